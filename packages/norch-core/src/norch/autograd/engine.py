@@ -1,0 +1,241 @@
+"""The backward pass: a loop over a heap of nodes, youngest first. No recursion, each node once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AutogradError, DTypeError, ShapeError
+from .graph import Leaf, Node, Output, grad_mode, resolve
+
+if TYPE_CHECKING:
+    from ..spec import Spec
+    from ..tensor import Tensor
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
+) -> None:
+    """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on (or of `inputs` only).
+
+    grad_tensors: the gradient of each tensor, of its shape; may be left out for tensors of one element.
+    retain_graph: keep what the graph saved, so that it can be differentiated again. Default: `create_graph`.
+    create_graph: record the backward pass, so that its results can be differentiated.
+
+    Raises AutogradError where a tensor does not require grad, is no scalar and has no gradient given, where the graph
+    was freed before, or where a saved tensor was changed in place.
+    """
+    outputs = _as_list(tensors)
+    grads = _seeds(outputs, grad_tensors, "backward")
+    if inputs is None:
+        run(outputs, grads, None, bool(create_graph if retain_graph is None else retain_graph), create_graph)
+        return
+    wanted = _as_list(inputs)
+    found = grad(outputs, wanted, grads, retain_graph, create_graph, allow_unused=True)
+    for tensor, value in zip(wanted, found, strict=True):
+        if value is not None:
+            accumulate(tensor, value, create_graph)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+
+    Raises AutogradError as `backward` does, and for an input that the outputs do not depend on, unless `allow_unused`
+    (its gradient is then None) or `materialize_grads` (then zeros).
+    """
+    outs, ins = _as_list(outputs), _as_list(inputs)
+    grads = _seeds(outs, grad_outputs, "grad")
+    targets: dict[Node, Tensor | None] = {}
+    nodes = []
+    for tensor in ins:
+        node = resolve(tensor)
+        if node is None:
+            raise AutogradError("grad(): an input does not require grad; mark it with requires_grad_()")
+        nodes.append(node)
+        targets[node] = None
+    run(outs, grads, targets, bool(create_graph if retain_graph is None else retain_graph), create_graph)
+    found = [targets[node] for node in nodes]
+    if materialize_grads:
+        found = [t.new_zeros(t.shape) if g is None else g for g, t in zip(found, ins, strict=True)]
+    elif not allow_unused and any(g is None for g in found):
+        at = next(i for i, g in enumerate(found) if g is None)
+        raise AutogradError(f"grad(): the outputs do not depend on input {at}; pass allow_unused=True to get None for it")
+    return tuple(found)
+
+
+def _as_list(tensors: Any) -> list[Tensor]:
+    return list(tensors) if isinstance(tensors, tuple | list) else [tensors]
+
+
+def _seeds(outputs: list[Tensor], grads: Any, caller: str) -> list[Tensor]:
+    given = [None] * len(outputs) if grads is None else _as_list(grads)
+    if len(given) != len(outputs):
+        raise AutogradError(f"{caller}(): {len(outputs)} tensors but {len(given)} gradients")
+    seeds = []
+    for tensor, seed in zip(outputs, given, strict=True):
+        if resolve(tensor) is None:
+            raise AutogradError(
+                f"{caller}(): a tensor of shape {tuple(tensor.shape)} does not require grad: no operand of the ops that "
+                "made it has requires_grad=True, or they ran under no_grad()"
+            )
+        if seed is None:
+            if tensor.spec.numel != 1:
+                raise AutogradError(
+                    f"{caller}(): a gradient can be made up only for a scalar, not for shape {tuple(tensor.shape)}; "
+                    "reduce it (sum, mean) or pass the gradient"
+                )
+            seed = tensor.new_ones(tensor.shape)
+        elif seed.spec.shape != tensor.spec.shape:
+            raise ShapeError(
+                f"{caller}(): gradient of shape {tuple(seed.shape)} for a tensor of shape {tuple(tensor.shape)}"
+            )
+        elif not seed.spec.dtype.is_floating_point:
+            raise DTypeError(f"{caller}(): gradient of dtype {seed.dtype} for a tensor of dtype {tensor.dtype}")
+        seeds.append(seed)
+    return seeds
+
+
+def run(
+    outputs: list[Tensor],
+    grads: list[Tensor],
+    targets: dict[Node, Tensor | None] | None,
+    retain: bool,
+    create: bool,
+) -> None:
+    """One backward pass: into the leaves' `.grad`, or, given `targets`, into that dict only."""
+    pending: dict[Node, Any] = {}
+    heap: list[tuple[int, Node]] = []
+    before = grad_mode.enabled
+    grad_mode.enabled = create
+    try:
+        for tensor, seed in zip(outputs, grads, strict=True):
+            node = resolve(tensor)
+            assert node is not None
+            _add(pending, heap, node, seed)
+        needed = None if targets is None else _leading_to(list(pending), targets)
+        while heap:
+            node = heappop(heap)[1]
+            total = pending.pop(node)
+            if node.hooks and type(total) is not list:
+                total = call_hooks(node.hooks, total)
+            if targets is not None and node in targets:
+                targets[node] = total
+            if needed is not None and node not in needed:
+                continue
+            if type(node) is Leaf:
+                owner = node.tensor()
+                if targets is None and owner is not None:
+                    accumulate(owner, total, create)
+                continue
+            if type(node) is Output:
+                parent = node.edges[0]
+                assert parent is not None
+                _add_part(pending, heap, parent, node.position, total)
+                continue
+            if type(total) is list:
+                total = tuple(total)
+            for at, (edge, value) in enumerate(zip(node.edges, node.apply(total), strict=True)):
+                if edge is not None and value is not None and (needed is None or edge in needed):
+                    spec = _operand_spec(node, at)
+                    if spec is not None and value.spec is not spec:
+                        value = conform(value, spec)
+                    _add(pending, heap, edge, value)
+            if not retain:
+                node.release()
+            del total
+    finally:
+        grad_mode.enabled = before
+
+
+def _operand_spec(node: Node, at: int) -> Spec | None:
+    plan = getattr(node, "plan", None)
+    return None if plan is None else plan.inputs[plan.op.tensors[at]]
+
+
+def _add(pending: dict[Node, Any], heap: list[tuple[int, Node]], node: Node, value: Tensor) -> None:
+    seen = pending.get(node)
+    if seen is None:
+        pending[node] = value
+        heappush(heap, (-node.order, node))
+    else:
+        pending[node] = seen + value
+
+
+def _add_part(pending: dict[Node, Any], heap: list[tuple[int, Node]], node: Node, at: int, value: Tensor) -> None:
+    parts = pending.get(node)
+    if parts is None:
+        outputs = len(node.plan.outputs) if hasattr(node, "plan") else node.outputs  # type: ignore[attr-defined]
+        parts = pending[node] = [None] * outputs
+        heappush(heap, (-node.order, node))
+    parts[at] = value if parts[at] is None else parts[at] + value
+
+
+def _leading_to(roots: list[Node], targets: dict[Node, Any]) -> set[Node]:
+    """The nodes below `roots` from which a target can be reached, targets excluded unless another lies below them."""
+    seen = set(roots)
+    stack = list(roots)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and edge not in seen:
+                seen.add(edge)
+                stack.append(edge)
+    leading: set[Node] = set()
+    for node in sorted(seen, key=lambda n: n.order):
+        if node in targets or any(e in leading for e in node.edges):
+            leading.add(node)
+    return leading
+
+
+def conform(value: Tensor, spec: Spec) -> Tensor:
+    """A gradient brought to the shape and dtype of its operand: summed over the dims that were broadcast."""
+    shape = value.spec.shape
+    if shape != spec.shape:
+        lead = len(shape) - len(spec.shape)
+        dims = [i for i, n in enumerate(shape) if i < lead or n != spec.shape[i - lead]]
+        value = value.sum(dims, True) if dims else value
+        if lead:
+            value = value.reshape(spec.shape)
+    if value.spec.dtype is not spec.dtype or value.spec.device is not spec.device:
+        value = value.to(spec.device, spec.dtype)
+    return value
+
+
+def call_hooks(hooks: dict[int, Any], value: Tensor) -> Tensor:
+    for hook in list(hooks.values()):
+        changed = hook(value)
+        if changed is not None:
+            value = changed
+    return value
+
+
+# What sys.getrefcount says of a buffer that one tensor alone holds.
+_ALONE = 2
+
+
+def accumulate(tensor: Tensor, value: Tensor, create: bool) -> None:
+    """Adds `value` to `tensor.grad`; takes it over without a copy where nothing else holds its memory."""
+    old = tensor._grad
+    if old is None:
+        spec = value.spec
+        if not create:
+            alone = sys.getrefcount(value.buffer) <= _ALONE and value.buffer.nbytes == spec.nbytes
+            value = value.detach() if alone and not spec.overlaps else value.detach().clone()
+        tensor._grad = value
+    elif create:
+        tensor._grad = old + value
+    else:
+        old.add_(value)

@@ -1,0 +1,262 @@
+"""The graph: a node for each recorded op.
+
+`Tensor.node` says how a tensor came to be:
+
+- None: it is a constant.
+- a Leaf: it requires grad, and its gradient is gathered in `.grad`.
+- another Node: an op computed it.
+- UNTRACKED: it is a view of a tensor that was a constant when the view was made. An in-place op may have changed
+  that since, so the base is asked (`resolve`).
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from ..errors import AutogradError
+
+if TYPE_CHECKING:
+    from ..op import Plan, Rule
+    from ..tensor import Tensor
+
+tick = count(1).__next__
+"""The clock that orders nodes and in-place changes."""
+
+
+class GradMode(threading.local):
+    """Whether this thread records ops, and whether it is inside `inference_mode`."""
+
+    enabled = True
+    inference = False
+
+
+grad_mode = GradMode()
+_new = object.__new__
+
+
+class Node:
+    """A recorded op.
+
+    order: when it was recorded; the backward pass visits nodes by falling order.
+    edges: for each tensor operand of the op the node that made it, or None where no gradient is wanted.
+    values: the op's arguments, None for tensors that no rule needs; None once the backward pass has freed them.
+    result: buffers and offsets of the results where a rule needs those, else None.
+    hooks: called with the gradient of the result; None or a dict.
+    """
+
+    __slots__ = ("__weakref__", "edges", "hooks", "order", "plan", "result", "values")
+
+    order: int
+    plan: Plan
+    edges: tuple[Node | None, ...]
+    values: tuple[Any, ...] | None
+    result: tuple[tuple[Any, int], ...] | None
+    hooks: dict[int, Any] | None
+
+    def name(self) -> str:
+        return f"{self.plan.op.name}_backward"
+
+    def __repr__(self) -> str:
+        return f"<{self.name()}>"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """PyTorch's view of `edges`: (node, output index) pairs."""
+        return tuple((e.edges[0], e.position) if isinstance(e, Output) else (e, 0) for e in self.edges)
+
+    def apply(self, grad: Any) -> tuple[Tensor | None, ...]:
+        """The gradients of the op's operands, one for each edge, from that of the result (a tuple for several)."""
+        rules = self.plan.op.rules
+        assert rules is not None
+        needs = tuple([e is not None for e in self.edges])
+        if self.plan.op.joint:
+            rule = rules[0]
+            assert rule is not None
+            result: tuple[Tensor | None, ...] = rule.function(*self._arguments(rule, grad, needs))
+            return result
+        return tuple(
+            [
+                rule.function(*self._arguments(rule, grad, needs)) if need and rule is not None else None
+                for rule, need in zip(rules, needs, strict=True)
+            ]
+        )
+
+    def _arguments(self, rule: Rule, grad: Any, needs: tuple[bool, ...]) -> list[Any]:
+        values, arguments = self.values, []
+        for at in rule.fetch:
+            if at == rule.G:
+                arguments.append(grad)
+            elif at == rule.NEEDS:
+                arguments.append(needs)
+            elif at == rule.Y:
+                arguments.append(self._saved_result())
+            elif at <= rule.SPECS:
+                arguments.append(self.plan.inputs[rule.SPECS - at])
+            else:
+                if values is None:
+                    raise self._freed()
+                value = values[at]
+                if type(value) in _tensor_types:
+                    self._check_unchanged(value, "its input")
+                arguments.append(value)
+        return arguments
+
+    def _saved_result(self) -> Any:
+        if self.result is None:
+            raise self._freed()
+        outputs = [
+            _tensor(spec, buffer, offset, self)
+            for spec, (buffer, offset) in zip(self.plan.outputs, self.result, strict=True)
+        ]
+        for output in outputs:
+            self._check_unchanged(output, "its result")
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _check_unchanged(self, value: Tensor, what: str) -> None:
+        modified = value.buffer.modified
+        if modified is not None and modified[0] > self.order:
+            raise AutogradError(
+                f"backward(): {self.plan.op.name} needs {what} of shape {tuple(value.spec.shape)} for its gradient, "
+                f"but {modified[1]} has changed it in place since; use an out-of-place op instead of {modified[1]}, "
+                f"or give {self.plan.op.name} a clone()"
+            )
+
+    def _freed(self) -> AutogradError:
+        return AutogradError(
+            f"backward(): what {self.plan.op.name} saved for its gradient is gone: this graph was differentiated "
+            f"before; pass retain_graph=True to the earlier call"
+        )
+
+    def release(self) -> None:
+        """Frees what the rules need; a second backward pass through here then fails."""
+        self.values = self.result = None
+
+
+class Leaf(Node):
+    """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.order = tick()
+        self.edges = ()
+        self.values = self.result = self.hooks = None
+        self.tensor = ref(tensor)
+
+    def name(self) -> str:
+        return "accumulate_grad"
+
+    def release(self) -> None:
+        pass
+
+
+class Output(Node):
+    """One result of an op that has several: hands its gradient on as that result's."""
+
+    __slots__ = ("position",)
+
+    def __init__(self, parent: Node, position: int) -> None:
+        self.order = tick()
+        self.plan = parent.plan
+        self.edges = (parent,)
+        self.values = self.result = self.hooks = None
+        self.position = position
+
+    def release(self) -> None:
+        pass
+
+
+class Untracked(Node):
+    __slots__ = ()
+
+
+UNTRACKED: Any = _new(Untracked)
+"""The node of a view whose base was a constant when the view was made."""
+
+_tensor_types: set[type] = set()
+_tensor: Any = None
+
+
+def bind(tensor: Any, types: set[type]) -> None:
+    """Tells this module how to make tensors (it is loaded before their class is)."""
+    global _tensor, _tensor_types
+    _tensor, _tensor_types = tensor, types
+
+
+def resolve(tensor: Tensor) -> Node | None:
+    """The node of `tensor` as of now. A view of what an in-place op has changed gets a new one, made from its base's."""
+    node = tensor.node
+    if node is None:
+        return None
+    base = tensor.base
+    if base is None:
+        return node
+    if node is UNTRACKED:
+        made = base.node
+        if made is None or type(made) is Leaf:
+            return None
+    else:
+        modified = tensor.buffer.modified
+        if modified is None or modified[0] < node.order:
+            return node
+        made = base.node
+        if made is None:
+            return node
+    from ..ops.movement import view_plan
+
+    fresh: Node = _new(Node)
+    fresh.order, fresh.edges, fresh.hooks, fresh.result = tick(), (made,), None, None
+    fresh.plan, fresh.values = view_plan(base, tensor)
+    tensor.node = fresh
+    return fresh
+
+
+def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
+    """Records that `plan` computed `outputs` from `args`, if that is wanted and any operand needs a gradient."""
+    op = plan.op
+    rules = op.rules
+    if rules is None or not grad_mode.enabled:
+        return
+    edges: list[Node | None] = []
+    wanted = 0
+    for at, rule in zip(op.tensors, rules, strict=True):
+        value = args[at]
+        edge = None
+        if rule is not None and type(value) in _tensor_types and value.node is not None:
+            edge = resolve(value)
+            if edge is not None:
+                wanted |= 1 << at
+        edges.append(edge)
+    if not wanted:
+        return
+    node: Node = _new(Node)
+    node.order = tick()
+    node.plan = plan
+    node.edges = tuple(edges)
+    node.hooks = None
+    keeps, keeps_result = _keeps(op, rules, wanted)
+    node.values = args if keeps is None else tuple([v if k else None for v, k in zip(args, keeps, strict=True)])
+    node.result = tuple([(t.buffer, t.offset) for t in outputs]) if keeps_result else None
+    if len(outputs) == 1:
+        outputs[0].node = node
+    else:
+        for i, output in enumerate(outputs):
+            if output.spec.dtype.is_floating_point:
+                output.node = Output(node, i)
+
+
+_keep_cache: dict[tuple[Any, int], tuple[tuple[bool, ...] | None, bool]] = {}
+
+
+def _keeps(op: Any, rules: tuple[Any, ...], wanted: int) -> tuple[tuple[bool, ...] | None, bool]:
+    """Which arguments, and whether the result, the rules of the wanted operands need; None for all arguments."""
+    key = (op.plans.op, wanted)
+    found = _keep_cache.get(key)
+    if found is None:
+        live = [rule for at, rule in zip(op.tensors, rules, strict=True) if wanted >> at & 1]
+        kept = tuple(i not in op.tensors or any(i in rule.keeps for rule in live) for i in range(len(op.params)))
+        found = _keep_cache[key] = (None if all(kept) else kept, any(rule.keeps_result for rule in live))
+    return found

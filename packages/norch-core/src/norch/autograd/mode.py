@@ -1,0 +1,92 @@
+"""no_grad, enable_grad, inference_mode: whether ops are recorded, per thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from .graph import grad_mode
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops on tensors that require grad are recorded in this thread."""
+    return grad_mode.enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    return grad_mode.inference
+
+
+class _Mode:
+    """A context manager, and a decorator, that sets the grad mode and puts it back."""
+
+    inference = False
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self.before: list[tuple[bool, bool]] = []
+
+    def __enter__(self) -> None:
+        self.before.append((grad_mode.enabled, grad_mode.inference))
+        grad_mode.enabled = self.enabled
+        grad_mode.inference = grad_mode.inference or self.inference
+
+    def __exit__(self, *exception: object) -> None:
+        grad_mode.enabled, grad_mode.inference = self.before.pop()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        if function.__code__.co_flags & 0x20:  # type: ignore[attr-defined]  # CO_GENERATOR, without importing inspect
+            raise TypeError(f"{type(self).__name__} cannot decorate the generator {function.__name__}; use `with` inside it")
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with type(self)(self.enabled):
+                return function(*args, **kwargs)
+
+        return call
+
+
+class no_grad(_Mode):
+    """Ops in this context, or in a function decorated with `@no_grad()` or `@no_grad`, are not recorded."""
+
+    def __new__(cls, function: Any = None) -> Any:
+        mode = object.__new__(cls)
+        if callable(function):
+            _Mode.__init__(mode, False)
+            return mode(function)
+        return mode
+
+    def __init__(self, enabled: Any = False) -> None:
+        super().__init__(False)
+
+
+class enable_grad(_Mode):
+    """Ops in this context are recorded, also inside `no_grad`."""
+
+    def __init__(self, enabled: Any = True) -> None:
+        super().__init__(True)
+
+
+class set_grad_enabled(_Mode):
+    """Sets whether ops are recorded: at once, and as a context manager until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(bool(mode))
+        self._at_call = (grad_mode.enabled, grad_mode.inference)
+        grad_mode.enabled = bool(mode)
+
+    def __enter__(self) -> None:
+        self.before.append(self._at_call)
+        grad_mode.enabled = self.enabled
+
+
+class inference_mode(_Mode):
+    """`no_grad` for code that never needs a gradient; `inference_mode(False)` does nothing."""
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(not mode and grad_mode.enabled)
+        self.inference = bool(mode)

@@ -1,0 +1,163 @@
+"""The contract between norch-core and a backend. See docs/backends.md.
+
+A backend moves bytes: it allocates buffers, copies them, and compiles kernels. Shapes, broadcasting, promotion and
+derivatives are decided before it is asked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ..dtype import DType
+
+CONTRACT = (1, 0)
+
+UNARY = (
+    "neg abs sign exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "sigmoid erf floor ceil round trunc bitwise_not"
+).split()
+BINARY = (
+    "add sub mul div floor_divide remainder pow atan2 maximum minimum "
+    "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift"
+).split()
+COMPARISON = "eq ne lt le gt ge".split()
+REDUCTION = "sum prod amax amin any all argmax argmin".split()
+OTHER = "copy fill where cumsum matmul gather scatter scatter_add sort arange random".split()
+PRIMITIVES = frozenset((*UNARY, *BINARY, *COMPARISON, *REDUCTION, *OTHER))
+
+IN_PLACE = frozenset({"scatter", "scatter_add"})
+"""Kernels that read and write their output; every other kernel only writes it, and writes all of it."""
+
+
+class Operand(NamedTuple):
+    """What `compile` is told of one operand.
+
+    `strides` count elements and are never negative; a broadcast dim has stride 0. A scalar operand has no layout: its
+    kernel gets a Python number where a tensor operand's gets a buffer and an offset.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    is_scalar: bool = False
+
+
+Kernel = Callable[..., None]
+"""`kernel(buffer, offset, ..., scalar, ...)`: for each operand of `compile`, in its order, a buffer and an offset in
+elements, or the number of a scalar operand."""
+
+
+class Buffer:
+    """Device memory. A backend may return any object that has these two attributes; a native one needs no base class.
+
+    `nbytes` is what was asked for. `modified` belongs to core, which sets it (None at first) when an in-place op
+    writes the buffer.
+    """
+
+    __slots__ = ("__weakref__", "modified", "nbytes")
+
+    nbytes: int
+    modified: tuple[int, str] | None
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.modified = None
+
+
+class IndexOutOfBounds(Exception):  # noqa: N818 (a message to core, which raises norch.IndexError)
+    """Raised by gather, scatter and scatter_add kernels: index `index` in a dim of `size` elements."""
+
+    def __init__(self, index: int, size: int) -> None:
+        super().__init__(f"index {index} is out of bounds for a dim of size {size}")
+        self.index = index
+        self.size = size
+
+
+class Backend(ABC):
+    """One device type. Subclass it, set `device_type`, and return an instance from the hook `norch_backend`.
+
+    Primitives (`compile(op, operands, attrs)`), outputs first. All tensor operands have the broadcast shape of the
+    output and one dtype, the output's, unless said otherwise; any input (not output) may be a scalar for the
+    elementwise ones.
+
+    =====================  ==========================================================================================
+    copy                   out, x of any two dtypes (the cast is C's; to bool it is `x != 0`)
+    fill                   out, scalar
+    UNARY                  out, x. Transcendental ones and sqrt get floating dtypes only; bitwise_not bool and integers
+    BINARY                 out, a, b. div, atan2 floating only; bitwise ones bool (not shifts) and integers;
+                           floor_divide and remainder follow Python's signs; on bool, add is or, mul is and
+    COMPARISON             out (bool), a, b
+    where                  out, condition (bool), a, b
+    sum prod amax amin     out, x; attrs dims (ascending tuple). out has x's rank, 1 in each reduced dim. NaN wins in
+                           amax and amin. sum and prod of no elements are 0 and 1; amax and amin are never asked that
+    any all                the same, of bool
+    argmax argmin          out (int64), x; attrs dims, one dim. The first of equals; the first NaN wins
+    cumsum                 out, x; attrs dim
+    matmul                 out (*batch, m, n), a (*batch, m, k), b (*batch, k, n), floating or integers; k may be 0
+    gather                 out, x, index (int64); attrs dim. out[i][j] = x[index[i][j]][j] for dim 0. x may be larger
+                           than index in other dims. A negative index counts from the end; else IndexOutOfBounds
+    scatter scatter_add    out (read and written), index (int64), src; attrs dim. out[index[i][j]][j] = or += src[i][j]
+    sort                   values, indices (int64), x; attrs dim, descending. Stable; NaN is larger than all else
+    arange                 out (one dim), scalars start and step of out's dtype; out[i] = start + i * step
+    random                 out; scalars seed and offset (both int, 0 to 2**64 - 1); attrs kind: "uniform", "normal",
+                           "bits" (int64 out: 32 random bits), "bits64" (int64 out: 63 random bits).
+                           See norch.numpy_backend.philox, which is the definition
+    =====================  ==========================================================================================
+
+    Float16 and bfloat16 are computed in float32 and rounded once.
+    """
+
+    device_type: str
+    contract: tuple[int, int] = CONTRACT
+    priority: int = 0
+    """Of two providers of one device type the higher wins; the NumPy reference has -100."""
+
+    @abstractmethod
+    def device_count(self) -> int:
+        """How many devices there are; 0 where none is usable, never an exception."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int, index: int) -> Any:
+        """A new buffer of `nbytes` (0 is allowed), contents undefined. Raises MemoryError when there is no room."""
+
+    @abstractmethod
+    def copy_in(self, buffer: Any, offset: int, data: memoryview) -> None:
+        """Host to device: writes `data` (contiguous bytes) at byte `offset`."""
+
+    @abstractmethod
+    def copy_out(self, buffer: Any, offset: int, data: memoryview) -> None:
+        """Device to host: fills the writable `data` from byte `offset`, after all work that writes it is done."""
+
+    @abstractmethod
+    def copy(self, out: Any, out_offset: int, source: Any, source_offset: int, nbytes: int) -> None:
+        """Between two buffers of this backend, in bytes; they may lie on different devices of it."""
+
+    @abstractmethod
+    def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        """The kernel for exactly these operands (outputs first), or None where there is none.
+
+        None for a composite means that core decomposes it.
+        """
+
+    def synchronize(self, index: int) -> None:
+        """Waits until all work given to device `index` is done."""
+        return None
+
+    def unusable_reason(self) -> str | None:
+        """Why `device_count()` is 0, and what would change that; None where it is not 0."""
+        return None
+
+    def data_ptr(self, buffer: Any) -> int:
+        """The address of the buffer's first byte; 0 where an address means nothing."""
+        return 0
+
+    def host_view(self, buffer: Any) -> memoryview | None:
+        """The buffer's own bytes where the host can address them, else None. Only this makes `numpy()` copy-free."""
+        return None
+
+    def from_host(self, data: memoryview) -> Any | None:
+        """A buffer on the host memory `data`, kept alive and not copied; None where the device cannot do that."""
+        return None

@@ -1,0 +1,67 @@
+"""Devices: a type, which names a backend, and an index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .errors import DeviceError
+
+if TYPE_CHECKING:
+    from .backend.contract import Backend
+
+_known: dict[tuple[str, int], Device] = {}
+
+
+class Device:
+    """Where a tensor lives, such as `norch.device("cpu")`. Equal devices are the same object."""
+
+    __slots__ = ("_backend", "index", "type")
+
+    type: str
+    index: int
+    _backend: Backend | None
+
+    def __new__(cls, device: str | Device, index: int | None = None) -> Device:
+        """`device` is "cpu", "cuda", "cuda:1", …. The backend is looked up when the device is first used.
+
+        Raises DeviceError for a string that is no device.
+        """
+        if isinstance(device, Device):
+            return device
+        if not isinstance(device, str):
+            raise DeviceError(f"device(): expected a string such as 'cpu' or 'cuda:1', got {device!r}")
+        kind, _, number = device.partition(":")
+        if not kind.isidentifier() or (number and not number.isdecimal()) or device.endswith(":"):
+            raise DeviceError(f"device(): {device!r} is no device; write a type, or a type and an index: 'cuda:1'")
+        at = int(number) if number else index or 0
+        found = _known.get((kind, at))
+        if found is None:
+            found = object.__new__(cls)
+            found.type, found.index, found._backend = kind, at, None
+            found = _known.setdefault((kind, at), found)
+        return found
+
+    @property
+    def backend(self) -> Backend:
+        """The backend that runs this device. Raises DeviceError, with what to do, where it cannot be used."""
+        if self._backend is None:
+            from .backend.registry import find
+
+            backend = find(self.type)
+            count = backend.device_count()
+            if self.index >= count:
+                raise DeviceError(f"device {self}: there is {count} {self.type} device{'s' * (count != 1)}")
+            self._backend = backend
+        return self._backend
+
+    def __str__(self) -> str:
+        return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"device(type='{self.type}'" + (")" if self.type == "cpu" else f", index={self.index})")
+
+    def __reduce__(self) -> tuple[type[Device], tuple[str, int]]:
+        return Device, (self.type, self.index)
+
+
+CPU = Device("cpu")

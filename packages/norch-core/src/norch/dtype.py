@@ -1,0 +1,190 @@
+"""Element types and type promotion.
+
+Promotion follows PyTorch: operands fall into three priorities (tensors with dims, 0-d tensors, Python scalars), and a
+lower priority only matters where its category (bool < integer < floating) is higher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .errors import DTypeError
+
+BOOL, INTEGER, FLOATING = 0, 1, 2
+
+
+class DType:
+    """An element type, such as `norch.float32`. There is one object for each; compare with `is` or `==`.
+
+    Attributes: `name`, `itemsize` (bytes), `category` (0 bool, 1 integer, 2 floating), `is_signed`.
+    """
+
+    __slots__ = ("_numpy", "category", "is_signed", "itemsize", "name", "rank")
+
+    def __init__(self, name: str, itemsize: int, category: int, rank: int) -> None:
+        self.name = name
+        self.itemsize = itemsize
+        self.category = category
+        self.rank = rank
+        self.is_signed = category != BOOL and name != "uint8"
+        self._numpy: np.dtype[Any] | None = None
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.category == FLOATING
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype; bfloat16's comes from ml_dtypes, loaded when it is first needed."""
+        if self._numpy is None:
+            if self is bfloat16:
+                import ml_dtypes
+
+                self._numpy = np.dtype(ml_dtypes.bfloat16)
+            else:
+                self._numpy = np.dtype(self.name)
+        return self._numpy
+
+    def __repr__(self) -> str:
+        return f"norch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name  # pickled and copied by reference: dtypes are singletons
+
+
+bool_ = DType("bool", 1, BOOL, 0)
+uint8 = DType("uint8", 1, INTEGER, 1)
+int8 = DType("int8", 1, INTEGER, 1)
+int16 = DType("int16", 2, INTEGER, 2)
+int32 = DType("int32", 4, INTEGER, 3)
+int64 = DType("int64", 8, INTEGER, 4)
+float16 = DType("float16", 2, FLOATING, 1)
+bfloat16 = DType("bfloat16", 2, FLOATING, 1)
+float32 = DType("float32", 4, FLOATING, 2)
+float64 = DType("float64", 8, FLOATING, 3)
+
+DTYPES = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
+_BY_NAME = {d.name: d for d in DTYPES}
+_PYTHON = {bool: bool_, int: int64}
+_default = float32
+
+
+def get_default_dtype() -> DType:
+    """The dtype of floating-point results that nothing else decides: float32 unless set."""
+    return _default
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Sets `get_default_dtype()`. Raises DTypeError unless `dtype` is floating."""
+    global _default
+    if not isinstance(dtype, DType) or not dtype.is_floating_point:
+        raise DTypeError(f"set_default_dtype(): expected a floating dtype, got {dtype!r}")
+    if dtype is not _default:
+        from .op import forget_plans
+
+        _default = dtype
+        forget_plans()  # plans that mixed integers with a Python float chose the old default
+
+
+def as_dtype(value: object, op: str = "dtype") -> DType:
+    """The DType that `value` names: a DType, a Python type (float, int, bool), a NumPy dtype or its name."""
+    if isinstance(value, DType):
+        return value
+    if value is float:
+        return _default
+    if isinstance(value, type) and value in _PYTHON:
+        return _PYTHON[value]
+    try:
+        name = value if isinstance(value, str) else np.dtype(value).name  # type: ignore[call-overload]
+    except TypeError:
+        name = None
+    found = _BY_NAME.get(str(name).removeprefix("norch."))
+    if found is None:
+        raise DTypeError(f"{op}(): norch has no dtype for {value!r}; it has {', '.join(_BY_NAME)}")
+    return found
+
+
+def scalar_dtype(kind: type) -> DType:
+    """The dtype that a Python scalar of type `kind` has on its own."""
+    return _default if kind is float else _PYTHON[kind]
+
+
+def promote_types(a: DType, b: DType) -> DType:
+    """The smallest dtype that both can be converted to, by PyTorch's table."""
+    if a is b:
+        return a
+    if a.category != b.category:
+        return a if a.category > b.category else b
+    if a.category == INTEGER and a.is_signed != b.is_signed:
+        signed = a if a.is_signed else b
+        return signed if signed.itemsize > 1 else int16
+    if a.rank == b.rank:  # float16 with bfloat16
+        return float32
+    return a if a.rank > b.rank else b
+
+
+def result_dtype(tensors: Iterable[tuple[DType, int]], scalars: Iterable[type] = ()) -> DType:
+    """The common dtype of operands: `tensors` as (dtype, ndim), `scalars` as the Python types bool, int or float.
+
+    Raises DTypeError if there are no operands.
+    """
+    levels: list[DType | None] = [None, None, None]
+    for dtype, ndim in tensors:
+        at = 0 if ndim else 1
+        seen = levels[at]
+        levels[at] = dtype if seen is None else promote_types(seen, dtype)
+    for kind in scalars:
+        scalar = scalar_dtype(kind)
+        seen = levels[2]
+        levels[2] = scalar if seen is None else promote_types(seen, scalar)
+    result: DType | None = None
+    for level in levels:
+        if level is not None and (result is None or level.category > result.category):
+            result = level
+    if result is None:
+        raise DTypeError("result_type(): no operands")
+    return result
+
+
+def can_cast(source: DType, target: DType) -> bool:
+    """Whether an in-place op may store a `source` result in a `target` tensor: never to a lower category."""
+    return source.category <= target.category
+
+
+class finfo:
+    """Limits of a floating dtype: `bits`, `eps`, `max`, `min`, `tiny`, `smallest_normal`, `resolution`."""
+
+    def __init__(self, dtype: DType | None = None) -> None:
+        self.dtype = dtype = _default if dtype is None else as_dtype(dtype, "finfo")
+        if not dtype.is_floating_point:
+            raise DTypeError(f"finfo(): expected a floating dtype, got {dtype}; use iinfo")
+        if dtype is bfloat16:
+            import ml_dtypes
+
+            info: Any = ml_dtypes.finfo(dtype.numpy)
+        else:
+            info = np.finfo(dtype.numpy)
+        self.bits = int(info.bits)
+        self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        self.tiny = self.smallest_normal = float(info.tiny)
+        self.resolution = float(info.resolution)
+
+    def __repr__(self) -> str:
+        return f"finfo(dtype={self.dtype.name}, eps={self.eps:g}, min={self.min:g}, max={self.max:g}, tiny={self.tiny:g})"
+
+
+class iinfo:
+    """Limits of an integer dtype: `bits`, `min`, `max`."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype = as_dtype(dtype, "iinfo")
+        if dtype.category != INTEGER:
+            raise DTypeError(f"iinfo(): expected an integer dtype, got {dtype}")
+        info = np.iinfo(dtype.numpy)
+        self.bits, self.min, self.max = int(info.bits), int(info.min), int(info.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(dtype={self.dtype.name}, min={self.min}, max={self.max})"

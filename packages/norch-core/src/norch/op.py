@@ -1,0 +1,181 @@
+"""Op: one entry for one operation, and the plans that dispatch remembers for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
+
+from .dtype import DType
+from .spec import Shape, Spec
+
+if TYPE_CHECKING:
+    from .backend.contract import Kernel
+
+PLAN_LIMIT = 4096
+"""Plans that one op keeps at most, in each of two generations."""
+
+SCALARS = frozenset({bool, int, float})
+"""Python types that are operands by value. In a plan's key such an operand is its type."""
+
+Described = Spec | type | None
+"""What an inference rule sees of an operand: its spec, the type of a Python scalar, or None for an optional one."""
+
+
+class Inferred(NamedTuple):
+    """The result of an inference rule: what the op returns and what its kernel sees.
+
+    outputs: specs of the results.
+    operands: what the kernel gets for each operand: a dtype and a shape to broadcast to (core converts and broadcasts),
+        or a Spec that views the operand's own buffer. Optional operands that are None have no entry.
+    kernel_outputs: specs of the results as the kernel sees them, where they differ (a reduction's keep their dims).
+    attrs: what the kernel is compiled for beside its operands.
+    """
+
+    outputs: tuple[Spec, ...]
+    operands: tuple[tuple[DType, Shape] | Spec, ...]
+    attrs: Mapping[str, Any] = {}
+    kernel_outputs: tuple[Spec, ...] | None = None
+
+
+class Rule:
+    """A derivative rule and where its arguments come from, read off its parameter names.
+
+    `g` is the gradient of the result, `y` the result, `needs` a tuple of bools (which inputs need a gradient, for
+    rules of all inputs at once). `NAME` is the op's operand or attribute of that name, `NAME_spec` the spec alone of
+    that operand, which keeps no memory alive.
+    """
+
+    __slots__ = ("fetch", "function", "keeps", "keeps_result")
+
+    G, Y, NEEDS = -1, -2, -3
+    SPECS = -10
+
+    def __init__(self, op: Op, function: Callable[..., Any]) -> None:
+        code = function.__code__
+        special = {"g": self.G, "y": self.Y, "needs": self.NEEDS}
+        fetch = []
+        for name in code.co_varnames[: code.co_argcount]:
+            if name in op.params:
+                fetch.append(op.params.index(name))
+            elif name in special:
+                fetch.append(special[name])
+            elif name.endswith("_spec") and name[:-5] in op.params:
+                fetch.append(self.SPECS - op.params.index(name[:-5]))
+            else:
+                raise TypeError(f"{op.name}: the rule's parameter {name!r} is none of g, y, needs, {op.params}")
+        self.function = function
+        self.fetch = tuple(fetch)
+        self.keeps = frozenset(i for i in fetch if i >= 0)
+        self.keeps_result = self.Y in fetch
+
+
+class Op:
+    """One operation: its name, parameters, inference rule, derivative and decomposition.
+
+    name: also the name that a backend is asked to compile.
+    params: names of all parameters, in order.
+    tensors: which of them (by position) are operands that may be tensors.
+    infer: `infer(*described)` -> Inferred, for a primitive or composite; `infer(spec, *attrs)` -> (Spec, offset) for
+        a view. It raises the errors a user sees.
+    vjp: a rule for each operand, None where the gradient is zero by nature; or one rule for all, returning a tuple.
+    decompose: for a composite, the function that computes it from other ops.
+    """
+
+    __slots__ = (
+        "__weakref__", "decompose", "infer", "joint", "kind", "name", "params", "plans", "rules", "scalars", "tensors",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        params: tuple[str, ...],
+        tensors: int | tuple[int, ...],
+        infer: Callable[..., Any],
+        vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None = None,
+        *,
+        kind: str = "primitive",
+        decompose: Callable[..., Any] | None = None,
+        scalars: tuple[int, ...] = (),
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.params = params
+        self.tensors = tuple(range(tensors)) if isinstance(tensors, int) else tensors
+        self.scalars = scalars
+        self.infer = infer
+        self.decompose = decompose
+        self.joint = callable(vjp) and len(self.tensors) > 1
+        self.rules: tuple[Rule | None, ...] | None = None
+        if callable(vjp):
+            self.rules = (Rule(self, vjp),) * len(self.tensors)
+        elif vjp is not None:
+            self.rules = tuple([rule and Rule(self, rule) for rule in vjp])
+        self.plans = Plans(self)
+        _ops.add(self)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}({', '.join(self.params)})>"
+
+
+class Plan:
+    """What dispatch remembers of an op for operands of given specs.
+
+    kernel: called with buffers, offsets and scalars, outputs first; None means: decompose.
+    inputs: the key's parts: the specs, or types of scalars, and attributes that the plan was made for.
+    out, outputs: the specs of the results. For a view, `shift` is added to the offset.
+    """
+
+    __slots__ = ("allocate", "index", "inputs", "kernel", "nbytes", "op", "out", "outputs", "shift", "slots")
+
+    op: Op
+    inputs: tuple[Any, ...]
+    out: Spec
+    outputs: tuple[Spec, ...]
+    kernel: Kernel
+    allocate: Callable[[int, int], Any]
+    index: int
+    nbytes: int
+    shift: int
+    slots: tuple[int, ...]
+
+
+class Plans(dict[Any, Plan]):
+    """The plan cache of an op: looking up a key that is not there makes the plan.
+
+    A bounded, approximate LRU that costs nothing on a hit: when the young generation is full it becomes the old one,
+    and what is then still used moves back from there.
+    """
+
+    __slots__ = ("old", "op")
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.old: dict[Any, Plan] = {}
+
+    def __missing__(self, key: Any) -> Plan:
+        plan = self.old.pop(key, None)
+        if plan is None:
+            from .dispatch import make_plan
+
+            plan = make_plan(self.op, key)
+        if len(self) >= PLAN_LIMIT:
+            self.old = dict(self)
+            self.clear()
+        self[key] = plan
+        return plan
+
+
+_ops: WeakSet[Op] = WeakSet()
+
+
+def all_ops() -> Iterator[Op]:
+    """Every op that was defined."""
+    return iter(tuple(_ops))
+
+
+def forget_plans() -> None:
+    """Empties every plan cache: after a change of default dtype or of a device's backend."""
+    for op in all_ops():
+        op.plans.clear()
+        op.plans.old.clear()

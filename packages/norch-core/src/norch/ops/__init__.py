@@ -1,0 +1,224 @@
+"""All ops, family by family, under the names that they have as `norch.*`."""
+
+from __future__ import annotations
+
+from .activation import log_softmax, relu, softmax
+from .composite import (
+    addcdiv,
+    addcmul,
+    allclose,
+    clamp,
+    clamp_max,
+    clamp_min,
+    cross,
+    deg2rad,
+    dist,
+    equal,
+    float_power,
+    fmod,
+    frac,
+    hypot,
+    isclose,
+    isfinite,
+    isinf,
+    isnan,
+    lerp,
+    logaddexp,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    nan_to_num,
+    rad2deg,
+    reciprocal,
+    rsqrt,
+    square,
+)
+from .creation import (
+    arange,
+    as_tensor,
+    empty,
+    empty_like,
+    eye,
+    from_numpy,
+    frombuffer,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    tensor,
+    zeros,
+    zeros_like,
+)
+from .elementwise import (
+    abs,
+    acos,
+    acosh,
+    add,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    ceil,
+    cos,
+    cosh,
+    div,
+    eq,
+    erf,
+    exp,
+    expm1,
+    floor,
+    floor_divide,
+    ge,
+    gt,
+    le,
+    log,
+    log1p,
+    log2,
+    log10,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    ne,
+    neg,
+    positive,
+    pow,
+    remainder,
+    round,
+    sigmoid,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    sub,
+    tan,
+    tanh,
+    trunc,
+    where,
+)
+from .indexing import (
+    argwhere,
+    gather,
+    index_add,
+    index_copy,
+    index_fill,
+    index_select,
+    masked_fill,
+    masked_select,
+    nonzero,
+    one_hot,
+    scatter,
+    scatter_add,
+    take,
+    take_along_dim,
+)
+from .joining import (
+    cat,
+    chunk,
+    flip,
+    fliplr,
+    flipud,
+    hstack,
+    meshgrid,
+    pad,
+    repeat_interleave,
+    roll,
+    split,
+    stack,
+    tile,
+    unbind,
+    vstack,
+)
+from .linalg import addmm, bmm, diag, dot, einsum, matmul, mm, mv, outer, trace, tril, triu
+from .movement import (
+    as_strided,
+    broadcast_tensors,
+    broadcast_to,
+    clone,
+    diagonal,
+    flatten,
+    movedim,
+    narrow,
+    permute,
+    reshape,
+    select,
+    squeeze,
+    t,
+    transpose,
+    unflatten,
+    unsqueeze,
+)
+from .random import (
+    Generator,
+    bernoulli,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+    seed,
+    set_rng_state,
+)
+from .reduction import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    cumprod,
+    cumsum,
+    logsumexp,
+    max,
+    mean,
+    median,
+    min,
+    norm,
+    prod,
+    std,
+    sum,
+    var,
+    var_mean,
+)
+from .sorting import argsort, bucketize, searchsorted, sort, topk, unique
+
+# PyTorch's and the array API's other names.
+absolute, arccos, arccosh, arcsin, arcsinh = abs, acos, acosh, asin, asinh
+arctan, arctan2, arctanh, clip, concat, concatenate = atan, atan2, atanh, clamp, cat, cat
+divide, true_divide, multiply, subtract, negative = div, div, mul, sub, neg
+fix, greater, greater_equal, less, less_equal, not_equal = trunc, gt, ge, lt, le, ne
+moveaxis, permute_dims, swapaxes, swapdims, ravel = movedim, permute, transpose, transpose, flatten
+asarray, bitwise_invert, fmax, fmin = as_tensor, bitwise_not, maximum, minimum
+
+
+def result_type(*operands: object) -> object:
+    """The dtype that arithmetic on these tensors and Python scalars has."""
+    from ..dtype import result_dtype
+    from .families import describe
+
+    return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> object:
+    """The shape that all of `shapes` broadcast to. Raises ShapeError where there is none."""
+    from ..spec import Size
+    from ..spec import broadcast_shapes as common
+
+    return Size(common(*[tuple(s) for s in shapes]))

@@ -1,0 +1,311 @@
+"""Tensors from nothing or from data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..device import CPU, Device
+from ..dispatch import allocate_on, elementwise_layout, make_tensor, run
+from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
+from ..errors import DTypeError, ShapeError
+from ..op import SCALARS, Inferred
+from ..spec import Spec, as_int, as_shape
+from .families import primitive
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+DeviceLike = Device | str | None
+Scalar = bool | int | float
+
+
+def _infer_fill(spec: Spec, value: type) -> Inferred:
+    return Inferred((spec,), ((spec.dtype, ()),))
+
+
+FILL = primitive("fill", "spec value", (1,), _infer_fill)  # type: ignore[arg-type]
+
+
+def _infer_copy(x: Spec, dtype: DType | None, device: Device | None) -> Inferred:
+    out = Spec(x.shape, elementwise_layout(x.shape, (x,)), dtype or x.dtype, x.device)
+    return Inferred((out,), (x,))
+
+
+COPY = primitive("copy", "x dtype device", 1, _infer_copy, (lambda g: g,))
+"""A copy of a tensor in a dtype, on its device. `device` is there for the rule of transfers and unused here."""
+
+
+def _infer_arange(spec: Spec, start: type, step: type) -> Inferred:
+    return Inferred((spec,), ((spec.dtype, ()), (spec.dtype, ())))
+
+
+ARANGE = primitive("arange", "spec start step", (1, 2), _infer_arange)  # type: ignore[arg-type]
+
+
+def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
+    """A contiguous spec from what a user gave; the default dtype on the CPU where nothing was given."""
+    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
+    return Spec(as_shape(size, op), None, chosen, CPU if device is None else Device(device))
+
+
+def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def fill_spec(spec: Spec, value: Scalar) -> Tensor:
+    out: Tensor = run(FILL, spec, value)
+    return out
+
+
+def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of shape `size` whose contents are undefined."""
+    return finish(empty_spec(spec_for(size, dtype, device, "empty")), requires_grad)
+
+
+def empty_spec(spec: Spec) -> Tensor:
+    return make_tensor(spec, allocate_on(spec.device, spec.nbytes))
+
+
+def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
+    return finish(fill_spec(spec_for(size, dtype, device, "zeros"), 0), requires_grad)
+
+
+def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
+    return finish(fill_spec(spec_for(size, dtype, device, "ones"), 1), requires_grad)
+
+
+def full(
+    size: Any, fill_value: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given."""
+    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    if type(value) not in SCALARS:
+        raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
+    chosen = scalar_dtype(type(value)) if dtype is None else dtype
+    return finish(fill_spec(spec_for(size, chosen, device, "full"), value), requires_grad)
+
+
+def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
+    shape = tensor.spec.shape if size is None else as_shape(size, op)
+    return Spec(
+        shape,
+        None,
+        tensor.spec.dtype if dtype is None else as_dtype(dtype, op),
+        tensor.spec.device if device is None else Device(device),
+    )
+
+
+def empty_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """An uninitialised tensor of input's shape, and its dtype and device unless given."""
+    return finish(empty_spec(_like(input, None, dtype, device, "empty_like")), requires_grad)
+
+
+def zeros_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of input's shape, and its dtype and device unless given."""
+    return finish(fill_spec(_like(input, None, dtype, device, "zeros_like"), 0), requires_grad)
+
+
+def ones_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """Ones of input's shape, and its dtype and device unless given."""
+    return finish(fill_spec(_like(input, None, dtype, device, "ones_like"), 1), requires_grad)
+
+
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """`fill_value` in input's shape, and its dtype and device unless given."""
+    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    return finish(fill_spec(_like(input, None, dtype, device, "full_like"), value), requires_grad)
+
+
+def new_empty(self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """An uninitialised tensor of shape `size` with this one's dtype and device."""
+    return empty_spec(_like(self, size, dtype, device, "new_empty"))
+
+
+def new_zeros(self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """Zeros of shape `size` with this tensor's dtype and device."""
+    return fill_spec(_like(self, size, dtype, device, "new_zeros"), 0)
+
+
+def new_ones(self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """Ones of shape `size` with this tensor's dtype and device."""
+    return fill_spec(_like(self, size, dtype, device, "new_ones"), 1)
+
+
+def new_full(self: Tensor, size: Any, fill_value: Scalar, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """`fill_value` in shape `size` with this tensor's dtype and device."""
+    return fill_spec(_like(self, size, dtype, device, "new_full"), fill_value)
+
+
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """A tensor of `data` with this tensor's dtype and device unless given."""
+    return tensor(data, dtype=dtype or self.dtype, device=device or self.device)
+
+
+def arange(
+    start: float,
+    end: float | None = None,
+    step: float = 1,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, … up to but not including `end`; `arange(n)` counts from 0.
+
+    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction.
+    """
+    if end is None:
+        start, end = 0, start
+    start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+    if step == 0 or (end - start) * step < 0:
+        raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
+    chosen = dtype
+    if dtype is None:
+        chosen = get_default_dtype() if float in map(type, (start, end, step)) else int64
+    count = -int((start - end) // step) if type(step) is not float else int(np.ceil((end - start) / step))
+    spec = spec_for((count,), chosen, device, "arange")
+    if spec.dtype is bool_:
+        raise DTypeError("arange(): cannot take bool")
+    return finish(run(ARANGE, spec, start, step), requires_grad)
+
+
+def linspace(
+    start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """`steps` values evenly spaced from `start` to `end`, both included."""
+    spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
+    step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
+    # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
+    wide = spec.like(dtype=float64)
+    up: Tensor = run(ARANGE, wide, float(start), step)
+    down = up if spec.numel < 2 else run(ARANGE, wide, float(end) - step * (spec.numel - 1), step)
+    index: Tensor = run(ARANGE, wide, 0.0, 1.0)
+    out = (index < spec.numel / 2).logical_not() if spec.numel > 1 else None
+    values = up if out is None else _pick(out, down, up)
+    return finish(values.to(spec.dtype), requires_grad)
+
+
+def _pick(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    from .elementwise import where
+
+    out: Tensor = where(condition, a, b)
+    return out
+
+
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """Ones on the diagonal of an n x m matrix (n x n), zeros elsewhere."""
+    rows = arange(as_int(n, "eye", "n"), device=device)
+    columns = rows if m is None else arange(as_int(m, "eye", "m"), device=device)
+    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "eye")
+    return finish((rows.unsqueeze(1) == columns).to(chosen), requires_grad)
+
+
+def tensor(data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """A new tensor holding a copy of `data`: a number, nested lists, a NumPy array or a tensor.
+
+    dtype: by default that of the array, or bool, int64 or the default dtype by what the lists hold.
+    Raises ShapeError for ragged lists, DTypeError for data that are no numbers.
+    """
+    out = as_tensor(data, dtype=dtype, device=device, copy=True)
+    return finish(out, requires_grad)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False) -> Tensor:
+    """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted."""
+    from ..tensor import Tensor
+    from ..tensor.interop import array_to_tensor
+
+    target = None if device is None else Device(device)
+    chosen = None if dtype is None else as_dtype(dtype, "tensor")
+    if isinstance(data, Tensor):
+        moved = data.detach() if copy else data
+        moved = moved.to(target or data.device, chosen or data.dtype)
+        return moved.clone() if copy and moved.buffer is data.buffer else moved
+    if not isinstance(data, np.ndarray):
+        data = _array_of(data)
+    out = array_to_tensor(data, chosen, copy or data.dtype.hasobject)
+    return out if target is None else out.to(target)
+
+
+def _array_of(data: Any) -> np.ndarray[Any, Any]:
+    """Nested lists, numbers or anything with `__array__` as an array of a dtype that norch has."""
+    from ..tensor import Tensor
+
+    if isinstance(data, np.generic) or hasattr(data, "__array__"):
+        return np.asarray(data)
+    try:
+        if isinstance(data, tuple | list) and _holds_tensors(data, Tensor):
+            data = _to_lists(data, Tensor)
+        array = np.asarray(data)
+    except ValueError:
+        raise ShapeError(f"tensor(): the nested lists are ragged: {_ragged(data)}") from None
+    except OverflowError as error:
+        raise DTypeError(f"tensor(): {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
+    if array.dtype.kind == "f":
+        return array.astype(get_default_dtype().numpy, copy=False)
+    return array if array.dtype.kind == "b" else array.astype(np.int64) if array.size else _empty(array)
+
+
+def _empty(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(get_default_dtype().numpy)
+
+
+def _holds_tensors(data: Any, kind: type) -> bool:
+    while isinstance(data, tuple | list):
+        if not data:
+            return False
+        data = data[0]
+    return isinstance(data, kind) or isinstance(data, np.ndarray)
+
+
+def _to_lists(data: Any, kind: type) -> Any:
+    if isinstance(data, kind) or isinstance(data, np.ndarray | np.generic):
+        return data.tolist()  # type: ignore[attr-defined]
+    return [_to_lists(d, kind) for d in data] if isinstance(data, tuple | list) else data
+
+
+def _ragged(data: Any, path: str = "data") -> str:
+    """Where nested lists stop being rectangular, in words."""
+    if not isinstance(data, tuple | list):
+        return path
+    lengths = [len(d) if isinstance(d, tuple | list) else None for d in data]
+    for i, n in enumerate(lengths):
+        if n != lengths[0]:
+            return f"{path}[0] has {_length(lengths[0])}, {path}[{i}] has {_length(n)}"
+    for i, d in enumerate(data):
+        found = _ragged(d, f"{path}[{i}]")
+        if " has " in found:
+            return found
+    return path
+
+
+def _length(n: int | None) -> str:
+    return "no length (a number)" if n is None else f"length {n}"
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on the memory of `array`: a change of either is seen in both.
+
+    An array with negative strides or of a foreign byte order is copied. Raises DTypeError for a dtype norch lacks.
+    """
+    from ..tensor.interop import array_to_tensor
+
+    if not isinstance(array, np.ndarray):
+        raise DTypeError(f"from_numpy(): expected a NumPy array, got {type(array).__name__}")
+    return array_to_tensor(array, None, False)
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A 1-D tensor on the memory of an object with the buffer protocol (bytes are copied, being read-only)."""
+    array = np.frombuffer(buffer, as_dtype(dtype, "frombuffer").numpy, count, offset)
+    return finish(from_numpy(array if array.flags.writeable else array.copy()), requires_grad)

@@ -1,0 +1,247 @@
+"""Constructors of ops. Each family states its rule for shapes, dtypes and layouts once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from ..dispatch import binary_call, elementwise_layout, run, unary_call, view_call
+from ..dtype import BOOL, FLOATING, INTEGER, DType, bool_, get_default_dtype, result_dtype
+from ..errors import DTypeError
+from ..op import Inferred, Op
+from ..spec import Spec, broadcast_shapes
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+UnaryFunction = Callable[["Tensor"], "Tensor"]
+BinaryFunction = Callable[["Tensor", "Tensor | float"], "Tensor"]
+
+# What dtypes an elementwise op computes in.
+ANY, NUMBER, FLOAT, BITS, INTS = "any", "number", "float", "bits", "ints"
+
+_REFUSES = {
+    NUMBER: ({BOOL}, "bool; convert it first, or use a logical op"),
+    BITS: ({FLOATING}, "a floating dtype"),
+    INTS: ({FLOATING, BOOL}, "a dtype that is no integer"),
+}
+
+_MANY: dict[str, Op] = {}
+
+
+def by_name() -> dict[str, Op]:
+    """The primitive and composite ops by name."""
+    return _MANY
+
+
+def _register(op: Op) -> Op:
+    _MANY[op.name] = op
+    return op
+
+
+def _compute_dtype(op: str, dtype: DType, takes: str) -> DType:
+    """The dtype an op of family `takes` computes in, for operands whose common dtype is `dtype`."""
+    if takes == FLOAT:
+        return dtype if dtype.is_floating_point else get_default_dtype()
+    if takes in _REFUSES and dtype.category in _REFUSES[takes][0]:
+        raise DTypeError(f"{op}(): cannot take {_REFUSES[takes][1]}, got {dtype}")
+    return dtype
+
+
+def describe(*values: Any) -> tuple[list[tuple[DType, int]], list[type]]:
+    """Specs and scalar types as `result_dtype` takes them."""
+    return [(v.dtype, v.ndim) for v in values if type(v) is Spec], [v for v in values if type(v) is type]
+
+
+def infer_elementwise(op: str, values: tuple[Any, ...], takes: str = ANY, out: DType | None = None) -> Inferred:
+    """Broadcasts and promotes `values` (specs and scalar types)."""
+    specs = [v for v in values if type(v) is Spec]
+    common = _compute_dtype(op, result_dtype(*describe(*values)), takes)
+    shape = broadcast_shapes(*[s.shape for s in specs], op=op)
+    device = next((s.device for s in specs if s.ndim), specs[0].device)
+    layout = elementwise_layout(shape, specs)
+    return Inferred((Spec(shape, layout, out or common, device),), ((common, shape),) * len(values))
+
+
+def unary(name: str, vjp: Callable[..., Any] | None, doc: str, *, takes: str = FLOAT) -> UnaryFunction:
+    """An elementwise op on one tensor.
+
+    takes: FLOAT (bools and integers are computed in the default dtype), NUMBER (all but bool), BITS (bool and
+    integers), ANY.
+    """
+
+    def infer(x: Spec) -> Inferred:
+        return infer_elementwise(name, (x,), takes)
+
+    op = _register(Op(name, ("x",), 1, infer, vjp))
+    return _documented(unary_call(op), op, doc, _UNARY_NOTE[takes])
+
+
+def binary(
+    name: str,
+    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None,
+    doc: str,
+    *,
+    takes: str = ANY,
+    out: DType | None = None,
+) -> BinaryFunction:
+    """An elementwise op on two operands, of which either may be a Python scalar; they broadcast and promote."""
+
+    def infer(a: Spec | type, b: Spec | type) -> Inferred:
+        return infer_elementwise(name, (a, b), takes, out)
+
+    op = _register(Op(name, ("a", "b"), 2, infer, vjp))
+    return _documented(binary_call(op), op, doc, "Operands broadcast, and promote to a common dtype.")
+
+
+def comparison(name: str, doc: str) -> BinaryFunction:
+    """A binary op whose result is bool."""
+    return binary(name, None, doc, out=bool_)
+
+
+def reflected(function: BinaryFunction, name: str) -> BinaryFunction:
+    """`__rsub__` from `sub`: the same op with its operands exchanged."""
+    call = binary_call(op_of(function), reflected=True)
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+_UNARY_NOTE = {
+    FLOAT: "Elementwise, shape kept; bools and integers give the default dtype.",
+    NUMBER: "Elementwise, shape and dtype kept; not for bool.",
+    BITS: "Elementwise, shape and dtype kept; for bool and integers.",
+    ANY: "Elementwise, shape and dtype kept.",
+}
+
+
+def _documented(function: Any, op: Op, doc: str, note: str) -> Any:
+    function.__name__ = function.__qualname__ = op.name
+    function.__doc__ = f"{doc}\n\n{note} Raises DTypeError for anything but tensors and scalars of fitting dtype."
+    function.op = op
+    return function
+
+
+def op_of(function: Any) -> Op:
+    """The op behind a public function."""
+    op: Op = function.op
+    return op
+
+
+def primitive(
+    name: str,
+    params: str,
+    tensors: int,
+    infer: Callable[..., Inferred],
+    vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None = None,
+    scalars: tuple[int, ...] = (),
+) -> Op:
+    """A primitive that is in no family; its public function calls `run` on it."""
+    return _register(Op(name, tuple(params.split()), tensors, infer, vjp, scalars=scalars))
+
+
+def view(name: str, params: str, infer: Callable[..., Any], vjp: Callable[..., Any]) -> Op:
+    """A view op: `infer(spec, *attrs)` gives the new spec and the shift of the offset, or None where only a copy does."""
+    return Op(name, tuple(params.split()), 1, infer, vjp, kind="view")
+
+
+def composite(
+    infer: Callable[..., Any],
+    vjp: Callable[..., Any] | dict[str, Callable[..., Any]] | None = None,
+    *,
+    name: str | None = None,
+    joint: bool = False,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
+
+    Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value; all others are
+    hashable attributes. infer gets specs for tensors, types for scalars, and the attributes, in order, and returns
+    Inferred or the Spec(s) of the result. vjp is one rule (of the only operand; or with `joint` of all), or a rule by
+    operand name.
+    """
+
+    def make(function: Callable[P, R]) -> Callable[P, R]:
+        title = name or function.__name__  # type: ignore[attr-defined]
+        code = function.__code__  # type: ignore[attr-defined]
+        params = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        notes = function.__annotations__
+        tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
+        scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
+        defaults = (*(function.__defaults__ or ()),)  # type: ignore[attr-defined]
+        required = code.co_argcount - len(defaults)
+
+        def full_infer(*values: Any) -> Inferred:
+            found = infer(*values)
+            if isinstance(found, Inferred):
+                return found
+            outputs = found if type(found) is tuple else (found,)
+            given = [values[i] for i in sorted((*tensors, *scalars)) if values[i] is not None]
+            operands = tuple(v if type(v) is Spec else (_scalar_operand(v), ()) for v in given)
+            attrs = {p: v for i, (p, v) in enumerate(zip(params, values, strict=True)) if i not in (*tensors, *scalars)}
+            return Inferred(outputs, operands, attrs | {"given": tuple(values[i] is not None for i in tensors)})
+
+        rules: Any = vjp
+        if isinstance(vjp, dict):
+            rules = tuple([vjp.get(params[i]) for i in tensors])
+        elif vjp is not None and not joint:
+            rules = (vjp,)
+        op = _register(
+            Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, scalars=scalars)
+        )
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            values = list(args)
+            if len(values) < len(params) or kwargs:
+                for i in range(len(values), len(params)):
+                    param = params[i]
+                    if param in kwargs:
+                        values.append(kwargs.pop(param))
+                    elif i >= required and i < code.co_argcount:
+                        values.append(defaults[i - required])
+                    else:
+                        function(*args, **kwargs)  # raises Python's own error for a missing argument
+                if kwargs:
+                    raise TypeError(f"{title}() got an unexpected keyword argument {next(iter(kwargs))!r}")
+            result: R = run(op, *values)
+            return result
+
+        call.op = op  # type: ignore[attr-defined]
+        return call
+
+    return make
+
+
+def _scalar_operand(kind: type) -> DType:
+    from ..dtype import float64, int64
+
+    return {bool: bool_, int: int64, float: float64}[kind]
+
+
+def floating(op: str, *specs: Spec | None) -> DType:
+    """The common floating dtype of operands. Raises DTypeError where one is not floating."""
+    for spec in specs:
+        if spec is not None and not spec.dtype.is_floating_point:
+            raise DTypeError(f"{op}(): expected a floating dtype, got {spec.dtype}")
+    return result_dtype([(s.dtype, s.ndim) for s in specs if s is not None])
+
+
+def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
+    """Lets callers write `axis` and `keepdims`, the array API's names, for `dim` and `keepdim`."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs:
+            if "axis" in kwargs:
+                kwargs["dim"] = kwargs.pop("axis")
+            if "keepdims" in kwargs:
+                kwargs["keepdim"] = kwargs.pop("keepdims")
+        return function(*args, **kwargs)
+
+    return call
+
+
+__all__ = ["FLOATING", "INTEGER", "run", "view_call"]

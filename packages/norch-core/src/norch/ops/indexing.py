@@ -1,0 +1,287 @@
+"""gather, scatter and their relatives, and the search for indices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dispatch import run, run_into
+from ..dtype import DType, bool_, int64
+from ..errors import DTypeError, IndexError, ShapeError
+from ..op import Inferred
+from ..spec import Spec, wrap_dim
+from .creation import arange, empty_spec, zeros_like
+from .elementwise import floor_divide, remainder, where
+from .families import composite, primitive, view
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _check_index(op: str, x: Spec, dim: Any, index: Spec) -> int:
+    if index.dtype.is_floating_point or index.dtype is bool_:
+        raise DTypeError(f"{op}(): index must hold integers, got {index.dtype}")
+    if x.ndim != index.ndim:
+        raise ShapeError(f"{op}(): input {tuple(x.shape)} and index {tuple(index.shape)} differ in number of dims")
+    at = wrap_dim(dim, x.ndim, op)
+    for d, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)):
+        if d != at and m > n:
+            raise ShapeError(f"{op}(): index {tuple(index.shape)} is larger than input {tuple(x.shape)} in dim {d}")
+    return at
+
+
+def _infer_gather(x: Spec, dim: Any, index: Spec) -> Inferred:
+    at = _check_index("gather", x, dim, index)
+    if not x.shape[at] and index.numel:
+        raise IndexError(f"gather(): index {tuple(index.shape)} into dim {dim} of shape {tuple(x.shape)}, which is empty")
+    return Inferred((index.like(dtype=x.dtype),), (x, (int64, index.shape)), {"dim": at})
+
+
+_GATHER = primitive(
+    "gather",
+    "x dim index",
+    (0, 2),  # type: ignore[arg-type]
+    _infer_gather,
+    (lambda g, x_spec, dim, index: scatter_add(_zeros(g, x_spec), dim, index, g), None),
+)
+
+
+def _zeros(g: Tensor, spec: Spec) -> Tensor:
+    return g.new_zeros(tuple(spec.shape))
+
+
+def _infer_scatter(index: Spec, src: Any, dim: int) -> Inferred:
+    dtype = src.dtype if type(src) is Spec else int64
+    return Inferred((index.like(dtype=dtype),), (index, src), {"dim": dim})
+
+
+_SCATTER = primitive("scatter", "index src dim", 2, _infer_scatter)
+_SCATTER_ADD = primitive("scatter_add", "index src dim", 2, _infer_scatter)
+
+
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """out[i][j] = input[index[i][j]][j] for dim 0, and so on. The result has index's shape and input's dtype.
+
+    A negative index counts from the end. Raises IndexError for one out of range, ShapeError where index has another
+    number of dims than input, or is larger in another dim.
+    """
+    if not input.spec.ndim and not index.spec.ndim:
+        return gather(input.reshape(1), dim, index.reshape(1)).reshape(())
+    out: Tensor = run(_GATHER, input, dim, index)
+    return out
+
+
+def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = False) -> None:
+    """Writes `src` into the memory of `out` at `index` along `dim`, unrecorded. Shapes have been checked."""
+    if index.spec.dtype is not int64:
+        index = index.to(int64)
+    if src.spec.dtype is not out.spec.dtype:
+        src = src.to(out.spec.dtype)
+    for d, n in enumerate(index.spec.shape):
+        if src.spec.shape[d] != n:
+            src = src.narrow(d, 0, n)
+        if d != dim and out.spec.shape[d] != n:
+            out = out.narrow(d, 0, n)
+    run_into(_SCATTER_ADD if add else _SCATTER, out, index, src.detach(), dim)
+
+
+def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
+    at = _check_index("scatter", input, dim, index)
+    if src.ndim != index.ndim or any(m > n for m, n in zip(index.shape, src.shape, strict=True)):
+        raise ShapeError(f"scatter(): index {tuple(index.shape)} is larger than src {tuple(src.shape)}")
+    if src.dtype is not input.dtype:
+        raise DTypeError(f"scatter(): input is {input.dtype} and src {src.dtype}; convert one")
+    if not input.shape[at] and index.numel:
+        raise IndexError(f"scatter(): index {tuple(index.shape)} into dim {dim} of shape {tuple(input.shape)}, an empty one")
+    return input.like()
+
+
+def _scattered(input: Tensor, dim: int, index: Tensor, src: Tensor, add: bool) -> Tensor:
+    out = empty_spec(input.spec.like())
+    out.copy_(input.detach())
+    scatter_into(out, wrap_dim(dim, input.spec.ndim, "scatter"), index, src, add)
+    return out
+
+
+def _src_gradient(g: Tensor, dim: int, index: Tensor, src_spec: Spec) -> Tensor:
+    found = gather(g, dim, index)
+    if found.spec.shape == src_spec.shape:
+        return found
+    from .joining import pad_end
+
+    return pad_end(found, tuple(src_spec.shape))
+
+
+@composite(
+    _infer_functional,
+    {
+        "input": lambda g, dim, index: scatter(g, dim, index, g.new_zeros(tuple(index.spec.shape))),
+        "src": _src_gradient,
+    },
+    name="functional_scatter",
+)
+def _scatter(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return _scattered(input, dim, index, src, False)
+
+
+@composite(_infer_functional, {"input": lambda g: g, "src": _src_gradient}, name="functional_scatter_add")
+def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return _scattered(input, dim, index, src, True)
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None) -> Tensor:
+    """A copy of input with out[index[i][j]][j] = src[i][j] for dim 0, and so on; `src` may be a number.
+
+    Where an index comes twice, one of its values is kept. Raises IndexError for an index out of range.
+    """
+    source = value if src is None else src
+    if not hasattr(source, "spec"):
+        source = input.new_full(tuple(index.spec.shape), source)
+    return _scatter(input, dim, index, source)
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """A copy of input with out[index[i][j]][j] += src[i][j] for dim 0, and so on. Raises IndexError out of range."""
+    return _scatter_add(input, dim, index, src)
+
+
+def _along(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Tensor:
+    """A 1-D index seen as one of shape `like`, the same for all other dims."""
+    if index.spec.ndim > 1:
+        raise ShapeError(f"{op}(): index must have 1 dim, got shape {tuple(index.spec.shape)}")
+    flat = index.reshape(-1)
+    shape = [1] * len(like)
+    shape[dim] = flat.spec.numel
+    return flat.reshape(shape).expand(*like[:dim], flat.spec.numel, *like[dim + 1 :])
+
+
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of input along `dim` that the 1-D `index` names, in its order. Raises IndexError out of range."""
+    if not input.spec.ndim:
+        return index_select(input.reshape(1), dim, index).reshape(())
+    at = wrap_dim(dim, input.spec.ndim, "index_select")
+    return gather(input, at, _along(index, tuple(input.spec.shape), at, "index_select"))
+
+
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """A copy of input to which slice i of `source` along `dim`, times `alpha`, is added at index[i]."""
+    at = wrap_dim(dim, input.spec.ndim, "index_add")
+    scaled = source if alpha == 1 else source * alpha
+    return scatter_add(input, at, _along(index, tuple(source.spec.shape), at, "index_add"), scaled)
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """A copy of input whose slices at `index` along `dim` are those of `source`."""
+    at = wrap_dim(dim, input.spec.ndim, "index_copy")
+    return scatter(input, at, _along(index, tuple(source.spec.shape), at, "index_copy"), source)
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """A copy of input whose slices at `index` along `dim` hold `value`."""
+    at = wrap_dim(dim, input.spec.ndim, "index_fill")
+    return scatter(input, at, _along(index, tuple(input.spec.shape), at, "index_fill"), value)
+
+
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """The elements of input, in row-major order, that `index` names; in index's shape."""
+    return gather(input.reshape(-1), 0, index.reshape(-1)).reshape(tuple(index.spec.shape))
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """`gather`, with input and indices broadcast in the other dims; without `dim`, `take`."""
+    if dim is None:
+        return take(input, indices)
+    at = wrap_dim(dim, input.spec.ndim, "take_along_dim")
+    from ..spec import broadcast_shapes
+
+    def without(x: Tensor) -> tuple[int, ...]:
+        return tuple(1 if d == at else n for d, n in enumerate(x.spec.shape))
+
+    shape = list(broadcast_shapes(without(input), without(indices), op="take_along_dim"))
+    shape[at] = input.spec.shape[at]
+    wide = input.expand(shape)
+    shape[at] = indices.spec.shape[at]
+    return gather(wide, at, indices.expand(shape))
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True."""
+    if mask.spec.dtype is not bool_:
+        raise DTypeError(f"masked_fill(): mask must be bool, got {mask.spec.dtype}")
+    out: Tensor = where(mask, value, input)
+    return out.to(input.dtype) if out.spec.dtype is not input.spec.dtype else out
+
+
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements of input where the bool `mask` is True, 1-D; the two broadcast."""
+    from .movement import broadcast_tensors
+
+    wide, chosen = broadcast_tensors(input, mask)
+    return wide[chosen]
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The indices of the elements that are not 0: an int64 (count, ndim) tensor, or one 1-D tensor for each dim.
+
+    The number of results depends on the values, so this waits for them.
+    """
+    mask = (input if input.spec.dtype is bool_ else input != 0).reshape(-1)
+    total = int(mask.sum().item()) if mask.spec.numel else 0
+    # Each True gets its rank as its place, every False a place behind them all.
+    places = where(mask, mask.to(int64).cumsum(0) - 1, total)
+    flat = zeros_like(mask.new_empty(total + 1, dtype=int64))
+    if mask.spec.numel:
+        scatter_into(flat, 0, places, arange(mask.spec.numel, device=mask.device))
+    rest = flat.narrow(0, 0, total)
+    columns = []
+    for n in reversed(input.spec.shape):
+        columns.append(remainder(rest, n) if n else rest)
+        rest = floor_divide(rest, n) if n else rest
+    columns.reverse()
+    if as_tuple:
+        return tuple(columns) if columns else (rest,)
+    from .joining import stack
+
+    return stack(columns, 1) if columns else flat.new_empty(total, 0)
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """`nonzero`, under NumPy's name."""
+    out: Tensor = nonzero(input)
+    return out
+
+
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
+    """int64 rows with a 1 at each index: (*shape) -> (*shape, num_classes); -1 takes the largest index plus 1.
+
+    Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes).
+    """
+    if input.spec.dtype.is_floating_point or input.spec.dtype is bool_:
+        raise DTypeError(f"one_hot(): index must hold integers, got {input.spec.dtype}")
+    if input.spec.numel:
+        low, high = int(input.min().item()), int(input.max().item())
+        if low < 0 or (num_classes != -1 and high >= num_classes):
+            raise IndexError(f"one_hot(): indices from {low} to {high} for {num_classes} classes")
+        num_classes = high + 1 if num_classes == -1 else num_classes
+    elif num_classes <= 0:
+        raise ShapeError("one_hot(): the number of classes of no elements must be given")
+    return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(int64)
+
+
+def _infer_bitcast(spec: Spec, dtype: DType) -> tuple[Spec, int]:
+    if spec.dtype.itemsize != dtype.itemsize:
+        raise DTypeError(f"view(): {spec.dtype} and {dtype} differ in size")
+    return spec.like(spec.shape, spec.strides, dtype), 0
+
+
+BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: _zeros(g, x_spec))
+
+
+def bitcast(input: Tensor, dtype: DType) -> Tensor:
+    """The same bytes read as another dtype of the same size."""
+    from ..dispatch import view_call
+
+    out = view_call(BITCAST, input.detach(), dtype)
+    assert out is not None
+    return out
+
+

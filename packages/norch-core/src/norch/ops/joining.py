@@ -1,0 +1,299 @@
+"""Ops that join, split and repeat tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.graph import Node, grad_mode, resolve, tick
+from ..errors import DeviceError, DTypeError, ShapeError
+from ..spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
+from .creation import arange, empty_spec, fill_spec
+from .indexing import gather
+from .movement import broadcast_to, common_spec, narrow, reshape, slice_dim, unsqueeze, write
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class _CatNode(Node):
+    """The node of `cat`, which has as many operands as it is given: hands each its part of the gradient."""
+
+    __slots__ = ("dim", "specs")
+
+    dim: int
+    specs: tuple[Spec, ...]
+
+    def name(self) -> str:
+        return "cat_backward"
+
+    def apply(self, grad: Tensor) -> tuple[Tensor | None, ...]:
+        parts, at = [], 0
+        for spec, edge in zip(self.specs, self.edges, strict=True):
+            size = spec.shape[self.dim]
+            part = None if edge is None else narrow(grad, self.dim, at, size)
+            parts.append(part if part is None or part.spec.dtype is spec.dtype else part.to(spec.dtype))
+            at += size
+        return tuple(parts)
+
+    def release(self) -> None:
+        pass
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
+
+    A 1-D tensor without elements joins any others, as in PyTorch.
+    """
+    tensors = list(tensors)
+    spec = common_spec(tensors, "cat")
+    real = [x for x in tensors if x.spec.shape != (0,)] or tensors[:1]
+    first = real[0].spec
+    at = wrap_dim(dim, first.ndim, "cat")
+    if not first.ndim:
+        raise ShapeError("cat(): 0-d tensors cannot be joined; use stack")
+    for x in real:
+        other = x.spec
+        if other.device is not first.device:
+            raise DeviceError(f"cat(): operands are on different devices: {first.device} and {other.device}")
+        same = len(other.shape) == first.ndim and all(
+            n == m for d, (n, m) in enumerate(zip(other.shape, first.shape, strict=True)) if d != at
+        )
+        if not same:
+            raise ShapeError(f"cat(): shapes {tuple(first.shape)} and {tuple(other.shape)} differ outside dim {dim}")
+    size = sum(x.spec.shape[at] for x in real)
+    out = empty_spec(first.like((*first.shape[:at], size, *first.shape[at + 1 :]), dtype=spec.dtype))
+    start = 0
+    for x in real:
+        n = x.spec.shape[at]
+        if n:
+            write(slice_dim(out.detach(), at, start, n), x)
+        start += n
+    if grad_mode.enabled:
+        edges = tuple([None if x.node is None else resolve(x) for x in real])
+        if any(edges):
+            node: _CatNode = object.__new__(_CatNode)
+            node.order, node.edges, node.hooks = tick(), edges, None
+            node.values = node.result = None
+            node.dim, node.specs = at, tuple([x.spec for x in real])
+            out.node = node
+    return out
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors of one shape along a new dim `dim`."""
+    tensors = list(tensors)
+    common_spec(tensors, "stack")
+    for x in tensors:
+        if x.spec.shape != tensors[0].spec.shape:
+            raise ShapeError(f"stack(): shapes {tuple(tensors[0].spec.shape)} and {tuple(x.spec.shape)} differ")
+    return cat([unsqueeze(x, dim) for x in tensors], wrap_dim(dim, tensors[0].spec.ndim + 1, "stack"))
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along dim 1; vectors along dim 0."""
+    joined = [x.reshape(-1) if not x.spec.ndim else x for x in tensors]
+    return cat(joined, 0 if joined and joined[0].spec.ndim == 1 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along dim 0; vectors become rows."""
+    return cat([reshape(x, 1, -1) if x.spec.ndim < 2 else x for x in tensors], 0)
+
+
+def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`."""
+    at = wrap_dim(dim, input.spec.ndim, "split")
+    if not input.spec.ndim:
+        raise ShapeError("split(): a 0-d tensor cannot be split")
+    size = input.spec.shape[at]
+    if isinstance(split_size_or_sections, tuple | list):
+        sizes = [as_int(n, "split", "section") for n in split_size_or_sections]
+        if sum(sizes) != size or min(sizes, default=0) < 0:
+            raise ShapeError(f"split(): sections {sizes} do not add up to {size}, dim {dim} of {tuple(input.spec.shape)}")
+    else:
+        step = as_int(split_size_or_sections, "split", "split_size")
+        if step < 0 or (step == 0 and size):
+            raise ShapeError(f"split(): parts of size {step}")
+        sizes = [min(step, size - i) for i in range(0, size, step)] if size else [0]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))] if len(sizes) < 16 else _starts(sizes)
+    return tuple(slice_dim(input, at, start, n) for start, n in zip(starts, sizes, strict=True))
+
+
+def _starts(sizes: list[int]) -> list[int]:
+    from itertools import accumulate
+
+    return [0, *accumulate(sizes)][:-1]
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
+    if chunks < 1:
+        raise ShapeError(f"chunk(): needs at least 1 chunk, got {chunks}")
+    at = wrap_dim(dim, input.spec.ndim, "chunk")
+    size = input.spec.shape[at] if input.spec.ndim else 0
+    if size == 0:
+        return split(input, 0, at) * chunks if input.spec.ndim else split(input, 0, at)
+    return split(input, -(-size // chunks), at)
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of the slices along `dim`, without that dim."""
+    from .movement import SELECT, _view
+
+    at = wrap_dim(dim, input.spec.ndim, "unbind")
+    if not input.spec.ndim:
+        raise ShapeError("unbind(): a 0-d tensor has no dim to take apart")
+    return tuple(_view(SELECT, input, at, i) for i in range(input.spec.shape[at]))
+
+
+def repeat(input: Tensor, *sizes: Any) -> Tensor:
+    """The tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
+    times = as_shape(sizes, "repeat")
+    if len(times) < input.spec.ndim:
+        raise ShapeError(f"repeat(): {len(times)} sizes for a tensor of {input.spec.ndim} dims")
+    shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
+    spaced = reshape(input, [m for n in shape for m in (1, n)])
+    wide = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
+    return reshape(wide.clone() if all(t == 1 for t in times) else wide, [t * n for t, n in zip(times, shape, strict=True)])
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """`repeat` that takes fewer sizes than dims: they count from the last dim."""
+    times = as_shape(dims, "tile")
+    return repeat(input, (1,) * (input.spec.ndim - len(times)) + times)
+
+
+def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
+    """Each element `repeats` times in a row, along `dim` or in the flattened tensor."""
+    if not isinstance(repeats, int):
+        raise DTypeError(f"repeat_interleave(): repeats must be an int, got {type(repeats).__name__}")
+    x = reshape(input, -1) if dim is None else input
+    at = wrap_dim(0 if dim is None else dim, x.spec.ndim, "repeat_interleave")
+    shape = tuple(x.spec.shape)
+    wide = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
+    return reshape(wide, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+
+
+def _reorder(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    shape = [1] * input.spec.ndim
+    shape[dim] = index.spec.numel
+    return gather(input, dim, broadcast_to(reshape(index, shape), tuple(input.spec.shape)))
+
+
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """A copy with the order of the elements along `dims` reversed."""
+    axes = wrap_dims(dims[0] if len(dims) == 1 else dims, input.spec.ndim, "flip")
+    out = input
+    for d in axes:
+        n = input.spec.shape[d]
+        out = _reorder(out, d, n - 1 - arange(n, device=input.device))
+    return out.clone() if out is input else out
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """Dim 1 reversed."""
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    """Dim 0 reversed."""
+    return flip(input, 0)
+
+
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other."""
+    if dims is None:
+        return reshape(roll(reshape(input, -1), shifts, 0), tuple(input.spec.shape))
+    by = shifts if isinstance(shifts, tuple | list) else (shifts,)
+    axes = dims if isinstance(dims, tuple | list) else (dims,)
+    if len(by) != len(axes):
+        raise ShapeError(f"roll(): {len(by)} shifts for {len(axes)} dims")
+    out = input
+    for shift, dim in zip(by, axes, strict=True):
+        at = wrap_dim(dim, input.spec.ndim, "roll")
+        n = input.spec.shape[at]
+        start = -as_int(shift, "roll", "shift") % n if n else 0
+        if start:
+            out = cat([narrow(out, at, start, n - start), narrow(out, at, 0, start)], at)
+    return out.clone() if out is input else out
+
+
+_PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Elements put around the tensor, or cut off where negative: `pad` has (before, after) of the last dim first.
+
+    mode: "constant" (`value`, 0 by default), "reflect" (mirrored, the edge not repeated), "replicate" (the edge),
+    "circular" (from the other end). Raises ShapeError for pads that do not fit.
+    """
+    amounts = [as_int(p, "pad", "pad") for p in pad]
+    if len(amounts) % 2 or len(amounts) // 2 > input.spec.ndim:
+        raise ShapeError(f"pad(): {amounts} are not pairs for at most {input.spec.ndim} dims")
+    if mode not in _PAD_MODES:
+        raise ValueError(f"pad(): mode must be one of {', '.join(_PAD_MODES)}, got {mode!r}")
+    pairs = [(input.spec.ndim - 1 - i // 2, amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
+    out = input
+    for dim, before, after in pairs:
+        n = out.spec.shape[dim]
+        if n + before + after < 0:
+            raise ShapeError(f"pad(): {before} and {after} cut off more than dim {dim} of shape {tuple(input.spec.shape)} has")
+        if before < 0 or after < 0:
+            start = max(-before, 0)
+            out = narrow(out, dim, start, max(n - start - max(-after, 0), 0))
+            before, after = max(before, 0), max(after, 0)
+        if (before or after) and mode != "constant":
+            out = _pad_by_index(out, dim, before, after, mode)
+        elif before or after:
+            out = _pad_constant(out, dim, before, after, 0 if value is None else value)
+    return out.clone() if out is input else out
+
+
+def _pad_constant(x: Tensor, dim: int, before: int, after: int, value: float) -> Tensor:
+    def block(n: int) -> Tensor:
+        return fill_spec(x.spec.like((*x.spec.shape[:dim], n, *x.spec.shape[dim + 1 :])), value)
+
+    return cat([p for p in (before and block(before), x, after and block(after)) if not isinstance(p, int)], dim)
+
+
+def _pad_by_index(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
+    n = x.spec.shape[dim]
+    if (mode == "reflect" and max(before, after) >= n) or (mode == "circular" and max(before, after) > n) or n == 0:
+        raise ShapeError(f"pad(): {mode} by {before} and {after} is too much for dim {dim} of shape {tuple(x.spec.shape)}")
+    places = arange(-before, n + after, device=x.device)
+    if mode == "replicate":
+        places = places.clamp(0, n - 1)
+    elif mode == "circular":
+        places = places % n
+    else:
+        places = (n - 1) - ((n - 1) - places.abs()).abs()
+    shape = [1] * x.spec.ndim
+    shape[dim] = places.spec.numel
+    return gather(x, dim, broadcast_to(reshape(places, shape), (*x.spec.shape[:dim], places.spec.numel, *x.spec.shape[dim + 1 :])))
+
+
+def pad_end(input: Tensor, shape: Shape) -> Tensor:
+    """Zeros put behind the elements of each dim, up to `shape`."""
+    amounts = [a for n, m in zip(reversed(input.spec.shape), reversed(shape), strict=True) for a in (0, m - n)]
+    return pad(input, amounts)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims."""
+    vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")
+    swap = indexing == "xy" and len(vectors) > 1
+    if swap:
+        vectors[:2] = vectors[1], vectors[0]
+    shape = [v.spec.numel for v in vectors]
+    grids = []
+    for i, v in enumerate(vectors):
+        grids.append(broadcast_to(reshape(v, [-1 if d == i else 1 for d in range(len(vectors))]), shape))
+    if swap:
+        grids = [g.transpose(0, 1) for g in grids]
+        grids[:2] = grids[1], grids[0]
+    return tuple(grids)
+
+

@@ -1,0 +1,414 @@
+"""Views, and the ops that rearrange elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ..dispatch import run, run_into, view_call
+from ..dtype import result_dtype
+from ..errors import IndexError, ShapeError
+from ..op import Plan
+from ..spec import (
+    Shape,
+    Spec,
+    as_int,
+    as_shape,
+    broadcast_shapes,
+    expand_strides,
+    infer_size,
+    reshape_strides,
+    span,
+    wrap_dim,
+    wrap_dims,
+)
+from .creation import COPY, fill_spec
+from .families import view
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+# --- Views ----------------------------------------------------------------------------------------------------------
+
+
+def _permute_spec(spec: Spec, dims: Shape) -> Spec:
+    return spec.like(tuple(spec.shape[d] for d in dims), tuple(spec.strides[d] for d in dims))
+
+
+def _infer_transpose(spec: Spec, dim0: Any, dim1: Any) -> tuple[Spec, int]:
+    a, b = wrap_dim(dim0, spec.ndim, "transpose"), wrap_dim(dim1, spec.ndim, "transpose")
+    dims = list(range(spec.ndim))
+    if dims:
+        dims[a], dims[b] = dims[b], dims[a]
+    return _permute_spec(spec, tuple(dims)), 0
+
+
+TRANSPOSE = view("transpose", "x dim0 dim1", _infer_transpose, lambda g, dim0, dim1: transpose(g, dim0, dim1))
+
+
+def _permutation(spec: Spec, dims: Any) -> Shape:
+    wrapped = tuple(wrap_dim(d, spec.ndim, "permute") for d in dims)
+    if sorted(wrapped) != list(range(spec.ndim)):
+        raise ShapeError(f"permute(): dims {dims} are no permutation of the {spec.ndim} dims of {tuple(spec.shape)}")
+    return wrapped
+
+
+def _permute_vjp(g: Tensor, dims: Shape) -> Tensor:
+    back = [0] * len(dims)
+    for i, d in enumerate(dims):
+        back[d] = i
+    return permute(g, back)
+
+
+PERMUTE = view(
+    "permute",
+    "x dims",
+    lambda spec, dims: (_permute_spec(spec, _permutation(spec, dims)), 0),
+    lambda g, dims: _permute_vjp(g, tuple(d % len(dims) for d in dims)),
+)
+
+
+def _infer_reshape(spec: Spec, shape: Shape) -> tuple[Spec, int] | None:
+    size = infer_size(shape, spec.numel, "reshape", spec.shape)
+    strides = reshape_strides(spec.shape, spec.strides, size)
+    return None if strides is None else (spec.like(size, strides), 0)
+
+
+RESHAPE = view("reshape", "x shape", _infer_reshape, lambda g, x_spec: reshape(g, x_spec.shape))
+
+
+def _infer_expand(spec: Spec, shape: Shape) -> tuple[Spec, int]:
+    lead = len(shape) - spec.ndim
+    size = tuple(spec.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(shape))
+    fits = lead >= 0 and all(m in (1, n) for m, n in zip(spec.shape, size[max(lead, 0) :], strict=False))
+    if not fits or min(size, default=0) < 0:
+        raise ShapeError(f"expand(): shape {tuple(spec.shape)} does not expand to {tuple(shape)}")
+    return spec.like(size, expand_strides(spec.shape, spec.strides, size)), 0
+
+
+# The engine sums a gradient to its operand's shape, so there is nothing left to do.
+EXPAND = view("expand", "x shape", _infer_expand, lambda g: g)
+
+
+def _infer_narrow(spec: Spec, dim: int, start: int, length: int, step: int) -> tuple[Spec, int]:
+    shape = (*spec.shape[:dim], length, *spec.shape[dim + 1 :])
+    strides = (*spec.strides[:dim], spec.strides[dim] * step, *spec.strides[dim + 1 :])
+    return spec.like(shape, strides), start * spec.strides[dim] if length else 0
+
+
+def _narrow_vjp(g: Tensor, x_spec: Spec, dim: int, start: int, length: int, step: int) -> Tensor:
+    return _into_zeros(g, x_spec, lambda zeros: slice_dim(zeros, dim, start, length, step))
+
+
+SLICE = view("slice", "x dim start length step", _infer_narrow, _narrow_vjp)
+
+
+def _infer_select(spec: Spec, dim: int, index: int) -> tuple[Spec, int]:
+    shape, strides = spec.shape, spec.strides
+    out = spec.like((*shape[:dim], *shape[dim + 1 :]), (*strides[:dim], *strides[dim + 1 :]))
+    return out, index * strides[dim]
+
+
+SELECT = view(
+    "select",
+    "x dim index",
+    _infer_select,
+    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: view_call(SELECT, zeros, dim, index)),
+)
+
+
+def _infer_diagonal(spec: Spec, offset: int, dim1: Any, dim2: Any) -> tuple[Spec, int]:
+    a, b = wrap_dim(dim1, spec.ndim, "diagonal"), wrap_dim(dim2, spec.ndim, "diagonal")
+    if a == b or spec.ndim < 2:
+        raise ShapeError(f"diagonal(): needs two different dims, got {dim1} and {dim2} of shape {tuple(spec.shape)}")
+    rows, columns = spec.shape[a] + min(offset, 0), spec.shape[b] - max(offset, 0)
+    length = max(min(rows, columns), 0)
+    rest = [d for d in range(spec.ndim) if d not in (a, b)]
+    shape = (*(spec.shape[d] for d in rest), length)
+    strides = (*(spec.strides[d] for d in rest), spec.strides[a] + spec.strides[b])
+    start = max(offset, 0) * spec.strides[b] - min(offset, 0) * spec.strides[a]
+    return spec.like(shape, strides), start if length else 0
+
+
+DIAGONAL = view(
+    "diagonal",
+    "x offset dim1 dim2",
+    _infer_diagonal,
+    lambda g, x_spec, offset, dim1, dim2: _into_zeros(g, x_spec, lambda zeros: diagonal(zeros, offset, dim1, dim2)),
+)
+
+
+def _infer_strided(spec: Spec, shape: Shape, strides: Shape, shift: int) -> tuple[Spec, int]:
+    return spec.like(shape, strides), shift
+
+
+def _strided_vjp(g: Tensor, x_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
+    # The gradient is laid out as x was, so that the same strides show in it what they showed in x.
+    if x_spec.overlaps:
+        raise ShapeError("as_strided(): cannot differentiate a view of an overlapping tensor; make it contiguous()")
+    start, at = max(-shift, 0), max(shift, 0)
+    total = max(start + span(x_spec.shape, x_spec.strides), at + span(shape, strides))
+    zeros = fill_spec(g.spec.like((total,)), 0)
+    if g.spec.like(shape, strides).overlaps:
+        from .creation import arange
+        from .indexing import scatter_add
+
+        places = as_strided_view(arange(total, device=g.device), shape, strides, at)
+        zeros = scatter_add(zeros, 0, reshape(places, -1), reshape(g, -1))
+    else:
+        part = as_strided_view(zeros, shape, strides, at)
+        part.copy_(g) if g.requires_grad else write(part, g)
+    return as_strided_view(zeros, x_spec.shape, x_spec.strides, start)
+
+
+STRIDED = view("as_strided", "x shape strides shift", _infer_strided, _strided_vjp)
+
+
+def view_plan(base: Tensor, tensor: Tensor) -> tuple[Plan, tuple[Any, ...]]:
+    """The plan, and the arguments to record, by which `tensor` is a view of `base`."""
+    attrs = (tuple(tensor.spec.shape), tensor.spec.strides, tensor.offset - base.offset)
+    return STRIDED.plans[(base.spec, *attrs)], (None, *attrs)
+
+
+def as_strided_view(input: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
+    """`as_strided` with an offset relative to input's, unchecked."""
+    return _view(STRIDED, input, shape, strides, shift)
+
+
+def _view(op: Any, input: Tensor, *attrs: Any) -> Tensor:
+    out = view_call(op, input, *attrs)
+    assert out is not None
+    return out
+
+
+def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
+    """Zeros of `spec`'s shape, with `g` in the part that `select` shows: the gradient of a view."""
+    zeros = fill_spec(spec.like(dtype=g.spec.dtype), 0)
+    part = select(zeros)
+    part.copy_(g) if g.requires_grad else write(part, g)
+    return zeros
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """A view with dims `dim0` and `dim1` exchanged."""
+    return _view(TRANSPOSE, input, dim0, dim1)
+
+
+def t(input: Tensor) -> Tensor:
+    """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
+    if input.spec.ndim > 2:
+        raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
+    return transpose(input, 0, 1) if input.spec.ndim == 2 else _view(STRIDED, input, input.spec.shape, input.spec.strides, 0)
+
+
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """A view with its dims in the order `dims`."""
+    return _view(PERMUTE, input, tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims)
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """A view with dims `source` (an int or several) at the places `destination`, the others in their order."""
+    n = input.spec.ndim
+    sources = [wrap_dim(d, n, "movedim") for d in (source if isinstance(source, tuple | list) else (source,))]
+    places = [wrap_dim(d, n, "movedim") for d in (destination if isinstance(destination, tuple | list) else (destination,))]
+    if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
+        raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
+    order = [d for d in range(n) if d not in sources]
+    for place, dim in sorted(zip(places, sources, strict=True)):
+        order.insert(place, dim)
+    return permute(input, order)
+
+
+def _sizes(shape: tuple[Any, ...], op: str) -> Shape:
+    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+        shape = tuple(shape[0])
+    return tuple([n if type(n) is int else as_int(n, op, "size") for n in shape])
+
+
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements, in row-major order, in another shape, of which one size may be -1.
+
+    A view wherever the strides allow, else a copy. Raises ShapeError where the element counts differ.
+    """
+    sizes = _sizes(shape, "reshape")
+    out = view_call(RESHAPE, input, sizes)
+    return out if out is not None else _view(RESHAPE, contiguous(input), sizes)
+
+
+def view_as_shape(input: Tensor, *shape: Any) -> Tensor:
+    """`reshape` that never copies. Raises ShapeError where the strides would need a copy."""
+    if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
+        from ..dtype import as_dtype
+        from .indexing import bitcast
+
+        return bitcast(input, as_dtype(shape[0], "view"))
+    sizes = _sizes(shape, "view")
+    out = view_call(RESHAPE, input, sizes)
+    if out is None:
+        raise ShapeError(
+            f"view(): shape {tuple(input.spec.shape)} with strides {input.spec.strides} cannot be viewed as {sizes}; "
+            "use reshape, which copies"
+        )
+    return out
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """`view` in the shape of `other`."""
+    return view_as_shape(input, other.spec.shape)
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """`reshape` to the shape of `other`."""
+    return reshape(input, other.spec.shape)
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dims `start_dim` to `end_dim` made into one; a view where the strides allow."""
+    shape = input.spec.shape
+    first, last = wrap_dim(start_dim, len(shape), "flatten"), wrap_dim(end_dim, len(shape), "flatten")
+    if first > last:
+        raise ShapeError(f"flatten(): start_dim {start_dim} comes after end_dim {end_dim}")
+    return reshape(input, (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Dim `dim` cut into `sizes`, of which one may be -1."""
+    shape = input.spec.shape
+    at = wrap_dim(dim, len(shape), "unflatten")
+    return reshape(input, (*shape[:at], *infer_size(tuple(sizes), shape[at], "unflatten", shape), *shape[at + 1 :]))
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """A view without the dims of size 1: all, or those of `dim` (an int or a tuple) that have size 1."""
+    shape = input.spec.shape
+    dims = wrap_dims(dim, len(shape), "squeeze")
+    return _view(RESHAPE, input, tuple(n for i, n in enumerate(shape) if n != 1 or i not in dims))
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A view with a dim of size 1 put in before `dim`."""
+    shape = input.spec.shape
+    at = wrap_dim(dim, len(shape) + 1, "unsqueeze")
+    return _view(RESHAPE, input, (*shape[:at], 1, *shape[at:]))
+
+
+def expand(input: Tensor, *shape: Any) -> Tensor:
+    """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory."""
+    return _view(EXPAND, input, _sizes(shape, "expand"))
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """`expand` to the shape of `other`."""
+    return _view(EXPAND, input, tuple(other.spec.shape))
+
+
+def broadcast_to(input: Tensor, shape: Any) -> Tensor:
+    """`expand`, under the array API's name."""
+    return _view(EXPAND, input, as_shape(shape, "broadcast_to"))
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Views of the tensors, all of the shape that they broadcast to."""
+    shape = broadcast_shapes(*[x.spec.shape for x in tensors], op="broadcast_tensors")
+    return tuple(_view(EXPAND, x, shape) for x in tensors)
+
+
+def slice_dim(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
+    """Every `step`-th of the elements from `start`, `length` of them, along `dim`; all in range."""
+    return _view(SLICE, input, dim, start, length, step)
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A view of `length` elements from `start` along `dim`. Raises IndexError where they are not there."""
+    at = wrap_dim(dim, input.spec.ndim, "narrow")
+    size = input.spec.shape[at] if input.spec.ndim else 0
+    first, count = as_int(start, "narrow", "start"), as_int(length, "narrow", "length")
+    first += size if first < 0 else 0
+    if not (0 <= first and 0 <= count and first + count <= size):
+        raise IndexError(f"narrow(): {count} elements from {start} are not in dim {dim} of shape {tuple(input.spec.shape)}")
+    return slice_dim(input, at, first, count)
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """A view of element `index` along `dim`, without that dim. Raises IndexError out of range."""
+    at = wrap_dim(dim, input.spec.ndim, "select")
+    if not input.spec.ndim:
+        raise IndexError("select(): a 0-d tensor has no dim to select from")
+    return _view(SELECT, input, at, wrap_index(index, input.spec.shape[at], at, "select", input.spec.shape))
+
+
+def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:
+    """`index` counted from the front. Raises IndexError naming the dim and its size."""
+    at = as_int(index, op, "index")
+    if not -size <= at < size:
+        raise IndexError(f"{op}(): index {at} is out of bounds for dim {dim} of size {size} (shape {tuple(shape)})")
+    return at + size if at < 0 else at
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A view of a diagonal of dims `dim1` and `dim2`, as the last dim; `offset` > 0 is above the main one."""
+    return _view(DIAGONAL, input, offset, dim1, dim2)
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A view of input's buffer with any `size`, `stride` and `storage_offset` (in elements).
+
+    Raises ShapeError for negative strides, or where the view would leave the buffer.
+    """
+    shape, strides = as_shape(size, "as_strided"), tuple(as_int(s, "as_strided", "stride") for s in stride)
+    offset = input.offset if storage_offset is None else as_int(storage_offset, "as_strided", "storage_offset")
+    available = input.buffer.nbytes // input.spec.dtype.itemsize
+    if len(shape) != len(strides) or min(strides, default=0) < 0 or offset < 0:
+        raise ShapeError(f"as_strided(): size {shape} needs as many strides, none negative; got {strides} from {offset}")
+    if offset + span(shape, strides) > available:
+        raise ShapeError(
+            f"as_strided(): size {shape} with strides {strides} from {offset} leaves the buffer of {available} elements"
+        )
+    return as_strided_view(input, shape, strides, offset - input.offset)
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """A view of all windows of `size` along a dim, `step` apart; the window's elements become the last dim."""
+    at = wrap_dim(dimension, input.spec.ndim, "unfold")
+    shape = input.spec.shape or (1,)
+    strides = input.spec.strides or (1,)
+    if not 0 <= size <= shape[at] or step < 1:
+        raise ShapeError(f"unfold(): no windows of {size}, {step} apart, in dim {dimension} of shape {tuple(shape)}")
+    count = (shape[at] - size) // step + 1
+    new_shape = (*shape[:at], count, *shape[at + 1 :], size)
+    new_strides = (*strides[:at], strides[at] * step, *strides[at + 1 :], strides[at])
+    return as_strided_view(input, new_shape, new_strides, 0)
+
+
+# --- Copies ---------------------------------------------------------------------------------------------------------
+
+
+def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
+    """A copy in memory of its own, through which gradients flow."""
+    out: Tensor = run(COPY, input, None, None)
+    return out
+
+
+def contiguous(input: Tensor) -> Tensor:
+    """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true."""
+    if input.spec.is_contiguous:
+        return input
+    from .composite import contiguous_copy
+
+    return contiguous_copy(input)
+
+
+def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
+    """The spec that joined tensors share, checked for number and devices; its dtype is the promoted one."""
+    if not tensors:
+        raise ShapeError(f"{op}(): expected at least one tensor")
+    dtype = result_dtype([(x.spec.dtype, x.spec.ndim) for x in tensors])
+    return tensors[0].spec.like(dtype=dtype)
+
+
+def write(out: Tensor, source: Tensor) -> None:
+    """Copies `source` into the memory of `out`, unrecorded."""
+    run_into(COPY, out, source, out.spec.dtype, None)
+
+

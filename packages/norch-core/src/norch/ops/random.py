@@ -1,0 +1,260 @@
+"""Random tensors. Every draw is keyed by (seed, offset, element index), so one seed gives the same on any device."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ..device import CPU, Device
+from ..dispatch import run
+from ..dtype import as_dtype, float32, get_default_dtype, int64
+from ..errors import DTypeError, ShapeError
+from ..op import Inferred
+from ..spec import Spec, as_int
+from .creation import DeviceLike, finish, spec_for
+from .families import primitive
+from .sorting import argsort
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+_MASK = 2**64 - 1
+
+
+class Generator:
+    """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
+
+    def __init__(self, device: Device | str = CPU) -> None:
+        self.device = Device(device)
+        self._seed, self._offset = 0, 0
+        self._lock = threading.Lock()
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts anew from `seed`, an int taken modulo 2**64."""
+        with self._lock:
+            self._seed, self._offset = as_int(seed, "manual_seed", "seed") & _MASK, 0
+        return self
+
+    def seed(self) -> int:
+        """Starts anew from a seed that the operating system gives, and returns it."""
+        import secrets
+
+        value = secrets.randbits(63)
+        self.manual_seed(value)
+        return value
+
+    def initial_seed(self) -> int:
+        """The seed that it started from."""
+        return self._seed
+
+    def get_state(self) -> tuple[int, int]:
+        """(seed, offset): all that decides what comes next."""
+        return self._seed, self._offset
+
+    def set_state(self, state: tuple[int, int]) -> Generator:
+        """Goes back to where `get_state` was called."""
+        with self._lock:
+            self._seed, self._offset = int(state[0]) & _MASK, int(state[1]) & _MASK
+        return self
+
+    def next(self) -> tuple[int, int]:
+        """The seed and offset of the next draw, which is thereby taken."""
+        with self._lock:
+            offset = self._offset
+            self._offset = (offset + 1) & _MASK
+            return self._seed, offset
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seeds the generator that random ops use unless given another. The same numbers follow on every device."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seeds the default generator from the operating system, and returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> tuple[int, int]:
+    """The default generator's (seed, offset)."""
+    return default_generator.get_state()
+
+
+def set_rng_state(state: tuple[int, int]) -> None:
+    """Puts the default generator back to a state that `get_rng_state` gave."""
+    default_generator.set_state(state)
+
+
+def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
+    return Inferred((spec,), ((int64, ()), (int64, ())), {"kind": kind})
+
+
+_RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3))  # type: ignore[arg-type]
+
+
+def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
+    """One draw of the primitive `random`."""
+    out: Tensor = run(_RANDOM, spec, kind, *(generator or default_generator).next())
+    return out
+
+
+def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
+    """The draw that a generator in state (seed, offset) would make."""
+    out: Tensor = run(_RANDOM, spec, kind, seed, offset)
+    return out
+
+
+def _floating(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
+    spec = spec_for(size, dtype, device, op)
+    if not spec.dtype.is_floating_point:
+        raise DTypeError(f"{op}(): expected a floating dtype, got {spec.dtype}")
+    return spec
+
+
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Uniform in [0, 1), of shape `size`."""
+    return finish(draw(_floating(size, dtype, device, "rand"), "uniform", generator), requires_grad)
+
+
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
+    return finish(draw(_floating(size, dtype, device, "randn"), "normal", generator), requires_grad)
+
+
+def rand_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """`rand` in input's shape, and its dtype and device unless given."""
+    return rand(tuple(input.spec.shape), dtype=dtype or input.dtype, device=device or input.device)
+
+
+def randn_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """`randn` in input's shape, and its dtype and device unless given."""
+    return randn(tuple(input.spec.shape), dtype=dtype or input.dtype, device=device or input.device)
+
+
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+) -> Tensor:
+    """Integers from `low` (0 if left out) up to but not including `high`, of shape `size`; int64 unless `dtype`.
+
+    By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32.
+    Raises ShapeError for an empty range.
+    """
+    if size is None:
+        low, high, size = 0, low, high
+    first, last = as_int(low, "randint", "low"), as_int(high, "randint", "high")
+    count = last - first
+    if count <= 0 or count >= 2**63:
+        raise ShapeError(f"randint(): no integers, or too many, from {first} up to {last}")
+    spec = spec_for(size, dtype or int64, device, "randint")
+    wide = spec.like(dtype=int64)
+    if count < 2**31:
+        out = (draw(wide, "bits", generator) * count) >> 32
+    else:
+        out = draw(wide, "bits64", generator) % count
+    out = out + first if first else out
+    return out.to(spec.dtype)
+
+
+def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
+    """`randint` in input's shape, dtype and device."""
+    bounds = (0, low) if high is None else (low, high)
+    return randint(*bounds, tuple(input.spec.shape), dtype=dtype or input.dtype, device=input.device)
+
+
+def randperm(
+    n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None
+) -> Tensor:
+    """The integers from 0 to n - 1 in random order: the order of `n` random keys."""
+    spec = spec_for((as_int(n, "randperm", "n"),), int64, device, "randperm")
+    out = argsort(draw(spec, "bits64", generator))
+    return out if dtype is None else out.to(as_dtype(dtype, "randperm"))
+
+
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability that each element of input (or `p`) gives, else 0; in input's shape and dtype."""
+    spec = input.spec.like(dtype=input.dtype if input.dtype.is_floating_point else get_default_dtype())
+    chance: Any = input.detach() if p is None else p
+    if p is None and not input.dtype.is_floating_point:
+        raise DTypeError(f"bernoulli(): probabilities must be floating, got {input.dtype}")
+    wide = spec if spec.dtype.itemsize >= 4 else spec.like(dtype=float32)
+    return (draw(wide, "uniform", generator) < chance).to(input.dtype)
+
+
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+) -> Tensor:
+    """Normal with the given mean and standard deviation: numbers, with `size`; or tensors that broadcast.
+
+    Raises ShapeError for a negative standard deviation, or for two numbers without a size.
+    """
+    if not hasattr(std, "spec") and std < 0:
+        raise ShapeError(f"normal(): std must not be negative, got {std}")
+    given = [v for v in (mean, std) if hasattr(v, "spec")]
+    if not given:
+        if size is None:
+            raise ShapeError("normal(): needs a size where mean and std are numbers")
+        return randn(size, generator=generator, dtype=dtype, device=device) * std + mean
+    from ..spec import broadcast_shapes
+
+    shape = broadcast_shapes(*[v.spec.shape for v in given], op="normal")
+    like = given[0]
+    return randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean
+
+
+# --- In-place draws -------------------------------------------------------------------------------------------------
+
+
+def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fills the tensor with numbers uniform in [a, b)."""
+    drawn = draw(_floating(tuple(self.shape), self.dtype, self.device, "uniform_"), "uniform", generator)
+    return self.copy_(drawn if (a, b) == (0.0, 1.0) else drawn * (b - a) + a)
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fills the tensor with normal numbers."""
+    return self.copy_(normal(mean, std, tuple(self.shape), generator=generator, dtype=self.dtype, device=self.device))
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Fills the tensor with 1 with probability `p`, else 0."""
+    if hasattr(p, "spec"):
+        return self.copy_(bernoulli(p.expand(tuple(self.shape)), generator=generator))
+    return self.copy_(bernoulli(self, p, generator=generator))
+
+
+def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    """Fills the tensor with integers from `low` up to but not including `high`."""
+    if high is None:
+        low, high = 0, low or 2**24
+    return self.copy_(randint(low, high, tuple(self.shape), generator=generator, device=self.device))

@@ -1,0 +1,358 @@
+"""Reductions and scans."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..dispatch import run
+from ..dtype import BOOL, DType, as_dtype, bool_, int64
+from ..errors import DTypeError, IndexError, ShapeError
+from ..op import Inferred
+from ..spec import Shape, Spec, wrap_dim, wrap_dims
+from .elementwise import abs as absolute
+from .elementwise import exp, log, sqrt, where
+from .families import accepts_axis, primitive
+from .indexing import gather
+from .movement import flatten, reshape, squeeze, unsqueeze
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _reduced(spec: Spec, dims: Shape, keepdim: bool, dtype: DType) -> tuple[Spec, Spec]:
+    """The result's spec as the caller sees it, and as the kernel does (every reduced dim kept, of size 1)."""
+    kept = tuple(1 if i in dims else n for i, n in enumerate(spec.shape))
+    shape = kept if keepdim else tuple(n for i, n in enumerate(spec.shape) if i not in dims)
+    return spec.like(shape, dtype=dtype), spec.like(kept, dtype=dtype)
+
+
+def _infer_reduction(name: str, out: str, empty: bool) -> Any:
+    def infer(x: Spec, dim: Any, keepdim: bool, dtype: DType | None) -> Inferred:
+        dims = wrap_dims(dim, x.ndim, name)
+        if out == "bool":
+            compute = result = bool_
+        elif out == "sum":
+            compute = result = dtype or (x.dtype if x.dtype.is_floating_point else int64)
+        else:
+            compute, result = x.dtype, int64 if out == "index" else x.dtype
+        if not empty and x.numel == 0 and any(x.shape[d] == 0 for d in dims):
+            raise ShapeError(f"{name}(): cannot reduce no elements, shape {tuple(x.shape)} along dims {dims}")
+        seen, kernel = _reduced(x, dims, keepdim, result)
+        return Inferred((seen,), ((compute, x.shape),), {"dims": dims}, (kernel,))
+
+    return infer
+
+
+def _restored(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    """A reduction's gradient or result with its dims put back, so that it broadcasts to the operand."""
+    if keepdim:
+        return g
+    dims = wrap_dims(dim, x_spec.ndim, "sum")
+    return reshape(g, tuple(1 if i in dims else n for i, n in enumerate(x_spec.shape)))
+
+
+def _sum_vjp(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    return _restored(g, x_spec, dim, keepdim).expand(tuple(x_spec.shape))
+
+
+def _extreme_vjp(g: Tensor, x: Tensor, y: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    # Equal extremes share the gradient, as in PyTorch.
+    best = _restored(y, x_spec, dim, keepdim)
+    is_best = ((x == best) | ((x != x) & (best != best))).to(g.dtype)
+    return _restored(g, x_spec, dim, keepdim) * is_best / is_best.sum(_dims(dim), True)
+
+
+def _dims(dim: Any) -> Any:
+    return list(dim) if isinstance(dim, tuple) else dim
+
+
+def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    # The product of all others, without a division, so that zeros are right: those before times those after.
+    dims = wrap_dims(dim, x_spec.ndim, "prod")
+    rest = tuple(d for d in range(x_spec.ndim) if d not in dims)
+    order = (*rest, *dims)
+    rows = x.permute(order).reshape(tuple(x_spec.shape[d] for d in rest) + (-1,)) if x_spec.numel else x
+    if not x_spec.numel:
+        return x * 0
+    one = rows.new_ones((*rows.shape[:-1], 1))
+    before = cumprod(_cat([one, rows[..., :-1]], -1), -1)
+    after = cumprod(_cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
+    others = (before * after).reshape(tuple(x_spec.shape[d] for d in order))
+    back = [0] * len(order)
+    for i, d in enumerate(order):
+        back[d] = i
+    return _restored(g, x_spec, dim, keepdim) * others.permute(back)
+
+
+def _cat(tensors: Any, dim: int) -> Tensor:
+    from .joining import cat
+
+    return cat(tensors, dim)
+
+
+_PARAMS = "x dim keepdim dtype"
+_SUM = primitive("sum", _PARAMS, 1, _infer_reduction("sum", "sum", True), (_sum_vjp,))
+_PROD = primitive("prod", _PARAMS, 1, _infer_reduction("prod", "sum", True), (_prod_vjp,))
+_AMAX = primitive("amax", _PARAMS, 1, _infer_reduction("amax", "same", False), (_extreme_vjp,))
+_AMIN = primitive("amin", _PARAMS, 1, _infer_reduction("amin", "same", False), (_extreme_vjp,))
+_ANY = primitive("any", _PARAMS, 1, _infer_reduction("any", "bool", True))
+_ALL = primitive("all", _PARAMS, 1, _infer_reduction("all", "bool", True))
+_ARGMAX = primitive("argmax", _PARAMS, 1, _infer_reduction("argmax", "index", False))
+_ARGMIN = primitive("argmin", _PARAMS, 1, _infer_reduction("argmin", "index", False))
+
+
+def _asked(dtype: Any, op: str) -> DType | None:
+    return None if dtype is None else as_dtype(dtype, op)
+
+
+@accepts_axis
+def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`."""
+    out: Tensor = run(_SUM, input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
+    return out
+
+
+def _none_if_empty(dim: Any) -> Any:
+    # As in PyTorch, an empty list of dims means all of them.
+    return None if isinstance(dim, tuple | list) and not dim else dim
+
+
+@accepts_axis
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean over `dim` (None for all). NaN where there are no elements. Raises DTypeError for integers and bools."""
+    chosen = _asked(dtype, "mean") or input.dtype
+    if not chosen.is_floating_point:
+        raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
+    total = sum(input, dim, keepdim, dtype=chosen)
+    return total / _count(input, dim)
+
+
+def _count(input: Tensor, dim: Any) -> float:
+    dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "mean")
+    return float(math.prod(input.spec.shape[d] for d in dims))
+
+
+@accepts_axis
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
+    out: Tensor = run(_PROD, input, _none_if_empty(dim), keepdim, _asked(dtype, "prod"))
+    return out
+
+
+@accepts_axis
+def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
+    out: Tensor = run(_AMAX, input, _none_if_empty(dim), keepdim, None)
+    return out
+
+
+@accepts_axis
+def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The smallest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
+    out: Tensor = run(_AMIN, input, _none_if_empty(dim), keepdim, None)
+    return out
+
+
+@accepts_axis
+def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether any element over `dim` (None for all) is not 0. A bool tensor."""
+    out: Tensor = run(_ANY, input, _none_if_empty(dim), keepdim, None)
+    return out
+
+
+@accepts_axis
+def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements over `dim` (None for all) are not 0. A bool tensor."""
+    out: Tensor = run(_ALL, input, _none_if_empty(dim), keepdim, None)
+    return out
+
+
+def _arg(op: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if dim is None:
+        out: Tensor = run(op, flatten(input), 0, False, None)
+        return out.reshape((1,) * input.spec.ndim) if keepdim else out
+    if not input.spec.ndim:
+        wrap_dim(dim, 0, op.name)
+        return run(op, flatten(input), 0, False, None)  # type: ignore[no-any-return]
+    out = run(op, input, wrap_dim(dim, input.spec.ndim, op.name), keepdim, None)
+    return out
+
+
+@accepts_axis
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The index (int64) of the first largest along `dim`, or among all elements in row-major order; NaN is largest."""
+    return _arg(_ARGMAX, input, dim, keepdim)
+
+
+@accepts_axis
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The index (int64) of the first smallest along `dim`, or among all elements in row-major order; NaN is smallest."""
+    return _arg(_ARGMIN, input, dim, keepdim)
+
+
+class ValuesIndices(NamedTuple):
+    """What max, min, sort, topk and others along a dim return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: Any, arg: Any) -> Any:
+    if dim is None:
+        return whole(input)
+    if hasattr(dim, "spec"):
+        return elementwise(input, dim)
+    if not isinstance(dim, int):
+        raise DTypeError(f"{arg.__name__[3:]}(): dim must be an int or a tensor, got {dim!r}; for several dims use a{arg.__name__[3:]}")
+    indices = arg(input, dim, True)
+    if not input.spec.ndim:
+        return ValuesIndices(input.clone(), indices.reshape(()))
+    values = gather(input, dim, indices)
+    if not keepdim:
+        values, indices = squeeze(values, dim), squeeze(indices, dim)
+    return ValuesIndices(values, indices)
+
+
+@accepts_axis
+def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """The largest element; along `dim`, a (values, indices) pair; with a tensor as `dim`, elementwise `maximum`."""
+    from .elementwise import maximum
+
+    return _extreme(input, dim, keepdim, amax, maximum, argmax)
+
+
+@accepts_axis
+def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """The smallest element; along `dim`, a (values, indices) pair; with a tensor as `dim`, elementwise `minimum`."""
+    from .elementwise import minimum
+
+    return _extreme(input, dim, keepdim, amin, minimum, argmin)
+
+
+@accepts_axis
+def var(
+    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> Tensor:
+    """The variance over `dim` (None for all): squared distances from the mean over n - `correction` (1 unless biased)."""
+    if correction is None:
+        correction = 1 if unbiased else 0
+    centred = input - mean(input, dim, True)
+    degrees = _count(input, dim) - correction
+    total = sum(centred * centred, dim, keepdim)
+    return total / degrees if degrees > 0 else total * math.nan if degrees < 0 or input.spec.numel == 0 else total / 0.0
+
+
+@accepts_axis
+def std(
+    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> Tensor:
+    """The standard deviation over `dim` (None for all): the square root of `var`."""
+    return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+
+
+@accepts_axis
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """`var` and `mean` together."""
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+@accepts_axis
+def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2)."""
+    order = 2.0 if p is None or p == "fro" else float(p)
+    size = absolute(input)
+    if order == math.inf:
+        return amax(size, dim, keepdim)
+    if order == -math.inf:
+        return amin(size, dim, keepdim)
+    if order == 0:
+        return sum((size != 0).to(input.dtype), dim, keepdim)
+    if order == 1:
+        return sum(size, dim, keepdim)
+    if order == 2:
+        return _root(sum(input * input, dim, keepdim))
+    return sum(size**order, dim, keepdim) ** (1 / order)
+
+
+def _root(square: Tensor) -> Tensor:
+    """A square root whose derivative at 0 is 0, the subgradient that PyTorch takes for norms."""
+    if not square.requires_grad:
+        return sqrt(square)
+    zero = square == 0
+    return where(zero, 0.0, sqrt(where(zero, 1.0, square)))
+
+
+@accepts_axis
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(input))) over `dim`, without overflow."""
+    largest = amax(input.detach(), dim, True)
+    # Where all are -inf (or one is inf) the shift would make NaN of inf - inf.
+    shift = where(absolute(largest) == math.inf, 0.0, largest)
+    total = log(sum(exp(input - shift), dim, True)) + shift
+    return total if keepdim else squeeze(total, tuple(wrap_dims(dim, input.spec.ndim, "logsumexp")))
+
+
+def _infer_cumsum(x: Spec, dim: int, dtype: DType | None) -> Inferred:
+    at = wrap_dim(dim, x.ndim, "cumsum")
+    compute = dtype or (int64 if not x.dtype.is_floating_point else x.dtype)
+    return Inferred((x.like(dtype=compute),), ((compute, x.shape),), {"dim": at})
+
+
+_CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (lambda g, dim: cumsum(g.flip(dim), dim).flip(dim),))
+
+
+@accepts_axis
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """The running sum along `dim`. Integers and bools are summed in int64 unless `dtype`."""
+    if not input.spec.ndim:
+        wrap_dim(dim, 0, "cumsum")
+        return cumsum(unsqueeze(input, 0), 0, dtype=dtype).reshape(())
+    out: Tensor = run(_CUMSUM, input, dim, _asked(dtype, "cumsum"))
+    return out
+
+
+@accepts_axis
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """The running product along `dim`. Integers and bools are multiplied in int64 unless `dtype`.
+
+    By doubling (Hillis and Steele, 1986): log2(n) products of whole tensors. Zeros have their true gradient.
+    """
+    at = wrap_dim(dim, input.spec.ndim, "cumprod")
+    chosen = _asked(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64)
+    out = input.to(chosen)
+    if not input.spec.ndim:
+        return out.clone()
+    size, reach = input.spec.shape[at], 1
+    while reach < size:
+        moved = out.narrow(at, reach, size - reach) * out.narrow(at, 0, size - reach)
+        out = _cat([out.narrow(at, 0, reach), moved], at)
+        reach *= 2
+    return out.clone() if out is input else out
+
+
+@accepts_axis
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements over `dim` (None for all) are not 0, as int64."""
+    return sum(input if input.dtype.category == BOOL else input != 0, dim)
+
+
+@accepts_axis
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements; along `dim`, a (values, indices) pair."""
+    from .sorting import sort
+
+    if dim is None:
+        flat = flatten(input)
+        if not flat.spec.numel:
+            raise ShapeError(f"median(): no elements, shape {tuple(input.spec.shape)}")
+        return sort(flat)[0][(flat.spec.numel - 1) // 2]
+    at = wrap_dim(dim, input.spec.ndim, "median")
+    if input.spec.shape[at] == 0:
+        raise IndexError(f"median(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
+    values, indices = sort(input, at)
+    middle = (input.spec.shape[at] - 1) // 2
+    found = ValuesIndices(values.narrow(at, middle, 1), indices.narrow(at, middle, 1))
+    return found if keepdim else ValuesIndices(squeeze(found.values, at), squeeze(found.indices, at))

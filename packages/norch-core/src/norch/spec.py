@@ -1,0 +1,249 @@
+"""Spec: everything about a tensor but its bytes, and the algebra of views."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+from weakref import WeakValueDictionary
+
+from .device import Device
+from .dtype import DType
+from .errors import DTypeError, IndexError, ShapeError
+
+Shape = tuple[int, ...]
+
+
+class Size(tuple[int, ...]):
+    """The shape of a tensor: a tuple that prints as PyTorch's does."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        return prod(self)
+
+    def __repr__(self) -> str:
+        return f"norch.Size({list(self)})"
+
+
+class Spec:
+    """Shape, strides (in elements), dtype and device. Equal specs are the same object, so `is` compares them.
+
+    Derived: `ndim`, `numel`, `is_contiguous`, `nbytes` (what a buffer of its own needs), `overlaps` (two indices may
+    share an element, as after `expand`).
+    """
+
+    __slots__ = (
+        "__weakref__", "device", "dtype", "is_contiguous", "nbytes", "ndim", "numel", "overlaps", "shape", "strides",
+    )  # fmt: skip
+
+    shape: Size
+    strides: Shape
+    dtype: DType
+    device: Device
+    ndim: int
+    numel: int
+    is_contiguous: bool
+    nbytes: int
+    overlaps: bool
+
+    def __new__(cls, shape: Shape, strides: Shape | None, dtype: DType, device: Device) -> Spec:
+        if strides is None:
+            strides = contiguous_strides(shape)
+        key = (shape, strides, dtype, device)
+        found = _interned.get(key)
+        if found is not None:
+            return found
+        with _lock:
+            found = _interned.get(key)
+            if found is None:
+                found = _interned[key] = _make(key)
+        return found
+
+    def like(
+        self,
+        shape: Shape | None = None,
+        strides: Shape | None = None,
+        dtype: DType | None = None,
+        device: Device | None = None,
+    ) -> Spec:
+        """A spec of `shape` (this one's by default), contiguous unless `strides` are given."""
+        return Spec(
+            self.shape if shape is None else shape,
+            strides,
+            dtype or self.dtype,
+            device or self.device,
+        )
+
+    def __repr__(self) -> str:
+        return f"Spec({tuple(self.shape)}, strides={self.strides}, {self.dtype.name}, '{self.device}')"
+
+
+_interned: WeakValueDictionary[tuple[Any, ...], Spec] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def _make(key: tuple[Shape, Shape, DType, Device]) -> Spec:
+    shape, strides, dtype, device = key
+    spec = object.__new__(Spec)
+    spec.shape, spec.strides, spec.dtype, spec.device = Size(shape), strides, dtype, device
+    spec.ndim, spec.numel = len(shape), prod(shape)
+    spec.nbytes = span(shape, strides) * dtype.itemsize
+    spec.is_contiguous = _is_contiguous(shape, strides)
+    spec.overlaps = not spec.is_contiguous and may_overlap(shape, strides)
+    return spec
+
+
+def contiguous_strides(shape: Sequence[int]) -> Shape:
+    """Row-major strides, in elements."""
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 1, 0, -1):
+        strides[i - 1] = strides[i] * max(shape[i], 1)
+    return tuple(strides)
+
+
+def _is_contiguous(shape: Shape, strides: Shape) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size == 0:
+            return True
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def span(shape: Shape, strides: Shape) -> int:
+    """How many elements lie from the first to the last one that a layout reaches."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def may_overlap(shape: Shape, strides: Shape) -> bool:
+    """Whether two indices may reach one element. Exact for what views make; errs on True for odd `as_strided` ones."""
+    reach = 0
+    for stride, size in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n != 1):
+        if size == 0:
+            return False
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def dense_strides(shape: Shape, strides: Shape) -> Shape | None:
+    """`strides` if they are a permutation of contiguous ones (no gaps, no overlap), else None."""
+    return strides if not may_overlap(shape, strides) and span(shape, strides) == prod(shape) else None
+
+
+def reshape_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
+    """Strides that show the same elements as `new`, or None where only a copy can.
+
+    Runs of dims that lie in memory like one long dim are merged, then cut anew; each new dim must fit within a run.
+    """
+    if 0 in shape:
+        return contiguous_strides(new)
+    runs: list[list[int]] = []  # [size, stride of the last dim], outermost first
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == size * stride:
+            runs[-1] = [runs[-1][0] * size, stride]
+        else:
+            runs.append([size, stride])
+    result = [1] * len(new)
+    left, step = runs.pop() if runs else (1, 1)
+    for i in range(len(new) - 1, -1, -1):
+        size = new[i]
+        if size == 1:
+            result[i] = step
+            continue
+        if left == 1 and runs:
+            left, step = runs.pop()
+        if left % size:
+            return None
+        result[i] = step
+        left //= size
+        step *= size
+    return tuple(result)
+
+
+def broadcast_shapes(*shapes: Shape, op: str = "broadcast_shapes") -> Shape:
+    """The shape that all broadcast to, by NumPy's rules. Raises ShapeError, naming `op` and every shape."""
+    result: list[int] = [1] * max(map(len, shapes), default=0)
+    for shape in shapes:
+        for i in range(-len(shape), 0):
+            size = shape[i]
+            if size != 1 and size != result[i]:
+                if result[i] != 1:
+                    raise ShapeError(
+                        f"{op}(): shapes {' and '.join(str(tuple(s)) for s in shapes)} do not broadcast: "
+                        f"dim {i} has sizes {result[i]} and {size}"
+                    )
+                result[i] = size
+    return tuple(result)
+
+
+def expand_strides(shape: Shape, strides: Shape, new: Shape) -> Shape:
+    """The strides of `shape` broadcast to `new`: 0 in each dim that is repeated."""
+    lead = len(new) - len(shape)
+    return (0,) * lead + tuple(
+        0 if n == 1 != m else s for n, s, m in zip(shape, strides, new[lead:], strict=True)
+    )
+
+
+def as_int(value: Any, op: str, what: str) -> int:
+    """`value` as an int (Python and NumPy integers, integer 0-d tensors). Raises DTypeError naming `op` and `what`."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise DTypeError(f"{op}(): {what} must be an int, got {value!r} of type {type(value).__name__}") from None
+
+
+def wrap_dim(dim: Any, ndim: int, op: str) -> int:
+    """`dim` counted from the front. Raises IndexError outside [-ndim, ndim); a 0-d tensor has dims 0 and -1."""
+    at = as_int(dim, op, "dim")
+    rank = max(ndim, 1)
+    if not -rank <= at < rank:
+        raise IndexError(f"{op}(): dim {at} is out of range for {ndim} dims (expected {-rank} to {rank - 1})")
+    return at % rank
+
+
+def wrap_dims(dims: Any, ndim: int, op: str) -> Shape:
+    """Dims as an ascending tuple; None means all of them. Raises IndexError, and ShapeError for a repeated dim."""
+    if dims is None:
+        return tuple(range(ndim))
+    wrapped = [wrap_dim(d, ndim, op) for d in (dims if isinstance(dims, tuple | list) else (dims,))]
+    if len(set(wrapped)) != len(wrapped):
+        raise ShapeError(f"{op}(): dim appears twice in {dims}")
+    return tuple(sorted(d for d in wrapped if d < ndim))
+
+
+def as_shape(size: Any, op: str) -> Shape:
+    """A shape from an int, a sequence of ints, or `*args` that hold either. Raises ShapeError for a negative size."""
+    if isinstance(size, tuple | list) and len(size) == 1 and isinstance(size[0], tuple | list):
+        size = size[0]
+    if not isinstance(size, tuple | list):
+        size = (size,)
+    shape = tuple([as_int(n, op, "size") for n in size])
+    if shape and min(shape) < 0:
+        raise ShapeError(f"{op}(): sizes cannot be negative, got {shape}")
+    if prod(shape) >= 2**60:
+        raise ShapeError(f"{op}(): shape {shape} has more elements than memory can address")
+    return shape
+
+
+def infer_size(shape: Shape, numel: int, op: str, source: Shape) -> Shape:
+    """`shape` with its one -1 worked out from `numel`. Raises ShapeError where the element counts differ."""
+    if shape.count(-1) == 1:
+        rest = -prod(shape)
+        if rest == 0 or numel % rest:
+            raise ShapeError(f"{op}(): shape {shape} does not fit {numel} elements of shape {tuple(source)}")
+        shape = tuple(numel // rest if n == -1 else n for n in shape)
+    if prod(shape) != numel or any(n < 0 for n in shape):
+        raise ShapeError(f"{op}(): shape {shape} does not fit {numel} elements of shape {tuple(source)}")
+    return shape

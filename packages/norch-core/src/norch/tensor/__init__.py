@@ -1,0 +1,85 @@
+"""The Tensor class: what a tensor is made of (base.py), and the ops as its methods, family by family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dispatch
+from ..autograd import graph
+from ..dtype import get_default_dtype
+from ..op import SCALARS
+from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
+from .base import Storage, TensorBase
+from .elementwise_methods import ElementwiseMethods
+from .indexing_methods import IndexingMethods
+from .interop import array_to_tensor
+from .interop_methods import InteropMethods
+from .movement_methods import MovementMethods
+from .reduction_methods import ReductionMethods
+
+__all__ = ["Storage", "Tensor", "TensorBase"]
+
+
+class Tensor(
+    TensorBase, ElementwiseMethods, ReductionMethods, MovementMethods, IndexingMethods, InteropMethods
+):  # fmt: skip
+    """A strided array of one dtype on one device, which autograd can differentiate through.
+
+    `Tensor(data)` makes a tensor of the default dtype from nested lists, an array or a tensor; `Tensor(2, 3)` an
+    uninitialised one of that shape. `norch.tensor` keeps the dtype of its data.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000  # so that `ndarray + tensor` is the tensor's to answer
+
+    def __new__(cls, *data: Any, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> Tensor:
+        if len(data) == 1 and not isinstance(data[0], int):
+            made = as_tensor(data[0], dtype or get_default_dtype(), device, copy=True)
+        else:
+            made = empty_spec(spec_for(data or (0,), dtype, device, "Tensor"))
+        if cls is not Tensor:
+            made = made.as_subclass(cls)
+        return finish(made, requires_grad)
+
+    def as_subclass(self, cls: type[Any]) -> Any:
+        """The same tensor as an object of a subclass of Tensor."""
+        out = object.__new__(cls)
+        out.spec, out.buffer, out.offset, out.node = self.spec, self.buffer, self.offset, self.node
+        out.base, out._grad = self.base, None
+        return out
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _types.add(cls)
+
+    @staticmethod
+    def _scalar(value: bool | int | float) -> Tensor:
+        """A Python scalar as a 0-d tensor."""
+        from ..dtype import scalar_dtype
+
+        return fill_spec(spec_for((), scalar_dtype(type(value)), None, "tensor"), value)
+
+    @staticmethod
+    def _from_array(value: Any) -> Any:
+        """What a binary op makes of an operand that is no tensor: an array's tensor, or NotImplemented."""
+        import numpy as np
+
+        if isinstance(value, np.ndarray):
+            return array_to_tensor(value, None, False)
+        if isinstance(value, np.generic):
+            scalar = value.item()
+            return scalar if type(scalar) in SCALARS else NotImplemented
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        from .printing import tensor_repr
+
+        return tensor_repr(self)
+
+    __str__ = __repr__
+
+
+_types: set[type] = {Tensor}
+dispatch.bind(Tensor)
+graph.bind(dispatch.make_tensor, _types)
+

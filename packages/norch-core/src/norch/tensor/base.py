@@ -1,0 +1,307 @@
+"""What a tensor is made of, and its part in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from ..autograd.engine import backward
+from ..autograd.graph import Leaf, Node, resolve
+from ..device import Device
+from ..dispatch import make_tensor
+from ..dtype import DType
+from ..errors import AutogradError, DTypeError, ShapeError
+from ..spec import Size, Spec
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+
+class TensorBase:
+    """spec, buffer and offset say what the values are; node and base say where they came from.
+
+    node: see `norch.autograd.graph`. base: the tensor that this one is a view of, never a view itself, or None.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_grad", "base", "buffer", "node", "offset", "spec")
+
+    spec: Spec
+    buffer: Any
+    offset: int
+    node: Any
+    base: Tensor | None
+    _grad: Tensor | None
+
+    # --- Shape and type ---------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.spec.dtype
+
+    @property
+    def device(self) -> Device:
+        return self.spec.device
+
+    @property
+    def ndim(self) -> int:
+        return self.spec.ndim
+
+    @property
+    def itemsize(self) -> int:
+        return self.spec.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, without gaps or sharing."""
+        return self.spec.numel * self.spec.dtype.itemsize
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of dim `dim`."""
+        return self.spec.shape if dim is None else self.spec.shape[_wrapped(dim, self.spec.ndim, "size")]
+
+    def dim(self) -> int:
+        return self.spec.ndim
+
+    def ndimension(self) -> int:
+        return self.spec.ndim
+
+    def numel(self) -> int:
+        """How many elements there are."""
+        return self.spec.numel
+
+    def nelement(self) -> int:
+        return self.spec.numel
+
+    def element_size(self) -> int:
+        return self.spec.dtype.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """For each dim (or for `dim`) how many elements of the buffer lie between neighbours."""
+        return self.spec.strides if dim is None else self.spec.strides[_wrapped(dim, self.spec.ndim, "stride")]
+
+    def storage_offset(self) -> int:
+        """Where in the buffer, in elements, the tensor starts."""
+        return self.offset
+
+    def is_contiguous(self, memory_format: object = None) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return self.spec.is_contiguous
+
+    def is_floating_point(self) -> bool:
+        return self.spec.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return False
+
+    def is_signed(self) -> bool:
+        return self.spec.dtype.is_signed
+
+    def data_ptr(self) -> int:
+        """The address of the first element; 0 where the device's addresses mean nothing."""
+        at = self.spec.device.backend.data_ptr(self.buffer)
+        return at + self.offset * self.spec.dtype.itemsize if at else 0
+
+    def storage(self) -> Storage:
+        """The buffer behind this tensor and its views."""
+        return Storage(self)
+
+    untyped_storage = storage
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.spec.device.type == "cpu"
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.spec.device.type == "cuda"
+
+    # --- The graph --------------------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether ops on this tensor are recorded. Settable on leaves."""
+        return self.node is not None and resolve(self) is not None  # type: ignore[arg-type]
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Marks a leaf as wanting a gradient, or not. Raises for integers and bools, and for results of ops."""
+        this: Tensor = self  # type: ignore[assignment]
+        node = resolve(this)
+        if requires_grad:
+            if node is None:
+                if not self.spec.dtype.is_floating_point:
+                    raise DTypeError(f"requires_grad_(): only floating tensors can require grad, got {self.spec.dtype}")
+                self.node = Leaf(this)
+        elif node is not None:
+            if type(node) is not Leaf:
+                raise AutogradError(
+                    f"requires_grad_(): a result of {node.name().removesuffix('_backward')} requires grad as long as its "
+                    "operands do; use detach()"
+                )
+            self.node = None
+        return this
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for tensors that no recorded op made."""
+        node = resolve(self)  # type: ignore[arg-type]
+        return node is None or type(node) is Leaf
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node of the op that made this tensor; None for a leaf."""
+        node = resolve(self)  # type: ignore[arg-type]
+        return None if type(node) is Leaf else node
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward passes have gathered here. Settable to None or a tensor of the same shape."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, TensorBase):
+                raise DTypeError(f"grad: expected a Tensor or None, got {type(value).__name__}")
+            if value.spec.shape != self.spec.shape or value.spec.dtype is not self.spec.dtype:
+                raise ShapeError(
+                    f"grad: a gradient of shape {tuple(value.spec.shape)}, {value.spec.dtype} for a tensor of shape "
+                    f"{tuple(self.spec.shape)}, {self.spec.dtype}"
+                )
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def zero_grad(self) -> None:
+        """Forgets the gradient."""
+        self._grad = None
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Tensor | Sequence[Tensor] | None = None,
+    ) -> None:
+        """Adds this tensor's gradients to the `.grad` of the leaves it depends on. See `norch.autograd.backward`."""
+        backward(self, gradient, retain_graph, create_graph, inputs)  # type: ignore[arg-type]
+
+    def detach(self) -> Tensor:
+        """A tensor on the same memory that is no part of the graph."""
+        return make_tensor(self.spec, self.buffer, self.offset)
+
+    def detach_(self) -> Tensor:
+        """Takes this tensor out of the graph. Raises AutogradError for a view."""
+        if self.base is not None:
+            raise AutogradError("detach_(): a view cannot be taken out of the graph of its base; use detach()")
+        self.node = None
+        return self  # type: ignore[return-value]
+
+    @property
+    def data(self) -> Tensor:
+        """`detach()`; assigning replaces the values, and may change shape and dtype."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self.spec, self.buffer, self.offset = value.spec, value.buffer, value.offset
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Calls `hook(grad)` when this tensor's gradient is known; what it returns, if anything, replaces it."""
+        node = resolve(self)  # type: ignore[arg-type]
+        if node is None:
+            raise AutogradError("register_hook(): the tensor does not require grad")
+        if node.hooks is None:
+            node.hooks = {}
+        return RemovableHandle(node.hooks, hook)
+
+    def retain_grad(self) -> None:
+        """Makes a result of an op keep its gradient in `.grad`, as leaves do."""
+        node = resolve(self)  # type: ignore[arg-type]
+        if node is None:
+            raise AutogradError("retain_grad(): the tensor does not require grad")
+        if type(node) is not Leaf and not self.__dict__.get("_retains"):
+            self.__dict__["_retains"] = True
+            owner = ref(self)
+
+            def keep(grad: Tensor) -> None:
+                tensor = owner()
+                if tensor is not None:
+                    old = tensor._grad
+                    tensor._grad = grad if old is None else old + grad
+
+            self.register_hook(keep)
+
+    @property
+    def retains_grad(self) -> bool:
+        return bool(self.__dict__.get("_retains"))
+
+    @property
+    def _version(self) -> int:
+        """When the memory was last changed in place: 0 if never. Grows with every change."""
+        modified = self.buffer.modified
+        return 0 if modified is None else int(modified[0])
+
+    def is_inference(self) -> bool:
+        return False
+
+
+def _wrapped(dim: int, ndim: int, op: str) -> int:
+    from ..spec import wrap_dim
+
+    at = wrap_dim(dim, ndim, op)
+    if ndim == 0:
+        from ..errors import IndexError
+
+        raise IndexError(f"{op}(): a 0-d tensor has no dim {dim}")
+    return at
+
+
+class RemovableHandle:
+    """What `register_hook` returns: `remove()` takes the hook away, as does leaving a `with` block."""
+
+    _next = 0
+
+    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any]) -> None:
+        RemovableHandle._next += 1
+        self.id = RemovableHandle._next
+        self._hooks = hooks
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class Storage:
+    """The buffer of a tensor, as `Tensor.storage()` shows it."""
+
+    def __init__(self, tensor: TensorBase) -> None:
+        self._tensor = tensor
+
+    def nbytes(self) -> int:
+        return int(self._tensor.buffer.nbytes)
+
+    def size(self) -> int:
+        """Elements of the tensor's dtype that fit."""
+        return self.nbytes() // self._tensor.spec.dtype.itemsize
+
+    __len__ = size
+
+    def data_ptr(self) -> int:
+        return self._tensor.spec.device.backend.data_ptr(self._tensor.buffer)

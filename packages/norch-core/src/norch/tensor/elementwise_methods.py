@@ -1,0 +1,190 @@
+"""Operators and elementwise ops as methods. Each is the function of the same name in `norch.ops`."""
+
+from __future__ import annotations
+
+from ..ops import activation, composite, elementwise, linalg
+from .inplace import inplace
+
+
+class ElementwiseMethods:
+    __slots__ = ()
+
+    # --- Arithmetic ---
+    __add__ = elementwise._add
+    __radd__ = elementwise._add
+    __sub__ = elementwise._sub
+    __rsub__ = elementwise.rsub
+    __mul__ = elementwise.mul
+    __rmul__ = elementwise.mul
+    __truediv__ = elementwise._div
+    __rtruediv__ = elementwise.rdiv
+    __floordiv__ = elementwise.floor_divide
+    __rfloordiv__ = elementwise.rfloor_divide
+    __mod__ = elementwise.remainder
+    __rmod__ = elementwise.rremainder
+    __pow__ = elementwise.pow
+    __rpow__ = elementwise.rpow
+    __matmul__ = linalg.matmul
+    __rmatmul__ = linalg.rmatmul
+    __neg__ = elementwise.neg
+    __pos__ = elementwise.positive
+    __abs__ = elementwise.abs
+
+    add = elementwise.add
+    sub = subtract = elementwise.sub
+    mul = multiply = elementwise.mul
+    div = divide = true_divide = elementwise.div
+    floor_divide = elementwise.floor_divide
+    remainder = elementwise.remainder
+    fmod = composite.fmod
+    pow = elementwise.pow
+    float_power = composite.float_power
+    atan2 = arctan2 = elementwise.atan2
+    maximum = elementwise.maximum
+    minimum = elementwise.minimum
+    fmax = elementwise.maximum
+    hypot = composite.hypot
+    logaddexp = composite.logaddexp
+    lerp = composite.lerp
+    addcmul = composite.addcmul
+    addcdiv = composite.addcdiv
+
+    __iadd__ = inplace(elementwise._add, "__iadd")
+    __isub__ = inplace(elementwise._sub, "__isub")
+    __imul__ = inplace(elementwise.mul, "__imul")
+    __itruediv__ = inplace(elementwise._div, "__itruediv")
+    __ifloordiv__ = inplace(elementwise.floor_divide, "__ifloordiv")
+    __imod__ = inplace(elementwise.remainder, "__imod")
+    __ipow__ = inplace(elementwise.pow, "__ipow")
+    add_ = inplace(elementwise.add)
+    sub_ = subtract_ = inplace(elementwise.sub)
+    mul_ = multiply_ = inplace(elementwise.mul)
+    div_ = divide_ = inplace(elementwise.div)
+    floor_divide_ = inplace(elementwise.floor_divide)
+    remainder_ = inplace(elementwise.remainder)
+    pow_ = inplace(elementwise.pow)
+    lerp_ = inplace(composite.lerp)
+    addcmul_ = inplace(composite.addcmul)
+    addcdiv_ = inplace(composite.addcdiv)
+
+    # --- Comparisons, logic, bits ---
+    __eq__ = elementwise.eq  # type: ignore[assignment]
+    __ne__ = elementwise.ne  # type: ignore[assignment]
+    __lt__ = elementwise.lt
+    __le__ = elementwise.le
+    __gt__ = elementwise.gt
+    __ge__ = elementwise.ge
+    __and__ = elementwise.bitwise_and
+    __rand__ = elementwise.rand_
+    __or__ = elementwise.bitwise_or
+    __ror__ = elementwise.ror_
+    __xor__ = elementwise.bitwise_xor
+    __rxor__ = elementwise.rxor_
+    __lshift__ = elementwise.bitwise_left_shift
+    __rlshift__ = elementwise.rlshift_
+    __rshift__ = elementwise.bitwise_right_shift
+    __rrshift__ = elementwise.rrshift_
+    __invert__ = elementwise.bitwise_not
+    __iand__ = inplace(elementwise.bitwise_and, "__iand")
+    __ior__ = inplace(elementwise.bitwise_or, "__ior")
+    __ixor__ = inplace(elementwise.bitwise_xor, "__ixor")
+    __ilshift__ = inplace(elementwise.bitwise_left_shift, "__ilshift")
+    __irshift__ = inplace(elementwise.bitwise_right_shift, "__irshift")
+    eq = elementwise.eq
+    ne = not_equal = elementwise.ne
+    lt = less = elementwise.lt
+    le = less_equal = elementwise.le
+    gt = greater = elementwise.gt
+    ge = greater_equal = elementwise.ge
+    equal = composite.equal
+    isclose = composite.isclose
+    allclose = composite.allclose
+    logical_not = composite.logical_not
+    logical_and = composite.logical_and
+    logical_or = composite.logical_or
+    logical_xor = composite.logical_xor
+    bitwise_and = elementwise.bitwise_and
+    bitwise_or = elementwise.bitwise_or
+    bitwise_xor = elementwise.bitwise_xor
+    bitwise_not = elementwise.bitwise_not
+    bitwise_left_shift = elementwise.bitwise_left_shift
+    bitwise_right_shift = elementwise.bitwise_right_shift
+    logical_not_ = inplace(composite.logical_not)
+    isnan = composite.isnan
+    isinf = composite.isinf
+    isfinite = composite.isfinite
+    nan_to_num = composite.nan_to_num
+    nan_to_num_ = inplace(composite.nan_to_num)
+
+    # --- Functions of one variable ---
+    neg = negative = elementwise.neg
+    positive = elementwise.positive
+    abs = absolute = elementwise.abs
+    sign = elementwise.sign
+    exp = elementwise.exp
+    expm1 = elementwise.expm1
+    log = elementwise.log
+    log1p = elementwise.log1p
+    log2 = elementwise.log2
+    log10 = elementwise.log10
+    sqrt = elementwise.sqrt
+    rsqrt = composite.rsqrt
+    reciprocal = composite.reciprocal
+    square = composite.square
+    sin = elementwise.sin
+    cos = elementwise.cos
+    tan = elementwise.tan
+    asin = arcsin = elementwise.asin
+    acos = arccos = elementwise.acos
+    atan = arctan = elementwise.atan
+    sinh = elementwise.sinh
+    cosh = elementwise.cosh
+    tanh = elementwise.tanh
+    asinh = arcsinh = elementwise.asinh
+    acosh = arccosh = elementwise.acosh
+    atanh = arctanh = elementwise.atanh
+    sigmoid = elementwise.sigmoid
+    erf = elementwise.erf
+    floor = elementwise.floor
+    ceil = elementwise.ceil
+    trunc = fix = elementwise.trunc
+    frac = composite.frac
+    round = elementwise.round
+    deg2rad = composite.deg2rad
+    rad2deg = composite.rad2deg
+    clamp = clip = composite.clamp
+    clamp_min = composite.clamp_min
+    clamp_max = composite.clamp_max
+
+    neg_ = inplace(elementwise.neg)
+    abs_ = inplace(elementwise.abs)
+    sign_ = inplace(elementwise.sign)
+    exp_ = inplace(elementwise.exp)
+    expm1_ = inplace(elementwise.expm1)
+    log_ = inplace(elementwise.log)
+    log1p_ = inplace(elementwise.log1p)
+    log2_ = inplace(elementwise.log2)
+    log10_ = inplace(elementwise.log10)
+    sqrt_ = inplace(elementwise.sqrt)
+    rsqrt_ = inplace(composite.rsqrt)
+    reciprocal_ = inplace(composite.reciprocal)
+    square_ = inplace(composite.square)
+    sin_ = inplace(elementwise.sin)
+    cos_ = inplace(elementwise.cos)
+    tan_ = inplace(elementwise.tan)
+    tanh_ = inplace(elementwise.tanh)
+    sigmoid_ = inplace(elementwise.sigmoid)
+    erf_ = inplace(elementwise.erf)
+    floor_ = inplace(elementwise.floor)
+    ceil_ = inplace(elementwise.ceil)
+    trunc_ = inplace(elementwise.trunc)
+    round_ = inplace(elementwise.round)
+    clamp_ = clip_ = inplace(composite.clamp)
+    clamp_min_ = inplace(composite.clamp_min)
+    clamp_max_ = inplace(composite.clamp_max)
+
+    # --- Activations ---
+    relu = activation.relu
+    softmax = activation.softmax
+    log_softmax = activation.log_softmax
+    relu_ = inplace(activation.relu)

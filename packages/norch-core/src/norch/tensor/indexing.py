@@ -1,0 +1,268 @@
+"""`x[...]` and `x[...] = value`: basic indices make views, tensors and lists of indices gather and scatter."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd.graph import grad_mode, resolve
+from ..dispatch import mark_modified, view_call
+from ..dtype import bool_, int64
+from ..errors import DTypeError, IndexError, ShapeError
+from ..ops.creation import arange, as_tensor
+from ..ops.indexing import gather, nonzero, scatter, scatter_into
+from ..ops.indexing import scatter_add as added
+from ..ops.joining import flip
+from ..ops.movement import RESHAPE, SELECT, _view, permute, reshape, slice_dim, unsqueeze, wrap_index
+from ..spec import broadcast_shapes
+from .base import TensorBase
+from .inplace import assign, check_writable, copy_
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+
+def __getitem__(self: Tensor, index: Any) -> Tensor:
+    if type(index) is int:
+        spec = self.spec
+        if not spec.shape:
+            return _only(self, index)
+        return _view(SELECT, self, 0, wrap_index(index, spec.shape[0], 0, "index", spec.shape))
+    view, chosen = _basic(self, index)
+    return view if not chosen else _gather(view, chosen)
+
+
+def _only(tensor: Tensor, index: int) -> Tensor:
+    # A 0-d tensor has one element, and loss[0] is how the articles (and PyTorch until 0.5) read it.
+    if index not in (0, -1):
+        raise IndexError(f"index(): index {index} is out of bounds for a 0-d tensor, which has one element")
+    return _view(RESHAPE, tensor, ())
+
+
+def _is_array(part: Any) -> bool:
+    return isinstance(part, TensorBase | np.ndarray | list) or (type(part) is tuple)
+
+
+def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
+    """Applies ints, slices, None and Ellipsis; returns the view, and by dim of it the index tensors left to apply."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    parts = [_as_index(p, tensor) for p in parts]
+    used = sum(_dims_used(p) for p in parts)
+    ndim = tensor.spec.ndim
+    dots = [i for i, p in enumerate(parts) if p is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("index(): an index can have only one '...'")
+    if used > ndim:
+        if ndim == 0 and used == 1 and len(parts) == 1 and isinstance(parts[0], int):
+            return _only(tensor, parts[0]), {}
+        raise IndexError(f"index(): {used} indices for {ndim} dims, shape {tuple(tensor.spec.shape)}")
+    fill = [slice(None)] * (ndim - used)
+    if dots:
+        parts[dots[0] : dots[0] + 1] = fill
+    out, dim, chosen = tensor, 0, {}
+    shape = tensor.spec.shape
+    for part in parts:
+        if part is None:
+            out = unsqueeze(out, dim)
+            dim += 1
+        elif isinstance(part, slice):
+            if part != slice(None):
+                out = _slice(out, dim, part)
+            dim += 1
+        elif isinstance(part, int):
+            out = _view(SELECT, out, dim, wrap_index(part, out.spec.shape[dim], dim, "index", shape))
+        elif part.spec.dtype is bool_:
+            for found in _from_mask(part, out, dim):
+                chosen[dim] = found
+                dim += 1
+            if not part.spec.ndim:  # a lone True or False: a dim of size 1 or 0
+                out = unsqueeze(out, dim)
+                chosen[dim] = arange(1 if bool(part) else 0, device=out.device)
+                dim += 1
+        else:
+            chosen[dim] = part
+            dim += 1
+    if out is tensor and not chosen:
+        out = _view(RESHAPE, tensor, tuple(shape)) if tensor.spec.is_contiguous else slice_all(tensor)
+    return out, chosen
+
+
+def slice_all(tensor: Tensor) -> Tensor:
+    """A view of the whole tensor."""
+    from ..ops.movement import as_strided_view
+
+    return as_strided_view(tensor, tensor.spec.shape, tensor.spec.strides, 0)
+
+
+def _as_index(part: Any, tensor: Tensor) -> Any:
+    if part is None or part is Ellipsis or isinstance(part, slice):
+        return part
+    if isinstance(part, bool | np.bool_):
+        return as_tensor(bool(part), device=tensor.device)
+    if isinstance(part, list | tuple | np.ndarray | range):
+        part = as_tensor(list(part) if isinstance(part, range) else part)
+        if not part.spec.numel and part.spec.dtype is not bool_:
+            part = part.to(int64)
+    if isinstance(part, TensorBase):
+        found: Tensor = part  # type: ignore[assignment]
+        if found.spec.dtype.is_floating_point:
+            raise DTypeError(f"index(): tensors used as indices must hold integers or bools, got {found.spec.dtype}")
+        return found if found.spec.device is tensor.spec.device else found.to(tensor.spec.device)
+    if hasattr(part, "__index__"):
+        return part.__index__()
+    raise IndexError(f"index(): an index must be an int, a slice, None, ..., a tensor or a list, got {part!r:.60}")
+
+
+def _dims_used(part: Any) -> int:
+    if part is None or part is Ellipsis:
+        return 0
+    if isinstance(part, TensorBase) and part.spec.dtype is bool_:
+        return part.spec.ndim
+    return 1
+
+
+def _slice(tensor: Tensor, dim: int, part: slice) -> Tensor:
+    size = tensor.spec.shape[dim]
+    try:
+        start, stop, step = part.indices(size)
+    except (TypeError, ValueError) as error:
+        raise IndexError(f"index(): {part} is no slice of integers, or has a step of 0") from error
+    length = len(range(start, stop, step))
+    if step > 0:
+        return slice_dim(tensor, dim, start if length else 0, length, step)
+    # Kernels never meet a negative stride: the same elements, forwards, then reversed into a copy.
+    last = start + (length - 1) * step
+    return flip(slice_dim(tensor, dim, last if length else 0, length, -step), dim)
+
+
+def _from_mask(mask: Tensor, tensor: Tensor, dim: int) -> tuple[Tensor, ...]:
+    expected = tensor.spec.shape[dim : dim + mask.spec.ndim]
+    if mask.spec.shape != expected:
+        raise IndexError(
+            f"index(): a mask of shape {tuple(mask.spec.shape)} does not fit dims {dim} to {dim + mask.spec.ndim - 1} of "
+            f"shape {tuple(tensor.spec.shape)}"
+        )
+    return nonzero(mask, as_tuple=True) if mask.spec.ndim else ()
+
+
+class _Plan:
+    """Index tensors merged into one: the rows they choose of a tensor whose indexed dims come first, made into one."""
+
+    def __init__(self, view: Tensor, chosen: dict[int, Tensor]) -> None:
+        dims = sorted(chosen)
+        shape = view.spec.shape
+        try:
+            self.shape = broadcast_shapes(*[chosen[d].spec.shape for d in dims], op="index")
+        except ShapeError as error:
+            raise IndexError(str(error)) from None
+        rest = [d for d in range(view.spec.ndim) if d not in chosen]
+        self.order = [*dims, *rest]
+        self.rest = tuple(shape[d] for d in rest)
+        self.size = prod(shape[d] for d in dims)
+        self.count = prod(self.shape)
+        self.at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+        if len(dims) == 1:
+            rows = chosen[dims[0]].reshape(-1)
+        else:
+            # A gather from the places of each dim wraps negative indices and checks every one against its own dim.
+            rows, step = None, 1
+            for d in reversed(dims):
+                places = arange(0, shape[d] * step, step, device=view.device) if shape[d] else arange(0, device=view.device)
+                part = gather(places, 0, chosen[d].expand(self.shape).reshape(-1))
+                rows = part if rows is None else rows + part
+                step *= shape[d]
+        lead = [1] * len(rest)
+        self.rows = reshape(rows, [self.count, *lead]).expand(self.count, *self.rest)  # type: ignore[arg-type]
+
+    def flat(self, view: Tensor) -> Tensor:
+        """The tensor with its indexed dims first, made into one; a view where the strides allow."""
+        return permute(view, self.order).reshape(self.size, *self.rest)
+
+    def placed(self, result: Tensor) -> Tensor:
+        """The chosen rows with the index's own dims, where NumPy and PyTorch put them."""
+        out = reshape(result, [*self.shape, *self.rest])
+        n, at = len(self.shape), self.at
+        if at:
+            dims = list(range(out.spec.ndim))
+            out = permute(out, [*dims[n : n + at], *dims[:n], *dims[n + at :]])
+        return out
+
+    def unplaced(self, value: Tensor) -> Tensor:
+        """The reverse of `placed`, for a value that broadcasts to the chosen elements."""
+        n, at = len(self.shape), self.at
+        wide = value.expand([*self.rest[:at], *self.shape, *self.rest[at:]])
+        if at:
+            dims = list(range(wide.spec.ndim))
+            wide = permute(wide, [*dims[at : at + n], *dims[:at], *dims[at + n :]])
+        return reshape(wide, [self.count, *self.rest])
+
+
+def _gather(view: Tensor, chosen: dict[int, Tensor]) -> Tensor:
+    plan = _Plan(view, chosen)
+    return plan.placed(gather(plan.flat(view), 0, plan.rows))
+
+
+def __setitem__(self: Tensor, index: Any, value: Any) -> None:
+    if not isinstance(value, TensorBase):
+        value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(p, slice) and p.step is not None and p.step < 0 for p in parts):
+        _assign_reversed(self, parts, value)
+        return
+    view, chosen = (self[index], {}) if type(index) is int else _basic(self, index)
+    if not chosen:
+        copy_(view, _fitting(value, tuple(view.spec.shape)))
+    else:
+        put(self, view, chosen, value, False)
+
+
+def _fitting(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`value` without leading dims of size 1 that the place it goes to lacks."""
+    while value.spec.ndim > len(shape) and value.spec.shape[0] == 1:
+        value = value.reshape(tuple(value.spec.shape[1:]))
+    return value
+
+
+def _assign_reversed(tensor: Tensor, parts: tuple[Any, ...], value: Tensor) -> None:
+    """A negative step: the places of all elements, indexed alike, say where the values go."""
+    places = arange(tensor.numel(), device=tensor.device).reshape(tuple(tensor.spec.shape))[parts]
+    wide = _fitting(value, tuple(places.spec.shape)).expand(tuple(places.spec.shape))
+    put_flat(tensor, places.reshape(-1), wide.reshape(-1))
+
+
+def put_flat(tensor: Tensor, places: Tensor, values: Tensor) -> None:
+    flat = scatter(tensor.reshape(-1), 0, places, values.to(tensor.dtype))
+    assign(tensor, flat.reshape(tuple(tensor.spec.shape)), "__setitem__")
+
+
+def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, accumulate: bool) -> None:
+    """Writes `value` to the elements of `view` (a view of `tensor`, or it) that index tensors choose."""
+    check_writable(view, "__setitem__")
+    plan = _Plan(view, chosen)
+    source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
+    ordered = permute(view, plan.order)
+    flat = view_call(RESHAPE, ordered, (plan.size, *plan.rest))
+    tracked = grad_mode.enabled and any(x.node is not None and resolve(x) is not None for x in (view, source))
+    if tracked or flat is None:
+        rows = ordered.reshape(plan.size, *plan.rest) if flat is None else flat
+        value = (added if accumulate else scatter)(rows, 0, plan.rows, source)
+        assign(ordered, value.reshape(tuple(ordered.spec.shape)), "__setitem__")
+    else:
+        scatter_into(flat, 0, plan.rows, source, accumulate)
+        mark_modified(tensor, "__setitem__")
+
+
+def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice."""
+    view, chosen = _basic(self, tuple(indices))
+    put(self, view, chosen, as_tensor(values, None, self.device), accumulate)
+    return self
+
+
+def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """`index_put_` on a copy."""
+    return index_put_(self.clone(), indices, values, accumulate)
+
+

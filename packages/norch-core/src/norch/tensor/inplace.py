@@ -1,0 +1,225 @@
+"""In-place ops: the functional op, its result written into the tensor's memory, and the graph told of it.
+
+A view's memory is its base's, so the base gets a new node as well: "the old base, with the new values in the part that
+the view shows". Other views of that base then make their nodes anew when they are next used (`graph.resolve`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.graph import Leaf, Node, grad_mode, resolve, tick
+from ..dispatch import as_operand, make_tensor, mark_modified, overlapping, run_into
+from ..dtype import bool_, can_cast, int64
+from ..errors import AutogradError, DTypeError, ShapeError
+from ..op import SCALARS, Op, Plan
+from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
+from ..ops.elementwise import where
+from ..ops.indexing import gather
+from ..ops.movement import as_strided_view, expand, view_plan, write
+from ..spec import Shape, Spec
+from .base import TensorBase
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+
+def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callable[..., Any]:
+    """The in-place method (`add_`) of a functional op (`add`)."""
+    title = (name or function.__name__.lstrip("_")) + "_"
+    op: Op | None = getattr(function, "op", None)
+    direct = op if op is not None and op.kind == "primitive" else None
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_writable(self, title)
+        recording = grad_mode.enabled and _any_tracked(self, args, kwargs)
+        if not recording and direct is not None and not kwargs and _run_directly(direct, self, args):
+            mark_modified(self, title)
+            return self
+        source = self
+        if recording and _keeps_input(function):
+            source = self.clone()
+        value = function(source, *args, **kwargs)
+        _check_result(title, self, value)
+        return assign(self, value, title)
+
+    method.__name__ = method.__qualname__ = title
+    method.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
+    return method
+
+
+def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    if self.node is not None and resolve(self) is not None:
+        return True
+    return any(getattr(a, "node", None) is not None and resolve(a) is not None for a in (*args, *kwargs.values()))
+
+
+def _keeps_input(function: Callable[..., Tensor]) -> bool:
+    op: Op | None = getattr(function, "op", None)
+    return op is None or op.rules is None or any(0 in rule.keeps for rule in op.rules if rule is not None)
+
+
+def _run_directly(op: Op, out: Tensor, args: tuple[Any, ...]) -> bool:
+    """Runs a primitive straight into its first operand's memory; False where it needs the general way."""
+    operands = []
+    for a in args:
+        if isinstance(a, TensorBase):
+            if overlapping(out, a):  # type: ignore[arg-type]
+                return False
+        elif type(a) not in SCALARS:
+            return False
+        operands.append(a)
+    if len(operands) + 1 != len(op.params):
+        return False
+    key = (out.spec, *[a.spec if isinstance(a, TensorBase) else type(a) for a in operands])
+    if len(key) == 1:
+        key = key[0]  # type: ignore[assignment]
+    result = op.plans[key].out
+    if result.shape != out.spec.shape or result.dtype is not out.spec.dtype:
+        return False
+    run_into(op, out, out, *operands)
+    return True
+
+
+def check_writable(tensor: Tensor, op: str) -> None:
+    """Raises where `tensor` may not be changed in place."""
+    if tensor.spec.overlaps:
+        raise ShapeError(
+            f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
+            "memory, as after expand(); clone() it first"
+        )
+    if grad_mode.enabled and tensor.node is not None:
+        node = resolve(tensor)
+        if type(node) is Leaf:
+            raise AutogradError(f"{op}(): a leaf that requires grad cannot be changed in place; use no_grad() or detach()")
+    base = tensor.base
+    if base is not None and grad_mode.enabled and base.node is not None:
+        if type(base.node) is Leaf:
+            raise AutogradError(f"{op}(): this is a view of a leaf that requires grad; use no_grad() or detach()")
+        if tensor.node is None:
+            raise AutogradError(
+                f"{op}(): this view was made under no_grad(), so that its base could not learn of the change; make the "
+                "view, or the change, in the other mode"
+            )
+
+
+def _check_result(op: str, tensor: Tensor, value: Tensor) -> None:
+    if value.spec.shape != tensor.spec.shape:
+        raise ShapeError(
+            f"{op}(): the result has shape {tuple(value.spec.shape)}, the tensor {tuple(tensor.spec.shape)}, which an "
+            "in-place op cannot change"
+        )
+    if not can_cast(value.spec.dtype, tensor.spec.dtype):
+        raise DTypeError(f"{op}(): the result is {value.spec.dtype}, which a tensor of {tensor.spec.dtype} cannot hold")
+
+
+def assign(tensor: Tensor, value: Tensor, op: str) -> Tensor:
+    """Writes `value`, of the tensor's shape, into its memory; the graph then takes the tensor for `value`."""
+    if value.spec.dtype is not tensor.spec.dtype:
+        value = value.to(tensor.spec.dtype)
+    if value.spec.device is not tensor.spec.device:
+        value = value.to(tensor.spec.device)
+    if overlapping(tensor, value):
+        value = value.clone()
+    if value.buffer is not tensor.buffer or value.offset != tensor.offset or value.spec is not tensor.spec:
+        write(tensor, value)
+    mark_modified(tensor, op)
+    if grad_mode.enabled:
+        rebase(tensor, resolve(value))
+    return tensor
+
+
+def rebase(tensor: Tensor, node: Node | None) -> None:
+    """Makes `node` how `tensor` came to be, after its memory was given the values that `node` stands for."""
+    base = tensor.base
+    if base is None and (node is not None or tensor.node is None):
+        tensor.node = node
+        return
+    root = tensor if base is None else base
+    old = resolve(root)
+    if old is None and node is None:
+        return
+    attrs = (tuple(tensor.spec.shape), tensor.spec.strides, tensor.offset - root.offset)
+    root.node = _node(_write_view.plans[(root.spec, tensor.spec, *attrs)], (None, None, *attrs), (old, node))
+    if base is not None:
+        tensor.node = _node(*view_plan(root, tensor), (root.node,))
+
+
+def _node(plan: Plan, values: tuple[Any, ...], edges: tuple[Node | None, ...]) -> Node:
+    node: Node = object.__new__(Node)
+    node.order, node.plan, node.values, node.edges, node.hooks, node.result = tick(), plan, values, edges, None, None
+    return node
+
+
+def _base_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
+    """What the base held before counts only where the view does not show it."""
+    hidden = fill_spec(base_spec.like(base_spec.shape, base_spec.strides, bool_), False)
+    run_into(FILL, _part(hidden, shape, strides, shift), hidden.spec.like(shape), True)
+    out: Tensor = where(hidden, 0.0, g)
+    return out
+
+
+def _view_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
+    """The part of the base's gradient that the view shows, whatever the gradient's own layout."""
+    if g.spec.strides == base_spec.strides:
+        return as_strided_view(g, shape, strides, shift)
+    order = empty_spec(base_spec.like(base_spec.shape, base_spec.strides, int64))
+    write(order, arange(base_spec.numel, device=base_spec.device).reshape(base_spec.shape))
+    places = _part(order, shape, strides, shift)
+    return gather(g.reshape(-1), 0, places.reshape(-1)).reshape(shape)
+
+
+def _part(tensor: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
+    return make_tensor(tensor.spec.like(shape, strides), tensor.buffer, tensor.offset + shift)
+
+
+_write_view = Op(
+    "write_view",
+    ("base", "value", "shape", "strides", "shift"),
+    2,
+    lambda base, value, shape, strides, shift: (base, 0),
+    (_base_gradient, _view_gradient),
+    kind="view",
+)
+"""A base after a view of it, of this shape and these strides, was given other values."""
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Sets every element to `value`, a number or a 0-d tensor."""
+    check_writable(self, "fill_")
+    if isinstance(value, TensorBase):
+        return copy_(self, value)  # type: ignore[arg-type]
+    if type(value) not in SCALARS:
+        value = as_operand(value)
+        if isinstance(value, TensorBase):
+            return copy_(self, value)  # type: ignore[arg-type]
+    if type(value) is float and not self.spec.dtype.is_floating_point:
+        value = int(value)
+    run_into(FILL, self, self.spec, value)
+    mark_modified(self, "fill_")
+    if grad_mode.enabled:
+        rebase(self, None)
+    return self
+
+
+def zero_(self: Tensor) -> Tensor:
+    """Sets every element to 0."""
+    return fill_(self, 0)
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device."""
+    check_writable(self, "copy_")
+    source = as_tensor(src)
+    if source.spec.shape != self.spec.shape:
+        source = expand(source, tuple(self.spec.shape))
+    if grad_mode.enabled and source.node is not None and resolve(source) is not None:
+        return assign(self, source, "copy_")
+    if source.spec.device is not self.spec.device:
+        source = source.to(self.spec.device)
+    write(self, source.clone() if overlapping(self, source) else source)
+    mark_modified(self, "copy_")
+    if grad_mode.enabled:
+        rebase(self, None)
+    return self

@@ -1,0 +1,61 @@
+"""Views and rearrangements as methods. Each is the function of the same name in `norch.ops`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ShapeError
+from ..ops import joining, movement
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+
+class MovementMethods:
+    __slots__ = ()
+
+    reshape = movement.reshape
+    view = movement.view_as_shape
+    view_as = movement.view_as
+    reshape_as = movement.reshape_as
+    flatten = movement.flatten
+    ravel = movement.flatten
+    unflatten = movement.unflatten
+    squeeze = movement.squeeze
+    unsqueeze = movement.unsqueeze
+    transpose = swapaxes = swapdims = movement.transpose
+    t = movement.t
+    permute = movement.permute
+    movedim = moveaxis = movement.movedim
+    expand = movement.expand
+    expand_as = movement.expand_as
+    broadcast_to = movement.broadcast_to
+    narrow = movement.narrow
+    select = movement.select
+    diagonal = movement.diagonal
+    as_strided = movement.as_strided
+    unfold = movement.unfold
+    clone = movement.clone
+    contiguous = movement.contiguous
+    repeat = joining.repeat
+    tile = joining.tile
+    repeat_interleave = joining.repeat_interleave
+    split = joining.split
+    chunk = joining.chunk
+    unbind = joining.unbind
+    flip = joining.flip
+    fliplr = joining.fliplr
+    flipud = joining.flipud
+    roll = joining.roll
+
+    @property
+    def T(self: Any) -> Tensor:  # noqa: N802
+        """A view with all dims in reverse order."""
+        return movement.permute(self, tuple(range(self.spec.ndim))[::-1])
+
+    @property
+    def mT(self: Any) -> Tensor:  # noqa: N802
+        """A view with the last two dims exchanged."""
+        if self.spec.ndim < 2:
+            raise ShapeError(f"mT: needs at least 2 dims, got shape {tuple(self.spec.shape)}")
+        return movement.transpose(self, -2, -1)

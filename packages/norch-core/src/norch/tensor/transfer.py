@@ -1,0 +1,141 @@
+"""Moving tensors: to another dtype, to another device, to the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..device import CPU, Device
+from ..dispatch import allocate_on, make_tensor, run
+from ..dtype import DType, as_dtype, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from ..errors import DTypeError
+from ..op import Op
+from ..ops.creation import COPY
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
+
+    `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; the names `dtype`, `device`, `copy` and `non_blocking`
+    may be used. Raises DeviceError, saying why, for a device that cannot be used.
+    """
+    spec = self.spec
+    dtype, device = spec.dtype, spec.device
+    for value in (*args, kwargs.get("dtype"), kwargs.get("device"), kwargs.get("other")):
+        if isinstance(value, DType) or value in (float, int, bool):
+            dtype = as_dtype(value, "to")
+        elif isinstance(value, Device | str):
+            device = Device(value)
+        elif hasattr(value, "spec"):
+            dtype, device = value.spec.dtype, value.spec.device
+        elif value is not None and not isinstance(value, bool):
+            raise DTypeError(f"to(): expected a dtype, a device or a tensor, got {value!r}")
+    out = self
+    if dtype is not spec.dtype:
+        out = run(COPY, out, dtype, None)
+    if device is not spec.device:
+        out = _transfer(out, device)
+    return out.clone() if out is self and kwargs.get("copy") else out
+
+
+def _transfer(tensor: Tensor, device: Device) -> Tensor:
+    from ..autograd.graph import record
+
+    out = move_bytes(tensor, device)
+    record(_TRANSFER.plans[tensor.spec, device], (tensor, device), (out,))
+    return out
+
+
+def move_bytes(tensor: Tensor, device: Device) -> Tensor:
+    """A contiguous copy on another device, through the host unless one backend has both."""
+    source = tensor.detach().contiguous()
+    spec = source.spec.like(device=device)
+    backend, old = device.backend, source.spec.device.backend
+    out = make_tensor(spec, allocate_on(device, spec.nbytes))
+    start = source.offset * spec.dtype.itemsize
+    if backend is old:
+        backend.copy(out.buffer, 0, source.buffer, start, spec.nbytes)
+    elif spec.nbytes:
+        view = old.host_view(source.buffer)
+        if view is None:
+            view = memoryview(bytearray(spec.nbytes))
+            old.copy_out(source.buffer, start, view)
+            start = 0
+        backend.copy_in(out.buffer, 0, view[start : start + spec.nbytes])
+    return out
+
+
+# The engine brings a gradient to its operand's device, so there is nothing left to do.
+_TRANSFER = Op("to", ("x", "device"), 1, lambda spec, device: (spec.like(device=device), 0), lambda g: g, kind="view")
+
+
+def cpu(self: Tensor) -> Tensor:
+    """This tensor in host memory."""
+    return to(self, CPU)
+
+
+def cuda(self: Tensor, device: int | str | Device | None = None) -> Tensor:
+    """This tensor on a CUDA device, the first unless given."""
+    return to(self, Device("cuda", device) if isinstance(device, int) else Device(device or "cuda"))
+
+
+def type_(self: Tensor, dtype: Any = None) -> Any:
+    """This tensor in another dtype; without one, the name of its dtype."""
+    return repr(self.spec.dtype) if dtype is None else to(self, as_dtype(dtype, "type"))
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """This tensor in the dtype of `other`."""
+    return to(self, other.spec.dtype)
+
+
+def float_(self: Tensor) -> Tensor:
+    """This tensor in float32."""
+    return to(self, float32)
+
+
+def double(self: Tensor) -> Tensor:
+    """This tensor in float64."""
+    return to(self, float64)
+
+
+def half(self: Tensor) -> Tensor:
+    """This tensor in float16."""
+    return to(self, float16)
+
+
+def to_bfloat16(self: Tensor) -> Tensor:
+    """This tensor in bfloat16."""
+    return to(self, bfloat16)
+
+
+def long(self: Tensor) -> Tensor:
+    """This tensor in int64."""
+    return to(self, int64)
+
+
+def int_(self: Tensor) -> Tensor:
+    """This tensor in int32."""
+    return to(self, int32)
+
+
+def short(self: Tensor) -> Tensor:
+    """This tensor in int16."""
+    return to(self, int16)
+
+
+def char(self: Tensor) -> Tensor:
+    """This tensor in int8."""
+    return to(self, int8)
+
+
+def byte(self: Tensor) -> Tensor:
+    """This tensor in uint8."""
+    return to(self, uint8)
+
+
+def to_bool(self: Tensor) -> Tensor:
+    """This tensor in bool: True where it is not 0."""
+    return to(self, bool_)
