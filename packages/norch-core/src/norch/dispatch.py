@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .autograd.graph import UNTRACKED, grad_mode, record, tick
+from .autograd.graph import (
+    UNTRACKED,
+    Node,
+    is_recording,
+    record,
+    record_scalar,
+    record_unary,
+    resolve,
+    set_recording,
+    tick,
+)
 from .backend.contract import IndexOutOfBounds, Kernel, Operand
 from .dtype import INTEGER, DType, iinfo
 from .errors import BackendError, DeviceError, DTypeError, IndexError, NorchError, OutOfMemoryError, ShapeError
@@ -45,14 +55,33 @@ def run(op: Op, *args: Any) -> Any:
     Operands are tensors, Python scalars (those named in `op.scalars`, or where the op takes scalars) or None;
     everything else is hashable. Returns a tensor, or a tuple of them.
     """
-    plan = op.plans[tuple([_key(a, i, op) for i, a in enumerate(args)])]
+    plan = op.plans[tuple([a.spec if isinstance(a, Tensor) else _key(a, i, op) for i, a in enumerate(args)])]
+    return _finish(plan, args)
+
+
+def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
+    """`run` for an op whose only operand is its first, and whose attributes are hashable as they are."""
+    try:
+        plan = op.plans[(input.spec, *attrs)]
+    except AttributeError:
+        _refuse(op, input)
+    return _finish(plan, (input, *attrs))
+
+
+def _finish(plan: Plan, args: tuple[Any, ...]) -> Any:
+    """Allocates, calls the kernel and records, or decomposes."""
     if plan.kernel is None:
         outputs = _decompose(plan, args)
     else:
-        outputs = tuple([make_tensor(s, allocate(plan, s.nbytes)) for s in plan.outputs])
         flat: list[Any] = []
-        for out in outputs:
-            flat += (out.buffer, 0)
+        if len(plan.outputs) == 1:
+            out = make_tensor(plan.out, allocate(plan, plan.nbytes))
+            flat = [out.buffer, 0]
+            outputs: tuple[Tensor, ...] = (out,)
+        else:
+            outputs = tuple([make_tensor(s, allocate(plan, s.nbytes)) for s in plan.outputs])
+            for out in outputs:
+                flat += (out.buffer, 0)
         for i in plan.slots:
             value = args[i]
             if isinstance(value, Tensor):
@@ -83,8 +112,6 @@ def allocate_on(device: Device, nbytes: int) -> Any:
 
 
 def _key(value: Any, at: int, op: Op) -> Any:
-    if isinstance(value, Tensor):
-        return value.spec
     if at in op.tensors or at in op.scalars:
         kind = type(value)
         if kind in SCALARS:
@@ -107,12 +134,12 @@ def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     if op.rules is None:
         result = op.decompose(*args)
         return result if isinstance(result, tuple) else (result,)
-    before = grad_mode.enabled
-    grad_mode.enabled = False
+    before = is_recording()
+    set_recording(False)
     try:
         result = op.decompose(*args)
     finally:
-        grad_mode.enabled = before
+        set_recording(before)
     results = result if isinstance(result, tuple) else (result,)
     return tuple([make_tensor(r.spec, r.buffer, r.offset) for r in results])
 
@@ -120,6 +147,7 @@ def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
 def unary_call(op: Op) -> Callable[[Tensor], Tensor]:
     """The function of an op on one tensor."""
     plans = op.plans
+    recorded = op.rules is not None
 
     def call(input: Tensor) -> Tensor:
         try:
@@ -135,8 +163,8 @@ def unary_call(op: Op) -> Callable[[Tensor], Tensor]:
         out.spec = plan.out
         out.offset = 0
         out.node = out.base = out._grad = None
-        if input.node is not None:
-            record(plan, (input,), (out,))
+        if input.node is not None and recorded and is_recording():
+            record_unary(plan, input, out)
         return out
 
     return call
@@ -145,6 +173,8 @@ def unary_call(op: Op) -> Callable[[Tensor], Tensor]:
 def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | float], Tensor]:
     """The function of an op on two operands, of which either may be a Python scalar."""
     plans = op.plans
+    recorded = op.rules is not None
+    keeps = [(a is None or a[0], a is None or a[1], y) for a, y in (op.keeps[i] for i in (1, 2, 3) if recorded)]
 
     def call(input: Tensor, other: Tensor | float) -> Tensor:
         if isinstance(other, Tensor):
@@ -161,8 +191,36 @@ def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | f
             out.spec = plan.out
             out.offset = 0
             out.node = out.base = out._grad = None
-            if input.node is not None or other.node is not None:
-                record(plan, (input, other), (out,))
+            first, second = input.node, other.node
+            if (first is not None or second is not None) and recorded and is_recording():
+                if input.base is not None:
+                    first = resolve(input)
+                if other.base is not None:
+                    second = resolve(other)
+                if first is not None or second is not None:
+                    keep_a, keep_b, keep_out = keeps[0 if second is None else 1 if first is None else 2]
+                    node: Node = _new(Node)
+                    node.order = tick()
+                    node.plan = plan
+                    node.edges = (first, second)
+                    node.hooks = None
+                    node.values = (input if keep_a else None, other if keep_b else None)
+                    node.result = ((buffer, 0),) if keep_out else None
+                    out.node = node
+            return out
+        if type(other) in SCALARS and isinstance(input, Tensor):
+            plan = plans[input.spec, type(other)]
+            out = _new(Tensor)
+            try:
+                out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
+                plan.kernel(buffer, 0, input.buffer, input.offset, other)
+            except Exception as error:
+                raise_failure(plan, error)
+            out.spec = plan.out
+            out.offset = 0
+            out.node = out.base = out._grad = None
+            if input.node is not None and recorded and is_recording():
+                record_scalar(plan, input, other, out)
             return out
         return run_mixed(op, input, other)
 
@@ -199,29 +257,28 @@ def _refuse(op: Op, *values: object) -> NoReturn:
     raise
 
 
-def view_call(op: Op, input: Tensor, *attrs: Any) -> Tensor | None:
+def view_call(op: Op, input: Tensor, attrs: tuple[Any, ...]) -> Any:
     """Runs a view op: the same buffer under another spec. None where the op finds that there is no such view."""
     try:
-        plan = op.plans[(input.spec, *attrs)]
+        plan = op.plans[input.spec, attrs]
     except AttributeError:
         _refuse(op, input)
-    if plan.out is None:
-        return None
     out: Tensor = _new(Tensor)
     out.spec = plan.out
     out.buffer = input.buffer
     out.offset = input.offset + plan.shift
     out._grad = None
     base = input.base
+    out.base = input if base is None else base
     node = input.node
     if node is None:
         out.node = UNTRACKED if base is None else None
-        out.base = input if base is None else base
-        return out
-    out.node = UNTRACKED if node is UNTRACKED else None
-    out.base = input if base is None else base
-    record(plan, (input, *attrs), (out,))
-    return out
+    else:
+        out.node = UNTRACKED if node is UNTRACKED else None
+        if is_recording() and (node if base is None else resolve(input)) is not None:
+            record_unary(plan, input, out)
+            out.node.values = (input if op.keeps[1][0] is None else None, *attrs)
+    return out if out.spec is not None else None
 
 
 def fill_kernel_args(plan: Plan, out: Tensor, args: Sequence[Any]) -> None:
@@ -244,7 +301,8 @@ def run_into(op: Op, out: Tensor, *args: Any) -> None:
     The caller has seen to it that `out` has the result's shape and takes its dtype, and does not partly overlap an
     operand. A change of `out` that the graph should know of is marked by `mark_modified`.
     """
-    plan = op.plans[("into", out.spec, *[_key(a, i, op) for i, a in enumerate(args)])]
+    keys = [a.spec if isinstance(a, Tensor) else _key(a, i, op) for i, a in enumerate(args)]
+    plan = op.plans[("into", out.spec, *keys)]
     fill_kernel_args(plan, out, [args[i] for i in plan.slots])
 
 
@@ -258,14 +316,15 @@ def mark_modified(tensor: Tensor, op: str) -> None:
 
 def make_plan(op: Op, key: Any) -> Plan:
     """The plan of `op` for a key: infer, convert, broadcast, compile. Raises the errors that a user sees."""
-    values = key if type(key) is tuple else (key,)
     plan: Plan = _new(Plan)
-    plan.op, plan.inputs = op, values
+    plan.op = op
     if op.kind == "view":
-        found = op.infer(*values)
+        plan.inputs = (key[0], *key[1])
+        found = op.infer(*plan.inputs)
         plan.out, plan.shift = found if found is not None else (None, 0)
         plan.outputs = (plan.out,)
         return plan
+    plan.inputs = values = key if type(key) is tuple else (key,)
     into = None
     if values and values[0] == "into":
         into, values = values[1], values[2:]
@@ -302,7 +361,7 @@ def _compile(op: Op, device: Device, values: list[Any], inferred: Inferred) -> A
         if type(value) is not Spec:
             dtype = wanted.dtype if isinstance(wanted, Spec) else wanted[0]
             operands.append(Operand(dtype, (), (), True))
-            if dtype.category == INTEGER or value is not _PYTHON_KIND[dtype.category]:
+            if dtype.category == INTEGER:
                 converts.append((at, _scalar_conversion(op, dtype)))
             at += 1
             continue
@@ -337,21 +396,11 @@ def _nothing_to_do(*args: Any) -> None:
     """The kernel of results without elements."""
 
 
-_PYTHON_KIND = (bool, int, float)
-
-
 def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
-    kind = _PYTHON_KIND[dtype.category]
-    if dtype.category != INTEGER:
-
-        def convert(args: list[Any], at: int) -> None:
-            args[at] = kind(args[at])
-
-        return convert
     limits = iinfo(dtype)
     span_of_dtype = limits.max - limits.min + 1
 
-    def convert_integer(args: list[Any], at: int) -> None:
+    def convert(args: list[Any], at: int) -> None:
         value = int(args[at])
         if not limits.min <= value <= limits.max:
             # As PyTorch does, -1 wraps in an unsigned tensor, so that subtraction can be addition.
@@ -360,7 +409,7 @@ def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]
             value += span_of_dtype
         args[at] = value
 
-    return convert_integer
+    return convert
 
 
 def _tensor_conversion(op: Op, source: Spec, target: Spec) -> Callable[[list[Any], int], None]:

@@ -83,7 +83,8 @@ class Op:
     """
 
     __slots__ = (
-        "__weakref__", "decompose", "infer", "joint", "kind", "name", "params", "plans", "rules", "scalars", "tensors",
+        "__weakref__", "decompose", "infer", "joint", "keeps", "kind", "name", "params", "plans", "rules", "scalars",
+        "tensors",
     )  # fmt: skip
 
     def __init__(
@@ -111,11 +112,30 @@ class Op:
             self.rules = (Rule(self, vjp),) * len(self.tensors)
         elif vjp is not None:
             self.rules = tuple([rule and Rule(self, rule) for rule in vjp])
+        self.keeps = Keeps(self)
         self.plans = Plans(self)
         _ops.add(self)
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name}({', '.join(self.params)})>"
+
+
+class Keeps(dict[int, "tuple[tuple[bool, ...] | None, bool]"]):
+    """What the graph keeps of a call: by the operands that need a gradient (a bit mask of parameter positions), which
+    arguments (None for all of them), and whether the result."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+
+    def __missing__(self, wanted: int) -> tuple[tuple[bool, ...] | None, bool]:
+        op = self.op
+        assert op.rules is not None
+        live = [rule for at, rule in zip(op.tensors, op.rules, strict=True) if rule is not None and wanted >> at & 1]
+        kept = tuple(i not in op.tensors or any(i in rule.keeps for rule in live) for i in range(len(op.params)))
+        self[wanted] = found = (None if all(kept) else kept, any(rule.keeps_result for rule in live))
+        return found
 
 
 class Plan:

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DTypeError, ShapeError
-from .graph import Leaf, Node, Output, grad_mode, resolve
+from .graph import Leaf, Node, Output, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
     from ..spec import Spec
@@ -119,8 +119,8 @@ def run(
     """One backward pass: into the leaves' `.grad`, or, given `targets`, into that dict only."""
     pending: dict[Node, Any] = {}
     heap: list[tuple[int, Node]] = []
-    before = grad_mode.enabled
-    grad_mode.enabled = create
+    before = is_recording()
+    set_recording(create)
     try:
         for tensor, seed in zip(outputs, grads, strict=True):
             node = resolve(tensor)
@@ -158,7 +158,7 @@ def run(
                 node.release()
             del total
     finally:
-        grad_mode.enabled = before
+        set_recording(before)
 
 
 def _operand_spec(node: Node, at: int) -> Spec | None:

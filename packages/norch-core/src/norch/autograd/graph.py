@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-import threading
+from contextvars import ContextVar
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -26,14 +26,12 @@ tick = count(1).__next__
 """The clock that orders nodes and in-place changes."""
 
 
-class GradMode(threading.local):
-    """Whether this thread records ops, and whether it is inside `inference_mode`."""
+_grad_mode = ContextVar("grad_mode", default=True)
+is_recording = _grad_mode.get
+"""Whether ops are recorded: by thread (and by asyncio task), since a context variable is read faster than a thread
+local."""
+set_recording = _grad_mode.set
 
-    enabled = True
-    inference = False
-
-
-grad_mode = GradMode()
 _new = object.__new__
 
 
@@ -47,7 +45,7 @@ class Node:
     hooks: called with the gradient of the result; None or a dict.
     """
 
-    __slots__ = ("__weakref__", "edges", "hooks", "order", "plan", "result", "values")
+    __slots__ = ("edges", "hooks", "order", "plan", "result", "values")
 
     order: int
     plan: Plan
@@ -218,26 +216,29 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
     """Records that `plan` computed `outputs` from `args`, if that is wanted and any operand needs a gradient."""
     op = plan.op
     rules = op.rules
-    if rules is None or not grad_mode.enabled:
+    if rules is None or not is_recording():
         return
     edges: list[Node | None] = []
     wanted = 0
     for at, rule in zip(op.tensors, rules, strict=True):
-        value = args[at]
         edge = None
-        if rule is not None and type(value) in _tensor_types and value.node is not None:
-            edge = resolve(value)
-            if edge is not None:
-                wanted |= 1 << at
+        if rule is not None:
+            value = args[at]
+            if type(value) in _tensor_types:
+                edge = value.node
+                if edge is not None and value.base is not None:
+                    edge = resolve(value)
+                if edge is not None:
+                    wanted |= 1 << at
         edges.append(edge)
     if not wanted:
         return
+    keeps, keeps_result = op.keeps[wanted]
     node: Node = _new(Node)
     node.order = tick()
     node.plan = plan
     node.edges = tuple(edges)
     node.hooks = None
-    keeps, keeps_result = _keeps(op, rules, wanted)
     node.values = args if keeps is None else tuple([v if k else None for v, k in zip(args, keeps, strict=True)])
     node.result = tuple([(t.buffer, t.offset) for t in outputs]) if keeps_result else None
     if len(outputs) == 1:
@@ -248,15 +249,31 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
                 output.node = Output(node, i)
 
 
-_keep_cache: dict[tuple[Any, int], tuple[tuple[bool, ...] | None, bool]] = {}
+def record_unary(plan: Plan, input: Tensor, out: Tensor) -> None:
+    """`record` for one operand and one result. The caller has seen that ops are recorded."""
+    edge = input.node if input.base is None else resolve(input)
+    if edge is not None:
+        keeps, keeps_result = plan.op.keeps[1]
+        node: Node = _new(Node)
+        node.order = tick()
+        node.plan = plan
+        node.edges = (edge,)
+        node.hooks = None
+        node.values = (input,) if keeps is None else (None,)
+        node.result = ((out.buffer, out.offset),) if keeps_result else None
+        out.node = node
 
 
-def _keeps(op: Any, rules: tuple[Any, ...], wanted: int) -> tuple[tuple[bool, ...] | None, bool]:
-    """Which arguments, and whether the result, the rules of the wanted operands need; None for all arguments."""
-    key = (op.plans.op, wanted)
-    found = _keep_cache.get(key)
-    if found is None:
-        live = [rule for at, rule in zip(op.tensors, rules, strict=True) if wanted >> at & 1]
-        kept = tuple(i not in op.tensors or any(i in rule.keeps for rule in live) for i in range(len(op.params)))
-        found = _keep_cache[key] = (None if all(kept) else kept, any(rule.keeps_result for rule in live))
-    return found
+def record_scalar(plan: Plan, input: Tensor, other: float, out: Tensor) -> None:
+    """`record_unary` for a binary op whose second operand is a scalar."""
+    edge = input.node if input.base is None else resolve(input)
+    if edge is not None:
+        keeps, keeps_result = plan.op.keeps[1]
+        node: Node = _new(Node)
+        node.order = tick()
+        node.plan = plan
+        node.edges = (edge, None)
+        node.hooks = None
+        node.values = (input if keeps is None or keeps[0] else None, other)
+        node.result = ((out.buffer, out.offset),) if keeps_result else None
+        out.node = node

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from .graph import grad_mode
+from .graph import is_recording, set_recording
+
+_inference = ContextVar("inference_mode", default=False)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -14,11 +17,11 @@ R = TypeVar("R")
 
 def is_grad_enabled() -> bool:
     """Whether ops on tensors that require grad are recorded in this thread."""
-    return grad_mode.enabled
+    return is_recording()
 
 
 def is_inference_mode_enabled() -> bool:
-    return grad_mode.inference
+    return _inference.get()
 
 
 class _Mode:
@@ -31,12 +34,15 @@ class _Mode:
         self.before: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> None:
-        self.before.append((grad_mode.enabled, grad_mode.inference))
-        grad_mode.enabled = self.enabled
-        grad_mode.inference = grad_mode.inference or self.inference
+        self.before.append((is_recording(), _inference.get()))
+        set_recording(self.enabled)
+        if self.inference:
+            _inference.set(True)
 
     def __exit__(self, *exception: object) -> None:
-        grad_mode.enabled, grad_mode.inference = self.before.pop()
+        recording, inference = self.before.pop()
+        set_recording(recording)
+        _inference.set(inference)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         if function.__code__.co_flags & 0x20:  # type: ignore[attr-defined]  # CO_GENERATOR, without importing inspect
@@ -76,17 +82,17 @@ class set_grad_enabled(_Mode):
 
     def __init__(self, mode: bool) -> None:
         super().__init__(bool(mode))
-        self._at_call = (grad_mode.enabled, grad_mode.inference)
-        grad_mode.enabled = bool(mode)
+        self._at_call = (is_recording(), _inference.get())
+        set_recording(bool(mode))
 
     def __enter__(self) -> None:
         self.before.append(self._at_call)
-        grad_mode.enabled = self.enabled
+        set_recording(self.enabled)
 
 
 class inference_mode(_Mode):
     """`no_grad` for code that never needs a gradient; `inference_mode(False)` does nothing."""
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__(not mode and grad_mode.enabled)
+        super().__init__(not mode and is_recording())
         self.inference = bool(mode)

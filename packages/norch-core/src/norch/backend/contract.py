@@ -36,7 +36,8 @@ class Operand(NamedTuple):
     """What `compile` is told of one operand.
 
     `strides` count elements and are never negative; a broadcast dim has stride 0. A scalar operand has no layout: its
-    kernel gets a Python number where a tensor operand's gets a buffer and an offset.
+    kernel gets a Python number where a tensor operand's gets a buffer and an offset: for a floating dtype an int or a
+    float, for an integer one an int in its range, for bool a bool.
     """
 
     dtype: DType

@@ -280,7 +280,7 @@ def bitcast(input: Tensor, dtype: DType) -> Tensor:
     """The same bytes read as another dtype of the same size."""
     from ..dispatch import view_call
 
-    out = view_call(BITCAST, input.detach(), dtype)
+    out = view_call(BITCAST, input.detach(), (dtype,))
     assert out is not None
     return out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import Node, grad_mode, resolve, tick
+from ..autograd.graph import Node, is_recording, resolve, tick
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
 from .creation import arange, empty_spec, fill_spec
@@ -69,7 +69,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         if n:
             write(slice_dim(out.detach(), at, start, n), x)
         start += n
-    if grad_mode.enabled:
+    if is_recording():
         edges = tuple([None if x.node is None else resolve(x) for x in real])
         if any(edges):
             node: _CatNode = object.__new__(_CatNode)
@@ -139,12 +139,13 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of the slices along `dim`, without that dim."""
-    from .movement import SELECT, _view
+    from ..dispatch import view_call
+    from .movement import SELECT
 
     at = wrap_dim(dim, input.spec.ndim, "unbind")
     if not input.spec.ndim:
         raise ShapeError("unbind(): a 0-d tensor has no dim to take apart")
-    return tuple(_view(SELECT, input, at, i) for i in range(input.spec.shape[at]))
+    return tuple(view_call(SELECT, input, (at, i)) for i in range(input.spec.shape[at]))
 
 
 def repeat(input: Tensor, *sizes: Any) -> Tensor:

@@ -69,7 +69,8 @@ PERMUTE = view(
 )
 
 
-def _infer_reshape(spec: Spec, shape: Shape) -> tuple[Spec, int] | None:
+def _infer_reshape(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int] | None:
+    shape = tuple([as_int(n, "reshape", "size") for n in shape])
     size = infer_size(shape, spec.numel, "reshape", spec.shape)
     strides = reshape_strides(spec.shape, spec.strides, size)
     return None if strides is None else (spec.like(size, strides), 0)
@@ -78,7 +79,8 @@ def _infer_reshape(spec: Spec, shape: Shape) -> tuple[Spec, int] | None:
 RESHAPE = view("reshape", "x shape", _infer_reshape, lambda g, x_spec: reshape(g, x_spec.shape))
 
 
-def _infer_expand(spec: Spec, shape: Shape) -> tuple[Spec, int]:
+def _infer_expand(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int]:
+    shape = tuple([as_int(n, "expand", "size") for n in shape])
     lead = len(shape) - spec.ndim
     size = tuple(spec.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(shape))
     fits = lead >= 0 and all(m in (1, n) for m, n in zip(spec.shape, size[max(lead, 0) :], strict=False))
@@ -114,7 +116,7 @@ SELECT = view(
     "select",
     "x dim index",
     _infer_select,
-    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: view_call(SELECT, zeros, dim, index)),
+    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: view_call(SELECT, zeros, (dim, index))),
 )
 
 
@@ -168,18 +170,12 @@ STRIDED = view("as_strided", "x shape strides shift", _infer_strided, _strided_v
 def view_plan(base: Tensor, tensor: Tensor) -> tuple[Plan, tuple[Any, ...]]:
     """The plan, and the arguments to record, by which `tensor` is a view of `base`."""
     attrs = (tuple(tensor.spec.shape), tensor.spec.strides, tensor.offset - base.offset)
-    return STRIDED.plans[(base.spec, *attrs)], (None, *attrs)
+    return STRIDED.plans[base.spec, attrs], (None, *attrs)
 
 
 def as_strided_view(input: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """`as_strided` with an offset relative to input's, unchecked."""
-    return _view(STRIDED, input, shape, strides, shift)
-
-
-def _view(op: Any, input: Tensor, *attrs: Any) -> Tensor:
-    out = view_call(op, input, *attrs)
-    assert out is not None
-    return out
+    return view_call(STRIDED, input, (shape, strides, shift))
 
 
 def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
@@ -192,19 +188,19 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with dims `dim0` and `dim1` exchanged."""
-    return _view(TRANSPOSE, input, dim0, dim1)
+    return view_call(TRANSPOSE, input, (dim0, dim1))
 
 
 def t(input: Tensor) -> Tensor:
     """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
     if input.spec.ndim > 2:
         raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
-    return transpose(input, 0, 1) if input.spec.ndim == 2 else _view(STRIDED, input, input.spec.shape, input.spec.strides, 0)
+    return transpose(input, 0, 1) if input.spec.ndim == 2 else view_call(STRIDED, input, (input.spec.shape, input.spec.strides, 0))
 
 
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """A view with its dims in the order `dims`."""
-    return _view(PERMUTE, input, tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims)
+    return view_call(PERMUTE, input, (tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims,))
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
@@ -220,10 +216,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return permute(input, order)
 
 
-def _sizes(shape: tuple[Any, ...], op: str) -> Shape:
-    if len(shape) == 1 and isinstance(shape[0], tuple | list):
-        shape = tuple(shape[0])
-    return tuple([n if type(n) is int else as_int(n, op, "size") for n in shape])
+def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a user gave as `*shape`, several sizes or one sequence of them, as a tuple."""
+    return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
 
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:
@@ -231,9 +226,9 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 
     A view wherever the strides allow, else a copy. Raises ShapeError where the element counts differ.
     """
-    sizes = _sizes(shape, "reshape")
-    out = view_call(RESHAPE, input, sizes)
-    return out if out is not None else _view(RESHAPE, contiguous(input), sizes)
+    sizes = _sizes(shape)
+    out = view_call(RESHAPE, input, (sizes,))
+    return out if out is not None else view_call(RESHAPE, contiguous(input), (sizes,))
 
 
 def view_as_shape(input: Tensor, *shape: Any) -> Tensor:
@@ -243,8 +238,8 @@ def view_as_shape(input: Tensor, *shape: Any) -> Tensor:
         from .indexing import bitcast
 
         return bitcast(input, as_dtype(shape[0], "view"))
-    sizes = _sizes(shape, "view")
-    out = view_call(RESHAPE, input, sizes)
+    sizes = _sizes(shape)
+    out = view_call(RESHAPE, input, (sizes,))
     if out is None:
         raise ShapeError(
             f"view(): shape {tuple(input.spec.shape)} with strides {input.spec.strides} cannot be viewed as {sizes}; "
@@ -283,40 +278,40 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """A view without the dims of size 1: all, or those of `dim` (an int or a tuple) that have size 1."""
     shape = input.spec.shape
     dims = wrap_dims(dim, len(shape), "squeeze")
-    return _view(RESHAPE, input, tuple(n for i, n in enumerate(shape) if n != 1 or i not in dims))
+    return view_call(RESHAPE, input, (tuple(n for i, n in enumerate(shape) if n != 1 or i not in dims),))
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a dim of size 1 put in before `dim`."""
     shape = input.spec.shape
     at = wrap_dim(dim, len(shape) + 1, "unsqueeze")
-    return _view(RESHAPE, input, (*shape[:at], 1, *shape[at:]))
+    return view_call(RESHAPE, input, ((*shape[:at], 1, *shape[at:]),))
 
 
 def expand(input: Tensor, *shape: Any) -> Tensor:
     """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory."""
-    return _view(EXPAND, input, _sizes(shape, "expand"))
+    return view_call(EXPAND, input, (_sizes(shape),))
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """`expand` to the shape of `other`."""
-    return _view(EXPAND, input, tuple(other.spec.shape))
+    return view_call(EXPAND, input, (tuple(other.spec.shape),))
 
 
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`expand`, under the array API's name."""
-    return _view(EXPAND, input, as_shape(shape, "broadcast_to"))
+    return view_call(EXPAND, input, (as_shape(shape, "broadcast_to"),))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Views of the tensors, all of the shape that they broadcast to."""
     shape = broadcast_shapes(*[x.spec.shape for x in tensors], op="broadcast_tensors")
-    return tuple(_view(EXPAND, x, shape) for x in tensors)
+    return tuple(view_call(EXPAND, x, (shape,)) for x in tensors)
 
 
 def slice_dim(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
     """Every `step`-th of the elements from `start`, `length` of them, along `dim`; all in range."""
-    return _view(SLICE, input, dim, start, length, step)
+    return view_call(SLICE, input, (dim, start, length, step))
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -335,7 +330,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     at = wrap_dim(dim, input.spec.ndim, "select")
     if not input.spec.ndim:
         raise IndexError("select(): a 0-d tensor has no dim to select from")
-    return _view(SELECT, input, at, wrap_index(index, input.spec.shape[at], at, "select", input.spec.shape))
+    return view_call(SELECT, input, (at, wrap_index(index, input.spec.shape[at], at, "select", input.spec.shape)))
 
 
 def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:
@@ -348,7 +343,7 @@ def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of a diagonal of dims `dim1` and `dim2`, as the last dim; `offset` > 0 is above the main one."""
-    return _view(DIAGONAL, input, offset, dim1, dim2)
+    return view_call(DIAGONAL, input, (offset, dim1, dim2))
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:

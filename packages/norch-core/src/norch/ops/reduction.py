@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..dispatch import run
+from ..dispatch import run_one
 from ..dtype import BOOL, DType, as_dtype, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..op import Inferred
@@ -109,13 +109,13 @@ def _asked(dtype: Any, op: str) -> DType | None:
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`."""
-    out: Tensor = run(_SUM, input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
+    out: Tensor = run_one(_SUM, input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
     return out
 
 
 def _none_if_empty(dim: Any) -> Any:
     # As in PyTorch, an empty list of dims means all of them.
-    return None if isinstance(dim, tuple | list) and not dim else dim
+    return dim if dim is None or type(dim) is int else tuple(dim) or None if isinstance(dim, tuple | list) else dim
 
 
 @accepts_axis
@@ -136,46 +136,46 @@ def _count(input: Tensor, dim: Any) -> float:
 @accepts_axis
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
-    out: Tensor = run(_PROD, input, _none_if_empty(dim), keepdim, _asked(dtype, "prod"))
+    out: Tensor = run_one(_PROD, input, _none_if_empty(dim), keepdim, _asked(dtype, "prod"))
     return out
 
 
 @accepts_axis
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
-    out: Tensor = run(_AMAX, input, _none_if_empty(dim), keepdim, None)
+    out: Tensor = run_one(_AMAX, input, _none_if_empty(dim), keepdim, None)
     return out
 
 
 @accepts_axis
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
-    out: Tensor = run(_AMIN, input, _none_if_empty(dim), keepdim, None)
+    out: Tensor = run_one(_AMIN, input, _none_if_empty(dim), keepdim, None)
     return out
 
 
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element over `dim` (None for all) is not 0. A bool tensor."""
-    out: Tensor = run(_ANY, input, _none_if_empty(dim), keepdim, None)
+    out: Tensor = run_one(_ANY, input, _none_if_empty(dim), keepdim, None)
     return out
 
 
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements over `dim` (None for all) are not 0. A bool tensor."""
-    out: Tensor = run(_ALL, input, _none_if_empty(dim), keepdim, None)
+    out: Tensor = run_one(_ALL, input, _none_if_empty(dim), keepdim, None)
     return out
 
 
 def _arg(op: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
-        out: Tensor = run(op, flatten(input), 0, False, None)
+        out: Tensor = run_one(op, flatten(input), 0, False, None)
         return out.reshape((1,) * input.spec.ndim) if keepdim else out
     if not input.spec.ndim:
         wrap_dim(dim, 0, op.name)
-        return run(op, flatten(input), 0, False, None)  # type: ignore[no-any-return]
-    out = run(op, input, wrap_dim(dim, input.spec.ndim, op.name), keepdim, None)
+        return run_one(op, flatten(input), 0, False, None)  # type: ignore[no-any-return]
+    out = run_one(op, input, wrap_dim(dim, input.spec.ndim, op.name), keepdim, None)
     return out
 
 
@@ -310,7 +310,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     if not input.spec.ndim:
         wrap_dim(dim, 0, "cumsum")
         return cumsum(unsqueeze(input, 0), 0, dtype=dtype).reshape(())
-    out: Tensor = run(_CUMSUM, input, dim, _asked(dtype, "cumsum"))
+    out: Tensor = run_one(_CUMSUM, input, dim, _asked(dtype, "cumsum"))
     return out
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd.graph import grad_mode, resolve
+from ..autograd.graph import is_recording, resolve
 from ..dispatch import mark_modified, view_call
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
@@ -15,7 +15,7 @@ from ..ops.creation import arange, as_tensor
 from ..ops.indexing import gather, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.joining import flip
-from ..ops.movement import RESHAPE, SELECT, _view, permute, reshape, slice_dim, unsqueeze, wrap_index
+from ..ops.movement import RESHAPE, SELECT, permute, reshape, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
 from .base import TensorBase
 from .inplace import assign, check_writable, copy_
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 
 def __getitem__(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
-        spec = self.spec
-        if not spec.shape:
+        shape = self.spec.shape
+        if not shape:
             return _only(self, index)
-        return _view(SELECT, self, 0, wrap_index(index, spec.shape[0], 0, "index", spec.shape))
+        if not 0 <= index < shape[0]:
+            index = wrap_index(index, shape[0], 0, "index", shape)
+        out: Any = view_call(SELECT, self, (0, index))
+        return out  # type: ignore[no-any-return]
     view, chosen = _basic(self, index)
     return view if not chosen else _gather(view, chosen)
 
@@ -38,7 +41,7 @@ def _only(tensor: Tensor, index: int) -> Tensor:
     # A 0-d tensor has one element, and loss[0] is how the articles (and PyTorch until 0.5) read it.
     if index not in (0, -1):
         raise IndexError(f"index(): index {index} is out of bounds for a 0-d tensor, which has one element")
-    return _view(RESHAPE, tensor, ())
+    return view_call(RESHAPE, tensor, ((),))
 
 
 def _is_array(part: Any) -> bool:
@@ -72,7 +75,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
                 out = _slice(out, dim, part)
             dim += 1
         elif isinstance(part, int):
-            out = _view(SELECT, out, dim, wrap_index(part, out.spec.shape[dim], dim, "index", shape))
+            out = view_call(SELECT, out, (dim, wrap_index(part, out.spec.shape[dim], dim, "index", shape)))
         elif part.spec.dtype is bool_:
             for found in _from_mask(part, out, dim):
                 chosen[dim] = found
@@ -85,7 +88,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
             chosen[dim] = part
             dim += 1
     if out is tensor and not chosen:
-        out = _view(RESHAPE, tensor, tuple(shape)) if tensor.spec.is_contiguous else slice_all(tensor)
+        out = view_call(RESHAPE, tensor, (tuple(shape),)) if tensor.spec.is_contiguous else slice_all(tensor)
     return out, chosen
 
 
@@ -243,8 +246,8 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
     plan = _Plan(view, chosen)
     source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
     ordered = permute(view, plan.order)
-    flat = view_call(RESHAPE, ordered, (plan.size, *plan.rest))
-    tracked = grad_mode.enabled and any(x.node is not None and resolve(x) is not None for x in (view, source))
+    flat = view_call(RESHAPE, ordered, ((plan.size, *plan.rest),))
+    tracked = is_recording() and any(x.node is not None and resolve(x) is not None for x in (view, source))
     if tracked or flat is None:
         rows = ordered.reshape(plan.size, *plan.rest) if flat is None else flat
         value = (added if accumulate else scatter)(rows, 0, plan.rows, source)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import Leaf, Node, grad_mode, resolve, tick
+from ..autograd.graph import Leaf, Node, is_recording, resolve, tick
 from ..dispatch import as_operand, make_tensor, mark_modified, overlapping, run_into
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
@@ -33,7 +33,7 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self, title)
-        recording = grad_mode.enabled and _any_tracked(self, args, kwargs)
+        recording = is_recording() and _any_tracked(self, args, kwargs)
         if not recording and direct is not None and not kwargs and _run_directly(direct, self, args):
             mark_modified(self, title)
             return self
@@ -89,12 +89,12 @@ def check_writable(tensor: Tensor, op: str) -> None:
             f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
             "memory, as after expand(); clone() it first"
         )
-    if grad_mode.enabled and tensor.node is not None:
+    if is_recording() and tensor.node is not None:
         node = resolve(tensor)
         if type(node) is Leaf:
             raise AutogradError(f"{op}(): a leaf that requires grad cannot be changed in place; use no_grad() or detach()")
     base = tensor.base
-    if base is not None and grad_mode.enabled and base.node is not None:
+    if base is not None and is_recording() and base.node is not None:
         if type(base.node) is Leaf:
             raise AutogradError(f"{op}(): this is a view of a leaf that requires grad; use no_grad() or detach()")
         if tensor.node is None:
@@ -125,7 +125,7 @@ def assign(tensor: Tensor, value: Tensor, op: str) -> Tensor:
     if value.buffer is not tensor.buffer or value.offset != tensor.offset or value.spec is not tensor.spec:
         write(tensor, value)
     mark_modified(tensor, op)
-    if grad_mode.enabled:
+    if is_recording():
         rebase(tensor, resolve(value))
     return tensor
 
@@ -141,7 +141,7 @@ def rebase(tensor: Tensor, node: Node | None) -> None:
     if old is None and node is None:
         return
     attrs = (tuple(tensor.spec.shape), tensor.spec.strides, tensor.offset - root.offset)
-    root.node = _node(_write_view.plans[(root.spec, tensor.spec, *attrs)], (None, None, *attrs), (old, node))
+    root.node = _node(_write_view.plans[root.spec, (tensor.spec, *attrs)], (None, None, *attrs), (old, node))
     if base is not None:
         tensor.node = _node(*view_plan(root, tensor), (root.node,))
 
@@ -198,7 +198,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         value = int(value)
     run_into(FILL, self, self.spec, value)
     mark_modified(self, "fill_")
-    if grad_mode.enabled:
+    if is_recording():
         rebase(self, None)
     return self
 
@@ -214,12 +214,12 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     source = as_tensor(src)
     if source.spec.shape != self.spec.shape:
         source = expand(source, tuple(self.spec.shape))
-    if grad_mode.enabled and source.node is not None and resolve(source) is not None:
+    if is_recording() and source.node is not None and resolve(source) is not None:
         return assign(self, source, "copy_")
     if source.spec.device is not self.spec.device:
         source = source.to(self.spec.device)
     write(self, source.clone() if overlapping(self, source) else source)
     mark_modified(self, "copy_")
-    if grad_mode.enabled:
+    if is_recording():
         rebase(self, None)
     return self

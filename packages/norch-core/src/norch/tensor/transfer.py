@@ -44,7 +44,7 @@ def _transfer(tensor: Tensor, device: Device) -> Tensor:
     from ..autograd.graph import record
 
     out = move_bytes(tensor, device)
-    record(_TRANSFER.plans[tensor.spec, device], (tensor, device), (out,))
+    record(_TRANSFER.plans[tensor.spec, (device,)], (tensor, device), (out,))
     return out
 
 
