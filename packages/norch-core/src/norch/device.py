@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import DeviceError
 
@@ -60,7 +60,7 @@ class Device:
     def __repr__(self) -> str:
         return f"device(type='{self.type}'" + (")" if self.type == "cpu" else f", index={self.index})")
 
-    def __reduce__(self) -> tuple[type[Device], tuple[str, int]]:
+    def __reduce__(self) -> tuple[Any, tuple[str, int]]:
         return Device, (self.type, self.index)
 
 

@@ -7,7 +7,7 @@ path with the loops written out, since what they cost is what a small model cost
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .autograd.graph import (
     UNTRACKED,
@@ -35,8 +35,7 @@ _new = object.__new__
 
 def bind(tensor_class: type[Tensor]) -> None:
     """Tells this module the class of results (it is loaded before that class is)."""
-    global Tensor
-    Tensor = tensor_class
+    globals()["Tensor"] = tensor_class
 
 
 def make_tensor(spec: Spec, buffer: Any, offset: int = 0, node: Any = None, base: Tensor | None = None) -> Tensor:
@@ -73,15 +72,10 @@ def _finish(plan: Plan, args: tuple[Any, ...]) -> Any:
     if plan.kernel is None:
         outputs = _decompose(plan, args)
     else:
+        outputs = tuple([make_tensor(s, allocate(plan, s.nbytes)) for s in plan.outputs])
         flat: list[Any] = []
-        if len(plan.outputs) == 1:
-            out = make_tensor(plan.out, allocate(plan, plan.nbytes))
-            flat = [out.buffer, 0]
-            outputs: tuple[Tensor, ...] = (out,)
-        else:
-            outputs = tuple([make_tensor(s, allocate(plan, s.nbytes)) for s in plan.outputs])
-            for out in outputs:
-                flat += (out.buffer, 0)
+        for out in outputs:
+            flat += (out.buffer, 0)
         for i in plan.slots:
             value = args[i]
             if isinstance(value, Tensor):
@@ -181,7 +175,7 @@ def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | f
             try:
                 plan = plans[input.spec, other.spec]
             except AttributeError:
-                return run_mixed(op, input, other)
+                return cast("Tensor", run_mixed(op, input, other))
             out: Tensor = _new(Tensor)
             try:
                 out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
@@ -222,10 +216,10 @@ def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | f
             if input.node is not None and recorded and is_recording():
                 record_scalar(plan, input, other, out)
             return out
-        return run_mixed(op, input, other)
+        return cast("Tensor", run_mixed(op, input, other))
 
     def reflected_call(input: Tensor, other: Tensor | float) -> Tensor:
-        return run_mixed(op, other, input)
+        return cast("Tensor", run_mixed(op, other, input))
 
     return reflected_call if reflected else call
 
@@ -257,7 +251,7 @@ def _refuse(op: Op, *values: object) -> NoReturn:
     raise
 
 
-def view_call(op: Op, input: Tensor, attrs: tuple[Any, ...]) -> Any:
+def try_view(op: Op, input: Tensor, attrs: tuple[Any, ...]) -> Tensor | None:
     """Runs a view op: the same buffer under another spec. None where the op finds that there is no such view."""
     try:
         plan = op.plans[input.spec, attrs]
@@ -278,7 +272,11 @@ def view_call(op: Op, input: Tensor, attrs: tuple[Any, ...]) -> Any:
         if is_recording() and (node if base is None else resolve(input)) is not None:
             record_unary(plan, input, out)
             out.node.values = (input if op.keeps[1][0] is None else None, *attrs)
-    return out if out.spec is not None else None
+    return out if plan.out is not None else None
+
+
+view_call = cast("Callable[[Op, Tensor, tuple[Any, ...]], Tensor]", try_view)
+"""`try_view` for ops that always find a view."""
 
 
 def fill_kernel_args(plan: Plan, out: Tensor, args: Sequence[Any]) -> None:
@@ -473,7 +471,9 @@ def raise_failure(plan: Plan, error: Exception) -> NoReturn:
     if isinstance(error, NorchError | ZeroDivisionError):
         raise error
     if isinstance(error, MemoryError):
-        raise OutOfMemoryError(f"{plan.op.name}(): device {plan.out.device} has no room for {plan.out}: {error}") from error
+        raise OutOfMemoryError(
+            f"{plan.op.name}(): device {plan.out.device} has no room for {plan.out}: {error}"
+        ) from error
     raise BackendError(f"{provider(plan.out.device)}: kernel {plan.op.name} raised {error!r}") from error
 
 

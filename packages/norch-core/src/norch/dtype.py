@@ -164,7 +164,7 @@ class finfo:
         if dtype is bfloat16:
             import ml_dtypes
 
-            info: Any = ml_dtypes.finfo(dtype.numpy)
+            info: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
         else:
             info = np.finfo(dtype.numpy)
         self.bits = int(info.bits)
@@ -173,7 +173,9 @@ class finfo:
         self.resolution = float(info.resolution)
 
     def __repr__(self) -> str:
-        return f"finfo(dtype={self.dtype.name}, eps={self.eps:g}, min={self.min:g}, max={self.max:g}, tiny={self.tiny:g})"
+        return (
+            f"finfo(dtype={self.dtype.name}, eps={self.eps:g}, min={self.min:g}, max={self.max:g}, tiny={self.tiny:g})"
+        )
 
 
 class iinfo:

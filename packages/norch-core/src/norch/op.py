@@ -150,7 +150,7 @@ class Plan:
 
     op: Op
     inputs: tuple[Any, ...]
-    out: Spec
+    out: Any  # a Spec; None for a view that there is not
     outputs: tuple[Spec, ...]
     kernel: Kernel
     allocate: Callable[[int, int], Any]

@@ -191,9 +191,7 @@ def broadcast_shapes(*shapes: Shape, op: str = "broadcast_shapes") -> Shape:
 def expand_strides(shape: Shape, strides: Shape, new: Shape) -> Shape:
     """The strides of `shape` broadcast to `new`: 0 in each dim that is repeated."""
     lead = len(new) - len(shape)
-    return (0,) * lead + tuple(
-        0 if n == 1 != m else s for n, s, m in zip(shape, strides, new[lead:], strict=True)
-    )
+    return (0,) * lead + tuple(0 if n == 1 != m else s for n, s, m in zip(shape, strides, new[lead:], strict=True))
 
 
 def as_int(value: Any, op: str, what: str) -> int:

@@ -73,7 +73,9 @@ def grad(
         found = [t.new_zeros(t.shape) if g is None else g for g, t in zip(found, ins, strict=True)]
     elif not allow_unused and any(g is None for g in found):
         at = next(i for i, g in enumerate(found) if g is None)
-        raise AutogradError(f"grad(): the outputs do not depend on input {at}; pass allow_unused=True to get None for it")
+        raise AutogradError(
+            f"grad(): the outputs do not depend on input {at}; pass allow_unused=True to get None for it"
+        )
     return tuple(found)
 
 

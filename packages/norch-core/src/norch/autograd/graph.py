@@ -158,10 +158,14 @@ class Output(Node):
 
     def __init__(self, parent: Node, position: int) -> None:
         self.order = tick()
-        self.plan = parent.plan
         self.edges = (parent,)
         self.values = self.result = self.hooks = None
         self.position = position
+
+    def name(self) -> str:
+        parent = self.edges[0]
+        assert parent is not None
+        return parent.name()
 
     def release(self) -> None:
         pass
@@ -186,14 +190,14 @@ def bind(tensor: Any, types: set[type]) -> None:
 
 def resolve(tensor: Tensor) -> Node | None:
     """The node of `tensor` as of now. A view of what an in-place op has changed gets a new one, made from its base's."""
-    node = tensor.node
+    node: Node | None = tensor.node
     if node is None:
         return None
     base = tensor.base
     if base is None:
         return node
     if node is UNTRACKED:
-        made = base.node
+        made: Node | None = base.node
         if made is None or type(made) is Leaf:
             return None
     else:

@@ -45,8 +45,10 @@ class _Mode:
         _inference.set(inference)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        if function.__code__.co_flags & 0x20:  # type: ignore[attr-defined]  # CO_GENERATOR, without importing inspect
-            raise TypeError(f"{type(self).__name__} cannot decorate the generator {function.__name__}; use `with` inside it")
+        if function.__code__.co_flags & 0x20:  # CO_GENERATOR, without importing inspect
+            raise TypeError(
+                f"{type(self).__name__} cannot decorate the generator {function.__name__}; use `with` inside it"
+            )
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -68,7 +68,7 @@ class Buffer:
         self.modified = None
 
 
-class IndexOutOfBounds(Exception):  # noqa: N818 (a message to core, which raises norch.IndexError)
+class IndexOutOfBounds(Exception):
     """Raised by gather, scatter and scatter_add kernels: index `index` in a dim of `size` elements."""
 
     def __init__(self, index: int, size: int) -> None:

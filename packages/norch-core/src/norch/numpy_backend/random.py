@@ -12,7 +12,7 @@ from ..dtype import FLOATING
 from .philox import KINDS, words
 from .views import Array, Factory, as_is, bind, python_number
 
-CHUNK = 1 << 15
+CHUNK = 1 << 14
 """Blocks made at a time: enough to keep NumPy busy, little enough for the cache."""
 
 

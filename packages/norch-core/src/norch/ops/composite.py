@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dtype import bool_
 from ..errors import ShapeError
@@ -11,14 +11,14 @@ from ..op import Inferred
 from ..spec import Spec
 from .creation import empty_spec, fill_spec
 from .elementwise import abs as absolute
-from .elementwise import bitwise_not, div, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
+from .elementwise import bitwise_not, div, eq, maximum, minimum, mul, ne, pow, rdiv, sqrt, sub, where
 from .families import composite, infer_elementwise
 from .movement import write
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-    Operand = Tensor | float
+    Operand: TypeAlias = "Tensor | float"
 
 
 def _infer_contiguous(input: Spec) -> Spec:
@@ -81,9 +81,7 @@ def isfinite(input: Tensor) -> Tensor:
     return absolute(input.detach()) < math.inf
 
 
-def isclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Tensor:
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request."""
     a, b = input.detach(), other.detach()
     if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
@@ -135,9 +133,7 @@ def frac(input: Tensor) -> Tensor:
     return input - input.trunc()
 
 
-def nan_to_num(
-    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's largest and smallest numbers by default."""
     if not input.spec.dtype.is_floating_point:
         return input.clone()
@@ -204,19 +200,19 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
 
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast."""
-    product: Any = mul(tensor1, tensor2)  # type: ignore[arg-type]
+    product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
     return input + (product if value == 1 else product * value)
 
 
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast."""
-    quotient: Any = div(tensor1, tensor2)  # type: ignore[arg-type]
+    quotient = div(tensor1, tensor2) if hasattr(tensor1, "spec") else rdiv(tensor2, tensor1)  # type: ignore[arg-type]
     return input + (quotient if value == 1 else quotient * value)
 
 
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """The remainder of input / other with the sign of input, as C's."""
-    size = absolute(input) % absolute(other)
+    size = absolute(input) % abs(other)  # type: ignore[arg-type]
     out: Tensor = where(input < 0, -size, size)
     return out
 

@@ -19,7 +19,9 @@ def contract(equation: str, operands: list[Tensor]) -> Tensor:
         for label, n in zip(term, x.spec.shape, strict=True):
             if sizes.setdefault(label, n) not in (n, 1) and n != 1:
                 shapes = ", ".join(str(tuple(o.spec.shape)) for o in operands)
-                raise ShapeError(f"einsum(): {equation!r}: {label!r} has sizes {sizes[label]} and {n} in shapes {shapes}")
+                raise ShapeError(
+                    f"einsum(): {equation!r}: {label!r} has sizes {sizes[label]} and {n} in shapes {shapes}"
+                )
             sizes[label] = max(sizes[label], n)
     parts = [_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
     result, labels = parts[0]
@@ -42,7 +44,7 @@ def _parse(equation: str, operands: list[Tensor]) -> tuple[list[list[str]], list
     for term, x in zip(terms, operands, strict=True):
         head, dots, tail = term.partition("...")
         extra = x.spec.ndim - len(head) - len(tail)
-        if (extra < 0 or (extra and not dots)) or not (head + tail).isalpha() and head + tail:
+        if (extra < 0 or (extra and not dots)) or (not (head + tail).isalpha() and head + tail):
             raise ShapeError(f"einsum(): {equation!r}: term {term!r} does not fit shape {tuple(x.spec.shape)}")
         widest = max(widest, extra)
         parsed.append((head, extra, tail))

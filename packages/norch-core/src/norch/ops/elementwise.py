@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from ..dispatch import run
 from ..dtype import bool_, result_dtype
@@ -16,6 +16,7 @@ from .families import (
     FLOAT,
     INTS,
     NUMBER,
+    UnaryFunction,
     binary,
     comparison,
     describe,
@@ -25,15 +26,28 @@ from .families import (
     unary,
 )
 
+
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-    Operand = Tensor | float
+    Operand: TypeAlias = "Tensor | float"
+
+
+_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 
 def _zero(g: Tensor) -> Tensor:
     return zeros_like(g)
 
+
+# --- Comparisons -----------------------------------------------------------------------------------------------------
+
+eq = comparison("eq", "input == other.")
+ne = comparison("ne", "input != other.")
+lt = comparison("lt", "input < other.")
+le = comparison("le", "input <= other.")
+gt = comparison("gt", "input > other.")
+ge = comparison("ge", "input >= other.")
 
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
@@ -120,14 +134,7 @@ rpow = reflected(pow, "rpow")
 rfloor_divide = reflected(floor_divide, "rfloor_divide")
 rremainder = reflected(remainder, "rremainder")
 
-# --- Comparisons and bits -------------------------------------------------------------------------------------------
-
-eq = comparison("eq", "input == other.")
-ne = comparison("ne", "input != other.")
-lt = comparison("lt", "input < other.")
-le = comparison("le", "input <= other.")
-gt = comparison("gt", "input > other.")
-ge = comparison("ge", "input >= other.")
+# --- Bits -------------------------------------------------------------------------------------------
 
 bitwise_and = binary("bitwise_and", None, "input & other; on bool, logical and.", takes=BITS)
 bitwise_or = binary("bitwise_or", None, "input | other; on bool, logical or.", takes=BITS)
@@ -144,8 +151,8 @@ rrshift_ = reflected(bitwise_right_shift, "rrshift")
 # --- Functions of one variable --------------------------------------------------------------------------------------
 
 neg = unary("neg", lambda g: -g, "-input.", takes=NUMBER)
-abs = unary("abs", lambda g, x: g * sign(x), "The absolute value.", takes=NUMBER)
 sign = unary("sign", _zero, "-1, 0 or 1 by the sign of input.", takes=ANY)
+abs = unary("abs", lambda g, x: g * sign(x), "The absolute value.", takes=NUMBER)
 exp = unary("exp", lambda g, y: g * y, "e ** input.")
 expm1 = unary("expm1", lambda g, y: g * (y + 1), "e ** input - 1, exact for small input.")
 log = unary("log", lambda g, x: g / x, "The natural logarithm.")
@@ -154,19 +161,19 @@ log2 = unary("log2", lambda g, x: g / (x * math.log(2)), "The logarithm to base 
 log10 = unary("log10", lambda g, x: g / (x * math.log(10)), "The logarithm to base 10.")
 sqrt = unary("sqrt", lambda g, y: g / (y * 2), "The square root; NaN for negative input.")
 sin = unary("sin", lambda g, x: g * cos(x), "The sine; input in radians.")
-cos = unary("cos", lambda g, x: -g * sin(x), "The cosine; input in radians.")
+cos: UnaryFunction = unary("cos", lambda g, x: -g * sin(x), "The cosine; input in radians.")
 tan = unary("tan", lambda g, y: g * (y * y + 1), "The tangent; input in radians.")
 asin = unary("asin", lambda g, x: g / sqrt(1 - x * x), "The inverse sine, in radians.")
-acos = unary("acos", lambda g, x: -g / sqrt(1 - x * x), "The inverse cosine, in radians.")
+acos: UnaryFunction = unary("acos", lambda g, x: -g / sqrt(1 - x * x), "The inverse cosine, in radians.")
 atan = unary("atan", lambda g, x: g / (x * x + 1), "The inverse tangent, in radians.")
 sinh = unary("sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
-cosh = unary("cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
+cosh: UnaryFunction = unary("cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
 tanh = unary("tanh", lambda g, y: g * (1 - y * y), "The hyperbolic tangent.")
 asinh = unary("asinh", lambda g, x: g / sqrt(x * x + 1), "The inverse hyperbolic sine.")
-acosh = unary("acosh", lambda g, x: g / sqrt(x * x - 1), "The inverse hyperbolic cosine.")
+acosh: UnaryFunction = unary("acosh", lambda g, x: g / sqrt(x * x - 1), "The inverse hyperbolic cosine.")
 atanh = unary("atanh", lambda g, x: g / (1 - x * x), "The inverse hyperbolic tangent.")
 sigmoid = unary("sigmoid", lambda g, y: g * (y * (1 - y)), "1 / (1 + e ** -input), without overflow.")
-erf = unary("erf", lambda g, x: g * (exp(-x * x) * (2 / math.sqrt(math.pi))), "The error function.")
+erf = unary("erf", lambda g, x: g * exp(-x * x) * _TWO_OVER_ROOT_PI, "The error function.")
 floor = unary("floor", _zero, "Rounded towards minus infinity.", takes=NUMBER)
 ceil = unary("ceil", _zero, "Rounded towards infinity.", takes=NUMBER)
 trunc = unary("trunc", _zero, "Rounded towards 0.", takes=NUMBER)
@@ -208,6 +215,12 @@ _where = primitive(
     _infer_where,
     (None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)),
 )
+
+
+@overload
+def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 UnaryFunction = Callable[["Tensor"], "Tensor"]
 BinaryFunction = Callable[["Tensor", "Tensor | float"], "Tensor"]
@@ -118,10 +119,11 @@ _UNARY_NOTE = {
 }
 
 
-def _documented(function: Any, op: Op, doc: str, note: str) -> Any:
-    function.__name__ = function.__qualname__ = op.name
-    function.__doc__ = f"{doc}\n\n{note} Raises DTypeError for anything but tensors and scalars of fitting dtype."
-    function.op = op
+def _documented(function: F, op: Op, doc: str, note: str) -> F:
+    named: Any = function
+    named.__name__ = named.__qualname__ = op.name
+    named.__doc__ = f"{doc}\n\n{note} Raises DTypeError for anything but tensors and scalars of fitting dtype."
+    named.op = op
     return function
 
 
@@ -164,13 +166,13 @@ def composite(
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
-        title = name or function.__name__  # type: ignore[attr-defined]
-        code = function.__code__  # type: ignore[attr-defined]
+        title = name or function.__name__
+        code = function.__code__
         params = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         notes = function.__annotations__
         tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
         scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
-        defaults = (*(function.__defaults__ or ()),)  # type: ignore[attr-defined]
+        defaults = (*(function.__defaults__ or ()),)
         required = code.co_argcount - len(defaults)
 
         def full_infer(*values: Any) -> Inferred:
@@ -209,7 +211,8 @@ def composite(
             result: R = run(op, *values)
             return result
 
-        call.op = op  # type: ignore[attr-defined]
+        named: Any = call
+        named.op = op
         return call
 
     return make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch import run, run_into
+from ..dispatch import run, run_into, view_call
 from ..dtype import DType, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..op import Inferred
@@ -32,7 +32,9 @@ def _check_index(op: str, x: Spec, dim: Any, index: Spec) -> int:
 def _infer_gather(x: Spec, dim: Any, index: Spec) -> Inferred:
     at = _check_index("gather", x, dim, index)
     if not x.shape[at] and index.numel:
-        raise IndexError(f"gather(): index {tuple(index.shape)} into dim {dim} of shape {tuple(x.shape)}, which is empty")
+        raise IndexError(
+            f"gather(): index {tuple(index.shape)} into dim {dim} of shape {tuple(x.shape)}, which is empty"
+        )
     return Inferred((index.like(dtype=x.dtype),), (x, (int64, index.shape)), {"dim": at})
 
 
@@ -91,7 +93,9 @@ def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
     if src.dtype is not input.dtype:
         raise DTypeError(f"scatter(): input is {input.dtype} and src {src.dtype}; convert one")
     if not input.shape[at] and index.numel:
-        raise IndexError(f"scatter(): index {tuple(index.shape)} into dim {dim} of shape {tuple(input.shape)}, an empty one")
+        raise IndexError(
+            f"scatter(): index {tuple(index.shape)} into dim {dim} of shape {tuple(input.shape)}, an empty one"
+        )
     return input.like()
 
 
@@ -278,10 +282,4 @@ BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: _zeros(g,
 
 def bitcast(input: Tensor, dtype: DType) -> Tensor:
     """The same bytes read as another dtype of the same size."""
-    from ..dispatch import view_call
-
-    out = view_call(BITCAST, input.detach(), (dtype,))
-    assert out is not None
-    return out
-
-
+    return view_call(BITCAST, input.detach(), (dtype,))

@@ -110,7 +110,9 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
     if isinstance(split_size_or_sections, tuple | list):
         sizes = [as_int(n, "split", "section") for n in split_size_or_sections]
         if sum(sizes) != size or min(sizes, default=0) < 0:
-            raise ShapeError(f"split(): sections {sizes} do not add up to {size}, dim {dim} of {tuple(input.spec.shape)}")
+            raise ShapeError(
+                f"split(): sections {sizes} do not add up to {size}, dim {dim} of {tuple(input.spec.shape)}"
+            )
     else:
         step = as_int(split_size_or_sections, "split", "split_size")
         if step < 0 or (step == 0 and size):
@@ -156,7 +158,9 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
     spaced = reshape(input, [m for n in shape for m in (1, n)])
     wide = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
-    return reshape(wide.clone() if all(t == 1 for t in times) else wide, [t * n for t, n in zip(times, shape, strict=True)])
+    return reshape(
+        wide.clone() if all(t == 1 for t in times) else wide, [t * n for t, n in zip(times, shape, strict=True)]
+    )
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:
@@ -239,7 +243,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     for dim, before, after in pairs:
         n = out.spec.shape[dim]
         if n + before + after < 0:
-            raise ShapeError(f"pad(): {before} and {after} cut off more than dim {dim} of shape {tuple(input.spec.shape)} has")
+            raise ShapeError(
+                f"pad(): {before} and {after} cut off more than dim {dim} of shape {tuple(input.spec.shape)} has"
+            )
         if before < 0 or after < 0:
             start = max(-before, 0)
             out = narrow(out, dim, start, max(n - start - max(-after, 0), 0))
@@ -261,7 +267,9 @@ def _pad_constant(x: Tensor, dim: int, before: int, after: int, value: float) ->
 def _pad_by_index(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
     n = x.spec.shape[dim]
     if (mode == "reflect" and max(before, after) >= n) or (mode == "circular" and max(before, after) > n) or n == 0:
-        raise ShapeError(f"pad(): {mode} by {before} and {after} is too much for dim {dim} of shape {tuple(x.spec.shape)}")
+        raise ShapeError(
+            f"pad(): {mode} by {before} and {after} is too much for dim {dim} of shape {tuple(x.spec.shape)}"
+        )
     places = arange(-before, n + after, device=x.device)
     if mode == "replicate":
         places = places.clamp(0, n - 1)
@@ -271,7 +279,9 @@ def _pad_by_index(x: Tensor, dim: int, before: int, after: int, mode: str) -> Te
         places = (n - 1) - ((n - 1) - places.abs()).abs()
     shape = [1] * x.spec.ndim
     shape[dim] = places.spec.numel
-    return gather(x, dim, broadcast_to(reshape(places, shape), (*x.spec.shape[:dim], places.spec.numel, *x.spec.shape[dim + 1 :])))
+    return gather(
+        x, dim, broadcast_to(reshape(places, shape), (*x.spec.shape[:dim], places.spec.numel, *x.spec.shape[dim + 1 :]))
+    )
 
 
 def pad_end(input: Tensor, shape: Shape) -> Tensor:
@@ -296,5 +306,3 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         grids = [g.transpose(0, 1) for g in grids]
         grids[:2] = grids[1], grids[0]
     return tuple(grids)
-
-

@@ -143,7 +143,9 @@ def _triangle(input: Tensor, offset: int, lower: bool, op: str) -> Tensor:
         raise ShapeError(f"{op}(): needs at least 2 dims, got shape {tuple(input.spec.shape)}")
     m, n = input.spec.shape[-2:]
     row, column = arange(m, device=input.device).unsqueeze(1) + offset, arange(n, device=input.device)
-    out: Tensor = where(column <= row if lower else column >= row, input, False if input.spec.dtype.category == 0 else 0)
+    out: Tensor = where(
+        column <= row if lower else column >= row, input, False if input.spec.dtype.category == 0 else 0
+    )
     return out
 
 
@@ -178,4 +180,3 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     if len(operands) == 1 and isinstance(operands[0], tuple | list):
         operands = tuple(operands[0])
     return contract(equation, list(operands))
-

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch import run, run_into, view_call
+from ..dispatch import run, run_into, try_view, view_call
 from ..dtype import result_dtype
 from ..errors import IndexError, ShapeError
 from ..op import Plan
@@ -116,7 +116,7 @@ SELECT = view(
     "select",
     "x dim index",
     _infer_select,
-    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: view_call(SELECT, zeros, (dim, index))),
+    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: select(zeros, dim, index)),
 )
 
 
@@ -195,7 +195,11 @@ def t(input: Tensor) -> Tensor:
     """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
     if input.spec.ndim > 2:
         raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
-    return transpose(input, 0, 1) if input.spec.ndim == 2 else view_call(STRIDED, input, (input.spec.shape, input.spec.strides, 0))
+    return (
+        transpose(input, 0, 1)
+        if input.spec.ndim == 2
+        else view_call(STRIDED, input, (input.spec.shape, input.spec.strides, 0))
+    )
 
 
 def permute(input: Tensor, *dims: Any) -> Tensor:
@@ -207,7 +211,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """A view with dims `source` (an int or several) at the places `destination`, the others in their order."""
     n = input.spec.ndim
     sources = [wrap_dim(d, n, "movedim") for d in (source if isinstance(source, tuple | list) else (source,))]
-    places = [wrap_dim(d, n, "movedim") for d in (destination if isinstance(destination, tuple | list) else (destination,))]
+    places = [
+        wrap_dim(d, n, "movedim") for d in (destination if isinstance(destination, tuple | list) else (destination,))
+    ]
     if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
         raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
     order = [d for d in range(n) if d not in sources]
@@ -227,7 +233,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     A view wherever the strides allow, else a copy. Raises ShapeError where the element counts differ.
     """
     sizes = _sizes(shape)
-    out = view_call(RESHAPE, input, (sizes,))
+    out = try_view(RESHAPE, input, (sizes,))
     return out if out is not None else view_call(RESHAPE, contiguous(input), (sizes,))
 
 
@@ -239,7 +245,7 @@ def view_as_shape(input: Tensor, *shape: Any) -> Tensor:
 
         return bitcast(input, as_dtype(shape[0], "view"))
     sizes = _sizes(shape)
-    out = view_call(RESHAPE, input, (sizes,))
+    out = try_view(RESHAPE, input, (sizes,))
     if out is None:
         raise ShapeError(
             f"view(): shape {tuple(input.spec.shape)} with strides {input.spec.strides} cannot be viewed as {sizes}; "
@@ -320,8 +326,10 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     size = input.spec.shape[at] if input.spec.ndim else 0
     first, count = as_int(start, "narrow", "start"), as_int(length, "narrow", "length")
     first += size if first < 0 else 0
-    if not (0 <= first and 0 <= count and first + count <= size):
-        raise IndexError(f"narrow(): {count} elements from {start} are not in dim {dim} of shape {tuple(input.spec.shape)}")
+    if not (first >= 0 and count >= 0 and first + count <= size):
+        raise IndexError(
+            f"narrow(): {count} elements from {start} are not in dim {dim} of shape {tuple(input.spec.shape)}"
+        )
     return slice_dim(input, at, first, count)
 
 
@@ -355,7 +363,9 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     offset = input.offset if storage_offset is None else as_int(storage_offset, "as_strided", "storage_offset")
     available = input.buffer.nbytes // input.spec.dtype.itemsize
     if len(shape) != len(strides) or min(strides, default=0) < 0 or offset < 0:
-        raise ShapeError(f"as_strided(): size {shape} needs as many strides, none negative; got {strides} from {offset}")
+        raise ShapeError(
+            f"as_strided(): size {shape} needs as many strides, none negative; got {strides} from {offset}"
+        )
     if offset + span(shape, strides) > available:
         raise ShapeError(
             f"as_strided(): size {shape} with strides {strides} from {offset} leaves the buffer of {available} elements"
@@ -405,5 +415,3 @@ def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
 def write(out: Tensor, source: Tensor) -> None:
     """Copies `source` into the memory of `out`, unrecorded."""
     run_into(COPY, out, source, out.spec.dtype, None)
-
-

@@ -186,9 +186,7 @@ def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any
     return randint(*bounds, tuple(input.spec.shape), dtype=dtype or input.dtype, device=input.device)
 
 
-def randperm(
-    n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None
-) -> Tensor:
+def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """The integers from 0 to n - 1 in random order: the order of `n` random keys."""
     spec = spec_for((as_int(n, "randperm", "n"),), int64, device, "randperm")
     out = argsort(draw(spec, "bits64", generator))
@@ -202,7 +200,9 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     if p is None and not input.dtype.is_floating_point:
         raise DTypeError(f"bernoulli(): probabilities must be floating, got {input.dtype}")
     wide = spec if spec.dtype.itemsize >= 4 else spec.like(dtype=float32)
-    return (draw(wide, "uniform", generator) < chance).to(input.dtype)
+    drawn = draw(wide, "uniform", generator)
+    out: Tensor = (drawn < chance).to(input.dtype)
+    return out
 
 
 def normal(
@@ -224,12 +224,14 @@ def normal(
     if not given:
         if size is None:
             raise ShapeError("normal(): needs a size where mean and std are numbers")
-        return randn(size, generator=generator, dtype=dtype, device=device) * std + mean
+        drawn = randn(size, generator=generator, dtype=dtype, device=device)
+        return drawn * std + mean  # type: ignore[no-any-return]
     from ..spec import broadcast_shapes
 
     shape = broadcast_shapes(*[v.spec.shape for v in given], op="normal")
     like = given[0]
-    return randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean
+    drawn = randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+    return drawn * std + mean  # type: ignore[no-any-return]
 
 
 # --- In-place draws -------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def _infer_reduction(name: str, out: str, empty: bool) -> Any:
             compute = result = dtype or (x.dtype if x.dtype.is_floating_point else int64)
         else:
             compute, result = x.dtype, int64 if out == "index" else x.dtype
-        if not empty and x.numel == 0 and any(x.shape[d] == 0 for d in dims):
+        if not empty and x.numel == 0 and 0 in [x.shape[d] for d in dims]:
             raise ShapeError(f"{name}(): cannot reduce no elements, shape {tuple(x.shape)} along dims {dims}")
         seen, kernel = _reduced(x, dims, keepdim, result)
         return Inferred((seen,), ((compute, x.shape),), {"dims": dims}, (kernel,))
@@ -204,7 +204,9 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: An
     if hasattr(dim, "spec"):
         return elementwise(input, dim)
     if not isinstance(dim, int):
-        raise DTypeError(f"{arg.__name__[3:]}(): dim must be an int or a tensor, got {dim!r}; for several dims use a{arg.__name__[3:]}")
+        raise DTypeError(
+            f"{arg.__name__[3:]}(): dim must be an int or a tensor, got {dim!r}; for several dims use a{arg.__name__[3:]}"
+        )
     indices = arg(input, dim, True)
     if not input.spec.ndim:
         return ValuesIndices(input.clone(), indices.reshape(()))
@@ -301,7 +303,11 @@ def _infer_cumsum(x: Spec, dim: int, dtype: DType | None) -> Inferred:
     return Inferred((x.like(dtype=compute),), ((compute, x.shape),), {"dim": at})
 
 
-_CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (lambda g, dim: cumsum(g.flip(dim), dim).flip(dim),))
+def _cumsum_vjp(g: Tensor, dim: int) -> Tensor:
+    return cumsum(g.flip(dim), dim).flip(dim)
+
+
+_CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (_cumsum_vjp,))
 
 
 @accepts_axis

@@ -82,4 +82,3 @@ class Tensor(
 _types: set[type] = {Tensor}
 dispatch.bind(Tensor)
 graph.bind(dispatch.make_tensor, _types)
-

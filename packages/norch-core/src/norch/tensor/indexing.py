@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.graph import is_recording, resolve
-from ..dispatch import mark_modified, view_call
+from ..dispatch import mark_modified, try_view, view_call
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import arange, as_tensor
@@ -31,8 +31,7 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             return _only(self, index)
         if not 0 <= index < shape[0]:
             index = wrap_index(index, shape[0], 0, "index", shape)
-        out: Any = view_call(SELECT, self, (0, index))
-        return out  # type: ignore[no-any-return]
+        return view_call(SELECT, self, (0, index))
     view, chosen = _basic(self, index)
     return view if not chosen else _gather(view, chosen)
 
@@ -172,7 +171,9 @@ class _Plan:
             # A gather from the places of each dim wraps negative indices and checks every one against its own dim.
             rows, step = None, 1
             for d in reversed(dims):
-                places = arange(0, shape[d] * step, step, device=view.device) if shape[d] else arange(0, device=view.device)
+                places = (
+                    arange(0, shape[d] * step, step, device=view.device) if shape[d] else arange(0, device=view.device)
+                )
                 part = gather(places, 0, chosen[d].expand(self.shape).reshape(-1))
                 rows = part if rows is None else rows + part
                 step *= shape[d]
@@ -246,7 +247,7 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
     plan = _Plan(view, chosen)
     source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
     ordered = permute(view, plan.order)
-    flat = view_call(RESHAPE, ordered, ((plan.size, *plan.rest),))
+    flat = try_view(RESHAPE, ordered, ((plan.size, *plan.rest),))
     tracked = is_recording() and any(x.node is not None and resolve(x) is not None for x in (view, source))
     if tracked or flat is None:
         rows = ordered.reshape(plan.size, *plan.rest) if flat is None else flat
@@ -267,5 +268,3 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
 def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """`index_put_` on a copy."""
     return index_put_(self.clone(), indices, values, accumulate)
-
-

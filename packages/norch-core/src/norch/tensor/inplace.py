@@ -7,7 +7,7 @@ the view shows". Other views of that base then make their nodes anew when they a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..autograd.graph import Leaf, Node, is_recording, resolve, tick
 from ..dispatch import as_operand, make_tensor, mark_modified, overlapping, run_into
@@ -40,6 +40,7 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         source = self
         if recording and _keeps_input(function):
             source = self.clone()
+            args = tuple([source if a is self else a for a in args])
         value = function(source, *args, **kwargs)
         _check_result(title, self, value)
         return assign(self, value, title)
@@ -65,16 +66,16 @@ def _run_directly(op: Op, out: Tensor, args: tuple[Any, ...]) -> bool:
     operands = []
     for a in args:
         if isinstance(a, TensorBase):
-            if overlapping(out, a):  # type: ignore[arg-type]
+            if overlapping(out, cast("Tensor", a)):
                 return False
         elif type(a) not in SCALARS:
             return False
         operands.append(a)
     if len(operands) + 1 != len(op.params):
         return False
-    key = (out.spec, *[a.spec if isinstance(a, TensorBase) else type(a) for a in operands])
+    key: Any = (out.spec, *[a.spec if isinstance(a, TensorBase) else type(a) for a in operands])
     if len(key) == 1:
-        key = key[0]  # type: ignore[assignment]
+        key = key[0]
     result = op.plans[key].out
     if result.shape != out.spec.shape or result.dtype is not out.spec.dtype:
         return False
@@ -92,7 +93,9 @@ def check_writable(tensor: Tensor, op: str) -> None:
     if is_recording() and tensor.node is not None:
         node = resolve(tensor)
         if type(node) is Leaf:
-            raise AutogradError(f"{op}(): a leaf that requires grad cannot be changed in place; use no_grad() or detach()")
+            raise AutogradError(
+                f"{op}(): a leaf that requires grad cannot be changed in place; use no_grad() or detach()"
+            )
     base = tensor.base
     if base is not None and is_recording() and base.node is not None:
         if type(base.node) is Leaf:
@@ -189,11 +192,11 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
     check_writable(self, "fill_")
     if isinstance(value, TensorBase):
-        return copy_(self, value)  # type: ignore[arg-type]
+        return copy_(self, value)
     if type(value) not in SCALARS:
         value = as_operand(value)
         if isinstance(value, TensorBase):
-            return copy_(self, value)  # type: ignore[arg-type]
+            return copy_(self, value)
     if type(value) is float and not self.spec.dtype.is_floating_point:
         value = int(value)
     run_into(FILL, self, self.spec, value)

@@ -39,8 +39,12 @@ def array_to_tensor(array: np.ndarray[Any, Any], dtype: DType | None, copy: bool
         spec = spec.like()
         buffer = backend.allocate(spec.nbytes, 0)
         if spec.nbytes:
-            backend.copy_in(buffer, 0, memoryview(contiguous.reshape(-1).view(np.uint8)))
+            backend.copy_in(buffer, 0, _bytes(contiguous))
     return make_tensor(spec, buffer)
+
+
+def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # see below
 
 
 def _memory(array: np.ndarray[Any, Any], spec: Spec) -> memoryview:
@@ -49,7 +53,7 @@ def _memory(array: np.ndarray[Any, Any], spec: Spec) -> memoryview:
         return memoryview(bytearray(0))
     first = (array[(slice(0, 1),) * array.ndim] if array.ndim else array).reshape(-1)
     flat = np.lib.stride_tricks.as_strided(first.view(np.uint8), (spec.nbytes,), (1,))
-    return memoryview(flat)
+    return memoryview(flat)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers
 
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
@@ -71,8 +75,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         values = np.empty(spec.shape, dtype)
         if spec.numel:
             source = self.contiguous()
-            flat = memoryview(values.reshape(-1).view(np.uint8))
-            spec.device.backend.copy_out(source.buffer, source.offset * size, flat)
+            spec.device.backend.copy_out(source.buffer, source.offset * size, _bytes(values))
         return values
     return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple(s * size for s in spec.strides))
 
@@ -154,7 +157,13 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
         raise AutogradError("deepcopy(): only leaves can be copied; use detach() or clone()")
     values = self.detach().clone()
     copied: Tensor = object.__new__(type(self))
-    copied.spec, copied.buffer, copied.offset, copied.node, copied.base = values.spec, values.buffer, values.offset, None, None
+    copied.spec, copied.buffer, copied.offset, copied.node, copied.base = (
+        values.spec,
+        values.buffer,
+        values.offset,
+        None,
+        None,
+    )
     copied._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
     memo[id(self)] = copied
     copied.__dict__.update({k: v for k, v in self.__dict__.items() if k != "_retains"})

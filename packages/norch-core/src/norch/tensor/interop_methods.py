@@ -20,10 +20,10 @@ class InteropMethods:
     __int__ = interop.__int__
     __index__ = interop.__index__
     __contains__ = interop.__contains__
-    __format__ = interop.__format__  # type: ignore[assignment]
-    __hash__ = interop.__hash__  # type: ignore[assignment]
+    __format__ = interop.__format__
+    __hash__ = interop.__hash__
     __deepcopy__ = interop.__deepcopy__
-    __reduce_ex__ = interop.__reduce_ex__  # type: ignore[assignment]
+    __reduce_ex__ = interop.__reduce_ex__
     __dlpack__ = interop.__dlpack__
     __dlpack_device__ = interop.__dlpack_device__
 

@@ -49,12 +49,12 @@ class MovementMethods:
     roll = joining.roll
 
     @property
-    def T(self: Any) -> Tensor:  # noqa: N802
+    def T(self: Any) -> Tensor:
         """A view with all dims in reverse order."""
         return movement.permute(self, tuple(range(self.spec.ndim))[::-1])
 
     @property
-    def mT(self: Any) -> Tensor:  # noqa: N802
+    def mT(self: Any) -> Tensor:
         """A view with the last two dims exchanged."""
         if self.spec.ndim < 2:
             raise ShapeError(f"mT: needs at least 2 dims, got shape {tuple(self.spec.shape)}")

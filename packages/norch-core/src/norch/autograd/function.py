@@ -1,0 +1,169 @@
+"""Custom differentiable functions, with PyTorch's interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AutogradError
+from .graph import Node, is_recording, resolve, set_recording, tick
+
+if TYPE_CHECKING:
+    from ..spec import Spec
+    from ..tensor import Tensor
+
+
+class FunctionContext:
+    """What `forward` leaves for `backward`: tensors by `save_for_backward`, anything else as attributes.
+
+    needs_input_grad: for each argument of `apply`, whether its gradient is wanted.
+    """
+
+    needs_input_grad: tuple[bool, ...] = ()
+
+    def __init__(self) -> None:
+        self._saved: tuple[Any, ...] = ()
+        self._saved_at = 0
+        self._name = "Function"
+        self._not_differentiable: tuple[Any, ...] = ()
+        self._dirty: tuple[Any, ...] = ()
+        self._materialize = True
+        self._freed = False
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors (inputs, results or others) until the backward pass, and checks that they have not changed."""
+        self._saved = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What `save_for_backward` kept. Raises AutogradError if one was changed in place since, or was freed."""
+        if self._freed:
+            raise AutogradError(
+                f"backward(): what {self._name} saved for its gradient is gone: this graph was differentiated before; "
+                "pass retain_graph=True to the earlier call"
+            )
+        for value in self._saved:
+            modified = None if value is None else value.buffer.modified
+            if modified is not None and modified[0] > self._saved_at:
+                raise AutogradError(
+                    f"backward(): {self._name} saved a tensor of shape {tuple(value.shape)}, which {modified[1]} has "
+                    "changed in place since"
+                )
+        return self._saved
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Says that these results have no gradient."""
+        self._not_differentiable = tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Says that `forward` changed these inputs in place and returns them."""
+        self._dirty = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether `backward` gets zeros (the default) or None for a result that nothing depends on."""
+        self._materialize = bool(value)
+
+
+class FunctionNode(Node):
+    __slots__ = ("context", "function", "inputs", "outputs", "specs")
+
+    context: FunctionContext
+    function: type[Function]
+    inputs: tuple[Spec | None, ...]
+    outputs: int
+    specs: tuple[Spec, ...]
+
+    def name(self) -> str:
+        return f"{self.function.__name__}_backward"
+
+    def apply(self, grad: Any) -> tuple[Tensor | None, ...]:
+        from ..ops.creation import fill_spec
+        from .engine import conform
+
+        grads = grad if isinstance(grad, tuple) else (grad,)
+        if self.context._materialize:
+            grads = tuple(fill_spec(s.like(), 0) if g is None else g for g, s in zip(grads, self.specs, strict=True))
+        found = self.function.backward(self.context, *grads)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) < len(self.edges) or any(f is not None for f in found[len(self.edges) :]):
+            raise AutogradError(
+                f"{self.function.__name__}.backward returned {len(found)} gradients for {len(self.edges)} arguments"
+            )
+        return tuple(
+            f if f is None or s is None or e is None else conform(f, s)
+            for f, s, e in zip(found, self.inputs, self.edges, strict=False)
+        )
+
+    def release(self) -> None:
+        self.context._saved, self.context._freed = (), bool(self.context._saved)
+
+
+class Function:
+    """A function with a derivative of its own. Subclass it with static methods `forward` and `backward`; call `apply`.
+
+    `forward(ctx, *args)` computes with tensors, unrecorded. `backward(ctx, *grads)` returns a gradient, or None, for
+    each argument of forward. With `setup_context(ctx, inputs, output)` defined, `forward` takes no ctx.
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("a Function needs a static method forward(ctx, *args)")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Runs `forward` on `args`, and records it if any tensor among them requires grad."""
+        from ..tensor import Tensor
+
+        context = FunctionContext()
+        context._name = cls.__name__
+        edges = tuple(resolve(a) if isinstance(a, Tensor) and a.node is not None else None for a in args)
+        recording = is_recording() and any(e is not None for e in edges)
+        context.needs_input_grad = tuple(e is not None for e in edges)
+        before = is_recording()
+        set_recording(False)
+        try:
+            if hasattr(cls, "setup_context"):
+                result = cls.forward(*args)
+                cls.setup_context(context, args, result)
+            else:
+                result = cls.forward(context, *args)
+        finally:
+            set_recording(before)
+        single = not isinstance(result, tuple)
+        results = [result] if single else list(result)
+        if recording:
+            cls._record(context, args, edges, results)
+        return results[0] if single else tuple(results)
+
+    @classmethod
+    def _record(cls, context: FunctionContext, args: Any, edges: Any, results: list[Any]) -> None:
+        from ..tensor import Tensor
+        from .graph import Output
+
+        node: FunctionNode = object.__new__(FunctionNode)
+        node.order, node.edges, node.hooks = tick(), edges, None
+        node.values = node.result = None
+        node.function, node.context = cls, context
+        node.inputs = tuple(a.spec if isinstance(a, Tensor) else None for a in args)
+        tensors = [r for r in results if isinstance(r, Tensor)]
+        node.outputs, node.specs = len(tensors), tuple(r.spec for r in tensors)
+        dirty = {id(t) for t in context._dirty}
+        inputs = {id(a) for a in args if isinstance(a, Tensor)}
+        place = 0
+        for i, value in enumerate(results):
+            if not isinstance(value, Tensor):
+                continue
+            if id(value) in inputs and id(value) not in dirty:
+                value = results[i] = value.detach()
+            position, place = place, place + 1
+            if any(value is t for t in context._not_differentiable) or not value.dtype.is_floating_point:
+                continue
+            value.base = None
+            value.node = node if len(tensors) == 1 else Output(node, position)
+        # A saved result would hold the node that holds it; without its graph it does not.
+        own = {id(r) for r in tensors} - inputs
+        context._saved = tuple(t.detach() if id(t) in own else t for t in context._saved)
+        context._saved_at = node.order

@@ -1,0 +1,1 @@
+"""The test kit that norch ships: sample records for every op, gradient checks, and backends made for testing."""

@@ -1,0 +1,118 @@
+"""Gradients against numerical differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd.engine import grad
+from ..dtype import float64
+from ..errors import AutogradError, DTypeError
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+) -> bool:
+    """Whether the gradients of `func` agree with central differences of step `eps`.
+
+    inputs: the arguments; those that are tensors and require grad must be float64, and are checked. `func` returns a
+    tensor or several. Each is compared as numeric to within atol + rtol * |numeric|, for a fixed random combination of
+    the results' elements and every element of every input.
+
+    Raises AutogradError with the worst element, or returns False where `raise_exception` is False.
+    """
+    arguments: list[Any] = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
+    checked = [i for i, x in enumerate(arguments) if getattr(x, "requires_grad", False)]
+    if not checked:
+        raise AutogradError("gradcheck(): no input requires grad")
+    for i in checked:
+        if arguments[i].dtype is not float64:
+            raise DTypeError(f"gradcheck(): input {i} must be float64, got {arguments[i].dtype}")
+    outputs = [o for o in _tuple(func(*arguments)) if getattr(o, "requires_grad", False)]
+    which = [i for i, o in enumerate(_tuple(func(*arguments))) if getattr(o, "requires_grad", False)]
+    if not outputs:
+        raise AutogradError("gradcheck(): no result requires grad")
+    draw = np.random.default_rng(0)
+    weights = [draw.uniform(0.5, 1.5, tuple(o.shape)) * draw.choice([-1, 1], tuple(o.shape)) for o in outputs]
+    seeds = [o.new_tensor(w) for o, w in zip(outputs, weights, strict=True)]
+    found = grad(outputs, [arguments[i] for i in checked], seeds, allow_unused=True)
+
+    def value() -> float:
+        results = _tuple(func(*arguments))
+        return sum(float((results[i].detach().numpy() * w).sum()) for i, w in zip(which, weights, strict=True))
+
+    for i, analytic in zip(checked, found, strict=True):
+        numeric = _numeric(value, arguments[i], eps)
+        got = np.zeros_like(numeric) if analytic is None else analytic.detach().numpy()
+        wrong = ~np.isclose(got, numeric, rtol, atol, equal_nan=True)
+        if got.shape != numeric.shape or wrong.any():
+            if not raise_exception:
+                return False
+            at = np.unravel_index(int(np.argmax(np.where(wrong, np.abs(got - numeric), -1))), wrong.shape)
+            where = tuple(int(n) for n in at)
+            raise AutogradError(
+                f"gradcheck(): input {i} at {where}: the gradient is {got[at]:.8g}, numerically {numeric[at]:.8g}"
+            )
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+) -> bool:
+    """`gradcheck` of the gradients of `func`: its second derivatives."""
+    arguments: list[Any] = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
+    checked = [i for i, x in enumerate(arguments) if getattr(x, "requires_grad", False)]
+    results = [o for o in _tuple(func(*arguments)) if getattr(o, "requires_grad", False)]
+    if not results:
+        raise AutogradError("gradgradcheck(): no result requires grad")
+    draw = np.random.default_rng(1)
+    seeds = [o.detach().new_tensor(draw.uniform(-1, 1, tuple(o.shape))).requires_grad_() for o in results]
+
+    def first(*values: Any) -> tuple[Any, ...]:
+        given, weights = values[: len(arguments)], values[len(arguments) :]
+        outputs = [o for o in _tuple(func(*given)) if getattr(o, "requires_grad", False)]
+        found = grad(outputs, [given[i] for i in checked], list(weights), create_graph=True, allow_unused=True)
+        # A part that is zero throughout has no graph; it is added to one that has.
+        return tuple(
+            f if f is None or f.requires_grad else f + 0 * given[checked[0]].sum() for f in found if f is not None
+        )
+
+    return gradcheck(
+        first, [*arguments, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception
+    )  # fmt: skip
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _numeric(value: Callable[[], float], tensor: Tensor, eps: float) -> np.ndarray[Any, Any]:
+    """Central differences of `value` in every element of `tensor`, which is changed in place and put back."""
+    elements = tensor.detach().numpy()
+    result = np.zeros(elements.shape)
+    for at in np.ndindex(elements.shape):
+        before = elements[at]
+        elements[at] = before + eps
+        above = value()
+        elements[at] = before - eps
+        below = value()
+        elements[at] = before
+        result[at] = (above - below) / (2 * eps)
+    return result

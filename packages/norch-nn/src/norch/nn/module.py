@@ -1,0 +1,415 @@
+"""Module: a piece of a model, which knows its parameters, its buffers and the modules it is made of.
+
+What is registered lives where every attribute does, in the instance's `__dict__`, so that `self.weight` costs what any
+attribute costs. Beside it a module keeps only the names, in order of registration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+import norch
+
+from .hooks import Hook, RemovableHandle, call_with_hooks
+from .parameter import Buffer, Parameter
+from .state import LoadResult, load_state, save_state
+
+
+class Module:
+    """Base of all modules: a subclass makes its parts in `__init__` and uses them in `forward`.
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(2, 1)
+
+            def forward(self, x):
+                return self.fc(x).tanh()
+
+    Parameters, buffers and modules are registered when they are assigned as attributes.
+    """
+
+    training: bool
+
+    def __init__(self) -> None:
+        self.__dict__.update(
+            training=True,
+            _parameter_names={},
+            _buffer_names={},
+            _module_names={},
+            _forward_pre_hooks={},
+            _forward_hooks={},
+        )
+
+    # --- The call ---------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._forward_pre_hooks or self._forward_hooks:
+            return call_with_hooks(self, self._forward_pre_hooks, self._forward_hooks, args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes. Subclasses define it; users call the module itself."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(module, args)` before `forward`; what it returns, if anything, becomes the arguments.
+
+        With `with_kwargs` it is `hook(module, args, kwargs)`, which returns None or `(args, kwargs)`.
+        """
+        return RemovableHandle(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(module, args, output)` after `forward`; what it returns, if anything, replaces the output.
+
+        With `with_kwargs` it is `hook(module, args, kwargs, output)`.
+        """
+        return RemovableHandle(self._forward_hooks, Hook(hook, with_kwargs), prepend)
+
+    # --- Registration -----------------------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter):
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self._register("_module_names", name, value)
+        elif isinstance(value, Buffer):
+            self._register("_buffer_names", name, value, value.persistent)
+        else:
+            if value is not None:
+                self._check_kind(name, value)
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        for names in _registries(self):
+            names.pop(name, None)
+        object.__delattr__(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        title = type(self).__name__
+        if "_module_names" not in self.__dict__:
+            raise AttributeError(
+                f"'{title}' object has no attribute '{name}': Module.__init__() was not called; call "
+                f"super().__init__() first in {title}.__init__()"
+            )
+        raise AttributeError(f"'{title}' object has no attribute '{name}'")
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Adds a parameter, or None as the place of one that is not there. `self.name = param` does the same.
+
+        Raises DTypeError where `param` is no Parameter, KeyError for a name that cannot be an attribute, ValueError
+        for a result of an op.
+        """
+        if param is not None:
+            if not isinstance(param, Parameter):
+                raise norch.DTypeError(
+                    f"cannot assign '{type(param).__name__}' object to parameter '{name}' (nn.Parameter or None required)"
+                )
+            if not param.is_leaf:
+                raise ValueError(f"cannot assign a result of {param.grad_fn} to parameter '{name}': it is no leaf")
+        self._register("_parameter_names", name, param)
+
+    def register_buffer(self, name: str, tensor: norch.Tensor | None, persistent: bool = True) -> None:
+        """Adds a tensor that moves and is saved with the module but is not trained; saved only if `persistent`.
+
+        Raises DTypeError where `tensor` is neither a Tensor nor None, KeyError for a name that is taken.
+        """
+        if tensor is not None and not isinstance(tensor, norch.Tensor):
+            raise norch.DTypeError(
+                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)"
+            )
+        self._check_free(name, "_buffer_names")
+        self._register("_buffer_names", name, tensor, persistent)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Adds a child. `self.name = module` does the same, for names that are identifiers.
+
+        Raises DTypeError where `module` is neither a Module nor None, KeyError for a name that is taken.
+        """
+        if module is not None and not isinstance(module, Module):
+            raise norch.DTypeError(f"{type(module).__name__} is not a Module subclass")
+        self._check_free(name, "_module_names")
+        self._register("_module_names", name, module)
+
+    register_module = add_module
+
+    def _register(self, registry: str, name: str, value: Any, note: bool = True) -> None:
+        """Makes `name` one of `registry` and of no other. `note` says of a buffer whether it is persistent."""
+        names = self.__dict__.get(registry)
+        if names is None:
+            kind = {"_parameter_names": "parameters", "_buffer_names": "buffers"}.get(registry, "module")
+            raise AttributeError(
+                f"cannot assign {kind} before Module.__init__() call; call super().__init__() first in "
+                f"{type(self).__name__}.__init__()"
+            )
+        if not isinstance(name, str):
+            raise TypeError(f"{registry[1:-6]} name should be a string, got {type(name).__name__}")
+        if not name or "." in name:
+            raise KeyError(f'{registry[1:-6]} name can\'t be empty or contain ".", got {name!r}')
+        for other in _registries(self):
+            if other is not names:
+                other.pop(name, None)
+        names[name] = note
+        self.__dict__[name] = value
+
+    def _check_free(self, name: str, registry: str) -> None:
+        if isinstance(name, str) and name not in self.__dict__.get(registry, ()) and hasattr(self, name):
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def _check_kind(self, name: str, value: Any) -> None:
+        """Raises DTypeError where `name` stands for something that `value` cannot be."""
+        own = self.__dict__
+        if name in own.get("_parameter_names", ()):
+            kind, wanted = "parameter", "nn.Parameter or None expected"
+        elif name in own.get("_module_names", ()):
+            kind, wanted = "child module", "nn.Module or None expected"
+        elif name in own.get("_buffer_names", ()) and not isinstance(value, norch.Tensor):
+            kind, wanted = "buffer", "Tensor or None expected"
+        else:
+            return
+        raise norch.DTypeError(f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({wanted})")
+
+    # --- Traversal --------------------------------------------------------------------------------------------------
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules that this one is directly made of, each once, with their names."""
+        seen: set[int] = set()
+        for name in self._module_names:
+            child = self.__dict__[name]
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                yield name, child
+
+    def children(self) -> Iterator[Module]:
+        """`named_children` without the names."""
+        for _, child in self.named_children():
+            yield child
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it, parents first, with dotted names; each once if `remove_duplicate`."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name in self._module_names:
+            child = self.__dict__[name]
+            if child is not None:
+                yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """`named_modules` without the names."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """The parameters of this module and, if `recurse`, of all below it, with dotted names.
+
+        A parameter that has several names is given once, unless `remove_duplicate=False`.
+        """
+        return self._named("_parameter_names", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """`named_parameters` without the names."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, norch.Tensor]]:
+        """The buffers, as `named_parameters` gives the parameters."""
+        return self._named("_buffer_names", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[norch.Tensor]:
+        """`named_buffers` without the names."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def _named(self, registry: str, prefix: str, recurse: bool, once: bool) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        for path, module in self.named_modules(None, prefix, once) if recurse else ((prefix, self),):
+            for name in getattr(module, registry):
+                value = module.__dict__[name]
+                if value is not None and id(value) not in seen:
+                    if once:
+                        seen.add(id(value))
+                    yield (f"{path}.{name}" if path else name), value
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of that dotted name; this one for "". Raises AttributeError naming the part that is missing."""
+        module = self
+        for name in target.split(".") if target else ():
+            child = module.__dict__.get(name)
+            if not isinstance(child, Module):
+                problem = "is not a Module" if hasattr(module, name) else "does not exist"
+                raise AttributeError(f"'{target}': {type(module).__name__} attribute '{name}' {problem}")
+            module = child
+        return module
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of that dotted name. Raises AttributeError where there is none."""
+        found: Parameter = self._get(target, "_parameter_names", "parameter")
+        return found
+
+    def get_buffer(self, target: str) -> norch.Tensor:
+        """The buffer of that dotted name. Raises AttributeError where there is none."""
+        found: norch.Tensor = self._get(target, "_buffer_names", "buffer")
+        return found
+
+    def _get(self, target: str, registry: str, kind: str) -> Any:
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if name not in getattr(module, registry):
+            raise AttributeError(f"'{target}': {type(module).__name__} has no {kind} '{name}'")
+        return module.__dict__[name]
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, norch.Tensor]:
+        """Every parameter and persistent buffer by its dotted name, on the module's own memory.
+
+        They are detached unless `keep_vars`.
+        """
+        return save_state(self, prefix, keep_vars)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
+        """Copies the values of a `state_dict` (tensors or arrays) into this module, casting to its dtypes.
+
+        Returns the missing and the unexpected keys; where there are any and `strict`, or where a shape differs, raises
+        StateDictError naming each of them, and changes nothing.
+        """
+        return load_state(self, state_dict, strict)
+
+    # --- Changes to all parts ---------------------------------------------------------------------------------------
+
+    def train(self, mode: bool = True) -> Self:
+        """Puts this module and all below it into training mode. Returns the module."""
+        if not isinstance(mode, bool):
+            raise norch.DTypeError(f"train(): mode is expected to be a bool, got {mode!r}")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """`train(False)`."""
+        return self.train(False)
+
+    def apply(self, fn: Callable[[Module], object]) -> Self:
+        """Calls `fn` on every module below this one and then on this one. Returns the module."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Sets whether gradients are gathered for the parameters. Returns the module."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the parameters' gradients, or sets them to 0 where `set_to_none=False`."""
+        for parameter in self.parameters():
+            if set_to_none or parameter.grad is None:
+                parameter.grad = None
+            else:
+                parameter.grad = norch.zeros_like(parameter.grad)
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Moves parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`, also by keyword.
+
+        A dtype, which must be floating, is for the floating ones. The parameters stay the same objects, so that an
+        optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be used.
+        """
+        device, dtype = _destination(args, kwargs)
+
+        def move(tensor: norch.Tensor) -> norch.Tensor:
+            return tensor.to(device, dtype if tensor.is_floating_point() else None)
+
+        return self._convert(move)
+
+    def cpu(self) -> Self:
+        """`to("cpu")`."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None) -> Self:
+        """`to` a CUDA device, the first unless given."""
+        return self.to(f"cuda:{device}" if isinstance(device, int) else device or "cuda")
+
+    def float(self) -> Self:
+        """`to(norch.float32)`."""
+        return self.to(norch.float32)
+
+    def double(self) -> Self:
+        """`to(norch.float64)`."""
+        return self.to(norch.float64)
+
+    def half(self) -> Self:
+        """`to(norch.float16)`."""
+        return self.to(norch.float16)
+
+    def bfloat16(self) -> Self:
+        """`to(norch.bfloat16)`."""
+        return self.to(norch.bfloat16)
+
+    def _convert(self, function: Callable[[norch.Tensor], norch.Tensor]) -> Self:
+        for parameter in self.parameters():
+            grad = parameter.grad
+            parameter.grad = None
+            parameter.data = function(parameter.data)
+            if grad is not None:
+                parameter.grad = function(grad.detach())
+        for module in self.modules():
+            for name in module._buffer_names:
+                if module.__dict__[name] is not None:
+                    module.__dict__[name] = function(module.__dict__[name])
+        return self
+
+    # --- Printing ---------------------------------------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """What `repr` shows between the brackets before the children. Subclasses define it."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        own = len(lines)
+        for name in self._module_names:
+            lines.append(f"({name}): " + repr(self.__dict__[name]).replace("\n", "\n  "))
+        title = type(self).__name__
+        if len(lines) == own <= 1:
+            return f"{title}({extra})"
+        return f"{title}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+def _registries(module: Module) -> tuple[dict[str, bool], ...]:
+    own = module.__dict__
+    return own.get("_parameter_names", {}), own.get("_buffer_names", {}), own.get("_module_names", {})
+
+
+def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[norch.Device | None, norch.DType | None]:
+    """The device and the dtype that the arguments of `Module.to` ask for; None to leave as it is."""
+    device, dtype = None, None
+    for value in (*args, kwargs.get("device"), kwargs.get("dtype")):
+        if isinstance(value, norch.DType):
+            dtype = value
+        elif isinstance(value, str | norch.Device):
+            device = norch.Device(value)
+        elif isinstance(value, norch.Tensor):
+            device, dtype = value.device, value.dtype
+        elif value is not None and not isinstance(value, bool):
+            raise norch.DTypeError(f"Module.to(): expected a device, a dtype or a tensor, got {value!r}")
+    if dtype is not None and not dtype.is_floating_point:
+        raise norch.DTypeError(f"Module.to(): only accepts floating dtypes, got {dtype}")
+    return device, dtype

@@ -1,0 +1,47 @@
+"""Tensors that a Module registers: parameters, which are trained, and buffers, which are only kept."""
+
+from __future__ import annotations
+
+import norch
+
+
+class Parameter(norch.Tensor):
+    """A tensor that a Module lists among its parameters when it is assigned as an attribute.
+
+    `data`: a tensor of any shape, whose memory the parameter shares; None for an empty one. It keeps dtype and device.
+    Raises DTypeError for data that is no tensor, and for an integer or bool tensor unless `requires_grad=False`.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: norch.Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        parameter: Parameter = _shared(data, cls.__name__).as_subclass(cls)
+        return parameter.requires_grad_() if requires_grad else parameter  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+    __str__ = __repr__
+
+
+class Buffer(norch.Tensor):
+    """A tensor that a Module registers as a buffer when it is assigned as an attribute.
+
+    `persistent=False` leaves it out of the module's `state_dict`.
+    """
+
+    __slots__ = ()
+    persistent: bool
+
+    def __new__(cls, data: norch.Tensor | None = None, *, persistent: bool = True) -> Buffer:
+        buffer: Buffer = _shared(data, cls.__name__).as_subclass(cls)
+        buffer.persistent = persistent
+        return buffer
+
+
+def _shared(data: norch.Tensor | None, title: str) -> norch.Tensor:
+    if data is None:
+        return norch.empty(0)
+    if not isinstance(data, norch.Tensor):
+        raise norch.DTypeError(f"{title}(): data must be a Tensor, got {type(data).__name__}")
+    return data.detach()
