@@ -105,10 +105,10 @@ def contiguous_strides(shape: Sequence[int]) -> Shape:
 
 
 def _is_contiguous(shape: Shape, strides: Shape) -> bool:
+    if 0 in shape:
+        return True
     expected = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size == 0:
-            return True
         if size != 1:
             if stride != expected:
                 return False

@@ -106,10 +106,16 @@ COMPARISON: dict[str, np.ufunc] = {
 }
 
 
+def _ufunc(ufunc: np.ufunc, **how: Any) -> Compute:
+    if ufunc in (np.maximum, np.minimum):  # of these NumPy 2.4 wants the output by name
+        return lambda a, b, out: ufunc(a, b, out=out, **how)
+    return partial(ufunc, **how) if how else ufunc
+
+
 def _computed_in(precision: Any, function: Callable[..., Any]) -> Compute:
     """`function` with its inputs cast to `precision`, and its result to the dtype of the output."""
     if isinstance(function, np.ufunc):
-        return partial(function, dtype=precision, casting="unsafe")
+        return _ufunc(function, dtype=precision, casting="unsafe")
 
     def compute(*args: Any) -> None:
         *inputs, out = args
@@ -127,13 +133,14 @@ def _by_dtype(rules: tuple[Rule, Rule, Rule]) -> Factory:
         if isinstance(rule, Floating):
             precision = np.dtype(rule.precision(dtype))
             if precision == dtype.numpy and isinstance(rule.function, np.ufunc):
-                return bind(rule.function, operands)
+                return bind(_ufunc(rule.function), operands)
             # A 16-bit tensor meets its scalar in float32; a float32 one must not see more digits of it.
             number = numpy_scalar(float32) if dtype.itemsize < 8 else numpy_scalar(dtype)
             return bind(_computed_in(precision, rule.function), operands, lambda _: number)
         all_scalars = all(o.is_scalar for o in operands[1:])
-        compute = rule if isinstance(rule, np.ufunc) and not all_scalars else _computed_in(dtype.numpy, rule)
-        return bind(compute, operands)
+        if isinstance(rule, np.ufunc) and not all_scalars:
+            return bind(_ufunc(rule), operands)
+        return bind(_computed_in(dtype.numpy, rule), operands)
 
     return factory
 

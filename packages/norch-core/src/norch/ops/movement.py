@@ -23,7 +23,7 @@ from ..spec import (
     wrap_dim,
     wrap_dims,
 )
-from .creation import COPY, fill_spec
+from .creation import COPY, arange, fill_spec
 from .families import view
 
 if TYPE_CHECKING:
@@ -147,13 +147,10 @@ def _infer_strided(spec: Spec, shape: Shape, strides: Shape, shift: int) -> tupl
 
 def _strided_vjp(g: Tensor, x_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
     # The gradient is laid out as x was, so that the same strides show in it what they showed in x.
-    if x_spec.overlaps:
-        raise ShapeError("as_strided(): cannot differentiate a view of an overlapping tensor; make it contiguous()")
     start, at = max(-shift, 0), max(shift, 0)
     total = max(start + span(x_spec.shape, x_spec.strides), at + span(shape, strides))
     zeros = fill_spec(g.spec.like((total,)), 0)
     if g.spec.like(shape, strides).overlaps:
-        from .creation import arange
         from .indexing import scatter_add
 
         places = as_strided_view(arange(total, device=g.device), shape, strides, at)
@@ -161,10 +158,35 @@ def _strided_vjp(g: Tensor, x_spec: Spec, shape: Shape, strides: Shape, shift: i
     else:
         part = as_strided_view(zeros, shape, strides, at)
         part.copy_(g) if g.requires_grad else write(part, g)
+    if x_spec.overlaps:  # each element of x gets an equal share of what it has in common with others
+        from .indexing import scatter_add
+
+        places = as_strided_view(arange(total, device=g.device), x_spec.shape, x_spec.strides, start).reshape(-1)
+        shares = scatter_add(zeros.detach() * 0, 0, places, zeros.new_ones(x_spec.numel))
+        zeros = zeros / shares.clamp(1)
     return as_strided_view(zeros, x_spec.shape, x_spec.strides, start)
 
 
 STRIDED = view("as_strided", "x shape strides shift", _infer_strided, _strided_vjp)
+
+
+def _infer_unfold(spec: Spec, dim: Any, size: Any, step: Any) -> tuple[Spec, int]:
+    at, shape, strides = wrap_dim(dim, spec.ndim, "unfold"), spec.shape, spec.strides
+    width, apart = as_int(size, "unfold", "size"), as_int(step, "unfold", "step")
+    if not 0 <= width <= shape[at] or apart < 1:
+        raise ShapeError(f"unfold(): no windows of {size}, {step} apart, in dim {dim} of shape {tuple(shape)}")
+    count = (shape[at] - width) // apart + 1
+    new_strides = (*strides[:at], strides[at] * apart, *strides[at + 1 :], strides[at])
+    return spec.like((*shape[:at], count, *shape[at + 1 :], width), new_strides), 0
+
+
+def _unfold_vjp(g: Tensor, x_spec: Spec, dim: int, size: int, step: int) -> Tensor:
+    dense = x_spec.like()
+    windows, _ = _infer_unfold(dense, dim, size, step)
+    return _strided_vjp(g, dense, windows.shape, windows.strides, 0)
+
+
+UNFOLD = view("unfold", "x dim size step", _infer_unfold, _unfold_vjp)
 
 
 def view_plan(base: Tensor, tensor: Tensor) -> tuple[Plan, tuple[Any, ...]]:
@@ -366,7 +388,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         raise ShapeError(
             f"as_strided(): size {shape} needs as many strides, none negative; got {strides} from {offset}"
         )
-    if offset + span(shape, strides) > available:
+    if 0 not in shape and offset + span(shape, strides) > available:
         raise ShapeError(
             f"as_strided(): size {shape} with strides {strides} from {offset} leaves the buffer of {available} elements"
         )
@@ -375,15 +397,10 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """A view of all windows of `size` along a dim, `step` apart; the window's elements become the last dim."""
-    at = wrap_dim(dimension, input.spec.ndim, "unfold")
-    shape = input.spec.shape or (1,)
-    strides = input.spec.strides or (1,)
-    if not 0 <= size <= shape[at] or step < 1:
-        raise ShapeError(f"unfold(): no windows of {size}, {step} apart, in dim {dimension} of shape {tuple(shape)}")
-    count = (shape[at] - size) // step + 1
-    new_shape = (*shape[:at], count, *shape[at + 1 :], size)
-    new_strides = (*strides[:at], strides[at] * step, *strides[at + 1 :], strides[at])
-    return as_strided_view(input, new_shape, new_strides, 0)
+    if not input.spec.ndim:
+        wrap_dim(dimension, 0, "unfold")
+        return unfold(unsqueeze(input, 0), 0, size, step).reshape(size)
+    return view_call(UNFOLD, input, (dimension, size, step))
 
 
 # --- Copies ---------------------------------------------------------------------------------------------------------

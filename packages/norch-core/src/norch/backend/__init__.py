@@ -1,0 +1,75 @@
+"""What the author of a backend imports. A whole plug-in, whose entry point in group `norch` is `mychip = "mychip"`:
+
+    from norch.backend import Backend, Buffer, hookimpl
+
+    class MyChip(Backend):
+        device_type = "mychip"
+        def device_count(self): ...
+        def allocate(self, nbytes, index): ...
+        def copy_in(self, buffer, offset, data): ...
+        def copy_out(self, buffer, offset, data): ...
+        def copy(self, out, out_offset, source, source_offset, nbytes): ...
+        def compile(self, op, operands, attrs): ...
+
+    @hookimpl
+    def norch_backend():
+        return MyChip()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import DType
+from ..errors import BackendError, OutOfMemoryError
+from .contract import (
+    BINARY,
+    COMPARISON,
+    CONTRACT,
+    IN_PLACE,
+    PRIMITIVES,
+    REDUCTION,
+    UNARY,
+    Backend,
+    Buffer,
+    IndexOutOfBounds,
+    Kernel,
+    Operand,
+)
+
+if TYPE_CHECKING:
+    from .hooks import hookimpl
+    from .registry import register
+
+__all__ = [
+    "BINARY",
+    "COMPARISON",
+    "CONTRACT",
+    "IN_PLACE",
+    "PRIMITIVES",
+    "REDUCTION",
+    "UNARY",
+    "Backend",
+    "BackendError",
+    "Buffer",
+    "DType",
+    "IndexOutOfBounds",
+    "Kernel",
+    "Operand",
+    "OutOfMemoryError",
+    "hookimpl",
+    "register",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # pluggy and the registry are loaded when they are needed, not by `import norch`.
+    if name == "hookimpl":
+        from .hooks import hookimpl
+
+        return hookimpl
+    if name == "register":
+        from .registry import register
+
+        return register
+    raise AttributeError(f"module 'norch.backend' has no attribute {name!r}")

@@ -1,0 +1,78 @@
+"""`norch.cuda`, `norch.opencl`, …: what a device type offers beside tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..device import Device
+from ..errors import DeviceError
+from . import registry
+
+if TYPE_CHECKING:
+    from .contract import Backend
+
+ALWAYS = ("cpu", "cuda")
+"""Device types that have a module with nothing installed: PyTorch users ask `cuda.is_available()` first of all."""
+
+
+class DeviceModule:
+    """The module of a device type. What its backend's `module` object adds (streams, memory statistics) is found here."""
+
+    def __init__(self, device_type: str) -> None:
+        self.device_type = device_type
+
+    def _backend(self) -> Backend | None:
+        try:
+            return registry.find(self.device_type)
+        except DeviceError:
+            return None
+
+    def is_available(self) -> bool:
+        """Whether the device type can be used. Never raises."""
+        return self._backend() is not None
+
+    def device_count(self) -> int:
+        """How many devices there are; 0 where the type cannot be used."""
+        backend = self._backend()
+        return 0 if backend is None else backend.device_count()
+
+    def why_not(self) -> str | None:
+        """Why the device type cannot be used, and what to do about it; None where it can."""
+        try:
+            registry.find(self.device_type)
+        except DeviceError as error:
+            return str(error)
+        return None
+
+    def current_device(self) -> int:
+        """The index of the device that a type without an index means."""
+        return 0
+
+    def synchronize(self, device: Device | str | int | None = None) -> None:
+        """Waits until all work given to a device is done. Raises DeviceError where the type cannot be used."""
+        index = device if isinstance(device, int) else 0 if device is None else Device(device).index
+        registry.find(self.device_type).synchronize(index)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            extra = getattr(self._backend(), "module", None)
+            if hasattr(extra, name):
+                return getattr(extra, name)
+        raise AttributeError(f"norch.{self.device_type} has no attribute {name!r}" + self._hint())
+
+    def _hint(self) -> str:
+        reason = self.why_not()
+        return "" if reason is None else f"; {reason}"
+
+    def __repr__(self) -> str:
+        return f"<device module norch.{self.device_type}>"
+
+
+_modules: dict[str, DeviceModule] = {}
+
+
+def lookup(name: str) -> DeviceModule | None:
+    """The module of a device type that an installed plug-in provides (loading none), or None."""
+    if name not in ALWAYS and not any(p.device_type == name for p in registry.installed()):
+        return None
+    return _modules.setdefault(name, DeviceModule(name))
