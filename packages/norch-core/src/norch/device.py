@@ -9,7 +9,7 @@ from .errors import DeviceError
 if TYPE_CHECKING:
     from .backend.contract import Backend
 
-_known: dict[tuple[str, int], Device] = {}
+known_devices: dict[tuple[str, int], Device] = {}
 
 
 class Device:
@@ -34,11 +34,11 @@ class Device:
         if not kind.isidentifier() or (number and not number.isdecimal()) or device.endswith(":"):
             raise DeviceError(f"device(): {device!r} is no device; write a type, or a type and an index: 'cuda:1'")
         at = int(number) if number else index or 0
-        found = _known.get((kind, at))
+        found = known_devices.get((kind, at))
         if found is None:
             found = object.__new__(cls)
             found.type, found.index, found._backend = kind, at, None
-            found = _known.setdefault((kind, at), found)
+            found = known_devices.setdefault((kind, at), found)
         return found
 
     @property
@@ -50,7 +50,7 @@ class Device:
             backend = find(self.type)
             count = backend.device_count()
             if self.index >= count:
-                raise DeviceError(f"device {self}: there is {count} {self.type} device{'s' * (count != 1)}")
+                raise DeviceError(f"device {self}: there {'is' if count == 1 else 'are'} {count} of type {self.type!r}")
             self._backend = backend
         return self._backend
 

@@ -16,7 +16,7 @@ ALWAYS = ("cpu", "cuda")
 
 
 class DeviceModule:
-    """The module of a device type. What its backend's `module` object adds (streams, memory statistics) is found here."""
+    """The module of a device type, and what its backend adds to it in `module`: streams, memory statistics."""
 
     def __init__(self, device_type: str) -> None:
         self.device_type = device_type

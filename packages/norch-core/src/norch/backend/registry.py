@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .. import device as devices
+from ..device import known_devices
 from ..errors import DeviceError
 from .contract import CONTRACT, Backend
 
@@ -173,7 +173,7 @@ def find(device_type: str) -> Backend:
 
 
 def short_name(provider: Provider) -> str:
-    """The name by which NORCH_BACKEND_… chooses: `norch.numpy_backend` is `numpy`, `norch_cpu.plugin` is `norch_cpu`."""
+    """The name by which NORCH_BACKEND_… chooses: `norch.numpy_backend` is "numpy", `norch_cpu.plugin` "norch_cpu"."""
     parts = provider.module.split(".")
     last = parts[-1] if parts[-1] != "plugin" else parts[0]
     return last.removesuffix("_backend")
@@ -201,7 +201,7 @@ def provider_of(backend: Backend) -> Provider:
 
 
 def register(backend: Backend, distribution: str = "in process", version: str = "?") -> None:
-    """Adds a backend at run time, ahead of installed ones of its priority. Raises DeviceError if the contract refuses it."""
+    """Adds a backend at run time, ahead of others of its priority. Raises DeviceError where the contract refuses it."""
     from ..op import forget_plans
 
     provider = Provider(backend.device_type, distribution, version, type(backend).__module__, loaded=True)
@@ -240,6 +240,6 @@ def reset() -> None:
 
 
 def _forget_devices(device_type: str | None) -> None:
-    for known in devices._known.values():
+    for known in known_devices.values():
         if device_type in (None, known.type):
             known._backend = None

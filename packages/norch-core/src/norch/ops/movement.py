@@ -162,7 +162,7 @@ def _strided_vjp(g: Tensor, x_spec: Spec, shape: Shape, strides: Shape, shift: i
         from .indexing import scatter_add
 
         places = as_strided_view(arange(total, device=g.device), x_spec.shape, x_spec.strides, start).reshape(-1)
-        shares = scatter_add(zeros.detach() * 0, 0, places, zeros.new_ones(x_spec.numel))
+        shares = scatter_add(zeros.new_zeros(total), 0, places, zeros.new_ones(x_spec.numel))
         zeros = zeros / shares.clamp(1)
     return as_strided_view(zeros, x_spec.shape, x_spec.strides, start)
 

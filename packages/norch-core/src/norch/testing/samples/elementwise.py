@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .record import Array, Case, Operand, Sample, case, exactly, index, mask, samples, x
+from .record import Array, Case, Operand, Sample, case, exactly, mask, samples, x
 
 Oracle = Callable[..., Any]
 
@@ -287,8 +287,6 @@ SEVERAL = samples(
         case(x(2, 3), mask(2, 3), 1), case(x(2, 3), mask(3), 0), case(x(), mask(), 1),
         case(x(2, 3), mask(2, 1), exactly(1)),
     ), inplace="masked_fill_"),
-    Sample("bitcast", lambda v, dtype: v, (case(index([[1, 2], [3, 4]]), "int64"),), grad=False, gives="int64",
-           call=lambda v, dtype: v.view(v.dtype), method=None),
 )  # fmt: skip
 
 SAMPLES = samples(ARITHMETIC, LOGIC, FUNCTIONS, SEVERAL)

@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from ... import ops
-from ...dtype import BOOL, DTYPES, FLOATING, INTEGER, DType, get_default_dtype, int64
+from ...dtype import BOOL, DTYPES, FLOATING, INTEGER, DType, float64, get_default_dtype, int64
 from ...dtype import bool_ as bool_dtype
 from ...tensor import Tensor
 
@@ -135,7 +135,7 @@ class Sample:
     cases: what to call both with.
     takes: a key of TAKES: what dtypes the op takes; it refuses all others with DTypeError.
     gives: the dtype that comes out, or one for each result: "same", "bool", "int64", "float" (integers give the default
-        dtype), "sum" (bools and integers give int64), or "python" for results that are no tensors.
+        dtype), "sum" (bools and integers give int64), "float64", or "python" for results that are no tensors.
     grad: whether it is differentiable in its floating operands.
     promotes: whether operands of several dtypes promote, and broadcast.
     method, inplace: names on Tensor; None where there is none.
@@ -197,6 +197,8 @@ def _given(rule: str, dtype: DType) -> DType:
         return bool_dtype
     if rule == "int64" or (rule == "sum" and not dtype.is_floating_point):
         return int64
+    if rule == "float64":
+        return float64
     if rule == "float" and not dtype.is_floating_point:
         return get_default_dtype()
     return dtype

@@ -1,0 +1,340 @@
+"""What is checked of a record, on any device. Each check raises AssertionError, naming the op, the case and the dtype."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...autograd.engine import grad
+from ...dtype import FLOATING, DType, float32, float64
+from ...errors import DTypeError, ShapeError
+from ...tensor import Tensor
+from .. import gradcheck as numerical
+from .record import TOLERANCES, Array, Case, Operand, Sample, build, case, flat, replace, wide
+
+SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-6, 700.0]
+
+
+def label(sample: Sample, case: Case, dtype: DType, layout: str = "plain") -> str:
+    def short(o: Operand) -> str:
+        return f"{(o.dtype or dtype).name}{list(o.shape)}"
+
+    args, kwargs = replace((case.args, case.kwargs), lambda o: _Text(short(o)))
+    words = [*map(repr, args), *[f"{k}={v!r}" for k, v in kwargs.items()]]
+    return f"{sample.name}({', '.join(words)}), {layout}"
+
+
+class _Text(str):
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The oracle's answer, without its warnings."""
+    with np.errstate(all="ignore"):
+        return function(*args, **kwargs)
+
+
+def same_values(got: Any, expected: Any, dtype: DType, what: str, loose: float = 1.0) -> None:
+    """A tensor against the oracle's array: dtype, shape, values within the dtype's tolerance."""
+    assert isinstance(got, Tensor), f"{what}: gave {type(got).__name__}, no tensor"
+    assert got.dtype is dtype, f"{what}: gave {got.dtype}, not {dtype}"
+    expected = np.asarray(expected)
+    assert tuple(got.shape) == expected.shape, f"{what}: gave shape {tuple(got.shape)}, not {expected.shape}"
+    with np.errstate(all="ignore"):
+        wanted = wide(expected.astype(dtype.numpy))
+    values = wide(got.detach().cpu().numpy())
+    if dtype.category == FLOATING:
+        bound = TOLERANCES[dtype.name] * loose
+        with np.errstate(all="ignore"):
+            fine = np.isclose(values, wanted, bound, bound, equal_nan=True)
+    else:
+        fine = values == wanted
+    assert fine.all(), f"{what}:\ngot\n{values}\nexpected\n{wanted}"
+
+
+def check_case(sample: Sample, case: Case, dtype: DType, device: Any = "cpu", layout: str = "plain") -> None:
+    """One call against the oracle: values, dtypes and shapes of every result; operands are left as they were."""
+    what = label(sample, case, dtype, layout)
+    built = build(sample, case, dtype, device, layout)
+    before = [wide(t.cpu().numpy()).copy() for t in built.tensors]
+    result = sample.function(*built.args, **built.kwargs)
+    expected = quietly(sample.oracle, built.arrays, built.array_kwargs)
+    if sample.gives == "python":
+        assert type(result) is type(np.asarray(expected).item()) and result == expected, f"{what}: {result}"
+        return
+    results, wanted = flat(result), flat(expected)
+    assert len(results) == len(wanted), f"{what}: gave {len(results)} results, not {len(wanted)}"
+    dtypes = sample.result_dtypes(dtype)
+    loose = sample.loose if dtype.itemsize >= 4 else 2 * sample.loose
+    for i, (got, want) in enumerate(zip(results, wanted, strict=True)):
+        same_values(got, want, dtypes[min(i, len(dtypes) - 1)], what, loose)
+    for tensor, old in zip(built.tensors, before, strict=True):
+        np.testing.assert_array_equal(wide(tensor.cpu().numpy()), old, f"{what}: an operand was changed")
+
+
+def check_values(sample: Sample, device: Any = "cpu", layout: str = "plain", dtypes: Any = None) -> None:
+    """Every case in every dtype that the op takes."""
+    for dtype in sample.dtypes if dtypes is None else [d for d in dtypes if d in sample.dtypes]:
+        for one in sample.cases:
+            check_case(sample, one, dtype, device, layout)
+
+
+def check_special_values(sample: Sample, device: Any = "cpu") -> None:
+    """NaN, infinities, zeros of either sign: what IEEE 754 and NumPy make of them, sign of zero aside."""
+    values = np.array(SPECIAL)
+    count = len(list(sample.cases[0].operands()))
+    arrays = [values] if count == 1 else [values[:, None], values]
+    for dtype in (float32, float64):
+        tensors = [ops.tensor(a, dtype=dtype, device=device) for a in arrays]
+        got = sample.function(*tensors)
+        with np.errstate(all="ignore"):
+            expected = sample.oracle(*[a.astype(dtype.numpy).astype(np.float64) for a in arrays])
+        same_values(got, expected, sample.result_dtypes(dtype)[0], f"{sample.name} of special values", sample.loose)
+
+
+# --- Promotion ------------------------------------------------------------------------------------------------------
+
+_ORDER = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+# PyTorch's table: row and column in the order above.
+_TABLE = """
+0 1 2 3 4 5 6 7 8 9
+1 1 3 3 4 5 6 7 8 9
+2 3 2 3 4 5 6 7 8 9
+3 3 3 3 4 5 6 7 8 9
+4 4 4 4 4 5 6 7 8 9
+5 5 5 5 5 5 6 7 8 9
+6 6 6 6 6 6 6 8 8 9
+7 7 7 7 7 7 8 7 8 9
+8 8 8 8 8 8 8 8 8 9
+9 9 9 9 9 9 9 9 9 9
+""".split("\n")[1:-1]
+
+
+def promoted(a: DType, b: DType) -> DType:
+    """What PyTorch gives for two tensors with dims, from its table."""
+    from ...dtype import as_dtype
+
+    return as_dtype(_ORDER[int(_TABLE[_ORDER.index(a.name)].split()[_ORDER.index(b.name)])])
+
+
+def with_scalar(dtype: DType, scalar: Any) -> DType:
+    """What PyTorch gives for a tensor and a Python scalar: the tensor's dtype unless the scalar's category is higher."""
+    from ...dtype import bool_, get_default_dtype, int64
+
+    own = {bool: bool_, int: int64, float: get_default_dtype()}[type(scalar)]
+    return dtype if dtype.category >= own.category else own
+
+
+def check_promotion(sample: Sample, device: Any = "cpu") -> None:
+    """Two dtypes, and a dtype with a Python scalar on either side, through function and operator."""
+    first, second = list(sample.cases[0].operands())[:2]
+    for a in sample.dtypes:
+        for b in sample.dtypes:
+            common = promoted(a, b)
+            if common.category == FLOATING and FLOATING not in [d.category for d in sample.dtypes]:
+                continue
+            p, q = first.array(a, 0), second.array(b, 1)
+            got = sample.function(ops.tensor(p, device=device), ops.tensor(q, device=device))
+            expected = quietly(sample.oracle, (_as(p, common), _as(q, common)), {})
+            what = f"{sample.name}({a}, {b})"
+            same_values(got, expected, sample.result_dtypes(common)[0], what, sample.loose * 2)
+    call = getattr(operator, sample.operator) if sample.operator else sample.function
+    scalars: list[Any] = [2, True] if sample.takes in ("bits", "ints") else [2, 1.5, True]
+    for dtype in sample.dtypes:
+        for scalar in scalars:
+            common = with_scalar(dtype, scalar)
+            if common not in sample.dtypes or (sample.takes == "number" and scalar is True and not dtype.category):
+                continue
+            values = first.array(dtype, 0)
+            tensor = ops.tensor(values, device=device)
+            what = f"{sample.name}({dtype}, {scalar!r})"
+            dtypes = sample.result_dtypes(common)
+            number = np.array(scalar)
+            expected = quietly(sample.oracle, (_as(values, common), _as(number, common)), {})
+            same_values(call(tensor, scalar), expected, dtypes[0], what, sample.loose * 2)
+            if sample.operator:
+                positive = first._replace(low=0.7, high=3.0, nonzero=True).array(dtype, 0)
+                tensor = ops.tensor(positive, device=device)
+                expected = quietly(sample.oracle, (_as(number, common), _as(positive, common)), {})
+                same_values(call(scalar, tensor), expected, dtypes[0], f"reflected {what}", sample.loose * 2)
+
+
+def _as(values: Array, dtype: DType) -> Array:
+    return wide(values.astype(dtype.numpy))
+
+
+def check_refusals(sample: Sample, device: Any = "cpu") -> None:
+    """DTypeError, naming the op, for each dtype that the op does not take."""
+    for dtype in sample.refused:
+        one = next(c for c in sample.cases if c.has_elements())
+        built = build(sample, one, dtype, device)
+        try:
+            sample.function(*built.args, **built.kwargs)
+        except DTypeError as error:
+            assert "(): " in str(error), f"{sample.name}: the message names no op: {error}"
+        else:
+            raise AssertionError(f"{label(sample, one, dtype)} took {dtype}")
+
+
+def check_shapes_refused(sample: Sample, device: Any = "cpu") -> None:
+    """ShapeError, naming both shapes, for operands that do not broadcast."""
+    dtype = sample.dtypes[-1]
+    a, b = (ops.tensor(np.ones(s), dtype=dtype, device=device) for s in ((2, 3), (4, 3)))
+    try:
+        sample.function(a, b)
+    except ShapeError as error:
+        assert "(2, 3)" in str(error) and "(4, 3)" in str(error), f"{sample.name}: {error}"
+    else:
+        raise AssertionError(f"{sample.name} took shapes (2, 3) and (4, 3)")
+
+
+# --- Methods and in-place forms -------------------------------------------------------------------------------------
+
+
+def check_method(sample: Sample, device: Any = "cpu") -> None:
+    """The method gives what the function gives."""
+    name = sample.method_name
+    assert name is not None
+    for dtype in (sample.dtypes[0], sample.dtypes[-1]):
+        for one in sample.cases:
+            if not isinstance(one.args[0], Operand):
+                continue
+            built = build(sample, one, dtype, device)
+            expected = flat(sample.function(*built.args, **built.kwargs))
+            found = getattr(built.args[0], name)(*built.args[1:], **built.kwargs)
+            equal_results(flat(found), expected, f"method of {label(sample, one, dtype)}")
+
+
+def equal_results(found: list[Any], expected: list[Any], what: str) -> None:
+    """Two lists of results agree exactly."""
+    assert len(found) == len(expected), what
+    for got, want in zip(found, expected, strict=True):
+        if isinstance(want, Tensor):
+            assert got.dtype is want.dtype and got.shape == want.shape, f"{what}: {got.dtype} {got.shape}"
+            np.testing.assert_array_equal(_values(got), _values(want), what)
+        else:
+            assert got == want, what
+
+
+def _values(tensor: Tensor) -> Array:
+    return wide(tensor.detach().cpu().numpy())
+
+
+def check_inplace(sample: Sample, device: Any = "cpu") -> None:
+    """The in-place form writes the functional form's values into the same memory, of any layout, and no further."""
+    name = sample.inplace
+    assert name is not None
+    checked = 0
+    for dtype in sample.dtypes:
+        for one in sample.cases:
+            for layout in ("plain", "transposed", "offset", "stepped"):
+                built = build(sample, one, dtype, device, layout)
+                target = built.args[0]
+                expected = sample.function(*built.args, **built.kwargs)
+                what = f"{name} of {label(sample, one, dtype, layout)}"
+                if expected.shape != target.shape or expected.dtype is not target.dtype:
+                    continue
+                checked += 1
+                buffer, spec, version = target.buffer, target.spec, target._version
+                whole = _whole(target)
+                outside = _values(whole).copy()
+                result = getattr(target, name)(*built.args[1:], **built.kwargs)
+                assert result is target, f"{what}: did not return the tensor"
+                assert target.buffer is buffer and target.spec is spec, f"{what}: memory moved"
+                assert target._version > version, f"{what}: the change was not noted"
+                equal_results([target], [expected], what)
+                shown = np.zeros(outside.shape, builtins.bool)
+                span = np.lib.stride_tricks.as_strided(
+                    shown[target.offset :], tuple(target.shape), tuple(spec.strides), writeable=True
+                )
+                span[...] = True
+                np.testing.assert_array_equal(_values(whole)[~shown], outside[~shown], f"{what}: wrote outside")
+    assert checked, f"{name}: no case of {sample.name} keeps shape and dtype"
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """All the memory that a tensor is a part of."""
+    size = tensor.buffer.nbytes // tensor.dtype.itemsize
+    return tensor.detach().as_strided((size,), (1,), 0)
+
+
+# --- Gradients ------------------------------------------------------------------------------------------------------
+
+
+def check_gradients(sample: Sample, device: Any = "cpu", layout: str = "plain", second: bool = True) -> None:
+    """First and second derivatives in float64: numerically on the CPU; elsewhere against the CPU's."""
+    for one in sample.cases:
+        if not any(o.dtype is None for o in one.operands()):
+            continue
+        what = label(sample, one, float64, layout)
+        if str(device) != "cpu":
+            for got, want in zip(*[gradients(sample, one, d, layout) for d in (device, "cpu")], strict=True):
+                same_values(got, _values(want), float64, f"gradient of {what}", sample.loose)
+            continue
+        built = build(sample, one, float64, device, layout, requires_grad=True)
+
+        def function(*inputs: Tensor, built: Any = built) -> Any:
+            result = sample.function(*_with(built.args, built.tensors, inputs), **built.kwargs)
+            return result if isinstance(result, Tensor) else tuple(result)
+
+        if any(t in built.tensors for t in built.kwargs.values() if isinstance(t, Tensor)):
+            raise AssertionError(f"{what}: pass operands by position")
+        if not any(r.requires_grad for r in flat(function(*built.tensors)) if isinstance(r, Tensor)):
+            raise AssertionError(f"{what}: the result does not require grad")
+        try:
+            numerical.gradcheck(function, built.tensors)
+            if second:
+                numerical.gradgradcheck(function, built.tensors)
+        except Exception as error:
+            raise AssertionError(f"gradients of {what}: {error}") from error
+
+
+def _with(value: Any, old: list[Tensor], new: tuple[Tensor, ...]) -> Any:
+    """`value` with the tensors `old` in it exchanged for `new`."""
+    if isinstance(value, Tensor):
+        return next((n for o, n in zip(old, new, strict=True) if o is value), value)
+    if type(value) in (tuple, list):
+        return type(value)(_with(v, old, new) for v in value)
+    return value
+
+
+def gradients(sample: Sample, one: Case, device: Any, layout: str) -> list[Tensor]:
+    """First derivatives of a weighted sum of the results, and derivatives of those in turn."""
+    built = build(sample, one, float64, device, layout, requires_grad=True)
+    results = [r for r in flat(sample.function(*built.args, **built.kwargs)) if r.requires_grad]
+    draw = np.random.default_rng(0)
+    seeds = [ops.tensor(draw.uniform(0.5, 1.5, tuple(r.shape)), device=device) for r in results]
+    first = grad(results, built.tensors, seeds, create_graph=True, materialize_grads=True)
+    found = list(first)
+    again = [f for f in first if f.requires_grad]
+    if again:
+        seeds = [ops.tensor(draw.uniform(0.5, 1.5, tuple(f.shape)), device=device) for f in again]
+        found += grad(again, built.tensors, seeds, materialize_grads=True)
+    return found
+
+
+__all__ = [
+    "case",
+    "check_case",
+    "check_gradients",
+    "check_inplace",
+    "check_method",
+    "check_promotion",
+    "check_refusals",
+    "check_shapes_refused",
+    "check_special_values",
+    "check_values",
+    "equal_results",
+    "gradients",
+    "label",
+    "promoted",
+    "same_values",
+    "with_scalar",
+]
