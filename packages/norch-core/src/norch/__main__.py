@@ -12,7 +12,7 @@ from typing import Any
 
 
 def collect() -> dict[str, Any]:
-    """Versions, and for each plug-in its provider, contract, priority, device count or the reason why it is unusable."""
+    """Versions, and for each plug-in its provider, contract, priority and device count, or why it is unusable."""
     from importlib.metadata import PackageNotFoundError, version
 
     import numpy
@@ -61,7 +61,8 @@ def show(found: dict[str, Any]) -> str:
     lines += ["", f"{'device':<10}{'distribution':<24}{'contract':<10}{'priority':<10}{'devices':<9}state"]
     for row in found["backends"]:
         name = f"{row['distribution']} {row['version']}"
-        cells = [f"{row.get(key, '-')!s:<{width}}" for key, width in (("contract", 10), ("priority", 10), ("devices", 9))]
+        widths = {"contract": 10, "priority": 10, "devices": 9}
+        cells = [f"{row.get(key, '-')!s:<{width}}" for key, width in widths.items()]
         lines.append(f"{row['device']:<10}{name:<24}{''.join(cells)}{row['state']}")
         for key in ("reason", "advice"):
             if row.get(key):

@@ -48,7 +48,7 @@ def cpu_fallback(name: str, device: Device, operands: tuple[Operand, ...], attrs
 
     Raises BackendError where the fallback is not allowed, or the CPU lacks the op too.
     """
-    from .dispatch import provider
+    from .planning import provider
 
     described = ", ".join(o.dtype.name + str(list(o.shape)) for o in operands)
     if device.type == "cpu" or not is_cpu_fallback_allowed():

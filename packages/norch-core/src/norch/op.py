@@ -176,7 +176,7 @@ class Plans(dict[Any, Plan]):
     def __missing__(self, key: Any) -> Plan:
         plan = self.old.pop(key, None)
         if plan is None:
-            from .dispatch import make_plan
+            from .planning import make_plan
 
             plan = make_plan(self.op, key)
         if len(self) >= PLAN_LIMIT:

@@ -140,6 +140,12 @@ def dense_strides(shape: Shape, strides: Shape) -> Shape | None:
     return strides if not may_overlap(shape, strides) and span(shape, strides) == prod(shape) else None
 
 
+def elementwise_layout(shape: Shape, specs: Sequence[Any]) -> Shape | None:
+    """A result's strides: those of the operands of its shape where they agree on dense ones; None for contiguous."""
+    found = {s.strides for s in specs if type(s) is Spec and s.shape == shape}
+    return dense_strides(shape, found.pop()) if len(found) == 1 else None
+
+
 def reshape_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
     """Strides that show the same elements as `new`, or None where only a copy can.
 

@@ -91,8 +91,8 @@ def _seeds(outputs: list[Tensor], grads: Any, caller: str) -> list[Tensor]:
     for tensor, seed in zip(outputs, given, strict=True):
         if resolve(tensor) is None:
             raise AutogradError(
-                f"{caller}(): a tensor of shape {tuple(tensor.shape)} does not require grad: no operand of the ops that "
-                "made it has requires_grad=True, or they ran under no_grad()"
+                f"{caller}(): a tensor of shape {tuple(tensor.shape)} does not require grad: no operand of the ops "
+                "that made it has requires_grad=True, or they ran under no_grad()"
             )
         if seed is None:
             if tensor.spec.numel != 1:

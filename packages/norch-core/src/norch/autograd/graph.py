@@ -189,7 +189,7 @@ def bind(tensor: Any, types: set[type]) -> None:
 
 
 def resolve(tensor: Tensor) -> Node | None:
-    """The node of `tensor` as of now. A view of what an in-place op has changed gets a new one, made from its base's."""
+    """The node of `tensor` as of now: a view of what an in-place op has changed gets a new one from its base's."""
     node: Node | None = tensor.node
     if node is None:
         return None

@@ -1,4 +1,4 @@
-"""The contract between norch-core and a backend. See docs/backends.md.
+"""The contract between norch-core and a backend.
 
 A backend moves bytes: it allocates buffers, copies them, and compiles kernels. Shapes, broadcasting, promotion and
 derivatives are decided before it is asked.

@@ -15,6 +15,8 @@ from .composite import (
     dist,
     equal,
     float_power,
+    fmax,
+    fmin,
     fmod,
     frac,
     hypot,
@@ -205,7 +207,7 @@ arctan, arctan2, arctanh, clip, concat, concatenate = atan, atan2, atanh, clamp,
 divide, true_divide, multiply, subtract, negative = div, div, mul, sub, neg
 fix, greater, greater_equal, less, less_equal, not_equal = trunc, gt, ge, lt, le, ne
 moveaxis, permute_dims, swapaxes, swapdims, ravel = movedim, permute, transpose, transpose, flatten
-asarray, bitwise_invert, fmax, fmin = as_tensor, bitwise_not, maximum, minimum
+asarray, bitwise_invert = as_tensor, bitwise_not
 
 
 def result_type(*operands: object) -> object:

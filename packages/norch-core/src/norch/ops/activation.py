@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import as_dtype
 from ..op import Inferred
-from ..spec import Spec, wrap_dim
+from ..spec import Spec, elementwise_layout, wrap_dim
 from .elementwise import exp, le, log, maximum, where
 from .families import accepts_axis, composite, floating
 from .reduction import amax
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 def same(input: Spec, *attrs: Any) -> Inferred | Spec:
     """The inference rule of elementwise composites: input's shape, dtype and layout; floating."""
-    from ..dispatch import elementwise_layout
 
     floating("activation", input)
     return input.like(input.shape, elementwise_layout(input.shape, (input,)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..dtype import bool_
-from ..errors import ShapeError
+from ..dtype import bool_, result_dtype
+from ..errors import DTypeError, ShapeError
 from ..op import Inferred
 from ..spec import Spec
 from .creation import empty_spec, fill_spec
 from .elementwise import abs as absolute
 from .elementwise import bitwise_not, div, eq, maximum, minimum, mul, ne, pow, rdiv, sqrt, sub, where
-from .families import composite, infer_elementwise
+from .families import composite, describe, infer_elementwise
 from .movement import write
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def frac(input: Tensor) -> Tensor:
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's largest and smallest numbers by default."""
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default."""
     if not input.spec.dtype.is_floating_point:
         return input.clone()
     from ..dtype import finfo
@@ -217,19 +217,37 @@ def fmod(input: Tensor, other: Operand) -> Tensor:
     return out
 
 
+def _require_floating(op: str, *operands: Any) -> None:
+    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+    if not dtype.is_floating_point:
+        raise DTypeError(f"{op}(): expected a floating dtype, got {dtype}")
+
+
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow."""
+    _require_floating("hypot", input, other)
     a, b = absolute(input), absolute(other)
     large, small = maximum(a, b), minimum(a, b)
     ratio = small / where(eq(large, 0), 1.0, large)
-    return large * sqrt(ratio * ratio + 1)
+    return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1))
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow."""
+    _require_floating("logaddexp", input, other)
     top = maximum(input, other)
     gap = where(eq(input, other), 0.0, -absolute(input - other))
     return top + gap.exp().log1p()
+
+
+def fmax(input: Tensor, other: Tensor) -> Tensor:
+    """The larger of input and other, or the one that is a number where the other is NaN."""
+    return where(isnan(other), input, where(isnan(input), other, maximum(input, other)))
+
+
+def fmin(input: Tensor, other: Tensor) -> Tensor:
+    """The smaller of input and other, or the one that is a number where the other is NaN."""
+    return where(isnan(other), input, where(isnan(input), other, minimum(input, other)))
 
 
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:

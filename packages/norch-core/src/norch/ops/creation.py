@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch import allocate_on, elementwise_layout, make_tensor, run
+from ..dispatch import allocate_on, make_tensor, run
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..op import SCALARS, Inferred
-from ..spec import Spec, as_int, as_shape
+from ..spec import Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from .families import (
     unary,
 )
 
-
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
@@ -181,9 +180,11 @@ _round = unary("round", _zero, "Rounded to the nearest integer, halves to even."
 
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """Rounded to `decimals` places, halves to even. Shape and dtype kept."""
+    """Rounded to `decimals` places, halves to even; shape and dtype kept. Raises DTypeError for decimals of integers."""
     if decimals == 0:
         return _round(input)
+    if not input.dtype.is_floating_point:
+        raise DTypeError(f"round(): decimals need a floating dtype, got {input.dtype}")
     scale = 10.0**decimals
     return _round(input * scale) / scale
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ..dispatch import binary_call, elementwise_layout, run, unary_call, view_call
+from ..dispatch import binary_call, run, unary_call, view_call
 from ..dtype import BOOL, FLOATING, INTEGER, DType, bool_, get_default_dtype, result_dtype
 from ..errors import DTypeError
 from ..op import Inferred, Op
-from ..spec import Spec, broadcast_shapes
+from ..spec import Spec, broadcast_shapes, elementwise_layout
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -146,7 +146,7 @@ def primitive(
 
 
 def view(name: str, params: str, infer: Callable[..., Any], vjp: Callable[..., Any]) -> Op:
-    """A view op: `infer(spec, *attrs)` gives the new spec and the shift of the offset, or None where only a copy does."""
+    """A view op: `infer(spec, *attrs)` gives the new spec and the offset's shift, or None where only a copy does."""
     return Op(name, tuple(params.split()), 1, infer, vjp, kind="view")
 
 

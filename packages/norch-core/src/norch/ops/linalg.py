@@ -29,7 +29,8 @@ def _infer_matmul(a: Spec, b: Spec) -> Inferred:
     b_shape, b_strides = ((*b.shape, 1), (*b.strides, 0)) if columns else (b.shape, b.strides)
     if a_shape[-1] != b_shape[-2]:
         raise ShapeError(
-            f"matmul(): shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: {a_shape[-1]} columns, {b_shape[-2]} rows"
+            f"matmul(): shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: {a_shape[-1]} columns, "
+            f"{b_shape[-2]} rows"
         )
     batch = broadcast_shapes(tuple(a_shape[:-2]), tuple(b_shape[:-2]), op="matmul")
     full = (*batch, a_shape[-2], b_shape[-1])

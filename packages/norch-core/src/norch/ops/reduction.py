@@ -149,7 +149,7 @@ def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 @accepts_axis
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The smallest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
+    """The smallest over `dim` (None for all); NaN wins, equals share the gradient. ShapeError for no elements."""
     out: Tensor = run_one(_AMIN, input, _none_if_empty(dim), keepdim, None)
     return out
 
@@ -187,7 +187,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 @accepts_axis
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index (int64) of the first smallest along `dim`, or among all elements in row-major order; NaN is smallest."""
+    """The index (int64) of the first smallest along `dim`, or among all elements in row-major order; NaN wins."""
     return _arg(_ARGMIN, input, dim, keepdim)
 
 
@@ -205,7 +205,8 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: An
         return elementwise(input, dim)
     if not isinstance(dim, int):
         raise DTypeError(
-            f"{arg.__name__[3:]}(): dim must be an int or a tensor, got {dim!r}; for several dims use a{arg.__name__[3:]}"
+            f"{arg.__name__[3:]}(): dim must be an int or a tensor, got {dim!r}; for several dims use "
+            f"a{arg.__name__[3:]}"
         )
     indices = arg(input, dim, True)
     if not input.spec.ndim:
@@ -236,7 +237,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
-    """The variance over `dim` (None for all): squared distances from the mean over n - `correction` (1 unless biased)."""
+    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, biased 0)."""
     if correction is None:
         correction = 1 if unbiased else 0
     centred = input - mean(input, dim, True)

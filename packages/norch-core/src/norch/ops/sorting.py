@@ -93,7 +93,7 @@ def unique(
 
 
 def searchsorted(sorted_sequence: Tensor, input: Any, *, right: bool = False, side: str | None = None) -> Tensor:
-    """Where values go in a sequence that is in order along its last dim (int64): before their equals, or after (`right`).
+    """Where values go (int64) in a sequence in order along its last dim: before their equals, or after (`right`).
 
     A sequence of one dim serves values of any shape; else all dims but the last must agree. By bisection.
     """

@@ -143,8 +143,8 @@ class TensorBase:
         elif node is not None:
             if type(node) is not Leaf:
                 raise AutogradError(
-                    f"requires_grad_(): a result of {node.name().removesuffix('_backward')} requires grad as long as its "
-                    "operands do; use detach()"
+                    f"requires_grad_(): a result of {node.name().removesuffix('_backward')} requires grad as long as "
+                    "its operands do; use detach()"
                 )
             self.node = None
         return this

@@ -42,7 +42,8 @@ class ElementwiseMethods:
     atan2 = arctan2 = elementwise.atan2
     maximum = elementwise.maximum
     minimum = elementwise.minimum
-    fmax = elementwise.maximum
+    fmax = composite.fmax
+    fmin = composite.fmin
     hypot = composite.hypot
     logaddexp = composite.logaddexp
     lerp = composite.lerp

@@ -143,8 +143,8 @@ def _from_mask(mask: Tensor, tensor: Tensor, dim: int) -> tuple[Tensor, ...]:
     expected = tensor.spec.shape[dim : dim + mask.spec.ndim]
     if mask.spec.shape != expected:
         raise IndexError(
-            f"index(): a mask of shape {tuple(mask.spec.shape)} does not fit dims {dim} to {dim + mask.spec.ndim - 1} of "
-            f"shape {tuple(tensor.spec.shape)}"
+            f"index(): a mask of shape {tuple(mask.spec.shape)} does not fit dims {dim} to {dim + mask.spec.ndim - 1} "
+            f"of shape {tuple(tensor.spec.shape)}"
         )
     return nonzero(mask, as_tuple=True) if mask.spec.ndim else ()
 

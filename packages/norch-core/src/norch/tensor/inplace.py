@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..autograd.graph import Leaf, Node, is_recording, resolve, tick
-from ..dispatch import as_operand, make_tensor, mark_modified, overlapping, run_into
+from ..dispatch import as_operand, make_tensor, mark_modified, run_into
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..op import SCALARS, Op, Plan
@@ -18,7 +18,7 @@ from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
 from ..ops.elementwise import where
 from ..ops.indexing import gather
 from ..ops.movement import as_strided_view, expand, view_plan, write
-from ..spec import Shape, Spec
+from ..spec import Shape, Spec, span
 from .base import TensorBase
 
 if TYPE_CHECKING:
@@ -81,6 +81,14 @@ def _run_directly(op: Op, out: Tensor, args: tuple[Any, ...]) -> bool:
         return False
     run_into(op, out, out, *operands)
     return True
+
+
+def overlapping(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors may share memory without being the same view of it."""
+    if a.buffer is not b.buffer or (a.spec is b.spec and a.offset == b.offset):
+        return False
+    first, last = a.offset, a.offset + span(a.spec.shape, a.spec.strides)
+    return first < b.offset + span(b.spec.shape, b.spec.strides) and b.offset < last
 
 
 def check_writable(tensor: Tensor, op: str) -> None:

@@ -130,7 +130,8 @@ def __int__(self: Tensor) -> int:
 def __index__(self: Tensor) -> int:
     if self.spec.dtype.is_floating_point or self.spec.numel != 1:
         raise DTypeError(
-            f"only an integer tensor of one element can be an index, not {self.spec.dtype} of shape {tuple(self.spec.shape)}"
+            f"only an integer tensor of one element can be an index, not {self.spec.dtype} of "
+            f"shape {tuple(self.spec.shape)}"
         )
     return int(item(self))
 

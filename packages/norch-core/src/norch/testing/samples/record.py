@@ -136,8 +136,10 @@ class Sample:
     takes: a key of TAKES: what dtypes the op takes; it refuses all others with DTypeError.
     gives: the dtype that comes out, or one for each result: "same", "bool", "int64", "float" (integers give the default
         dtype), "sum" (bools and integers give int64), "float64", or "python" for results that are no tensors.
+    strict: whether it refuses every other dtype.
     grad: whether it is differentiable in its floating operands.
     promotes: whether operands of several dtypes promote, and broadcast.
+    scalars: whether a Python scalar may stand for an operand, where it promotes.
     method, inplace: names on Tensor; None where there is none.
     operator: the Python operator, such as "__add__", if there is one.
     loose: a factor on the tolerances.
@@ -151,8 +153,10 @@ class Sample:
     cases: tuple[Case, ...]
     takes: str = "any"
     gives: str | tuple[str, ...] = "same"
+    strict: bool = True
     grad: bool = True
     promotes: bool = False
+    scalars: bool = True
     method: str | None = SAME
     inplace: str | None = None
     operator: str | None = None
@@ -176,7 +180,7 @@ class Sample:
 
     @property
     def refused(self) -> tuple[DType, ...]:
-        return tuple(d for d in DTYPES if d.category not in TAKES[self.takes])
+        return tuple(d for d in DTYPES if self.strict and d.category not in TAKES[self.takes])
 
     @property
     def differentiable(self) -> bool:
@@ -225,6 +229,7 @@ def build(
 ) -> Built:
     """Makes the operands of a case on `device`, lying in memory as `layout` says."""
     count = 0
+    floats = sample.gives == "float"  # integers are computed as floats, and so must the oracle's be
     arrays: list[Array] = []
     tensors: list[Tensor] = []
     tested: list[Tensor] = []
@@ -238,7 +243,7 @@ def build(
         tensor = place(values, device, chosen)
         if operand.dtype is None:
             tested.append(tensor.requires_grad_() if requires_grad else tensor)
-        arrays.append(wide(values))
+        arrays.append(wide(values).astype(np.float64) if floats and operand.dtype is None else wide(values))
         tensors.append(tensor)
         count += 1
         return count - 1
