@@ -103,12 +103,22 @@ class Backend(ABC):
     scatter scatter_add    out (read and written), index (int64), src; attrs dim. out[index[i][j]][j] = or += src[i][j]
     sort                   values, indices (int64), x; attrs dim, descending. Stable; NaN is larger than all else
     arange                 out (one dim), scalars start and step of out's dtype; out[i] = start + i * step
-    random                 out; scalars seed and offset (both int, 0 to 2**64 - 1); attrs kind: "uniform", "normal",
-                           "bits" (int64 out: 32 random bits), "bits64" (int64 out: 63 random bits).
+    random                 out; scalars seed and offset (ints, 0 to 2**64 - 1, whatever their dtype); attrs kind:
+                           "uniform", "normal", "bits" (int64 out: 32 random bits), "bits64" (int64 out: 63).
                            See norch.numpy_backend.philox, which is the definition
     =====================  ==========================================================================================
 
-    Float16 and bfloat16 are computed in float32 and rounded once.
+    Float16 and bfloat16 are computed in float32 and rounded once; so are arange and random, in float64, for floats.
+
+    What an op meets at its edges: integer floor_divide and remainder by 0 raise ZeroDivisionError where the host can
+    tell without waiting, elsewhere any value will do; integer pow with a negative exponent is C's (0, or 1 and -1 for
+    those bases); a shift by the dtype's width or more, or by a negative count, gives 0, or -1 for a negative value;
+    sign(NaN) is NaN; sub, floor_divide, remainder, pow and matmul are never asked of bool. A scalar counts as a number
+    of the operands' dtype, except that arithmetic of 16-bit floats takes it in float32.
+
+    A 0-d operand of argmax or argmin has dims () and of cumsum, sort, gather or scatter dim 0. An operand without
+    elements may start past the end of its buffer. An elementwise output may be exactly one of the inputs; otherwise
+    core sees to it that outputs and inputs do not overlap. After IndexOutOfBounds the output is as it was before.
     """
 
     device_type: str
