@@ -6,23 +6,20 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--device", action="append", default=[], help="run the sample tests on this device as well (may come twice)"
-    )
+    parser.addoption("--device", action="append", help='run the sample tests on this device (default: "cpu", "strict")')
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "device" in metafunc.fixturenames:
-        extra = metafunc.config.getoption("--device")
-        metafunc.parametrize("device", list(dict.fromkeys(["cpu", *extra])), scope="session")
+        chosen = metafunc.config.getoption("--device") or ["cpu", "strict"]
+        metafunc.parametrize("device", chosen, scope="session", indirect=True)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _cpu_backend() -> None:
-    try:
-        import norch.backend.registry  # noqa: F401
-    except ImportError:
-        from norch.device import CPU
-        from norch.numpy_backend.backend import NumpyBackend
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """A device that ops run on; the test kit's own are registered first."""
+    if request.param == "strict":
+        from norch.testing.strict import strict_device
 
-        CPU._backend = NumpyBackend()
+        strict_device()
+    return str(request.param)

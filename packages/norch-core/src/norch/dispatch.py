@@ -63,7 +63,20 @@ def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
         plan = op.plans[(input.spec, *attrs)]
     except AttributeError:
         _refuse(op, input)
-    return _finish(plan, (input, *attrs))
+    if plan.kernel is None or len(plan.outputs) != 1:
+        return _finish(plan, (input, *attrs))
+    out: Tensor = _new(Tensor)
+    try:
+        out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
+        plan.kernel(buffer, 0, input.buffer, input.offset)
+    except Exception as error:
+        raise_failure(plan, error)
+    out.spec = plan.out
+    out.offset = 0
+    out.node = out.base = out._grad = None
+    if input.node is not None:
+        record(plan, (input, *attrs), (out,))
+    return out
 
 
 def _finish(plan: Plan, args: tuple[Any, ...]) -> Any:
@@ -223,11 +236,22 @@ def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | f
     return reflected_call if reflected else call
 
 
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_DUNDERS = {
+    "div": "truediv", "floor_divide": "floordiv", "remainder": "mod", "bitwise_and": "and", "bitwise_or": "or",
+    "bitwise_xor": "xor", "bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift",
+}  # fmt: skip
+
+
 def run_mixed(op: Op, a: Any, b: Any) -> Any:
     """A binary op where an operand is no tensor: a Python or NumPy scalar, or an array."""
+    given = a, b
     a, b = as_operand(a), as_operand(b)
     if a is NotImplemented or b is NotImplemented:
-        return NotImplemented
+        foreign = given[0 if a is NotImplemented else 1]
+        if op.name in _COMPARISONS or hasattr(type(foreign), f"__r{_DUNDERS.get(op.name, op.name)}__"):
+            return NotImplemented  # Python then asks the other operand
+        raise DTypeError(f"{op.name}(): operands must be tensors, numbers or arrays, got {_describe(foreign)}")
     if not (isinstance(a, Tensor) or isinstance(b, Tensor)):
         a = Tensor._scalar(a)
     return run(op, a, b)

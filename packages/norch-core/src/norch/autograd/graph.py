@@ -32,6 +32,9 @@ is_recording = _grad_mode.get
 local."""
 set_recording = _grad_mode.set
 
+RETAIN = -1
+"""The key, among a node's hooks, of the one that `retain_grad` sets."""
+
 _new = object.__new__
 
 
@@ -106,8 +109,8 @@ class Node:
         if self.result is None:
             raise self._freed()
         outputs = [
-            _tensor(spec, buffer, offset, self)
-            for spec, (buffer, offset) in zip(self.plan.outputs, self.result, strict=True)
+            _tensor(spec, buffer, offset, self if len(self.result) == 1 else Output(self, i))
+            for i, (spec, (buffer, offset)) in enumerate(zip(self.plan.outputs, self.result, strict=True))
         ]
         for output in outputs:
             self._check_unchanged(output, "its result")

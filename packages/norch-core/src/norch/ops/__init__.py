@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from .activation import log_softmax, relu, softmax
+from .activation import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    log_softmax,
+    logsigmoid,
+    mish,
+    relu,
+    relu6,
+    selu,
+    silu,
+    softmax,
+    softmin,
+    softplus,
+    softsign,
+)
+from .attention import scaled_dot_product_attention
+from .classification import cross_entropy, nll_loss
 from .composite import (
     addcdiv,
     addcmul,
@@ -36,6 +58,7 @@ from .composite import (
     rsqrt,
     square,
 )
+from .convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from .creation import (
     arange,
     as_tensor,
@@ -53,6 +76,7 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .dropout import dropout
 from .elementwise import (
     abs,
     acos,
@@ -107,6 +131,7 @@ from .elementwise import (
     trunc,
     where,
 )
+from .embedding import embedding
 from .indexing import (
     argwhere,
     gather,
@@ -141,6 +166,16 @@ from .joining import (
     vstack,
 )
 from .linalg import addmm, bmm, diag, dot, einsum, matmul, mm, mv, outer, trace, tril, triu
+from .linear import linear
+from .loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    smooth_l1_loss,
+)
 from .movement import (
     as_strided,
     broadcast_tensors,
@@ -158,6 +193,15 @@ from .movement import (
     transpose,
     unflatten,
     unsqueeze,
+)
+from .normalization import batch_norm, cosine_similarity, group_norm, layer_norm, normalize, rms_norm
+from .pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    max_pool1d,
+    max_pool2d,
 )
 from .random import (
     Generator,

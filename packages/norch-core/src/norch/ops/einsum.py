@@ -30,7 +30,7 @@ def contract(equation: str, operands: list[Tensor]) -> Tensor:
         result, labels = _pair(result, labels, x, term, wanted, sizes)
     gone = [i for i, label in enumerate(labels) if label not in output]
     if gone:
-        result = result.sum(gone)
+        result = result.sum(gone, dtype=result.dtype)
         labels = [label for label in labels if label in output]
     return result.permute([labels.index(label) for label in output]) if labels != output else result
 
@@ -99,4 +99,4 @@ def _pair(
 
 def _sum_alone(x: Tensor, labels: list[str], wanted: set[str]) -> tuple[Tensor, list[str]]:
     alone = [i for i, c in enumerate(labels) if c not in wanted]
-    return (x.sum(alone), [c for c in labels if c in wanted]) if alone else (x, labels)
+    return (x.sum(alone, dtype=x.dtype), [c for c in labels if c in wanted]) if alone else (x, labels)

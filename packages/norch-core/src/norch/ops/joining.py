@@ -217,6 +217,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     out = input
     for shift, dim in zip(by, axes, strict=True):
         at = wrap_dim(dim, input.spec.ndim, "roll")
+        if not input.spec.ndim:
+            raise ShapeError("roll(): a 0-d tensor has no dim to roll along")
         n = input.spec.shape[at]
         start = -as_int(shift, "roll", "shift") % n if n else 0
         if start:
@@ -303,6 +305,5 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     for i, v in enumerate(vectors):
         grids.append(broadcast_to(reshape(v, [-1 if d == i else 1 for d in range(len(vectors))]), shape))
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[:2] = grids[1], grids[0]
     return tuple(grids)

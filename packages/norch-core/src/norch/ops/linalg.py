@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch import binary_call, run_mixed
+from ..dtype import bool_
 from ..errors import DTypeError, ShapeError
 from ..op import Inferred, Op
 from ..spec import Spec, broadcast_shapes, expand_strides
 from .creation import arange
+from .einsum import contract  # here, so that the function `ops.einsum` keeps its name from the module
 from .elementwise import where
 from .families import _register
 from .movement import diagonal
@@ -22,6 +24,8 @@ def _infer_matmul(a: Spec, b: Spec) -> Inferred:
         raise DTypeError("matmul(): both operands must be tensors; use * for scalars")
     if a.dtype is not b.dtype:
         raise DTypeError(f"matmul(): operands of dtypes {a.dtype} and {b.dtype}; convert one")
+    if a.dtype is bool_:
+        raise DTypeError("matmul(): cannot take bool; convert it first")
     if not a.ndim or not b.ndim:
         raise ShapeError(f"matmul(): 0-d operands, shapes {tuple(a.shape)} and {tuple(b.shape)}; use *")
     rows, columns = a.ndim == 1, b.ndim == 1
@@ -84,9 +88,15 @@ def _require_dims(op: str, *pairs: tuple[Any, int]) -> None:
             raise ShapeError(f"{op}(): expected tensors of {' and '.join(str(n) for _, n in pairs)} dims, got {shapes}")
 
 
+def _require_inner(op: str, a: Tensor, b: Tensor) -> None:
+    if a.spec.shape[-1] != b.spec.shape[-2 if b.spec.ndim > 1 else 0]:
+        raise ShapeError(f"{op}(): shapes {tuple(a.spec.shape)} and {tuple(b.spec.shape)} do not match")
+
+
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices: (m, k) @ (k, n). No broadcasting."""
     _require_dims("mm", (input, 2), (mat2, 2))
+    _require_inner("mm", input, mat2)
     return matmul(input, mat2)
 
 
@@ -94,19 +104,22 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of two batches of matrices: (b, m, k) @ (b, k, n). No broadcasting."""
     _require_dims("bmm", (input, 3), (mat2, 3))
     if input.spec.shape[0] != mat2.spec.shape[0]:
-        raise ShapeError(f"bmm(): batches of {input.spec.shape[0]} and {mat2.spec.shape[0]}")
+        raise ShapeError(f"bmm(): batches of {tuple(input.spec.shape)} and {tuple(mat2.spec.shape)} differ in size")
+    _require_inner("bmm", input, mat2)
     return matmul(input, mat2)
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector: (m, k) @ (k)."""
     _require_dims("mv", (input, 2), (vec, 1))
+    _require_inner("mv", input, vec)
     return matmul(input, vec)
 
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors, a 0-d tensor."""
     _require_dims("dot", (input, 1), (tensor, 1))
+    _require_inner("dot", input, tensor)
     return matmul(input, tensor)
 
 
@@ -176,8 +189,6 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     Operands are contracted from the left, two at a time, each by one matrix product. Raises ShapeError for an equation
     that does not fit its operands.
     """
-    from .einsum import contract
-
     if len(operands) == 1 and isinstance(operands[0], tuple | list):
         operands = tuple(operands[0])
     return contract(equation, list(operands))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dispatch import run, run_into, try_view, view_call
 from ..dtype import result_dtype
-from ..errors import IndexError, ShapeError
+from ..errors import DTypeError, IndexError, ShapeError
 from ..op import Plan
 from ..spec import (
     Shape,
@@ -425,7 +425,11 @@ def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
     """The spec that joined tensors share, checked for number and devices; its dtype is the promoted one."""
     if not tensors:
         raise ShapeError(f"{op}(): expected at least one tensor")
-    dtype = result_dtype([(x.spec.dtype, x.spec.ndim) for x in tensors])
+    try:
+        dtype = result_dtype([(x.spec.dtype, x.spec.ndim) for x in tensors])
+    except AttributeError:
+        kinds = ", ".join(type(x).__name__ for x in tensors)
+        raise DTypeError(f"{op}(): expected a sequence of tensors, got {kinds}") from None
     return tensors[0].spec.like(dtype=dtype)
 
 

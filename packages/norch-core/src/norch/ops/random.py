@@ -79,6 +79,7 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
+    """The seed of the default generator."""
     return default_generator.initial_seed()
 
 

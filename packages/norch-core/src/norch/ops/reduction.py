@@ -243,7 +243,7 @@ def var(
     centred = input - mean(input, dim, True)
     degrees = _count(input, dim) - correction
     total = sum(centred * centred, dim, keepdim)
-    return total / degrees if degrees > 0 else total * math.nan if degrees < 0 or input.spec.numel == 0 else total / 0.0
+    return total / (degrees if degrees > 0 else 0.0)
 
 
 @accepts_axis
@@ -251,7 +251,7 @@ def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
     """The standard deviation over `dim` (None for all): the square root of `var`."""
-    return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+    return _root(var(input, dim, unbiased, keepdim, correction=correction))
 
 
 @accepts_axis
@@ -277,7 +277,12 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> T
         return sum(size, dim, keepdim)
     if order == 2:
         return _root(sum(input * input, dim, keepdim))
-    return sum(size**order, dim, keepdim) ** (1 / order)
+    if not input.requires_grad:
+        return sum(size**order, dim, keepdim) ** (1 / order)
+    zero = size == 0  # here the derivative is infinite or 0 * inf; PyTorch takes 0
+    total = sum(where(zero, 0.0**order if order > 0 else math.inf, where(zero, 1.0, size) ** order), dim, keepdim)
+    none = (total == 0) | (total == math.inf)
+    return where(none, total.detach() ** (1 / order), where(none, 1.0, total) ** (1 / order))
 
 
 def _root(square: Tensor) -> Tensor:
@@ -291,11 +296,14 @@ def _root(square: Tensor) -> Tensor:
 @accepts_axis
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, without overflow."""
+    dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
+    if 0 in [input.spec.shape[d] for d in dims]:
+        return log(sum(exp(input), dim, keepdim))
     largest = amax(input.detach(), dim, True)
     # Where all are -inf (or one is inf) the shift would make NaN of inf - inf.
     shift = where(absolute(largest) == math.inf, 0.0, largest)
     total = log(sum(exp(input - shift), dim, True)) + shift
-    return total if keepdim else squeeze(total, tuple(wrap_dims(dim, input.spec.ndim, "logsumexp")))
+    return total if keepdim else squeeze(total, dims)
 
 
 def _infer_cumsum(x: Spec, dim: int, dtype: DType | None) -> Inferred:
@@ -348,18 +356,23 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 
 @accepts_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along `dim`, a (values, indices) pair."""
+    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one."""
     from .sorting import sort
 
     if dim is None:
         flat = flatten(input)
         if not flat.spec.numel:
             raise ShapeError(f"median(): no elements, shape {tuple(input.spec.shape)}")
-        return sort(flat)[0][(flat.spec.numel - 1) // 2]
+        return median(flat, 0)[0]
     at = wrap_dim(dim, input.spec.ndim, "median")
-    if input.spec.shape[at] == 0:
+    if not input.spec.ndim:
+        return sort(input)
+    size = input.spec.shape[at]
+    if size == 0:
         raise IndexError(f"median(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
     values, indices = sort(input, at)
-    middle = (input.spec.shape[at] - 1) // 2
-    found = ValuesIndices(values.narrow(at, middle, 1), indices.narrow(at, middle, 1))
+    last = values.detach().narrow(at, size - 1, 1)
+    # NaN comes last; where there is one, the first of them is the median.
+    place = where(last != last, size - count_nonzero(values.detach() != values, at).unsqueeze(at), (size - 1) // 2)
+    found = ValuesIndices(gather(values, at, place), gather(indices, at, place))
     return found if keepdim else ValuesIndices(squeeze(found.values, at), squeeze(found.indices, at))

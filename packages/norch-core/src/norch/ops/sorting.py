@@ -101,6 +101,8 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, right: bool = False, si
     sequence = sorted_sequence
     values = input if hasattr(input, "spec") else sequence.new_full((), input)
     shape = tuple(values.spec.shape)
+    if not sequence.spec.ndim:
+        raise ShapeError("searchsorted(): the sequence is 0-d; it needs at least 1 dim")
     if sequence.spec.ndim == 1:
         wanted = reshape(values, -1)
     else:

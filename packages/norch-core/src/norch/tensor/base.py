@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..autograd.engine import backward
-from ..autograd.graph import Leaf, Node, resolve
+from ..autograd.graph import RETAIN, Leaf, Node, resolve
 from ..device import Device
 from ..dispatch import make_tensor
 from ..dtype import DType
@@ -37,22 +37,27 @@ class TensorBase:
 
     @property
     def shape(self) -> Size:
+        """The size of each dim."""
         return self.spec.shape
 
     @property
     def dtype(self) -> DType:
+        """The type of the elements."""
         return self.spec.dtype
 
     @property
     def device(self) -> Device:
+        """Where the values are."""
         return self.spec.device
 
     @property
     def ndim(self) -> int:
+        """How many dims there are."""
         return self.spec.ndim
 
     @property
     def itemsize(self) -> int:
+        """Bytes of one element."""
         return self.spec.dtype.itemsize
 
     @property
@@ -65,9 +70,11 @@ class TensorBase:
         return self.spec.shape if dim is None else self.spec.shape[_wrapped(dim, self.spec.ndim, "size")]
 
     def dim(self) -> int:
+        """How many dims there are."""
         return self.spec.ndim
 
     def ndimension(self) -> int:
+        """How many dims there are."""
         return self.spec.ndim
 
     def numel(self) -> int:
@@ -75,9 +82,11 @@ class TensorBase:
         return self.spec.numel
 
     def nelement(self) -> int:
+        """How many elements there are."""
         return self.spec.numel
 
     def element_size(self) -> int:
+        """Bytes of one element."""
         return self.spec.dtype.itemsize
 
     def stride(self, dim: int | None = None) -> Any:
@@ -93,12 +102,15 @@ class TensorBase:
         return self.spec.is_contiguous
 
     def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating one."""
         return self.spec.dtype.is_floating_point
 
     def is_complex(self) -> bool:
+        """False: norch has no complex dtypes."""
         return False
 
     def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
         return self.spec.dtype.is_signed
 
     def data_ptr(self) -> int:
@@ -114,10 +126,12 @@ class TensorBase:
 
     @property
     def is_cpu(self) -> bool:
+        """Whether the values are in host memory."""
         return self.spec.device.type == "cpu"
 
     @property
     def is_cuda(self) -> bool:
+        """Whether the values are on a CUDA device."""
         return self.spec.device.type == "cuda"
 
     # --- The graph --------------------------------------------------------------------------------------------------
@@ -223,7 +237,10 @@ class TensorBase:
             raise AutogradError("register_hook(): the tensor does not require grad")
         if node.hooks is None:
             node.hooks = {}
-        return RemovableHandle(node.hooks, hook)
+        handle = RemovableHandle(node.hooks, hook)
+        if RETAIN in node.hooks:
+            node.hooks[RETAIN] = node.hooks.pop(RETAIN)  # comes last, to keep what the others make of the gradient
+        return handle
 
     def retain_grad(self) -> None:
         """Makes a result of an op keep its gradient in `.grad`, as leaves do."""
@@ -240,10 +257,13 @@ class TensorBase:
                     old = tensor._grad
                     tensor._grad = grad if old is None else old + grad
 
-            self.register_hook(keep)
+            if node.hooks is None:
+                node.hooks = {}
+            node.hooks[RETAIN] = keep
 
     @property
     def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called."""
         return bool(self.__dict__.get("_retains"))
 
     @property
@@ -253,6 +273,7 @@ class TensorBase:
         return 0 if modified is None else int(modified[0])
 
     def is_inference(self) -> bool:
+        """False: there are no inference tensors apart from others."""
         return False
 
 

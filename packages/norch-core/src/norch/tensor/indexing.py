@@ -65,6 +65,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
         parts[dots[0] : dots[0] + 1] = fill
     out, dim, chosen = tensor, 0, {}
     shape = tensor.spec.shape
+    given = 0  # the dim of `tensor` that `dim` of `out` is
     for part in parts:
         if part is None:
             out = unsqueeze(out, dim)
@@ -74,7 +75,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
                 out = _slice(out, dim, part)
             dim += 1
         elif isinstance(part, int):
-            out = view_call(SELECT, out, (dim, wrap_index(part, out.spec.shape[dim], dim, "index", shape)))
+            out = view_call(SELECT, out, (dim, wrap_index(part, shape[given], given, "index", shape)))
         elif part.spec.dtype is bool_:
             for found in _from_mask(part, out, dim):
                 chosen[dim] = found
@@ -86,6 +87,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
         else:
             chosen[dim] = part
             dim += 1
+        given += _dims_used(part)
     if out is tensor and not chosen:
         out = view_call(RESHAPE, tensor, (tuple(shape),)) if tensor.spec.is_contiguous else slice_all(tensor)
     return out, chosen
@@ -111,6 +113,8 @@ def _as_index(part: Any, tensor: Tensor) -> Any:
         found: Tensor = part  # type: ignore[assignment]
         if found.spec.dtype.is_floating_point:
             raise DTypeError(f"index(): tensors used as indices must hold integers or bools, got {found.spec.dtype}")
+        if not found.spec.ndim and found.spec.dtype is not bool_:
+            return int(found.item())  # as in PyTorch, so that the result is a view
         return found if found.spec.device is tensor.spec.device else found.to(tensor.spec.device)
     if hasattr(part, "__index__"):
         return part.__index__()
@@ -171,9 +175,7 @@ class _Plan:
             # A gather from the places of each dim wraps negative indices and checks every one against its own dim.
             rows, step = None, 1
             for d in reversed(dims):
-                places = (
-                    arange(0, shape[d] * step, step, device=view.device) if shape[d] else arange(0, device=view.device)
-                )
+                places = arange(shape[d], device=view.device) * step
                 part = gather(places, 0, chosen[d].expand(self.shape).reshape(-1))
                 rows = part if rows is None else rows + part
                 step *= shape[d]
@@ -260,7 +262,12 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
 
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice."""
-    view, chosen = _basic(self, tuple(indices))
+    view, chosen = _basic(self, tuple([as_tensor(i, None, self.device) for i in indices]))
+    if not indices:
+        raise IndexError("index_put_(): expected at least one index tensor")
+    if not chosen:
+        view.add_(values) if accumulate else copy_(view, values)
+        return self
     put(self, view, chosen, as_tensor(values, None, self.device), accumulate)
     return self
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from ..autograd.graph import Leaf, Node, is_recording, resolve, tick
+from ..autograd.graph import RETAIN, Leaf, Node, is_recording, resolve, tick
 from ..dispatch import as_operand, make_tensor, mark_modified, run_into
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
@@ -145,6 +145,8 @@ def rebase(tensor: Tensor, node: Node | None) -> None:
     """Makes `node` how `tensor` came to be, after its memory was given the values that `node` stands for."""
     base = tensor.base
     if base is None and (node is not None or tensor.node is None):
+        if node is not None:
+            _move_retained(tensor.node, node)
         tensor.node = node
         return
     root = tensor if base is None else base
@@ -153,8 +155,15 @@ def rebase(tensor: Tensor, node: Node | None) -> None:
         return
     attrs = (tuple(tensor.spec.shape), tensor.spec.strides, tensor.offset - root.offset)
     root.node = _node(_write_view.plans[root.spec, (tensor.spec, *attrs)], (None, None, *attrs), (old, node))
+    _move_retained(old, root.node)
     if base is not None:
         tensor.node = _node(*view_plan(root, tensor), (root.node,))
+
+
+def _move_retained(old: Node | None, new: Node) -> None:
+    """`retain_grad` is about the tensor as it is now, not as it was before the in-place op."""
+    if old is not None and old is not new and old.hooks and RETAIN in old.hooks:
+        new.hooks = {**(new.hooks or {}), RETAIN: old.hooks.pop(RETAIN)}
 
 
 def _node(plan: Plan, values: tuple[Any, ...], edges: tuple[Node | None, ...]) -> Node:

@@ -48,7 +48,9 @@ def call_with_hooks(
             changed = hook.function(module, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
-                    raise TypeError(f"a forward pre-hook with kwargs must return None or (args, kwargs), got {changed!r}")
+                    raise TypeError(
+                        f"a forward pre-hook with kwargs must return None or (args, kwargs), got {changed!r}"
+                    )
                 args, kwargs = changed
         else:
             changed = hook.function(module, args)

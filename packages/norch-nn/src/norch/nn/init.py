@@ -8,7 +8,7 @@ from typing import Any
 
 import norch
 
-_LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
+_LINEAR = ("linear", "sigmoid", *[f"conv{t}{n}d" for t in ("", "_transpose") for n in (1, 2, 3)])
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

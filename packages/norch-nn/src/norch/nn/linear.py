@@ -55,8 +55,7 @@ class Linear(Module):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ShapeError where the last dim of `input` is not in_features."""
-        out: norch.Tensor = F.linear(input, self.weight, self.bias)
-        return out
+        return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

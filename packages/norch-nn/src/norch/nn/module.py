@@ -14,6 +14,7 @@ import norch
 from .hooks import Hook, RemovableHandle, call_with_hooks
 from .parameter import Buffer, Parameter
 from .state import LoadResult, load_state, save_state
+from .transfer import convert, destination
 
 
 class Module:
@@ -31,6 +32,11 @@ class Module:
     """
 
     training: bool
+    _parameter_names: dict[str, bool]
+    _buffer_names: dict[str, bool]  # whether the buffer is persistent
+    _module_names: dict[str, bool]
+    _forward_pre_hooks: dict[int, Hook]
+    _forward_hooks: dict[int, Hook]
 
     def __init__(self) -> None:
         self.__dict__.update(
@@ -108,7 +114,8 @@ class Module:
         if param is not None:
             if not isinstance(param, Parameter):
                 raise norch.DTypeError(
-                    f"cannot assign '{type(param).__name__}' object to parameter '{name}' (nn.Parameter or None required)"
+                    f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
+                    "(nn.Parameter or None required)"
                 )
             if not param.is_leaf:
                 raise ValueError(f"cannot assign a result of {param.grad_fn} to parameter '{name}': it is no leaf")
@@ -331,12 +338,13 @@ class Module:
         A dtype, which must be floating, is for the floating ones. The parameters stay the same objects, so that an
         optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be used.
         """
-        device, dtype = _destination(args, kwargs)
+        device, dtype = destination(args, kwargs)
 
         def move(tensor: norch.Tensor) -> norch.Tensor:
             return tensor.to(device, dtype if tensor.is_floating_point() else None)
 
-        return self._convert(move)
+        convert(self, move)
+        return self
 
     def cpu(self) -> Self:
         """`to("cpu")`."""
@@ -362,19 +370,6 @@ class Module:
         """`to(norch.bfloat16)`."""
         return self.to(norch.bfloat16)
 
-    def _convert(self, function: Callable[[norch.Tensor], norch.Tensor]) -> Self:
-        for parameter in self.parameters():
-            grad = parameter.grad
-            parameter.grad = None
-            parameter.data = function(parameter.data)
-            if grad is not None:
-                parameter.grad = function(grad.detach())
-        for module in self.modules():
-            for name in module._buffer_names:
-                if module.__dict__[name] is not None:
-                    module.__dict__[name] = function(module.__dict__[name])
-        return self
-
     # --- Printing ---------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
@@ -396,20 +391,3 @@ class Module:
 def _registries(module: Module) -> tuple[dict[str, bool], ...]:
     own = module.__dict__
     return own.get("_parameter_names", {}), own.get("_buffer_names", {}), own.get("_module_names", {})
-
-
-def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[norch.Device | None, norch.DType | None]:
-    """The device and the dtype that the arguments of `Module.to` ask for; None to leave as it is."""
-    device, dtype = None, None
-    for value in (*args, kwargs.get("device"), kwargs.get("dtype")):
-        if isinstance(value, norch.DType):
-            dtype = value
-        elif isinstance(value, str | norch.Device):
-            device = norch.Device(value)
-        elif isinstance(value, norch.Tensor):
-            device, dtype = value.device, value.dtype
-        elif value is not None and not isinstance(value, bool):
-            raise norch.DTypeError(f"Module.to(): expected a device, a dtype or a tensor, got {value!r}")
-    if dtype is not None and not dtype.is_floating_point:
-        raise norch.DTypeError(f"Module.to(): only accepts floating dtypes, got {dtype}")
-    return device, dtype

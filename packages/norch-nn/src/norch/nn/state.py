@@ -62,9 +62,7 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool) -> LoadRe
                     f"{tuple(target.shape)}."
                 )
     if problems:
-        raise StateDictError(
-            f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(problems)
-        )
+        raise StateDictError(f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(problems))
     with norch.no_grad():
         for name, source in found.items():
             own[name].copy_(source)

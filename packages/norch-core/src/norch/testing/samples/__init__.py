@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from . import elementwise
+from . import activation, elementwise, indexing, linalg, loss, movement, network, reduction
 from .record import LAYOUTS, Case, Operand, Sample, build
 
 SAMPLES: dict[str, Sample] = {}
 """All records by name."""
 
-for _family in (elementwise,):
+for _family in (elementwise, activation, reduction, linalg, movement, indexing, loss, network):
     for _sample in _family.SAMPLES:
         if _sample.name in SAMPLES:
             raise ValueError(f"two records are named {_sample.name}")

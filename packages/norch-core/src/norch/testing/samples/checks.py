@@ -1,10 +1,11 @@
-"""What is checked of a record, on any device. Each check raises AssertionError, naming the op, the case and the dtype."""
+"""What is checked of a record, on any device. Each check raises AssertionError that names op, case and dtype."""
 
 from __future__ import annotations
 
 import builtins
 import math
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,12 @@ from .. import gradcheck as numerical
 from .record import TOLERANCES, Array, Case, Operand, Sample, build, case, flat, replace, wide
 
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-6, 700.0]
+
+
+def expect(holds: bool, message: str) -> None:
+    """An `assert` that `python -O` keeps."""
+    if not holds:
+        raise AssertionError(message)
 
 
 def label(sample: Sample, case: Case, dtype: DType, layout: str = "plain") -> str:
@@ -37,16 +44,17 @@ class _Text(str):
 
 def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """The oracle's answer, without its warnings."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         return function(*args, **kwargs)
 
 
 def same_values(got: Any, expected: Any, dtype: DType, what: str, loose: float = 1.0) -> None:
     """A tensor against the oracle's array: dtype, shape, values within the dtype's tolerance."""
-    assert isinstance(got, Tensor), f"{what}: gave {type(got).__name__}, no tensor"
-    assert got.dtype is dtype, f"{what}: gave {got.dtype}, not {dtype}"
+    expect(isinstance(got, Tensor), f"{what}: gave {type(got).__name__}, no tensor")
+    expect(got.dtype is dtype, f"{what}: gave {got.dtype}, not {dtype}")
     expected = np.asarray(expected)
-    assert tuple(got.shape) == expected.shape, f"{what}: gave shape {tuple(got.shape)}, not {expected.shape}"
+    expect(tuple(got.shape) == expected.shape, f"{what}: gave shape {tuple(got.shape)}, not {expected.shape}")
     with np.errstate(all="ignore"):
         wanted = wide(expected.astype(dtype.numpy))
     values = wide(got.detach().cpu().numpy())
@@ -56,7 +64,7 @@ def same_values(got: Any, expected: Any, dtype: DType, what: str, loose: float =
             fine = np.isclose(values, wanted, bound, bound, equal_nan=True)
     else:
         fine = values == wanted
-    assert fine.all(), f"{what}:\ngot\n{values}\nexpected\n{wanted}"
+    expect(bool(fine.all()), f"{what}:\ngot\n{values}\nexpected\n{wanted}")
 
 
 def check_case(sample: Sample, case: Case, dtype: DType, device: Any = "cpu", layout: str = "plain") -> None:
@@ -67,10 +75,10 @@ def check_case(sample: Sample, case: Case, dtype: DType, device: Any = "cpu", la
     result = sample.function(*built.args, **built.kwargs)
     expected = quietly(sample.oracle, built.arrays, built.array_kwargs)
     if sample.gives == "python":
-        assert type(result) is type(np.asarray(expected).item()) and result == expected, f"{what}: {result}"
+        expect(bool(type(result) is type(np.asarray(expected).item()) and result == expected), f"{what}: {result}")
         return
     results, wanted = flat(result), flat(expected)
-    assert len(results) == len(wanted), f"{what}: gave {len(results)} results, not {len(wanted)}"
+    expect(len(results) == len(wanted), f"{what}: gave {len(results)} results, not {len(wanted)}")
     dtypes = sample.result_dtypes(dtype)
     loose = sample.loose if dtype.itemsize >= 4 else 2 * sample.loose
     for i, (got, want) in enumerate(zip(results, wanted, strict=True)):
@@ -99,6 +107,16 @@ def check_special_values(sample: Sample, device: Any = "cpu") -> None:
         same_values(got, expected, sample.result_dtypes(dtype)[0], f"{sample.name} of special values", sample.loose)
 
 
+def check_shares_memory(sample: Sample, device: Any = "cpu") -> None:
+    """A view lies on its operand's memory."""
+    for one in sample.cases:
+        built = build(sample, one, sample.dtypes[-1], device)
+        source = built.args[0]
+        for result in flat(sample.function(*built.args, **built.kwargs)):
+            what = label(sample, one, sample.dtypes[-1])
+            expect(result.buffer is source.buffer, f"{what}: the result is no view")
+
+
 # --- Promotion ------------------------------------------------------------------------------------------------------
 
 _ORDER = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
@@ -125,7 +143,7 @@ def promoted(a: DType, b: DType) -> DType:
 
 
 def with_scalar(dtype: DType, scalar: Any) -> DType:
-    """What PyTorch gives for a tensor and a Python scalar: the tensor's dtype unless the scalar's category is higher."""
+    """What PyTorch gives for a tensor and a Python scalar: the tensor's dtype unless the scalar's category is above."""
     from ...dtype import bool_, get_default_dtype, int64
 
     own = {bool: bool_, int: int64, float: get_default_dtype()}[type(scalar)]
@@ -179,7 +197,7 @@ def check_refusals(sample: Sample, device: Any = "cpu") -> None:
         try:
             sample.function(*built.args, **built.kwargs)
         except DTypeError as error:
-            assert "(): " in str(error), f"{sample.name}: the message names no op: {error}"
+            expect("(): " in str(error), f"{sample.name}: the message names no op: {error}")
         else:
             raise AssertionError(f"{label(sample, one, dtype)} took {dtype}")
 
@@ -191,7 +209,7 @@ def check_shapes_refused(sample: Sample, device: Any = "cpu") -> None:
     try:
         sample.function(a, b)
     except ShapeError as error:
-        assert "(2, 3)" in str(error) and "(4, 3)" in str(error), f"{sample.name}: {error}"
+        expect("(2, 3)" in str(error) and "(4, 3)" in str(error), f"{sample.name}: {error}")
     else:
         raise AssertionError(f"{sample.name} took shapes (2, 3) and (4, 3)")
 
@@ -201,8 +219,7 @@ def check_shapes_refused(sample: Sample, device: Any = "cpu") -> None:
 
 def check_method(sample: Sample, device: Any = "cpu") -> None:
     """The method gives what the function gives."""
-    name = sample.method_name
-    assert name is not None
+    name = sample.method_name or sample.name
     for dtype in (sample.dtypes[0], sample.dtypes[-1]):
         for one in sample.cases:
             if not isinstance(one.args[0], Operand):
@@ -215,27 +232,26 @@ def check_method(sample: Sample, device: Any = "cpu") -> None:
 
 def equal_results(found: list[Any], expected: list[Any], what: str) -> None:
     """Two lists of results agree exactly."""
-    assert len(found) == len(expected), what
+    expect(len(found) == len(expected), what)
     for got, want in zip(found, expected, strict=True):
         if isinstance(want, Tensor):
-            assert got.dtype is want.dtype and got.shape == want.shape, f"{what}: {got.dtype} {got.shape}"
+            expect(got.dtype is want.dtype and got.shape == want.shape, f"{what}: {got.dtype} {got.shape}")
             np.testing.assert_array_equal(_values(got), _values(want), what)
         else:
-            assert got == want, what
+            expect(got == want, what)
 
 
 def _values(tensor: Tensor) -> Array:
     return wide(tensor.detach().cpu().numpy())
 
 
-def check_inplace(sample: Sample, device: Any = "cpu") -> None:
+def check_inplace(sample: Sample, device: Any = "cpu", dtypes: Any = None) -> None:
     """The in-place form writes the functional form's values into the same memory, of any layout, and no further."""
-    name = sample.inplace
-    assert name is not None
+    name = sample.inplace or sample.name + "_"
     checked = 0
-    for dtype in sample.dtypes:
+    for dtype in sample.dtypes if dtypes is None else [d for d in dtypes if d in sample.dtypes]:
         for one in sample.cases:
-            for layout in ("plain", "transposed", "offset", "stepped"):
+            for layout in ("plain", "transposed", "offset", "stepped") if dtype.itemsize == 4 else ("offset",):
                 built = build(sample, one, dtype, device, layout)
                 target = built.args[0]
                 expected = sample.function(*built.args, **built.kwargs)
@@ -247,9 +263,9 @@ def check_inplace(sample: Sample, device: Any = "cpu") -> None:
                 whole = _whole(target)
                 outside = _values(whole).copy()
                 result = getattr(target, name)(*built.args[1:], **built.kwargs)
-                assert result is target, f"{what}: did not return the tensor"
-                assert target.buffer is buffer and target.spec is spec, f"{what}: memory moved"
-                assert target._version > version, f"{what}: the change was not noted"
+                expect(result is target, f"{what}: did not return the tensor")
+                expect(target.buffer is buffer and target.spec is spec, f"{what}: memory moved")
+                expect(target._version > version, f"{what}: the change was not noted")
                 equal_results([target], [expected], what)
                 shown = np.zeros(outside.shape, builtins.bool)
                 span = np.lib.stride_tricks.as_strided(
@@ -257,7 +273,7 @@ def check_inplace(sample: Sample, device: Any = "cpu") -> None:
                 )
                 span[...] = True
                 np.testing.assert_array_equal(_values(whole)[~shown], outside[~shown], f"{what}: wrote outside")
-    assert checked, f"{name}: no case of {sample.name} keeps shape and dtype"
+    expect(bool(checked), f"{name}: no case of {sample.name} keeps shape and dtype")
 
 
 def _whole(tensor: Tensor) -> Tensor:
@@ -282,11 +298,10 @@ def check_gradients(sample: Sample, device: Any = "cpu", layout: str = "plain", 
         built = build(sample, one, float64, device, layout, requires_grad=True)
 
         def function(*inputs: Tensor, built: Any = built) -> Any:
-            result = sample.function(*_with(built.args, built.tensors, inputs), **built.kwargs)
+            args, kwargs = _with((built.args, built.kwargs), built.tensors, inputs)
+            result = sample.function(*args, **kwargs)
             return result if isinstance(result, Tensor) else tuple(result)
 
-        if any(t in built.tensors for t in built.kwargs.values() if isinstance(t, Tensor)):
-            raise AssertionError(f"{what}: pass operands by position")
         if not any(r.requires_grad for r in flat(function(*built.tensors)) if isinstance(r, Tensor)):
             raise AssertionError(f"{what}: the result does not require grad")
         try:
@@ -301,6 +316,8 @@ def _with(value: Any, old: list[Tensor], new: tuple[Tensor, ...]) -> Any:
     """`value` with the tensors `old` in it exchanged for `new`."""
     if isinstance(value, Tensor):
         return next((n for o, n in zip(old, new, strict=True) if o is value), value)
+    if isinstance(value, dict):
+        return {k: _with(v, old, new) for k, v in value.items()}
     if type(value) in (tuple, list):
         return type(value)(_with(v, old, new) for v in value)
     return value
@@ -313,11 +330,11 @@ def gradients(sample: Sample, one: Case, device: Any, layout: str) -> list[Tenso
     draw = np.random.default_rng(0)
     seeds = [ops.tensor(draw.uniform(0.5, 1.5, tuple(r.shape)), device=device) for r in results]
     first = grad(results, built.tensors, seeds, create_graph=True, materialize_grads=True)
-    found = list(first)
-    again = [f for f in first if f.requires_grad]
+    found = [f for f in first if f is not None]
+    again = [f for f in found if f.requires_grad]
     if again:
         seeds = [ops.tensor(draw.uniform(0.5, 1.5, tuple(f.shape)), device=device) for f in again]
-        found += grad(again, built.tensors, seeds, materialize_grads=True)
+        found += [f for f in grad(again, built.tensors, seeds, materialize_grads=True) if f is not None]
     return found
 
 
@@ -330,6 +347,7 @@ __all__ = [
     "check_promotion",
     "check_refusals",
     "check_shapes_refused",
+    "check_shares_memory",
     "check_special_values",
     "check_values",
     "equal_results",

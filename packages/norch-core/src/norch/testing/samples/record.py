@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -15,7 +15,8 @@ from ...dtype import BOOL, DTYPES, FLOATING, INTEGER, DType, float64, get_defaul
 from ...dtype import bool_ as bool_dtype
 from ...tensor import Tensor
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = Any
+"""An ndarray. NumPy's stubs say Any of most of what oracles compute with one."""
 
 LAYOUTS = ("plain", "transposed", "offset", "stepped", "expanded")
 """How an operand may lie in memory; "expanded" repeats its first slice with stride 0, so it changes the values."""
@@ -146,6 +147,7 @@ class Sample:
     special: whether NaN, infinities and signed zeros must come out as the oracle's.
     call: what to call, where it is neither function nor method of that name.
     view: whether the result shares its operand's memory.
+    layouts: whether the op does the same in any layout; False where strides are what it is about.
     """
 
     name: str
@@ -164,6 +166,7 @@ class Sample:
     special: bool = False
     call: Callable[..., Any] | None = field(default=None, repr=False)
     view: bool = False
+    layouts: bool = True
 
     @property
     def function(self) -> Callable[..., Any]:

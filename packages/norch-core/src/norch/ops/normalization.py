@@ -1,0 +1,274 @@
+"""Normalisation: to mean 0 and variance 1, or to norm 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.mode import no_grad
+from ..dtype import finfo
+from ..errors import ShapeError
+from ..spec import Shape, Spec, as_shape
+from .elementwise import sqrt
+from .families import accepts_axis, composite, floating
+from .movement import expand
+from .precision import wide
+from .reduction import mean, norm
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+Gradients = tuple["Tensor | None", "Tensor | None", "Tensor | None"]
+
+
+def _standardized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor]:
+    """(x - mean) / sqrt(variance + eps) over `dims`, and the factor 1 / sqrt(variance + eps)."""
+    centred = x - mean(x, dims, True)
+    factor = 1 / sqrt(mean(centred * centred, dims, True) + eps)
+    return centred * factor, factor
+
+
+def _standardized_grad(g: Tensor, x: Tensor, factor: Tensor, dims: list[int]) -> Tensor:
+    """The gradient of what was standardized to `x`: without g's parts along 1 and along x."""
+    return (g - mean(g, dims, True) - x * mean(g * x, dims, True)) * factor
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    out = x if weight is None else x * weight
+    return out if bias is None else out + bias
+
+
+def _channels(x: Tensor | None, ndim: int) -> Any:
+    """A (c) tensor so that it broadcasts to (n, c, ...)."""
+    return None if x is None else x.reshape((-1, *(1,) * (ndim - 2)) if x.spec.numel else (0, *(1,) * (ndim - 2)))
+
+
+def _check_channels(op: str, input: Spec, **given: Spec | None) -> None:
+    if input.ndim < 2:
+        raise ShapeError(f"{op}(): expected input (n, c, ...), got shape {tuple(input.shape)}")
+    for name, spec in given.items():
+        if spec is not None and tuple(spec.shape) != (input.shape[1],):
+            raise ShapeError(
+                f"{op}(): {name} {tuple(spec.shape)} does not fit the {input.shape[1]} channels of input "
+                f"{tuple(input.shape)}"
+            )
+
+
+# --- Over the last dims ---------------------------------------------------------------------------------------------
+
+
+def _last(op: str, input: Spec, shape: Shape, *given: Spec | None) -> None:
+    floating(op, input, *given)
+    if not shape or tuple(input.shape[input.ndim - len(shape) :]) != shape or len(shape) > input.ndim:
+        raise ShapeError(f"{op}(): input {tuple(input.shape)} does not end in normalized_shape {shape}")
+    for spec in given:
+        if spec is not None and tuple(spec.shape) != shape:
+            raise ShapeError(f"{op}(): weight or bias {tuple(spec.shape)} is not of normalized_shape {shape}")
+
+
+def _infer_layer_norm(input: Spec, shape: Shape, weight: Spec | None, bias: Spec | None, eps: float) -> Spec:
+    _last("layer_norm", input, shape, weight, bias)
+    return input.like()
+
+
+def _layer_norm_rule(
+    g: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
+) -> Gradients:
+    dims, g = list(range(-len(shape), 0)), wide(g)
+    x, factor = _standardized(wide(input), dims, eps)
+    into = _standardized_grad(g if weight is None else g * weight, x, factor, dims) if needs[0] else None
+    return into, g * x if needs[1] else None, g if needs[2] else None
+
+
+@composite(_infer_layer_norm, _layer_norm_rule, name="layer_norm", joint=True)
+def _layer_norm(input: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    x, _ = _standardized(wide(input), list(range(-len(shape), 0)), eps)
+    return _affine(x, weight, bias).to(input.dtype)
+
+
+def layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+) -> Tensor:
+    """(input - mean) / sqrt(variance + eps) * weight + bias over the last dims (Ba et al., 2016). Shape and dtype kept.
+
+    normalized_shape: the sizes of those dims; weight and bias have it too. Raises ShapeError where input does not end
+    in it, DTypeError unless all are floating.
+    """
+    return _layer_norm(input, as_shape(normalized_shape, "layer_norm"), weight, bias, eps)
+
+
+def _rms(x: Tensor, shape: Shape, eps: float) -> tuple[Tensor, Tensor, list[int]]:
+    dims = list(range(-len(shape), 0))
+    factor = 1 / sqrt(mean(x * x, dims, True) + eps)
+    return x * factor, factor, dims
+
+
+def _infer_rms_norm(input: Spec, shape: Shape, weight: Spec | None, eps: float) -> Spec:
+    _last("rms_norm", input, shape, weight)
+    return input.like()
+
+
+def _rms_norm_rule(
+    g: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None]:
+    g = wide(g)
+    x, factor, dims = _rms(wide(input), shape, eps)
+    into = None
+    if needs[0]:
+        part = g if weight is None else g * weight
+        into = (part - x * mean(part * x, dims, True)) * factor
+    return into, g * x if needs[1] else None
+
+
+@composite(_infer_rms_norm, _rms_norm_rule, name="rms_norm", joint=True)
+def _rms_norm(input: Tensor, shape: Shape, weight: Tensor | None, eps: float) -> Tensor:
+    return _affine(_rms(wide(input), shape, eps)[0], weight, None).to(input.dtype)
+
+
+def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """input / sqrt(mean(input ** 2) + eps) * weight over the last dims (Zhang and Sennrich, 2019). Shape, dtype kept.
+
+    eps: that of the dtype by default, float32 for 16-bit ones. Raises as layer_norm does.
+    """
+    if eps is None:
+        floating("rms_norm", input.spec)
+        eps = finfo(wide(input).dtype).eps
+    return _rms_norm(input, as_shape(normalized_shape, "rms_norm"), weight, eps)
+
+
+# --- Over channels --------------------------------------------------------------------------------------------------
+
+
+def _infer_group_norm(input: Spec, groups: int, weight: Spec | None, bias: Spec | None, eps: float) -> Spec:
+    floating("group_norm", input, weight, bias)
+    _check_channels("group_norm", input, weight=weight, bias=bias)
+    if groups < 1 or input.shape[1] % groups:
+        raise ShapeError(f"group_norm(): {input.shape[1]} channels of {tuple(input.shape)} are not {groups} groups")
+    return input.like()
+
+
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    n, c = x.spec.shape[:2]
+    inner = 1
+    for size in x.spec.shape[2:]:
+        inner *= size
+    return x.reshape(n, groups, c // groups * inner)
+
+
+def _group_norm_rule(
+    g: Tensor, input: Tensor, num_groups: int, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
+) -> Gradients:
+    shape, ndim, g = input.spec.shape, input.spec.ndim, wide(g)
+    x, factor = _standardized(_grouped(wide(input), num_groups), [2], eps)
+    others, into = [0, *range(2, ndim)], None
+    if needs[0]:
+        part = g if weight is None else g * _channels(weight, ndim)
+        into = _standardized_grad(_grouped(part, num_groups), x, factor, [2]).reshape(shape)
+    return into, (g * x.reshape(shape)).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
+
+
+@composite(_infer_group_norm, _group_norm_rule, joint=True)
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+) -> Tensor:
+    """`layer_norm` of each of `num_groups` groups of channels (Wu and He, 2018): (n, c, ...), shape and dtype kept.
+
+    weight, bias: (c). Raises ShapeError where the groups do not divide the channels, DTypeError unless all floating.
+    """
+    ndim = input.spec.ndim
+    x = _standardized(_grouped(wide(input), num_groups), [2], eps)[0].reshape(input.spec.shape)
+    return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
+
+
+def _infer_batch_norm(input: Spec, weight: Spec | None, bias: Spec | None, eps: float) -> Spec:
+    return input.like()
+
+
+def _batch_norm_rule(g: Tensor, input: Tensor, weight: Tensor | None, eps: float, needs: tuple[bool, ...]) -> Gradients:
+    ndim, g = input.spec.ndim, wide(g)
+    others = [0, *range(2, ndim)]
+    x, factor = _standardized(wide(input), others, eps)
+    into = None
+    if needs[0]:
+        into = _standardized_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
+    return into, (g * x).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
+
+
+@composite(_infer_batch_norm, _batch_norm_rule, name="batch_norm", joint=True)
+def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """`batch_norm` with the statistics of the batch."""
+    ndim = input.spec.ndim
+    x, _ = _standardized(wide(input), [0, *range(2, ndim)], eps)
+    return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    """(input - mean) / sqrt(variance + eps) * weight + bias for each channel (Ioffe and Szegedy, 2015): (n, c, ...).
+
+    training: take mean and variance of this batch, and move the running ones, in place, by `momentum` towards them
+    (towards the unbiased variance). Otherwise take the running ones. All but input are (c). Shape and dtype kept.
+    Raises ShapeError for shapes that do not fit, for training on one value a channel, and without running statistics
+    where they are needed; DTypeError unless all are floating.
+    """
+    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    specs = {name: None if x is None else x.spec for name, x in given.items()}
+    floating("batch_norm", input.spec, *specs.values())
+    _check_channels("batch_norm", input.spec, **specs)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ShapeError("batch_norm(): needs running_mean and running_var unless training")
+        ndim = input.spec.ndim
+        factor = 1 / sqrt(wide(running_var) + eps)
+        factor = factor if weight is None else factor * weight
+        shift = -running_mean * factor if bias is None else bias - running_mean * factor
+        out: Tensor = input * _channels(factor, ndim) + _channels(shift, ndim)
+        return out.to(input.dtype)
+    count = input.spec.numel // max(input.spec.shape[1], 1)
+    if count <= 1 and input.spec.numel:
+        raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
+    if running_mean is not None or running_var is not None:
+        with no_grad():
+            _move(input, running_mean, running_var, momentum, count)
+    return _batch_norm(input, weight, bias, eps)
+
+
+def _move(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, count: int) -> None:
+    dims, x = [0, *range(2, input.spec.ndim)], wide(input)
+    centre = mean(x, dims, True)
+    if running_mean is not None:
+        running_mean.mul_(1 - momentum).add_(centre.reshape(-1) * momentum)
+    if running_var is not None:
+        spread = ((x - centre) ** 2).sum(dims) / float(count - 1)
+        running_var.mul_(1 - momentum).add_(spread * momentum)
+
+
+# --- To norm 1 ------------------------------------------------------------------------------------------------------
+
+
+@accepts_axis
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
+    """input / max(norm, eps), the norm being the `p`-norm along `dim`. Shape and dtype kept; floating only."""
+    floating("normalize", input.spec)
+    return input / expand(norm(input, p, dim, True).clamp(eps), tuple(input.spec.shape))
+
+
+@accepts_axis
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+    """The cosine of the angle between x1 and x2 along `dim`, which goes; the two broadcast. Norms are at least `eps`.
+
+    Raises DTypeError unless both are floating.
+    """
+    from .movement import broadcast_tensors
+
+    floating("cosine_similarity", x1.spec, x2.spec)
+    a, b = broadcast_tensors(x1, x2)
+    sizes = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)
+    return (a * b).sum(dim) / sizes

@@ -1,0 +1,188 @@
+"""The places that an op is written in agree: its entry, its NumPy kernel, its sample record, its method."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import norch
+from norch import ops
+from norch.backend.contract import BINARY, COMPARISON, PRIMITIVES, REDUCTION, UNARY, Operand
+from norch.device import CPU
+from norch.dtype import bool_, float32, int64
+from norch.op import all_ops
+from norch.ops.families import by_name
+from norch.tensor import Tensor
+from norch.testing.samples import SAMPLES
+
+TENSOR, VECTOR, INDEX = Operand(float32, (2, 3), (3, 1)), Operand(float32, (4,), (1,)), Operand(int64, (2, 3), (3, 1))
+NUMBER, WHOLE = Operand(float32, (), (), True), Operand(int64, (), (), True)
+MATRIX = Operand(float32, (2, 2), (2, 1))
+TYPICAL = {
+    "copy": ((TENSOR, TENSOR), {}),
+    "fill": ((TENSOR, NUMBER), {}),
+    "where": ((TENSOR, TENSOR._replace(dtype=bool_), TENSOR, TENSOR), {}),
+    "cumsum": ((TENSOR, TENSOR), {"dim": 1}),
+    "matmul": ((MATRIX, MATRIX, MATRIX), {}),
+    "gather": ((TENSOR, TENSOR, INDEX), {"dim": 0}),
+    "scatter": ((TENSOR, INDEX, TENSOR), {"dim": 0}),
+    "scatter_add": ((TENSOR, INDEX, TENSOR), {"dim": 0}),
+    "sort": ((TENSOR, INDEX, TENSOR), {"dim": 1, "descending": False}),
+    "arange": ((VECTOR, NUMBER, NUMBER), {}),
+    "random": ((TENSOR, WHOLE, WHOLE), {"kind": "uniform"}),
+}
+
+
+def typical(name):
+    """Operands and attributes that every backend takes for a primitive."""
+    if name in TYPICAL:
+        return TYPICAL[name]
+    dtype = int64 if name.startswith("bitwise") else float32
+    one = TENSOR._replace(dtype=dtype)
+    if name in UNARY:
+        return (one, one), {}
+    if name in BINARY:
+        return (one, one, one), {}
+    if name in COMPARISON:
+        return (one._replace(dtype=bool_), one, one), {}
+    assert name in REDUCTION
+    result = {"any": bool_, "all": bool_, "argmax": int64, "argmin": int64}.get(name, float32)
+    source = bool_ if result is bool_ else float32
+    return (Operand(result, (2, 1), (1, 1)), TENSOR._replace(dtype=source)), {"dims": (1,)}
+
+
+# Ops that draw, make tensors from data or from nothing, or are not about tensors: they have tests of their own.
+WITHOUT_RECORD = frozenset(
+    """
+    tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
+    zeros_like ones_like empty_like full_like result_type broadcast_shapes
+    rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
+    manual_seed seed initial_seed get_rng_state set_rng_state
+    """.split()
+)
+METHODS_WITHOUT_RECORD = frozenset(
+    """
+    dim ndimension size numel nelement element_size stride storage_offset is_contiguous is_floating_point is_complex
+    is_signed is_inference data_ptr storage untyped_storage requires_grad_ zero_grad backward detach_ register_hook
+    retain_grad as_subclass numpy item tolist to cpu cuda type type_as float double half bfloat16 long int short char
+    byte bool new_empty new_zeros new_ones new_full new_tensor bernoulli
+    fill_ zero_ copy_ uniform_ normal_ bernoulli_ random_
+    """.split()
+)
+
+
+def public_functions():
+    return {
+        name: value
+        for name, value in vars(ops).items()
+        if not name.startswith("_") and callable(value) and not inspect.ismodule(value)
+    }
+
+
+def public_methods():
+    return {name: getattr(Tensor, name) for name in dir(Tensor) if not name.startswith("_")}
+
+
+def aliases(names):
+    """Names by the object they stand for."""
+    found = {}
+    for name, value in names.items():
+        found.setdefault(id(value), []).append(name)
+    return found
+
+
+def test_primitives_are_those_of_the_contract():
+    entries = {name for name, op in by_name().items() if op.kind == "primitive"}
+    assert entries == PRIMITIVES
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+def test_every_primitive_has_a_numpy_kernel(name):
+    operands, attrs = typical(name)
+    assert CPU.backend.compile(name, operands, attrs) is not None
+
+
+def test_composites_have_a_decomposition():
+    assert not [op for op in by_name().values() if op.kind == "composite" and op.decompose is None]
+
+
+def test_every_public_function_has_a_record():
+    known = {id(getattr(ops, name)) for name in SAMPLES if hasattr(ops, name)}
+    missing = [
+        names
+        for key, names in aliases(public_functions()).items()
+        if key not in known and not WITHOUT_RECORD.intersection(names)
+    ]
+    assert not missing, f"no sample record for {missing}"
+
+
+def test_every_method_has_a_record():
+    known = {s.method_name for s in SAMPLES.values()} | {s.inplace for s in SAMPLES.values()} | set(SAMPLES)
+    methods = {name: m for name, m in public_methods().items() if callable(m)}
+    missing = [
+        names
+        for names in aliases(methods).values()
+        if not known.intersection(names) and not METHODS_WITHOUT_RECORD.intersection(names)
+    ]
+    assert not missing, f"no sample record for the methods {missing}"
+
+
+@pytest.mark.parametrize("sample", SAMPLES.values(), ids=list(SAMPLES))
+def test_what_a_record_names_exists(sample):
+    assert callable(sample.function)
+    for name in (sample.method_name, sample.inplace, sample.operator):
+        assert name is None or callable(getattr(Tensor, name, None)), f"Tensor has no method {name}"
+    assert sample.cases
+    assert all(any(c.operands()) for c in sample.cases)
+
+
+def test_exceptions_are_not_stale():
+    functions = public_functions()
+    assert not [n for n in WITHOUT_RECORD if n not in functions and n != "default_generator"]
+    assert not [n for n in METHODS_WITHOUT_RECORD if not hasattr(Tensor, n)]
+
+
+def test_every_function_is_in_norch():
+    assert not [name for name, value in public_functions().items() if getattr(norch, name, None) is not value]
+
+
+NOT_DIFFERENTIABLE = frozenset(
+    "eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift any all "
+    "argmax argmin arange random fill scatter scatter_add max_pool2d_indices".split()
+)
+
+
+def test_every_differentiable_op_has_a_rule():
+    """`scatter` and `scatter_add` write into memory; the ops that users call are functional_scatter(_add)."""
+    without = {name for name, op in by_name().items() if op.rules is None}
+    assert without == NOT_DIFFERENTIABLE
+
+
+@pytest.mark.parametrize("sample", [s for s in SAMPLES.values() if not s.differentiable], ids=lambda s: s.name)
+def test_records_without_gradient_are_right_to_have_none(sample):
+    op = getattr(sample.function, "op", None)
+    assert op is None or op.rules is None or sample.gives == "python" or not hasattr(ops, sample.name)
+
+
+def test_rules_cover_every_operand():
+    for op in all_ops():
+        if op.rules is not None:
+            assert len(op.rules) == len(op.tensors), op
+
+
+@pytest.mark.parametrize("owner", [public_functions, public_methods], ids=["functions", "methods"])
+def test_everything_public_has_a_docstring(owner):
+    written = {n: v for n, v in owner().items() if inspect.isfunction(v) or isinstance(v, property)}
+    without = [name for name, value in written.items() if not (inspect.getdoc(value) or "").strip()]
+    assert not without
+
+
+@pytest.mark.parametrize("owner", [public_functions, public_methods], ids=["functions", "methods"])
+def test_docstrings_are_sentences(owner):
+    """A first line that a reader can use: it ends, and is not the name again."""
+    for name, value in owner().items():
+        text = inspect.getdoc(value) or ""
+        first = text.partition("\n\n")[0].strip()
+        if text and inspect.isfunction(value):
+            assert first[-1] in ".:", f"{name}: {first!r}"

@@ -1,0 +1,6 @@
+"""norch.optim: optimisers, under PyTorch's names and on the public API of norch."""
+
+from .optimizer import Optimizer
+from .sgd import SGD
+
+__all__ = ["SGD", "Optimizer"]
