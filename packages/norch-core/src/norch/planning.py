@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .backend.contract import IndexOutOfBounds, Kernel, Operand
-from .dtype import INTEGER, DType, iinfo
+from .dtype import BOOL, INTEGER, DType, iinfo
 from .errors import BackendError, DeviceError, DTypeError, IndexError, NorchError, OutOfMemoryError
 from .op import Inferred, Op, Plan
 from .spec import Spec, expand_strides
@@ -62,7 +62,7 @@ def _compile(op: Op, device: Device, values: list[Any], inferred: Inferred) -> A
         if type(value) is not Spec:
             dtype = wanted.dtype if isinstance(wanted, Spec) else wanted[0]
             operands.append(Operand(dtype, (), (), True))
-            if dtype.category == INTEGER:
+            if dtype.category == INTEGER or (value is bool) != (dtype.category == BOOL):
                 converts.append((at, _scalar_conversion(op, dtype)))
             at += 1
             continue
@@ -98,6 +98,13 @@ def _nothing_to_do(*args: Any) -> None:
 
 
 def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
+    if dtype.category != INTEGER:
+        kind = bool if dtype.category == BOOL else float
+
+        def cast(args: list[Any], at: int) -> None:
+            args[at] = kind(args[at])
+
+        return cast
     limits = iinfo(dtype)
     span_of_dtype = limits.max - limits.min + 1
 

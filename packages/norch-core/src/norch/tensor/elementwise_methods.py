@@ -70,6 +70,7 @@ class ElementwiseMethods:
 
     # --- Comparisons, logic, bits ---
     __eq__ = elementwise.eq  # type: ignore[assignment]
+    __hash__ = object.__hash__  # by identity; a class that has __eq__ would else have none
     __ne__ = elementwise.ne  # type: ignore[assignment]
     __lt__ = elementwise.lt
     __le__ = elementwise.le

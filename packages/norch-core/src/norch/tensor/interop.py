@@ -145,10 +145,6 @@ def __format__(self: Tensor, spec: str) -> str:
     return format(item(self), spec) if spec and self.spec.numel == 1 else format(str(self), spec)
 
 
-def __hash__(self: Tensor) -> int:
-    return id(self)
-
-
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy of a leaf, its grad included. Raises AutogradError for a result of a recorded op."""
     if id(self) in memo:

@@ -21,7 +21,6 @@ class InteropMethods:
     __index__ = interop.__index__
     __contains__ = interop.__contains__
     __format__ = interop.__format__
-    __hash__ = interop.__hash__
     __deepcopy__ = interop.__deepcopy__
     __reduce_ex__ = interop.__reduce_ex__
     __dlpack__ = interop.__dlpack__
