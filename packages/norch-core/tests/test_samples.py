@@ -3,13 +3,21 @@ can get wrong."""
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+import norch
+from norch.backend.contract import Operand
 from norch.dtype import bfloat16, bool_, float32, int32, int64, uint8
+from norch.testing.null import null_device
 from norch.testing.samples import LAYOUTS, SAMPLES, checks
+from norch.testing.strict import StrictBackend, strict_device
 
 SOME = (bool_, uint8, int64, bfloat16, float32)
 """Dtypes for devices that take their time."""
+
+FLOATS = Operand(float32, (2, 3), (3, 1))
 
 
 def each(wanted=lambda sample: True):
@@ -71,3 +79,60 @@ def test_refuses_other_dtypes(sample):
 @each(lambda s: s.method_name)
 def test_method(sample):
     checks.check_method(sample)
+
+
+def test_operands_on_two_devices_are_refused():
+    strict_device()
+    here, there = norch.ones(2), norch.ones(2, device="strict")
+    with pytest.raises(norch.DeviceError, match=r"add\(\).*cpu, strict"):
+        here + there
+    assert (there + norch.tensor(2.0)).tolist() == [3, 3]  # a 0-d tensor on the CPU goes anywhere
+
+
+def test_null_backend_makes_specs_only():
+    device = null_device()
+    x = norch.empty(4, 3, device=device).requires_grad_()
+    y = (x @ x.T).softmax(0).sum(1)
+    y.sum().backward()
+    assert y.shape == (4,)
+    assert x.grad.shape == (4, 3)
+    assert y.tolist() == [0, 0, 0, 0]
+    assert null_device() is device
+
+
+@pytest.mark.parametrize(
+    ("what", "operands", "attrs"),
+    [
+        ("add", (FLOATS, FLOATS, FLOATS._replace(dtype=int32)), {}),
+        ("add", (FLOATS, FLOATS, FLOATS._replace(shape=(3,), strides=(1,))), {}),
+        ("add", (FLOATS._replace(strides=(0, 1)), FLOATS, FLOATS), {}),
+        ("neg", (FLOATS, FLOATS._replace(strides=(-3, 1))), {}),
+        ("exp", (FLOATS._replace(dtype=int32),) * 2, {}),
+        ("sum", (FLOATS, FLOATS), {"dims": (0,)}),
+        ("argmax", (FLOATS._replace(shape=(1, 3)), FLOATS), {"dims": (0,)}),
+        ("gather", (FLOATS, FLOATS, FLOATS), {"dim": 0}),
+    ],
+)
+def test_strict_refuses_what_the_contract_does_not_promise(what, operands, attrs):
+    with pytest.raises(norch.BackendError, match=what):
+        StrictBackend().compile(what, operands, attrs)
+
+
+def test_strict_refuses_kernel_calls_outside_of_buffers():
+    backend = StrictBackend()
+    kernel = backend.compile("add", (FLOATS, FLOATS, FLOATS), {})
+    out, x = backend.allocate(24, 0), backend.allocate(28, 0)
+    kernel(out, 0, x, 1, x, 0)
+    for wrong in (
+        (out, 1, x, 0, x, 0),
+        (out, 0, x, 2, x, 0),
+        (out, 0, x, 0),
+        (x, 0, x, 1, x, 0),
+        (out, 0, x, 0, x, -1),
+    ):
+        with pytest.raises(norch.BackendError, match="strict"):
+            kernel(*wrong)
+
+
+def test_strict_shows_unread_memory():
+    assert norch.empty(2, device=strict_device()).tolist() == [struct.unpack("f", b"\x55" * 4)[0]] * 2

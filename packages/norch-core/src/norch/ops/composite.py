@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dtype import bool_, result_dtype
 from ..errors import DTypeError, ShapeError
-from ..op import Inferred
+from ..op import SCALARS, Inferred
 from ..spec import Spec
 from .creation import empty_spec, fill_spec
 from .elementwise import abs as absolute
@@ -218,6 +218,9 @@ def fmod(input: Tensor, other: Operand) -> Tensor:
 
 
 def _require_floating(op: str, *operands: Any) -> None:
+    for value in operands:
+        if not hasattr(value, "spec") and type(value) not in SCALARS:
+            raise DTypeError(f"{op}(): expected tensors, got {type(value).__name__} {value!r:.60}")
     dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
     if not dtype.is_floating_point:
         raise DTypeError(f"{op}(): expected a floating dtype, got {dtype}")

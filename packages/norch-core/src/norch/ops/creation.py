@@ -230,13 +230,16 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
         moved = moved.to(target or data.device, chosen or data.dtype)
         return moved.clone() if copy and moved.buffer is data.buffer else moved
     if not isinstance(data, np.ndarray):
-        data = _array_of(data)
+        data = _array_of(data, chosen)
     out = array_to_tensor(data, chosen, copy or data.dtype.hasobject)
     return out if target is None else out.to(target)
 
 
-def _array_of(data: Any) -> np.ndarray[Any, Any]:
-    """Nested lists, numbers or anything with `__array__` as an array of a dtype that norch has."""
+def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+    """Nested lists, numbers or anything with `__array__` as an array of a dtype that norch has.
+
+    dtype: what it will be converted to, so that nothing is rounded twice.
+    """
     from ..tensor import Tensor
 
     if isinstance(data, np.generic) or hasattr(data, "__array__"):
@@ -252,7 +255,7 @@ def _array_of(data: Any) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
     if array.dtype.kind == "f":
-        return array.astype(get_default_dtype().numpy, copy=False)
+        return array if dtype is not None else array.astype(get_default_dtype().numpy, copy=False)
     return array if array.dtype.kind == "b" else array.astype(np.int64) if array.size else _empty(array)
 
 

@@ -180,7 +180,7 @@ _round = unary("round", _zero, "Rounded to the nearest integer, halves to even."
 
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """Rounded to `decimals` places, halves to even; shape and dtype kept. Raises DTypeError for decimals of integers."""
+    """Rounded to `decimals` places, halves to even; shape and dtype kept. Raises DTypeError for places of integers."""
     if decimals == 0:
         return _round(input)
     if not input.dtype.is_floating_point:

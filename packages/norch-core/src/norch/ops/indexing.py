@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch import run, run_into, view_call
-from ..dtype import DType, bool_, int64
+from ..dtype import DType, bool_, can_cast, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..op import Inferred
+from ..op import SCALARS, Inferred
 from ..spec import Spec, wrap_dim
 from .creation import arange, empty_spec, zeros_like
 from .elementwise import floor_divide, remainder, where
@@ -211,8 +212,22 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True."""
     if mask.spec.dtype is not bool_:
         raise DTypeError(f"masked_fill(): mask must be bool, got {mask.spec.dtype}")
-    out: Tensor = where(mask, value, input)
-    return out.to(input.dtype) if out.spec.dtype is not input.spec.dtype else out
+    out: Tensor = where(mask, _kept(value, input.spec.dtype), input)
+    return out
+
+
+def _kept(value: Any, dtype: DType) -> Any:
+    """`value` as what a tensor of `dtype` can hold. Raises DTypeError where that would change it."""
+    if hasattr(value, "spec"):
+        if not can_cast(value.spec.dtype, dtype):
+            raise DTypeError(f"masked_fill(): a tensor of {dtype} cannot hold a value of {value.spec.dtype}")
+        return value.to(dtype)
+    kind = (bool, int, float)[dtype.category]
+    if type(value) in SCALARS and math.isfinite(value) and kind(value) == value:
+        return kind(value)
+    if kind is not float:
+        raise DTypeError(f"masked_fill(): a tensor of {dtype} cannot hold {value!r}")
+    return value
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:

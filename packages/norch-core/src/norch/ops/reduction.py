@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from ..dispatch import run_one
-from ..dtype import BOOL, DType, as_dtype, bool_, int64
+from ..dtype import BOOL, DType, as_dtype, bool_, float32, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..op import Inferred
 from ..spec import Shape, Spec, wrap_dim, wrap_dims
@@ -18,6 +20,9 @@ from .movement import flatten, reshape, squeeze, unsqueeze
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _reduced(spec: Spec, dims: Shape, keepdim: bool, dtype: DType) -> tuple[Spec, Spec]:
@@ -118,14 +123,32 @@ def _none_if_empty(dim: Any) -> Any:
     return dim if dim is None or type(dim) is int else tuple(dim) or None if isinstance(dim, tuple | list) else dim
 
 
+def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` of a 16-bit float computed in float32, which its squares and sums fit in, and rounded once."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        input: Any = args[0]
+        dtype = input.dtype
+        if not dtype.is_floating_point or dtype.itemsize > 2:
+            return function(*args, **kwargs)
+        whole: Any = function
+        out = whole(input.to(float32), *args[1:], **kwargs)
+        return tuple(x.to(dtype) for x in out) if isinstance(out, tuple) else out.to(dtype)  # type: ignore[return-value]
+
+    return call
+
+
 @accepts_axis
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim` (None for all). NaN where there are no elements. Raises DTypeError for integers and bools."""
     chosen = _asked(dtype, "mean") or input.dtype
     if not chosen.is_floating_point:
         raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
-    total = sum(input, dim, keepdim, dtype=chosen)
-    return total / _count(input, dim)
+    half = chosen.itemsize == 2  # the sum may be more than 16 bits hold
+    total = sum(input, dim, keepdim, dtype=float32 if half else chosen)
+    out = total / _count(input, dim)
+    return out.to(chosen) if half else out
 
 
 def _count(input: Tensor, dim: Any) -> float:
@@ -234,6 +257,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 @accepts_axis
+@_in_float32
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
@@ -247,6 +271,7 @@ def var(
 
 
 @accepts_axis
+@_in_float32
 def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
@@ -255,6 +280,7 @@ def std(
 
 
 @accepts_axis
+@_in_float32
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -263,6 +289,7 @@ def var_mean(
 
 
 @accepts_axis
+@_in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2)."""
     order = 2.0 if p is None or p == "fro" else float(p)
@@ -294,6 +321,7 @@ def _root(square: Tensor) -> Tensor:
 
 
 @accepts_axis
+@_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, without overflow."""
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")

@@ -49,7 +49,7 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool) -> LoadRe
     result = LoadResult([k for k in own if k not in state], [k for k in state if k not in own])
     problems = []
     if strict:
-        for title, keys in (("Unexpected", result.unexpected_keys), ("Missing", result.missing_keys)):
+        for title, keys in (("Missing", result.missing_keys), ("Unexpected", result.unexpected_keys)):
             if keys:
                 problems.append(f"{title} key(s) in state_dict: " + ", ".join(f'"{k}"' for k in keys) + ".")
     found = {}

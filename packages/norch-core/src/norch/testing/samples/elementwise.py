@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dtype import bool_, int64
 from .record import Array, Case, Operand, Sample, case, exactly, mask, samples, x
 
 Oracle = Callable[..., Any]
@@ -255,6 +256,9 @@ SEVERAL = samples(
         case(exactly([math.nan, math.inf, -math.inf, 1.5]), 3.0, 7.0, -7.0),
         case(exactly([math.nan, 2.5]), nan=1.0),
     ), "float", inplace="nan_to_num_", strict=False),
+    Sample("masked_fill.exact", lambda v, m, value: np.where(m, int(value), v), (
+        case(exactly([2**60 + 1, 5], int64), exactly([False, True], bool_), 0.0),), gives="int64", grad=False,
+        method=None, call=lambda v, m, value: v.masked_fill(m, value)),
     Sample("lerp", lambda a, b, w: a + w * (b - a), (
         case(x(2, 3), x(2, 3), 0.25),
         case(x(2, 3), x(3), x(2, 1, low=0, high=1)),

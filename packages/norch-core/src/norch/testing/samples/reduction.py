@@ -76,6 +76,7 @@ SPREADS: tuple[Case, ...] = (
     case(x(2, 3), 1, False),
     case(x(2, 3), dim=1, correction=0),
     case(x(4), correction=1.5),
+    case(exactly([300.0, 500.0, 200.0])),
 )
 
 
@@ -114,6 +115,8 @@ def _quantity(v: Array, dim: Any = None) -> Any:
 
 
 NAN = math.nan
+LARGE = exactly([30000.0, 20000.0, 40000.0])
+"""Whose sum and squares a float16 cannot hold."""
 FLOAT_EDGES: tuple[Case, ...] = (case(exactly([[1.0, NAN, 3.0], [NAN, NAN, 0.0]]), 1),)
 TIES: tuple[Case, ...] = (case(exactly([[2, 1, 2], [1, 1, 0]]), 1), case(exactly([3, 1, 3, 1])))
 
@@ -122,7 +125,7 @@ SAMPLES = samples(
     Sample("prod", over(np.prod), DIMS + EMPTY, gives="sum", loose=2),
     Sample("prod.zeros", over(np.prod), (case(exactly([[2, 0, 3], [0, 0, 1], [1, 2, 3]]), 1),
            case(exactly([2.0, 0.0, 1.5]))), gives="sum", method=None, call=lambda v, *how: v.prod(*how)),
-    Sample("mean", over(np.mean), DIMS, takes="float", loose=2),
+    Sample("mean", over(np.mean), (*DIMS, case(LARGE)), takes="float", loose=2),
     Sample("amax", over(np.max), DIMS),
     Sample("amin", over(np.min), DIMS),
     Sample("amax.nan", over(np.max), FLOAT_EDGES, "float", strict=False, grad=False, method=None,
@@ -155,7 +158,7 @@ SAMPLES = samples(
            method=None, call=lambda v, *a, **k: v.var(*a, **k)),
     Sample("norm", _norm, (
         case(x(2, 3)), case(x(2, 3), 1, 0), case(x(2, 3), 3, [0, 1]), case(x(2, 3), 2, 1, True),
-        case(x(2, 3), math.inf), case(x(2, 3), -math.inf, 1), case(x(2, 3), "fro"), case(x()),
+        case(x(2, 3), math.inf), case(x(2, 3), -math.inf, 1), case(x(2, 3), "fro"), case(x()), case(LARGE),
         case(x(0, 3), 2, 0),
     ), "float", strict=False, loose=4),
     Sample("norm.count", lambda v: _norm(v, 0), (case(exactly([1.0, 0.0, 2.0])),), "float", strict=False, grad=False,

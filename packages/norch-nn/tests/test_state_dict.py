@@ -1,0 +1,89 @@
+"""state_dict and load_state_dict."""
+
+import numpy as np
+import pytest
+
+import norch
+from norch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+        self.register_buffer("mean", norch.zeros(2))
+        self.register_buffer("scratch", norch.zeros(2), persistent=False)
+
+    def forward(self, x):
+        return self.body(x - self.mean)
+
+
+KEYS = ["mean", "body.0.weight", "body.0.bias", "body.2.weight", "body.2.bias"]
+
+
+def test_round_trip():
+    source, target = Net(), Net()
+    source.mean.fill_(0.5)
+    state = source.state_dict()
+    assert list(state) == KEYS
+    result = target.load_state_dict(state)
+    assert repr(result) == "<All keys matched successfully>"
+    x = norch.rand(4, 2)
+    assert target(x).tolist() == source(x).tolist()
+    assert target.body[0].weight.data_ptr() != source.body[0].weight.data_ptr()
+    assert target.body[0].weight.requires_grad
+
+
+def test_the_state_is_detached_and_on_the_modules_memory():
+    net = Net()
+    state = net.state_dict()
+    assert not any(t.requires_grad for t in state.values())
+    assert state["body.0.weight"].data_ptr() == net.body[0].weight.data_ptr()
+    assert net.state_dict(keep_vars=True)["body.0.weight"] is net.body[0].weight
+    assert list(net.state_dict(prefix="model.")) == [f"model.{key}" for key in KEYS]
+
+
+def test_shared_parameters_are_saved_under_each_name():
+    net = nn.Module()
+    net.a = net.b = nn.Linear(1, 1)
+    assert list(net.state_dict()) == ["a.weight", "a.bias", "b.weight", "b.bias"]
+
+
+def test_values_are_cast_and_arrays_are_taken():
+    net = nn.Linear(2, 1).double()
+    net.load_state_dict({"weight": np.array([[1, 2]], np.float32), "bias": norch.tensor([3], dtype=norch.int64)})
+    assert net.weight.dtype is norch.float64
+    assert net.weight.tolist() == [[1.0, 2.0]]
+    assert net.bias.tolist() == [3.0]
+
+
+def test_every_mismatch_is_named_and_nothing_is_loaded():
+    net = Net()
+    before = net.body[2].bias.tolist()
+    state = {"body.2.bias": norch.ones(1), "body.0.weight": norch.ones(2, 2), "other": norch.ones(1)}
+    with pytest.raises(nn.StateDictError) as caught:
+        net.load_state_dict(state)
+    assert str(caught.value) == (
+        "Error(s) in loading state_dict for Net:\n"
+        '\tMissing key(s) in state_dict: "mean", "body.0.bias", "body.2.weight".\n'
+        '\tUnexpected key(s) in state_dict: "other".\n'
+        "\tsize mismatch for body.0.weight: the state_dict has shape (2, 2), the module (3, 2)."
+    )
+    assert isinstance(caught.value, RuntimeError)
+    assert isinstance(caught.value, norch.NorchError)
+    assert net.body[2].bias.tolist() == before
+
+
+def test_not_strict_returns_what_did_not_match():
+    net = Net()
+    result = net.load_state_dict({"body.2.bias": norch.ones(1), "other": norch.ones(1)}, strict=False)
+    assert result.missing_keys == ["mean", "body.0.weight", "body.0.bias", "body.2.weight"]
+    assert result.unexpected_keys == ["other"]
+    assert net.body[2].bias.tolist() == [1.0]
+    with pytest.raises(nn.StateDictError, match="size mismatch"):
+        net.load_state_dict({"body.2.bias": norch.ones(2)}, strict=False)
+
+
+def test_only_a_dict_is_a_state():
+    with pytest.raises(norch.DTypeError, match="expected a dict of tensors, got list"):
+        Net().load_state_dict([norch.ones(1)])
