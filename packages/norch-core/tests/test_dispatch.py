@@ -225,3 +225,45 @@ def test_integer_scalars_must_fit():
     assert (norch.tensor([5], dtype=norch.uint8) + -1).tolist() == [4]
     with pytest.raises(norch.DTypeError, match="300 is out of range for norch.uint8"):
         norch.tensor([5], dtype=norch.uint8) + 300
+
+
+def test_a_composite_in_another_layout_than_it_promised_is_put_right():
+    from norch.op import Inferred, Op
+
+    def infer(x):
+        return Inferred((x.like(),), (x,))
+
+    op = Op("odd", ("x",), 1, infer, lambda g, y: g * y, kind="composite", decompose=lambda x: x.exp())
+    x = norch.tensor([[0.0, 1.0], [2.0, 3.0]], requires_grad=True)
+    from norch.dispatch import run
+
+    run(op, x.t()).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), x.detach().exp().numpy(), rtol=1e-6)
+
+
+def test_a_native_composite_without_a_rule_is_differentiated_through_its_parts(chip):
+    from norch.dispatch import run
+    from norch.op import Inferred, Op
+
+    op = Op("twice", ("x",), 1, lambda x: Inferred((x,), (x,)), kind="composite", decompose=lambda x: x + x)
+    chip.natives = {"twice": lambda out, out_at, x, x_at: None}
+    x = on_chip([1.0, 2.0], requires_grad=True)
+    run(op, x).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    with norch.no_grad():
+        run(op, x)
+    assert chip.calls[-1][0] == "twice"
+
+
+def test_seeds_of_64_bits():
+    for seed in (-1, 2**63, 2**64 - 1):
+        norch.manual_seed(seed)
+        first = norch.rand(3).tolist()
+        norch.manual_seed(seed)
+        assert norch.rand(3).tolist() == first
+
+
+@pytest.mark.parametrize("op", ["gt", "eq", "maximum", "floor_divide"])
+def test_a_scalar_that_a_dtype_cannot_hold_is_not_wrapped_where_that_would_lie(op):
+    with pytest.raises(norch.DTypeError, match="-1 is out of range"):
+        getattr(norch, op)(norch.tensor([1, 2], dtype=norch.uint8), -1)

@@ -92,7 +92,7 @@ DTYPES: list[Row] = [
     ("unknown dtype", lambda: norch.zeros(2, dtype="float8"), DTypeError, ("zeros", "float8", "float32")),
     ("float size", lambda: norch.zeros(2.5), DTypeError, ("zeros", "2.5")),
     ("float dim", lambda: x(2).sum(0.5), DTypeError, ("sum", "0.5")),
-    ("float reshape", lambda: x(4).reshape(2.0, 2), DTypeError, ("reshape", "2.0")),
+    ("float reshape", lambda: x(4).reshape(2.5, 2), DTypeError, ("reshape", "2.5")),
     ("scalar range", lambda: norch.zeros(2, dtype=norch.uint8) + 300, DTypeError, ("add", "300", "uint8")),
     ("default dtype", lambda: norch.set_default_dtype(norch.int64), DTypeError, ("set_default_dtype", "int64")),
     ("finfo", lambda: norch.finfo(norch.int32), DTypeError, ("finfo", "int32", "iinfo")),

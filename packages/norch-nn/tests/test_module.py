@@ -39,7 +39,7 @@ def test_attributes_are_registered_in_order_of_assignment():
     assert names(net.named_children()) == ["fc1", "act", "fc2"]
     assert names(net.named_modules()) == ["", "fc1", "act", "fc2"]
     assert all(type(p) is nn.Parameter and p.requires_grad and p.is_leaf for p in net.parameters())
-    assert list(net.modules())[0] is net
+    assert next(iter(net.modules())) is net
     assert list(net.children()) == [net.fc1, net.act, net.fc2]
 
 
@@ -90,9 +90,9 @@ def test_register_methods_check_names_and_values():
         net.register_buffer("fc1", norch.ones(1))
     with pytest.raises(KeyError, match="attribute 'scale' already exists"):
         net.add_module("scale", nn.Tanh())
-    with pytest.raises(KeyError, match="can't be empty or contain"):
+    with pytest.raises(KeyError, match="must not be empty or contain"):
         net.register_parameter("a.b", nn.Parameter(norch.ones(1)))
-    with pytest.raises(KeyError, match="can't be empty or contain"):
+    with pytest.raises(KeyError, match="must not be empty or contain"):
         net.register_module("", nn.Tanh())
     with pytest.raises(TypeError, match="name should be a string"):
         net.register_buffer(1, norch.ones(1))

@@ -81,7 +81,9 @@ def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
 
 def _finish(plan: Plan, args: tuple[Any, ...]) -> Any:
     """Allocates, calls the kernel and records, or decomposes."""
-    if plan.kernel is None:
+    op = plan.op
+    # A composite without a rule of its own is differentiated through its parts.
+    if plan.kernel is None or (op.rules is None and op.decompose is not None and is_recording()):
         outputs = _decompose(plan, args)
     else:
         outputs = tuple([make_tensor(s, allocate(plan, s.nbytes)) for s in plan.outputs])
@@ -147,7 +149,18 @@ def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     finally:
         set_recording(before)
     results = result if isinstance(result, tuple) else (result,)
-    return tuple([make_tensor(r.spec, r.buffer, r.offset) for r in results])
+    return tuple([_as_promised(r, spec) for r, spec in zip(results, plan.outputs, strict=True)])
+
+
+def _as_promised(result: Tensor, spec: Spec) -> Tensor:
+    """A result in the layout that the op's inference rule gave it, by which its memory is read when it was saved."""
+    if result.spec is spec:
+        return make_tensor(spec, result.buffer, result.offset)
+    from .ops.movement import write
+
+    out = make_tensor(spec, allocate_on(spec.device, spec.nbytes))
+    write(out, result)
+    return out
 
 
 def unary_call(op: Op) -> Callable[[Tensor], Tensor]:
@@ -241,6 +254,18 @@ _DUNDERS = {
     "div": "truediv", "floor_divide": "floordiv", "remainder": "mod", "bitwise_and": "and", "bitwise_or": "or",
     "bitwise_xor": "xor", "bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift",
 }  # fmt: skip
+
+
+_REFLECTED = {
+    "add": "__radd__",
+    "sub": "__rsub__",
+    "mul": "__rmul__",
+    "div": "__rtruediv__",
+    "floor_divide": "__rfloordiv__",
+    "remainder": "__rmod__",
+    "pow": "__rpow__",
+    "matmul": "__rmatmul__",
+}
 
 
 def run_mixed(op: Op, a: Any, b: Any) -> Any:

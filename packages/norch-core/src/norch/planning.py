@@ -42,7 +42,7 @@ def make_plan(op: Op, key: Any) -> Plan:
     plan.nbytes = plan.out.nbytes
     given = [i for i in (*op.tensors, *op.scalars) if values[i] is not None and i < len(values)]
     plan.slots = tuple(sorted(given))
-    plan.kernel = _compile(op, device, [values[i] for i in plan.slots], inferred)
+    plan.kernel = _compile(op, device, [(i in op.scalars, values[i]) for i in plan.slots], inferred)
     return plan
 
 
@@ -52,17 +52,17 @@ def _check_devices(op: Op, operands: list[Any]) -> None:
         raise DeviceError(f"{op.name}(): operands are on different devices: {', '.join(sorted(map(str, devices)))}")
 
 
-def _compile(op: Op, device: Device, values: list[Any], inferred: Inferred) -> Any:
+def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: Inferred) -> Any:
     """The kernel, with whatever conversions its operands need folded into it; None if the op is to be decomposed."""
     outputs = inferred.kernel_outputs or inferred.outputs
     operands = [Operand(s.dtype, tuple(s.shape), s.strides) for s in outputs]
     at = 2 * len(outputs)
     converts: list[tuple[int, Callable[[list[Any], int], None]]] = []
-    for value, wanted in zip(values, inferred.operands, strict=True):
+    for (by_value, value), wanted in zip(values, inferred.operands, strict=True):
         if type(value) is not Spec:
             dtype = wanted.dtype if isinstance(wanted, Spec) else wanted[0]
             operands.append(Operand(dtype, (), (), True))
-            if dtype.category == INTEGER or (value is bool) != (dtype.category == BOOL):
+            if not by_value and (dtype.category == INTEGER or (value is bool) != (dtype.category == BOOL)):
                 converts.append((at, _scalar_conversion(op, dtype)))
             at += 1
             continue
@@ -97,6 +97,9 @@ def _nothing_to_do(*args: Any) -> None:
     """The kernel of results without elements."""
 
 
+_MODULAR = frozenset({"add", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
+
+
 def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
     if dtype.category != INTEGER:
         kind = bool if dtype.category == BOOL else float
@@ -111,8 +114,9 @@ def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]
     def convert(args: list[Any], at: int) -> None:
         value = int(args[at])
         if not limits.min <= value <= limits.max:
-            # As PyTorch does, -1 wraps in an unsigned tensor, so that subtraction can be addition.
-            if dtype.is_signed or not -limits.max <= value < 0:
+            # As in PyTorch, -1 wraps in an unsigned tensor, so that subtraction can be addition; but only where
+            # arithmetic modulo 256 is what is asked, not in a comparison.
+            if dtype.is_signed or op.name not in _MODULAR or not -limits.max <= value < 0:
                 raise DTypeError(f"{op.name}(): {value} is out of range for {dtype}")
             value += span_of_dtype
         args[at] = value

@@ -158,7 +158,7 @@ def run(
                     _add(pending, heap, edge, value)
             if not retain:
                 node.release()
-            del total
+            value = total = None  # or `accumulate` would find that something holds them
     finally:
         set_recording(before)
 
@@ -224,8 +224,18 @@ def call_hooks(hooks: dict[int, Any], value: Tensor) -> Tensor:
     return value
 
 
-# What sys.getrefcount says of a buffer that one tensor alone holds.
-_ALONE = 2
+def _references(value: Any) -> int:
+    return sys.getrefcount(value)
+
+
+def _of_one_variable() -> int:
+    variable = object()
+    return _references(variable)
+
+
+# What sys.getrefcount says of a buffer that one tensor alone holds, and, one call down, of a tensor that one variable
+# alone holds; the latter differs between versions of Python.
+_ALONE, _ALONE_TENSOR = 2, _of_one_variable()
 
 
 def accumulate(tensor: Tensor, value: Tensor, create: bool) -> None:
@@ -234,7 +244,11 @@ def accumulate(tensor: Tensor, value: Tensor, create: bool) -> None:
     if old is None:
         spec = value.spec
         if not create:
-            alone = sys.getrefcount(value.buffer) <= _ALONE and value.buffer.nbytes == spec.nbytes
+            alone = (
+                sys.getrefcount(value) <= _ALONE_TENSOR
+                and sys.getrefcount(value.buffer) <= _ALONE
+                and value.buffer.nbytes == spec.nbytes
+            )
             value = value.detach() if alone and not spec.overlaps else value.detach().clone()
         tensor._grad = value
     elif create:

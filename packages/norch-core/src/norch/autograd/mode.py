@@ -29,6 +29,13 @@ class _Mode:
 
     inference = False
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        mode = object.__new__(cls)
+        if args and callable(args[0]):  # @no_grad without parentheses
+            mode.__init__()  # type: ignore[call-arg, misc]
+            return mode(args[0])
+        return mode
+
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
         self.before: list[tuple[bool, bool]] = []
@@ -52,21 +59,18 @@ class _Mode:
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with type(self)(self.enabled):
+            with self._anew():
                 return function(*args, **kwargs)
 
         return call
 
+    def _anew(self) -> _Mode:
+        """One more such mode: calls in several threads must not share what they put back."""
+        return type(self)(self.enabled)
+
 
 class no_grad(_Mode):
     """Ops in this context, or in a function decorated with `@no_grad()` or `@no_grad`, are not recorded."""
-
-    def __new__(cls, function: Any = None) -> Any:
-        mode = object.__new__(cls)
-        if callable(function):
-            _Mode.__init__(mode, False)
-            return mode(function)
-        return mode
 
     def __init__(self, enabled: Any = False) -> None:
         super().__init__(False)
@@ -98,3 +102,6 @@ class inference_mode(_Mode):
     def __init__(self, mode: bool = True) -> None:
         super().__init__(not mode and is_recording())
         self.inference = bool(mode)
+
+    def _anew(self) -> _Mode:
+        return inference_mode(self.inference)

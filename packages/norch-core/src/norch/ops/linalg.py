@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch import binary_call, run_mixed
@@ -61,7 +62,8 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
         return (a.mT @ g.unsqueeze(-1)).squeeze(-1)
     if b_spec.ndim == 2 and a.spec.ndim > 2:
         # One product over all the batches instead of one for each, summed.
-        return a.reshape(-1, a.spec.shape[-1]).mT @ g.reshape(-1, g.spec.shape[-1])
+        rows = prod(a.spec.shape[:-1])
+        return a.reshape(rows, a.spec.shape[-1]).mT @ g.reshape(rows, g.spec.shape[-1])
     return a.mT @ g
 
 

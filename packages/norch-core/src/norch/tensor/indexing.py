@@ -18,7 +18,7 @@ from ..ops.joining import flip
 from ..ops.movement import RESHAPE, SELECT, permute, reshape, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
 from .base import TensorBase
-from .inplace import assign, check_writable, copy_
+from .inplace import assign, check_writable, copy_as
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -219,7 +219,7 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         return
     view, chosen = (self[index], {}) if type(index) is int else _basic(self, index)
     if not chosen:
-        copy_(view, _fitting(value, tuple(view.spec.shape)))
+        copy_as("__setitem__", view, _fitting(value, tuple(view.spec.shape)))
     else:
         put(self, view, chosen, value, False)
 
@@ -266,7 +266,7 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
     if not indices:
         raise IndexError("index_put_(): expected at least one index tensor")
     if not chosen:
-        view.add_(values) if accumulate else copy_(view, values)
+        view.add_(values) if accumulate else copy_as("index_put_", view, as_tensor(values, None, self.device))
         return self
     put(self, view, chosen, as_tensor(values, None, self.device), accumulate)
     return self

@@ -207,39 +207,45 @@ _write_view = Op(
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
-    check_writable(self, "fill_")
-    if isinstance(value, TensorBase):
-        return copy_(self, value)
-    if type(value) not in SCALARS:
+    return _fill(self, value, "fill_")
+
+
+def zero_(self: Tensor) -> Tensor:
+    """Sets every element to 0."""
+    return _fill(self, 0, "zero_")
+
+
+def _fill(self: Tensor, value: Any, op: str) -> Tensor:
+    check_writable(self, op)
+    if type(value) not in SCALARS and not isinstance(value, TensorBase):
         value = as_operand(value)
-        if isinstance(value, TensorBase):
-            return copy_(self, value)
+    if isinstance(value, TensorBase):
+        return copy_as(op, self, value)  # type: ignore[arg-type]
     if type(value) is float and not self.spec.dtype.is_floating_point:
         value = int(value)
     run_into(FILL, self, self.spec, value)
-    mark_modified(self, "fill_")
+    mark_modified(self, op)
     if is_recording():
         rebase(self, None)
     return self
 
 
-def zero_(self: Tensor) -> Tensor:
-    """Sets every element to 0."""
-    return fill_(self, 0)
-
-
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device."""
-    check_writable(self, "copy_")
-    source = as_tensor(src)
+    return copy_as("copy_", self, as_tensor(src))
+
+
+def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
+    """`copy_`, under the name that errors will give."""
+    check_writable(self, op)
     if source.spec.shape != self.spec.shape:
         source = expand(source, tuple(self.spec.shape))
     if is_recording() and source.node is not None and resolve(source) is not None:
-        return assign(self, source, "copy_")
+        return assign(self, source, op)
     if source.spec.device is not self.spec.device:
         source = source.to(self.spec.device)
     write(self, source.clone() if overlapping(self, source) else source)
-    mark_modified(self, "copy_")
+    mark_modified(self, op)
     if is_recording():
         rebase(self, None)
     return self

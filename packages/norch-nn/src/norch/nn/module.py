@@ -81,7 +81,7 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter):
-            self.register_parameter(name, value)
+            self._register("_parameter_names", name, value)
         elif isinstance(value, Module):
             self._register("_module_names", name, value)
         elif isinstance(value, Buffer):
@@ -108,8 +108,8 @@ class Module:
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Adds a parameter, or None as the place of one that is not there. `self.name = param` does the same.
 
-        Raises DTypeError where `param` is no Parameter, KeyError for a name that cannot be an attribute, ValueError
-        for a result of an op.
+        Raises DTypeError where `param` is no Parameter, KeyError for a name that is taken, ValueError for a result
+        of an op.
         """
         if param is not None:
             if not isinstance(param, Parameter):
@@ -119,6 +119,7 @@ class Module:
                 )
             if not param.is_leaf:
                 raise ValueError(f"cannot assign a result of {param.grad_fn} to parameter '{name}': it is no leaf")
+        self._check_free(name, "_parameter_names")
         self._register("_parameter_names", name, param)
 
     def register_buffer(self, name: str, tensor: norch.Tensor | None, persistent: bool = True) -> None:
@@ -157,7 +158,7 @@ class Module:
         if not isinstance(name, str):
             raise TypeError(f"{registry[1:-6]} name should be a string, got {type(name).__name__}")
         if not name or "." in name:
-            raise KeyError(f'{registry[1:-6]} name can\'t be empty or contain ".", got {name!r}')
+            raise KeyError(f"{registry[1:-6]} name must not be empty or contain a dot, got {name!r}")
         for other in _registries(self):
             if other is not names:
                 other.pop(name, None)

@@ -1,0 +1,406 @@
+"""The backward pass, the modes of recording, hooks, custom functions, big graphs and what they leave in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import norch
+from norch import AutogradError
+from norch.autograd import Function, grad
+
+Tensor = norch.Tensor
+
+
+def leaf(*values: float) -> Tensor:
+    return norch.tensor(values, dtype=norch.float64, requires_grad=True)
+
+
+# --- backward() and grad() ------------------------------------------------------------------------------------------
+
+
+def test_gradients_add_up() -> None:
+    x = leaf(1, 2)
+    (x * 3).sum().backward()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [5, 7]
+    x.grad = None
+    x.sum().backward()
+    assert x.grad.tolist() == [1, 1]
+    x.zero_grad()
+    assert x.grad is None
+
+
+def test_accumulation_does_not_change_what_others_hold() -> None:
+    x = leaf(1, 2)
+    seed = norch.ones(2, dtype=norch.float64)
+    (x * 1).backward(seed)
+    first = x.grad
+    held = first.clone()
+    (x + 0).backward(seed)
+    assert seed.tolist() == [1, 1]
+    assert x.grad.tolist() == [2, 2]
+    assert held.tolist() == [1, 1]
+    y = leaf(1, 2)
+    (y + y.detach()).backward(seed)
+    y.grad.add_(5)
+    assert seed.tolist() == [1, 1]
+
+
+def test_two_leaves_do_not_share_a_gradient() -> None:
+    x, y = leaf(1, 2), leaf(3, 4)
+    (x + y).sum().backward()
+    x.grad.mul_(10)
+    assert y.grad.tolist() == [1, 1]
+
+
+def test_broadcast_operands_get_summed_gradients() -> None:
+    x, y = norch.ones(3, 1, requires_grad=True), norch.ones(4, requires_grad=True)
+    (x * y).sum().backward()
+    assert x.grad.tolist() == [[4], [4], [4]]
+    assert y.grad.tolist() == [3, 3, 3, 3]
+
+
+def test_gradients_have_the_dtype_of_their_tensor() -> None:
+    x, y = norch.ones(2, requires_grad=True), leaf(1, 2)
+    (x * y).sum().backward()
+    assert x.grad.dtype is norch.float32
+    assert y.grad.dtype is norch.float64
+
+
+def test_retain_graph() -> None:
+    x = leaf(2)
+    y = (x**3).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.tolist() == [24]
+    with pytest.raises(AutogradError, match="retain_graph=True"):
+        y.backward()
+
+
+def test_the_part_of_a_graph_that_was_freed() -> None:
+    x = leaf(2)
+    shared = x.exp()
+    shared.sum().backward()
+    with pytest.raises(AutogradError, match="exp"):
+        (shared * 2).sum().backward()
+
+
+def test_create_graph_and_higher_derivatives() -> None:
+    x = leaf(2)
+    y = (x**4).sum()
+    expected = [32.0, 48.0, 48.0, 24.0]
+    for value in expected:
+        (y,) = grad(y, x, create_graph=True)
+        assert y.tolist() == [value]
+    x.sin().sum().backward(create_graph=True)
+    assert x.grad.requires_grad
+    (second,) = grad(x.grad.sum(), x)
+    assert second.item() == pytest.approx(-norch.tensor(2.0, dtype=norch.float64).sin().item())
+    assert not second.requires_grad
+
+
+def test_grad_touches_no_leaf() -> None:
+    x, y = leaf(1, 2), leaf(3, 4)
+    a, b = grad((x * y).sum(), [x, y])
+    assert (a.tolist(), b.tolist()) == ([3, 4], [1, 2])
+    assert x.grad is None
+    assert y.grad is None
+
+
+def test_grad_of_several_outputs_with_weights() -> None:
+    x = leaf(1, 2)
+    (found,) = grad([x * 2, x * x], x, [norch.ones(2, dtype=norch.float64), leaf(1, 10).detach()])
+    assert found.tolist() == [4, 42]
+
+
+def test_grad_of_results_in_the_middle() -> None:
+    x = leaf(3)
+    y = x * 2
+    z = y * y
+    by_y, by_x = grad(z.sum(), [y, x])
+    assert (by_y.item(), by_x.item()) == (12, 24)
+    (own,) = grad(x, x, norch.ones(1, dtype=norch.float64))
+    assert own.item() == 1
+
+
+def test_unused_inputs() -> None:
+    x, y = leaf(1), leaf(2, 3)
+    with pytest.raises(AutogradError, match="input 1"):
+        grad((x * 2).sum(), [x, y], retain_graph=True)
+    assert grad((x * 2).sum(), [x, y], allow_unused=True)[1] is None
+    assert grad((x * 2).sum(), [x, y], materialize_grads=True)[1].tolist() == [0, 0]
+
+
+def test_backward_into_chosen_inputs() -> None:
+    x, y = leaf(1), leaf(2)
+    (x * y).sum().backward(inputs=[x])
+    assert x.grad.item() == 2
+    assert y.grad is None
+
+
+def test_backward_of_several_tensors() -> None:
+    x = leaf(1, 2)
+    norch.autograd.backward([(x * 2).sum(), (x * 3).sum()])
+    assert x.grad.tolist() == [5, 5]
+
+
+def test_leaves() -> None:
+    x = leaf(1)
+    y = x * 2
+    assert x.is_leaf
+    assert not y.is_leaf
+    assert y.detach().is_leaf
+    assert x.grad_fn is None
+    assert y.grad_fn.name() == "mul_backward"
+    assert y.grad_fn.next_functions[0][0].name() == "accumulate_grad"
+    assert not norch.zeros(1).requires_grad
+    z = norch.zeros(1, dtype=norch.float64)
+    z.requires_grad = True
+    assert (z + 1).requires_grad
+    assert not z.requires_grad_(False).requires_grad
+    assert not (x > 0).requires_grad
+    assert not x.argmax().requires_grad
+
+
+# --- Hooks ----------------------------------------------------------------------------------------------------------
+
+
+def test_hooks_see_and_replace_gradients() -> None:
+    x = leaf(1, 2)
+    seen: list[list[float]] = []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    handle = y.register_hook(lambda g: g * 10)
+    x.register_hook(lambda g: g + 1)
+    y.sum().backward(retain_graph=True)
+    assert seen == [[1, 1]]
+    assert x.grad.tolist() == [21, 21]
+    handle.remove()
+    handle.remove()
+    x.grad = None
+    y.sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    with x.register_hook(lambda g: g * 0):
+        (x * 1).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_a_hook_sees_the_whole_gradient_once() -> None:
+    x = leaf(1)
+    seen: list[float] = []
+    x.register_hook(lambda g: seen.append(g.item()))
+    (x * 2 + x * 3 + x.sin() * 0).sum().backward()
+    assert seen == [5]
+
+
+def test_retain_grad() -> None:
+    x = leaf(1, 2)
+    y = x * 2
+    y.retain_grad()
+    y.retain_grad()
+    y.register_hook(lambda g: g * 3)
+    (y * y).sum().backward()
+    assert y.retains_grad
+    assert y.grad.tolist() == [12, 24]
+    assert (x * 2).grad is None
+
+
+# --- Modes ----------------------------------------------------------------------------------------------------------
+
+
+def test_modes_as_contexts() -> None:
+    x = leaf(1)
+    with norch.no_grad():
+        assert not norch.is_grad_enabled()
+        assert not (x * 2).requires_grad
+        with norch.enable_grad():
+            assert (x * 2).requires_grad
+        with norch.set_grad_enabled(True):
+            assert (x * 2).requires_grad
+        assert not norch.is_grad_enabled()
+    with norch.inference_mode():
+        assert norch.is_inference_mode_enabled()
+        assert not (x * 2).requires_grad
+    with norch.inference_mode(False):
+        assert (x * 2).requires_grad
+    assert not norch.is_inference_mode_enabled()
+    assert norch.is_grad_enabled()
+    norch.set_grad_enabled(False)
+    assert not norch.is_grad_enabled()
+    norch.set_grad_enabled(True)
+
+
+def test_modes_end_with_an_exception() -> None:
+    with pytest.raises(KeyError), norch.no_grad():
+        raise KeyError
+    assert norch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("mode", [norch.no_grad, norch.no_grad(), norch.inference_mode, norch.inference_mode(), norch.set_grad_enabled])
+def test_modes_as_decorators(mode: Any) -> None:
+    if mode is norch.set_grad_enabled:
+        mode = norch.set_grad_enabled(False)
+        norch.set_grad_enabled(True)
+
+    @mode
+    def double(x: Tensor, depth: int = 2) -> Tensor:
+        """Twice."""
+        return double(x, depth - 1) if depth else x * 2
+
+    assert double.__doc__ == "Twice."
+    assert not double(leaf(1)).requires_grad
+    assert norch.is_grad_enabled()
+
+    @norch.no_grad()
+    @norch.enable_grad()
+    def recorded(x: Tensor) -> Tensor:
+        return x * 2
+
+    assert recorded(leaf(1)).requires_grad
+
+
+def test_threads_and_tasks_have_their_own_mode() -> None:
+    inside, go, seen = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        seen.append(norch.is_grad_enabled())
+        with norch.no_grad():
+            inside.set()
+            go.wait()
+
+    with norch.no_grad():
+        thread = threading.Thread(target=work)
+        thread.start()
+        inside.wait()
+    assert norch.is_grad_enabled()
+    go.set()
+    thread.join()
+    assert seen == [True]
+
+    async def sleeper() -> bool:
+        with norch.no_grad():
+            await asyncio.sleep(0.01)
+            return norch.is_grad_enabled()
+
+    async def other() -> bool:
+        await asyncio.sleep(0.005)
+        return norch.is_grad_enabled()
+
+    async def both() -> list[bool]:
+        return await asyncio.gather(sleeper(), other())
+
+    assert asyncio.run(both()) == [False, True]
+
+
+def test_backward_in_threads() -> None:
+    x, results = leaf(*range(50)), []
+
+    def work(factor: float) -> None:
+        for _ in range(20):
+            results.append((factor, grad((x * factor).sin().sum(), x)[0].tolist()))
+
+    threads = [threading.Thread(target=work, args=(f,)) for f in (1.0, 2.0, 3.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 60
+    assert all(found == grad((x * f).sin().sum(), x)[0].tolist() for f, found in results)
+
+
+# --- Custom functions -----------------------------------------------------------------------------------------------
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        assert not norch.is_grad_enabled()
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * 3 * x * x
+
+
+class Split(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.factor = factor
+        signs = x.sign()
+        ctx.mark_non_differentiable(signs)
+        return x * factor, x + 1, signs
+
+    @staticmethod
+    def backward(ctx: Any, a: Tensor, b: Tensor, signs: Tensor) -> tuple[Tensor, None]:
+        assert ctx.needs_input_grad == (True, False)
+        return a * ctx.factor + b, None
+
+
+class Result(Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * ctx.saved_tensors[0]
+
+
+def test_function() -> None:
+    x = leaf(1, 2)
+    y = Cube.apply(x)
+    assert y.grad_fn.name() == "Cube_backward"
+    y.sum().backward()
+    assert x.grad.tolist() == [3, 12]
+    assert norch.autograd.gradcheck(Cube.apply, (leaf(0.5, -1),))
+    assert norch.autograd.gradgradcheck(Cube.apply, (leaf(0.5, -1),))
+    assert norch.autograd.gradcheck(Result.apply, (leaf(0.5, -1),))
+    assert not Cube.apply(x.detach()).requires_grad
+
+
+def test_function_with_several_results() -> None:
+    x = leaf(1, -2)
+    a, b, signs = Split.apply(x, 3.0)
+    assert not signs.requires_grad
+    (a * 2 + b).sum().backward()
+    assert x.grad.tolist() == [7, 7]
+    x.grad = None
+    Split.apply(x, 3.0)[1].sum().backward()  # what is not used comes as zeros
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_function_checks_what_it_saved() -> None:
+    x = leaf(1, 2)
+    y = x * 1
+    z = Cube.apply(y)
+    y.add_(1)
+    with pytest.raises(AutogradError, match=r"Cube saved a tensor of shape \(2,\), which add_ has changed"):
+        z.sum().backward()
+    z = Cube.apply(x)
+    z.sum().backward()
+    with pytest.raises(AutogradError, match="Cube"):
+        z.sum().backward()
+
+
+def test_function_with_too_few_gradients() -> None:
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            return x + y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g
+
+    with pytest.raises(AutogradError, match=r"Wrong.backward returned 1 gradients for 2 arguments"):
+        Wrong.apply(leaf(1), leaf(2)).sum().backward()

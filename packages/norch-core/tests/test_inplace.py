@@ -1,0 +1,312 @@
+"""In-place ops and assignment: what tensors, bases and views hold afterwards, and the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import norch
+from norch import AutogradError, DTypeError, ShapeError
+from norch.autograd import gradcheck, gradgradcheck
+
+Tensor = norch.Tensor
+
+
+def square() -> Tensor:
+    return norch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+
+
+def test_assignment_then_a_view_changed_in_place() -> None:
+    x = square()
+    y = x * 2
+    y[0] = 5
+    view = y.t()
+    view.mul_(3)
+    assert y.tolist() == [[15, 15], [18, 24]]
+    assert view.tolist() == [[15, 18], [15, 24]]
+    y.sum().backward()
+    assert x.grad.tolist() == [[0, 0], [6, 6]]
+
+
+def test_assigned_tensors_get_their_gradients() -> None:
+    x, v = square(), norch.tensor([7.0, 8.0], requires_grad=True)
+    y = x * 2
+    y[0] = v
+    (y * norch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    assert x.grad.tolist() == [[0, 0], [6, 8]]
+    assert v.grad.tolist() == [1, 2]
+
+
+def test_a_constant_becomes_part_of_the_graph() -> None:
+    v = norch.tensor(3.0, requires_grad=True)
+    y = norch.zeros(3)
+    before = y[1:]
+    y[1] = v * 2
+    assert y.requires_grad
+    assert before.requires_grad  # a view made while y was a constant
+    assert not y.is_leaf
+    (before * 5).sum().backward()
+    assert v.grad.item() == 10
+
+
+def test_views_see_each_other() -> None:
+    x = square()
+    y = x * 1
+    row, column, whole = y[0], y[:, 0], y.view(-1)
+    row.add_(10)
+    column.mul_(2)
+    assert y.tolist() == [[22, 12], [6, 4]]
+    assert whole.tolist() == [22, 12, 6, 4]
+    (whole * norch.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+    assert x.grad.tolist() == [[2, 2], [6, 4]]
+
+
+def test_base_changed_after_the_view_was_made() -> None:
+    x = square()
+    y = x * 1
+    row = y[1]
+    y.mul_(10)
+    assert row.tolist() == [30, 40]
+    row.sum().backward()
+    assert x.grad.tolist() == [[0, 0], [10, 10]]
+
+
+def test_view_of_a_view() -> None:
+    x = norch.arange(24.0).requires_grad_()
+    y = x * 1
+    inner = y.view(2, 3, 4)[1].t()[1:, ::2]
+    inner.fill_(0.0)
+    y.view(4, 6)[0].mul_(3)
+    y.sum().backward()
+    expected = np.ones((2, 3, 4))
+    expected[1, ::2, 1:] = 0
+    expected.reshape(4, 6)[0] *= 3
+    np.testing.assert_array_equal(x.grad.numpy(), expected.reshape(-1))
+
+
+def test_detached_shares_memory_but_not_the_graph() -> None:
+    x = square()
+    y = x * 1
+    y.detach().mul_(2)
+    assert y.tolist() == [[2, 4], [6, 8]]
+    y.sum().backward()
+    assert x.grad.tolist() == [[1, 1], [1, 1]]
+
+
+def test_leaves_change_under_no_grad_only() -> None:
+    x = square()
+    for change in (lambda: x.add_(1), lambda: x.__setitem__(0, 1.0), lambda: x[0].zero_(), lambda: x.t().mul_(2)):
+        with pytest.raises(AutogradError, match="leaf"):
+            change()
+    with norch.no_grad():
+        x.add_(1)
+        x[0] = 0
+    assert x.tolist() == [[0, 0], [4, 5]]
+    assert x.is_leaf
+    assert x.requires_grad
+    x.data.fill_(7)
+    x.detach()[0, 0] = 1
+    assert x.tolist() == [[1, 7], [7, 7]]
+
+
+def test_a_view_made_without_grad_must_not_change_what_is_tracked() -> None:
+    y = square() * 1
+    with norch.no_grad():
+        view = y[0]
+    with pytest.raises(AutogradError, match="no_grad"):
+        view.mul_(2)
+    with norch.no_grad():
+        view.mul_(2)
+    assert y[0].tolist() == [2, 4]
+
+
+VERSIONED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], object], str, str]] = {
+    "operand": (lambda y: y * y, lambda y, z: y.add_(1), "mul", "add_"),
+    "result": (lambda y: y.exp(), lambda y, z: z.mul_(2), "exp", "mul_"),
+    "through a view": (lambda y: y.sin(), lambda y, z: y[0].zero_(), "sin", "zero_"),
+    "base of a view": (lambda y: y[0].cos(), lambda y, z: y.neg_(), "cos", "neg_"),
+    "assignment": (lambda y: y.tanh(), lambda y, z: z.__setitem__(0, 1.0), "tanh", "__setitem__"),
+    "mask": (lambda y: y.log(), lambda y, z: y.__setitem__(y > 1, 0.5), "log", "__setitem__"),
+    "under no_grad": (lambda y: y.pow(3), lambda y, z: y.detach().copy_(y.detach() + 1), "pow", "copy_"),
+    "fill": (lambda y: y / (y + 1), lambda y, z: y.fill_(2), "div", "fill_"),
+    "matmul": (lambda y: y @ y, lambda y, z: y.uniform_(), "matmul", ""),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in VERSIONED if n != "result"])
+def test_a_saved_tensor_that_changed(name: str) -> None:
+    function, change, saver, changer = VERSIONED[name]
+    if name == "assignment":
+        function, change = (lambda y: y * y), (lambda y, z: y.__setitem__(0, 1.0))
+        saver = "mul"
+    y = square() * 2
+    z = function(y)
+    change(y, z)
+    with pytest.raises(AutogradError, match=f"{saver} needs") as caught:
+        z.sum().backward()
+    assert f"{changer} has changed it" in str(caught.value) or not changer
+
+
+def test_a_saved_result_that_changed() -> None:
+    z = (square() * 2).exp()
+    with norch.no_grad():
+        z.mul_(2)
+    with pytest.raises(AutogradError, match=r"exp needs its result of shape \(2, 2\).*mul_ has changed it"):
+        z.sum().backward()
+
+
+def test_what_was_not_saved_may_change() -> None:
+    x = square()
+    y = x * 2
+    z = y + 1
+    y.zero_()  # add keeps nothing
+    w = z.relu()
+    z.fill_(9)  # relu keeps its result only
+    w.sum().backward()
+    assert x.grad.tolist() == [[2, 2], [2, 2]]
+
+
+def test_versions_grow() -> None:
+    x = norch.zeros(3)
+    assert x._version == 0
+    x.add_(1)
+    first = x._version
+    x[0] = 2
+    assert x._version > first > 0
+    assert x[1:]._version == x.detach()._version == x._version
+    assert x.clone()._version == 0
+
+
+INPLACE: dict[str, Callable[[Tensor], object]] = {
+    "add_": lambda y: y.add_(2),
+    "add_ alpha": lambda y: y.add_(norch.ones(2, dtype=norch.float64), alpha=3),
+    "sub_": lambda y: y.sub_(0.5),
+    "mul_": lambda y: y.mul_(3),
+    "mul_ self": lambda y: y.mul_(y),
+    "div_": lambda y: y.div_(y + 4),
+    "pow_": lambda y: y.pow_(2),
+    "neg_": lambda y: y.neg_(),
+    "exp_": lambda y: y.exp_(),
+    "tanh_": lambda y: y.tanh_(),
+    "sigmoid_": lambda y: y.sigmoid_(),
+    "relu_": lambda y: y.relu_(),
+    "sqrt_": lambda y: y.sqrt_(),
+    "clamp_": lambda y: y.clamp_(1.5, 3.5),
+    "zero_": lambda y: y.zero_(),
+    "fill_": lambda y: y.fill_(4),
+    "copy_": lambda y: y.copy_(y.t() * 2),
+    "masked_fill_": lambda y: y.masked_fill_(y > 2.5, 0.0),
+    "row": lambda y: y[1].mul_(y[0].clone()),
+    "column": lambda y: y[:, 1].add_(y[0]),
+    "diagonal": lambda y: y.diagonal().exp_(),
+    "transposed": lambda y: y.t().mul_(y.clone()),
+    "flat": lambda y: y.view(-1)[::2].div_(3),
+    "as_strided": lambda y: y.as_strided((2,), (3,)).sin_(),
+    "list": lambda y: y.__setitem__([1, 0], y * 2),
+    "mask": lambda y: y.__setitem__(y > 2, y.sum()),
+    "reversed": lambda y: y.__setitem__((slice(None), slice(None, None, -1)), y * 2),
+    "+=": lambda y: y.__setitem__(0, y[0].__iadd__(y[1])),
+    "index_put_": lambda y: y.index_put_((norch.tensor([0, 0]),), y * 1, accumulate=True),
+    "index_add_": lambda y: y.index_add_(0, norch.tensor([1, 1]), y * 3),
+}
+
+
+@pytest.mark.parametrize("name", INPLACE)
+def test_gradients_of_in_place_ops(name: str) -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x * 1.5 + 0.25
+        INPLACE[name](y)
+        return y * y
+
+    x = norch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=norch.float64, requires_grad=True)
+    assert gradcheck(function, (x,))
+    assert gradgradcheck(function, (x,))
+
+
+def test_in_place_ops_return_the_tensor_itself() -> None:
+    x = norch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    pointer, y = x.data_ptr(), x
+    y += 1
+    y -= norch.ones(2)
+    y *= 2
+    y /= 4
+    y **= 2
+    assert y is x
+    assert x.data_ptr() == pointer
+    assert x.tolist() == [[0.25, 1], [2.25, 4]]
+    assert x.add_(1) is x
+
+
+def test_in_place_keeps_dtype_and_shape() -> None:
+    x = norch.zeros(3, dtype=norch.int32)
+    x.add_(norch.ones(3, dtype=norch.int64))
+    assert x.dtype is norch.int32
+    with pytest.raises(DTypeError):
+        x.div_(2)
+    with pytest.raises(ShapeError):
+        x.add_(norch.ones(2, 3))
+    half = norch.zeros(3, dtype=norch.float16)
+    half.add_(norch.ones(3, dtype=norch.float64))
+    assert half.dtype is norch.float16
+
+
+def test_overlap_within_one_buffer() -> None:
+    x = norch.arange(5.0).clone()
+    x[1:].add_(x[:-1])
+    assert x.tolist() == [0, 1, 3, 5, 7]
+    m = norch.arange(4.0).reshape(2, 2).clone()
+    m.add_(m.t())
+    assert m.tolist() == [[0, 3], [3, 6]]
+    m.copy_(m.flip(0).t())
+    assert m.tolist() == [[3, 0], [6, 3]]
+
+
+def test_retain_grad_follows_the_tensor() -> None:
+    x = norch.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    y.mul_(3)
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [12, 24]
+    assert x.grad.tolist() == [72, 144]
+
+
+STEPS = ["row", "column", "transpose", "flat", "mul", "add", "tanh", "set", "use"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 7), st.integers(0, 7)), min_size=3, max_size=9))
+def test_random_programs_of_views_and_changes(program: list[tuple[str, int, int]]) -> None:
+    def function(x: Tensor) -> Tensor:
+        tensors = [x * 1.0, norch.full((2, 2), 0.5, dtype=norch.float64)]
+        for step, i, j in program:
+            t, other = tensors[i % len(tensors)], tensors[j % len(tensors)]
+            if step == "row" and t.ndim:
+                tensors.append(t[0])
+            elif step == "column" and t.ndim:
+                tensors.append(t[..., -1])
+            elif step == "transpose" and t.ndim == 2:
+                tensors.append(t.t())
+            elif step == "flat" and t.is_contiguous():
+                tensors.append(t.view(-1))
+            elif step == "mul":
+                t.mul_(other.sum() * 0.1 + 1)
+            elif step == "add":
+                t.add_(other.mean())
+            elif step == "tanh":
+                t.tanh_()
+            elif step == "set" and t.ndim:
+                t[0] = other.sum() * 0.3
+            elif step == "use":
+                tensors.append(t * 2 - 1)
+        total = tensors[0].sum()
+        for t in tensors[1:]:
+            total = total + (t * t).sum()
+        return total
+
+    x = norch.tensor([[0.1, -0.4], [0.3, 0.2]], dtype=norch.float64, requires_grad=True)
+    assert gradcheck(function, (x,))

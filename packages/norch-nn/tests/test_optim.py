@@ -1,0 +1,209 @@
+"""Optimizer and SGD: against NumPy, against PyTorch where it is installed, and the errors."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import norch
+from norch import nn, optim
+
+OPTIONS = {
+    "plain": {},
+    "momentum": dict(momentum=0.9),
+    "dampening": dict(momentum=0.9, dampening=0.3),
+    "nesterov": dict(momentum=0.8, nesterov=True),
+    "weight_decay": dict(weight_decay=0.1),
+    "all": dict(momentum=0.9, nesterov=True, weight_decay=0.1),
+    "maximize": dict(momentum=0.5, weight_decay=0.1, maximize=True),
+    "int_lr": dict(lr=1, momentum=0.5, dampening=1),
+}
+START = np.random.default_rng(0).standard_normal((3, 4))
+GRADS = np.random.default_rng(1).standard_normal((20, 3, 4))
+
+
+def by_hand(lr=0.05, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False, maximize=False):
+    """The parameter after each step, the gradient of step i being GRADS[i] * p."""
+    p, built, path = START.copy(), None, []
+    for scale in GRADS:
+        g = scale * p
+        if maximize:
+            g = -g
+        g = g + weight_decay * p
+        if momentum:
+            built = g if built is None else momentum * built + (1 - dampening) * g
+            g = g + momentum * built if nesterov else built
+        p = p - lr * g
+        path.append(p)
+    return np.stack(path)
+
+
+def path_of(framework, sgd, **options):
+    """The same with a framework's tensors and optimiser."""
+    p = framework.tensor(START, dtype=framework.float64, requires_grad=True)
+    optimizer = sgd([p], **{"lr": 0.05, **options})
+    path = []
+    for scale in GRADS:
+        loss = (framework.tensor(scale, dtype=framework.float64) * p * p).sum() / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        path.append(p.detach().numpy().copy())
+    return np.stack(path)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_sgd_takes_the_steps_that_its_docstring_says(options):
+    np.testing.assert_allclose(path_of(norch, optim.SGD, **options), by_hand(**options), rtol=1e-12)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_sgd_takes_pytorchs_steps(options):
+    torch = pytest.importorskip("torch")
+    expected = path_of(torch, torch.optim.SGD, **options)
+    np.testing.assert_allclose(path_of(norch, optim.SGD, **options), expected, rtol=1e-12)
+
+
+def test_parameters_stay_what_they_are():
+    p = nn.Parameter(norch.ones(2))
+    at = p.data_ptr()
+    optimizer = optim.SGD([p], lr=0.5)
+    (p * 3).sum().backward()
+    optimizer.step()
+    assert p.tolist() == [-0.5, -0.5]
+    assert p.data_ptr() == at
+    assert p.is_leaf
+    assert p.requires_grad
+    assert type(p) is nn.Parameter
+    assert p.grad.tolist() == [3.0, 3.0]
+    assert norch.is_grad_enabled()
+
+
+def test_parameters_without_gradient_are_skipped():
+    used, unused = nn.Parameter(norch.ones(1)), nn.Parameter(norch.ones(1))
+    optimizer = optim.SGD([used, unused], lr=0.1, momentum=0.9, weight_decay=1.0)
+    used.sum().backward()
+    optimizer.step()
+    assert unused.item() == 1.0
+    assert list(optimizer.state) == [used]
+
+
+def test_the_first_momentum_is_no_alias_of_the_gradient():
+    p = nn.Parameter(norch.ones(1))
+    optimizer = optim.SGD([p], lr=0.0, momentum=0.9)
+    p.sum().backward()
+    optimizer.step()
+    p.grad.zero_()
+    assert optimizer.state[p]["momentum_buffer"].item() == 1.0
+
+
+def test_zero_grad():
+    p = nn.Parameter(norch.ones(1))
+    optimizer = optim.SGD([p], lr=0.1)
+    p.sum().backward()
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad.item() == 0.0
+    optimizer.zero_grad()
+    assert p.grad is None
+
+
+def test_groups_have_options_of_their_own():
+    a, b, c = (nn.Parameter(norch.ones(1)) for _ in range(3))
+    optimizer = optim.SGD([{"params": [a]}, {"params": b, "lr": 0.5}], lr=0.1)
+    optimizer.add_param_group({"params": iter([c]), "momentum": 0.9})
+    assert [g["lr"] for g in optimizer.param_groups] == [0.1, 0.5, 0.1]
+    assert [g["momentum"] for g in optimizer.param_groups] == [0, 0, 0.9]
+    (a + b + c).backward()
+    optimizer.step()
+    assert [p.item() for p in (a, b, c)] == pytest.approx([0.9, 0.5, 0.9])
+    optimizer.param_groups[0]["lr"] = 0.2
+    optimizer.step()
+    assert a.item() == pytest.approx(0.7)
+
+
+def test_closure():
+    p = nn.Parameter(norch.tensor([2.0]))
+    optimizer = optim.SGD([p], lr=0.1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with norch.no_grad():
+        assert optimizer.step(closure).item() == 4.0
+    assert p.item() == pytest.approx(1.6)
+
+
+def test_state_dict_round_trip():
+    def train(p, optimizer, steps):
+        for scale in steps:
+            optimizer.zero_grad()
+            (norch.tensor(scale) * p * p).sum().backward()
+            optimizer.step()
+
+    p = nn.Parameter(norch.tensor(START))
+    optimizer = optim.SGD([p], lr=0.05, momentum=0.9)
+    train(p, optimizer, GRADS[:5])
+    state = copy.deepcopy(optimizer.state_dict())
+    assert list(state["state"]) == [0]
+    assert state["param_groups"][0]["params"] == [0]
+    q = copy.deepcopy(p)
+    other = optim.SGD([q], lr=1.0)
+    other.load_state_dict(state)
+    assert other.param_groups[0]["lr"] == 0.05
+    assert other.param_groups[0]["params"][0] is q
+    train(p, optimizer, GRADS[5:10])
+    train(q, other, GRADS[5:10])
+    assert q.tolist() == p.tolist()
+    assert other.state[q]["momentum_buffer"].data_ptr() != state["state"][0]["momentum_buffer"].data_ptr()
+
+
+def test_state_dict_must_fit():
+    a, b = nn.Parameter(norch.ones(1)), nn.Parameter(norch.ones(1))
+    state = optim.SGD([a, b], lr=0.1).state_dict()
+    with pytest.raises(ValueError, match="2 parameters in group 0, the optimizer 1"):
+        optim.SGD([a], lr=0.1).load_state_dict(state)
+    with pytest.raises(ValueError, match="1 parameter groups, the optimizer 2"):
+        optim.SGD([{"params": [a]}, {"params": [b]}], lr=0.1).load_state_dict(state)
+
+
+def test_what_cannot_be_optimized():
+    p = nn.Parameter(norch.ones(1))
+    with pytest.raises(norch.DTypeError, match="should be an iterable of Tensors or dicts, but got a Parameter"):
+        optim.SGD(p, lr=0.1)
+    with pytest.raises(ValueError, match="empty parameter list"):
+        optim.SGD([], lr=0.1)
+    with pytest.raises(ValueError, match="empty parameter list"):
+        optim.SGD(nn.Tanh().parameters(), lr=0.1)
+    with pytest.raises(norch.DTypeError, match="one of the params is str"):
+        optim.SGD({"weight": p}, lr=0.1)
+    with pytest.raises(ValueError, match="non-leaf Tensor"):
+        optim.SGD([p * 2], lr=0.1)
+    with pytest.raises(ValueError, match="twice"):
+        optim.SGD([p, p], lr=0.1)
+    with pytest.raises(ValueError, match="twice"):
+        optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1)
+    with pytest.raises(norch.DTypeError, match="need an order"):
+        optim.SGD([{"params": {p}}], lr=0.1)
+    with pytest.raises(ValueError, match="SGD has no option 'betas'"):
+        optim.SGD([{"params": [p], "betas": (0, 1)}], lr=0.1)
+    with pytest.raises(NotImplementedError, match="step"):
+        optim.Optimizer([p], {}).step()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(lr=-1), "learning rate"),
+        (dict(lr=float("nan")), "learning rate"),
+        (dict(momentum=-1), "momentum"),
+        (dict(weight_decay=-1), "weight_decay"),
+        (dict(nesterov=True), "nesterov"),
+        (dict(nesterov=True, momentum=0.9, dampening=0.1), "nesterov"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        optim.SGD([nn.Parameter(norch.ones(1))], **options)

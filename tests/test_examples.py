@@ -1,0 +1,95 @@
+"""The examples run as a user runs them: in a process of their own, to the end, with a picture to show for it."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tqdm")
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def run(name, cwd, *args):
+    command = [sys.executable, str(EXAMPLES / name), *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def losses(text, title):
+    return float(re.search(rf"^{title}: mean loss (\S+) after", text, re.MULTILINE)[1])
+
+
+def test_sin_squared_learns_the_mean_and_then_the_curve(tmp_path):
+    done = run("sin_squared.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^  epoch +\d+/10 ", done.stdout, re.MULTILINE)) == 10
+    assert losses(done.stdout, "the article's model") == pytest.approx(0.13, abs=0.01)
+    assert losses(done.stdout, "a wider model") < 0.01
+    assert (tmp_path / "sin_squared.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("name", ["sin_squared.py", "digits.py"])
+def test_options(name, tmp_path):
+    if name == "digits.py":
+        pytest.importorskip("sklearn")
+    options = ["--epochs", "1", "--device", "cpu", "--out", "picture.png"]
+    first, second, other = (run(name, tmp_path, *options, "--seed", seed) for seed in "778")
+    assert first.returncode == 0, first.stderr
+    assert (tmp_path / "picture.png").read_bytes().startswith(PNG)
+    numbers = [re.findall(r"\d\.\d{4}", done.stdout) for done in (first, second, other)]
+    assert numbers[0] == numbers[1] != numbers[2]
+
+
+@pytest.mark.parametrize("name", ["sin_squared.py", "digits.py"])
+def test_an_unknown_device_is_explained(name, tmp_path):
+    if name == "digits.py":
+        pytest.importorskip("sklearn")
+    done = run(name, tmp_path, "--device", "abacus")
+    assert done.returncode == 2
+    assert "abacus" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_epochs_are_refused(tmp_path):
+    done = run("sin_squared.py", tmp_path, "--epochs", "0")
+    assert done.returncode == 2
+    assert "--epochs" in done.stderr
+
+
+def test_a_picture_that_cannot_be_written_is_explained(tmp_path):
+    done = run("sin_squared.py", tmp_path, "--epochs", "1", "--out", "no/such/folder.png")
+    assert done.returncode == 1
+    assert "no picture" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a Windows process in another way")
+def test_ctrl_c_ends_with_a_picture(tmp_path):
+    command = [sys.executable, "-u", str(EXAMPLES / "sin_squared.py"), "--epochs", "1000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with process:
+        for line in process.stdout:
+            if "epoch" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        text, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "interrupted" in text
+    assert "Traceback" not in errors
+    assert (tmp_path / "sin_squared.png").read_bytes().startswith(PNG)
+
+
+def test_digits_are_read(tmp_path):
+    pytest.importorskip("sklearn")
+    done = run("digits.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    accuracy = re.search(r"^test accuracy (\S+)% after", done.stdout, re.MULTILINE)
+    assert accuracy, done.stdout
+    assert float(accuracy[1]) >= 95
+    assert (tmp_path / "digits.png").read_bytes().startswith(PNG)
