@@ -108,7 +108,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures there")
     options = parser.parse_args()
     overhead, imports = measure(options.rounds), import_milliseconds(options.rounds)
-    print(f"{'us a call, 4x4 float32':<24}{'norch':>8}{'numpy':>8}{'torch':>8}{'to numpy':>10}{'to torch':>10}{'at most':>9}")
+    heads = f"{'norch':>8}{'numpy':>8}{'torch':>8}{'to numpy':>10}{'to torch':>10}{'at most':>9}"
+    print(f"{'us a call, 4x4 float32':<24}{heads}")
     for row, by in overhead.items():
         cells = "".join(f"{by[n]:>8.2f}" if n in by else f"{'-':>8}" for n in ("norch", "numpy", "torch"))
         ratios = "".join(f"{by['norch'] / by[n]:>10.2f}" if n in by else f"{'-':>10}" for n in ("numpy", "torch"))

@@ -1,8 +1,9 @@
 """Dispatch: what is compiled when, what a kernel is given, and what a user sees when a backend fails."""
 
-import norch
 import numpy as np
 import pytest
+
+import norch
 from norch import fallback
 from norch.backend import IndexOutOfBounds, registry
 from norch.numpy_backend.backend import NumpyBackend

@@ -29,8 +29,7 @@ def collect() -> dict[str, Any]:
             versions[name] = "not installed"
     versions |= {"python": platform.python_version(), "numpy": numpy.__version__, "platform": platform.platform()}
     rows = []
-    for provider in registry.installed():
-        registry.load(provider)
+    for provider in registry.providers(load=True):
         backend = provider.backend
         row: dict[str, Any] = {
             "device": provider.device_type,
@@ -39,16 +38,17 @@ def collect() -> dict[str, Any]:
             "module": provider.module,
         }
         if provider.usable and backend is not None:
+            row["state"] = "usable"
             try:
-                selected = registry.find(provider.device_type) is backend
-            except DeviceError:
-                selected = False
-            row |= {
-                "state": "selected" if selected else "usable",
-                "contract": ".".join(map(str, backend.contract)),
-                "priority": getattr(backend, "priority", 0),
-                "devices": backend.device_count(),
-            }
+                if registry.find(provider.device_type) is backend:
+                    row["state"] = "selected"
+            except DeviceError as error:  # usable, but NORCH_BACKEND_… asks for something else
+                row["reason"] = str(error).partition("\n")[0]
+            row |= {"contract": ".".join(map(str, backend.contract)), "priority": getattr(backend, "priority", 0)}
+            try:
+                row["devices"] = backend.device_count()
+            except Exception as error:
+                row |= {"state": "not usable", "reason": f"device_count() raised {type(error).__name__}: {error}"}
         else:
             row |= {"state": "not usable", "reason": provider.reason, "advice": provider.advice}
         rows.append(row)
@@ -58,16 +58,18 @@ def collect() -> dict[str, Any]:
 def show(found: dict[str, Any]) -> str:
     """`collect()` as text."""
     lines = [f"{name:<12}{value}" for name, value in found["versions"].items()]
-    lines += ["", f"{'device':<10}{'distribution':<24}{'contract':<10}{'priority':<10}{'devices':<9}state"]
-    for row in found["backends"]:
-        name = f"{row['distribution']} {row['version']}"
-        widths = {"contract": 10, "priority": 10, "devices": 9}
-        cells = [f"{row.get(key, '-')!s:<{width}}" for key, width in widths.items()]
-        lines.append(f"{row['device']:<10}{name:<24}{''.join(cells)}{row['state']}")
-        for key in ("reason", "advice"):
-            if row.get(key):
-                text = row[key] if key == "reason" else f"try: {row[key]}"
-                lines += textwrap.wrap(text, 96, initial_indent=" " * 10, subsequent_indent=" " * 10)
+    columns = ("device", "distribution", "contract", "priority", "devices", "state")
+    rows = [{**row, "distribution": f"{row['distribution']} {row['version']}"} for row in found["backends"]]
+    cells = [columns, *([str(row.get(key, "-")) for key in columns] for row in rows)]
+    widths = [max(map(len, column)) + 2 for column in zip(*cells)]
+    table = ["".join(f"{c:<{w}}" for c, w in zip(line, widths)).rstrip() for line in cells]
+    lines += ["", table[0]]
+    indent = " " * widths[0]
+    for row, line in zip(rows, table[1:]):
+        lines.append(line)
+        for text in (row.get("reason"), row.get("advice") and f"try: {row['advice']}"):
+            if text:
+                lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent)
     return "\n".join(lines)
 
 
@@ -75,8 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="norch", description="norch: what is installed, and what of it can be used.")
     commands = parser.add_subparsers(dest="command")
     info = commands.add_parser("info", help="versions and backends (the default)")
-    for each in (parser, info):
-        each.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    info.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")  # keeps the first's
     options = parser.parse_args(argv)
     found = collect()
     print(json.dumps(found, indent=2) if options.json else show(found))

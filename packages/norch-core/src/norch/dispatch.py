@@ -156,7 +156,7 @@ def _as_promised(result: Tensor, spec: Spec) -> Tensor:
     """A result in the layout that the op's inference rule gave it, by which its memory is read when it was saved."""
     if result.spec is spec:
         return make_tensor(spec, result.buffer, result.offset)
-    from .ops.movement import write
+    from .ops.copying import write
 
     out = make_tensor(spec, allocate_on(spec.device, spec.nbytes))
     write(out, result)

@@ -52,7 +52,8 @@ class DType:
         return f"norch.{self.name}"
 
     def __reduce__(self) -> str:
-        return self.name  # pickled and copied by reference: dtypes are singletons
+        # Pickled and copied by reference, as the name in this module: dtypes are singletons.
+        return "bool_" if self.name == "bool" else self.name
 
 
 bool_ = DType("bool", 1, BOOL, 0)

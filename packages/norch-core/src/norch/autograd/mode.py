@@ -32,7 +32,7 @@ class _Mode:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         mode = object.__new__(cls)
         if args and callable(args[0]):  # @no_grad without parentheses
-            mode.__init__()  # type: ignore[call-arg, misc]
+            mode.__init__()  # type: ignore[misc]
             return mode(args[0])
         return mode
 

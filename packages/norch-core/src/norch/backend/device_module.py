@@ -49,20 +49,30 @@ class DeviceModule:
         return 0
 
     def synchronize(self, device: Device | str | int | None = None) -> None:
-        """Waits until all work given to a device is done. Raises DeviceError where the type cannot be used."""
-        index = device if isinstance(device, int) else 0 if device is None else Device(device).index
-        registry.find(self.device_type).synchronize(index)
+        """Waits until all work given to a device is done. Raises DeviceError where there is no such device."""
+        if isinstance(device, Device | str):
+            device = Device(device)
+            if device.type != self.device_type:
+                raise DeviceError(f"norch.{self.device_type}.synchronize(): {device} is of type {device.type!r}")
+            device = device.index
+        index = self.current_device() if device is None else device
+        if index < 0:
+            raise DeviceError(f"norch.{self.device_type}.synchronize(): device index {index} is negative")
+        Device(self.device_type, index).backend.synchronize(index)
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_"):
-            extra = getattr(self._backend(), "module", None)
-            if hasattr(extra, name):
-                return getattr(extra, name)
-        raise AttributeError(f"norch.{self.device_type} has no attribute {name!r}" + self._hint())
+        if name.startswith("_") or name == "device_type":  # asked for by copy, pickle and inspect: no reason to load
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        extra = getattr(self._backend(), "module", None)
+        if extra is not None and hasattr(extra, name):
+            return getattr(extra, name)
+        hint = self.why_not() or f"it has {', '.join(n for n in dir(self) if not n.startswith('_'))}"
+        raise AttributeError(f"norch.{self.device_type} has no attribute {name!r}; {hint}")
 
-    def _hint(self) -> str:
-        reason = self.why_not()
-        return "" if reason is None else f"; {reason}"
+    def __dir__(self) -> list[str]:
+        extra = getattr(self._backend(), "module", None)
+        added = () if extra is None else (n for n in dir(extra) if not n.startswith("_"))
+        return sorted({*super().__dir__(), *added})
 
     def __repr__(self) -> str:
         return f"<device module norch.{self.device_type}>"

@@ -16,10 +16,16 @@ from ..errors import DeviceError
 from .contract import CONTRACT, Backend
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from collections.abc import Iterator
+    from importlib.metadata import Distribution, EntryPoint
 
 GROUP = "norch"
 _METHODS = ("device_count", "allocate", "copy_in", "copy_out", "copy", "compile", "synchronize")
+_LIBRARIES = (".so", ".pyd", ".dll", ".dylib")
+
+
+class _Refused(TypeError):
+    """A plug-in or a backend that does not keep to the contract, and in what."""
 
 
 @dataclass
@@ -62,15 +68,20 @@ def installed() -> list[Provider]:
         return [*_registered, *_installed]
 
 
-def _discover() -> list[Provider]:
-    from importlib.metadata import entry_points
+def providers(load: bool) -> list[Provider]:
+    """`installed()`, for reports. With `load` each one is loaded first, so that its state is known."""
+    found = installed()
+    if load:
+        for provider in found:
+            _load_once(provider)
+    return found
 
+
+def _discover() -> list[Provider]:
     found: dict[tuple[str, str, str], Provider] = {}
-    for entry in entry_points(group=GROUP):
-        distribution = entry.dist.name if entry.dist is not None else "unknown"
-        version = entry.dist.version if entry.dist is not None else "?"
-        key = (entry.name, distribution, entry.value)
-        found.setdefault(key, Provider(entry.name, distribution, version, entry.module, entry=entry))
+    for provider in _declared():
+        value = provider.entry.value if provider.entry is not None else provider.module
+        found.setdefault((provider.device_type, provider.distribution, value), provider)
     result = sorted(found.values(), key=lambda p: (p.device_type, p.distribution))
     if not any(p.module == "norch.numpy_backend" for p in result):  # a source tree that was not installed
         from importlib.metadata import EntryPoint
@@ -82,16 +93,71 @@ def _discover() -> list[Provider]:
     return result
 
 
+def _declared() -> Iterator[Provider]:
+    """The entry points of every distribution. Metadata that cannot be read hurts its own distribution only."""
+    from importlib.metadata import distributions, entry_points
+
+    try:
+        entries = list(entry_points(group=GROUP))
+    except Exception:  # it does not say whose metadata is broken: read each distribution's alone
+        seen = set()
+        for distribution in distributions():
+            name, version = _identity(distribution)
+            if name in seen:
+                continue  # shadowed by an earlier folder of sys.path
+            seen.add(name)
+            try:
+                found = list(distribution.entry_points.select(group=GROUP))
+            except Exception as error:
+                if f"[{GROUP}]" in (distribution.read_text("entry_points.txt") or ""):
+                    yield _unreadable("?", name, version, "?", f"its entry_points.txt cannot be read: {error}")
+                continue
+            for entry in found:
+                yield _provider(entry, name, version)
+    else:
+        for entry in entries:
+            yield _provider(entry, *_identity(entry.dist))
+
+
+def _identity(distribution: Distribution | None) -> tuple[str, str]:
+    try:
+        assert distribution is not None
+        return str(distribution.name or "unknown"), str(distribution.version or "?")
+    except Exception:  # no METADATA, or one without these fields
+        return "unknown", "?"
+
+
+def _provider(entry: EntryPoint, distribution: str, version: str) -> Provider:
+    try:
+        module = entry.module
+    except Exception:
+        return _unreadable(
+            entry.name, distribution, version, entry.value or "?", f"its entry point {entry.value!r} names no module"
+        )
+    return Provider(entry.name, distribution, version, module, entry=entry)
+
+
+def _unreadable(device_type: str, distribution: str, version: str, module: str, reason: str) -> Provider:
+    advice = f"pip install --force-reinstall {distribution}" if distribution != "unknown" else ""
+    return Provider(device_type, distribution, version, module, None, reason, advice, loaded=True)
+
+
 def load(provider: Provider) -> None:
-    """Loads a provider's module and asks it for its backend. Never raises: what fails becomes its reason."""
+    """Loads a provider's module and asks it for its backend. What fails becomes its reason; only Ctrl-C is raised."""
     with _lock:
         if provider.loaded:
             return
-        provider.loaded = True
+        provider.loaded, provider.reason = True, "it is still being loaded"  # what its own module sees if it asks
         try:
             _load(provider)
-        except Exception as error:
+        except KeyboardInterrupt:
+            provider.loaded, provider.reason = False, None  # says nothing about the plug-in: try again when asked
+            raise
+        except BaseException as error:  # SystemExit, and a Rust panic, are no Exception
             provider.reason, provider.advice = _explain(error, provider)
+
+
+_load_once = load  # `providers` has a parameter of that name
 
 
 def _load(provider: Provider) -> None:
@@ -110,7 +176,7 @@ def _load(provider: Provider) -> None:
         _manager.register(module, name)
     implementations = [i for i in _manager.hook.norch_backend.get_hookimpls() if i.plugin is module]
     if not implementations:
-        raise TypeError(f"module {provider.module} has no hook norch_backend; mark one with @norch.backend.hookimpl")
+        raise _Refused(f"module {provider.module} has no hook norch_backend; mark one with @norch.backend.hookimpl")
     adopt(provider, implementations[0].function())
 
 
@@ -118,11 +184,17 @@ def adopt(provider: Provider, backend: Any) -> None:
     """Checks what a hook returned against the contract, and keeps it if it holds."""
     missing = [m for m in _METHODS if not callable(getattr(backend, m, None))]
     if missing:
-        raise TypeError(f"{type(backend).__name__} is no norch.backend.Backend: it has no {', '.join(missing)}")
+        raise _Refused(f"{type(backend).__name__} is no norch.backend.Backend: it has no {', '.join(missing)}")
     kind = getattr(backend, "device_type", None)
     if kind != provider.device_type:
-        raise TypeError(f"its backend is for device type {kind!r}, its entry point for {provider.device_type!r}")
-    major, minor = getattr(backend, "contract", (0, 0))
+        raise _Refused(f"its backend is for device type {kind!r}, its entry point for {provider.device_type!r}")
+    priority = getattr(backend, "priority", 0)
+    if not isinstance(priority, int | float):
+        raise _Refused(f"its priority is {priority!r}, not a number")
+    contract = getattr(backend, "contract", None)
+    if not (isinstance(contract, tuple | list) and [type(n) for n in contract] == [int, int]):
+        raise _Refused(f"its contract is {contract!r}, not (major, minor)")
+    major, minor = contract
     if (major, minor) > CONTRACT or major != CONTRACT[0]:
         ours = f"{CONTRACT[0]}.{CONTRACT[1]}"
         provider.reason = f"it was built for contract {major}.{minor}, this norch-core has {ours}"
@@ -133,16 +205,27 @@ def adopt(provider: Provider, backend: Any) -> None:
         why = getattr(backend, "unusable_reason", lambda: None)()
         provider.reason = why or "it finds no device"
         return
-    provider.backend = backend
+    provider.backend, provider.reason = backend, None
 
 
-def _explain(error: Exception, provider: Provider) -> tuple[str, str]:
-    if isinstance(error, ModuleNotFoundError) and error.name:
+def _explain(error: BaseException, provider: Provider) -> tuple[str, str]:
+    upgrade, reinstall = (f"pip install {o} {provider.distribution}" for o in ("-U", "--force-reinstall"))
+    if isinstance(error, _Refused):
+        return str(error), upgrade
+    if isinstance(error, ImportError) and error.name:
         root = error.name.partition(".")[0]
-        return f"it needs the module {error.name}, which is not installed", f"pip install {root.replace('_', '-')}"
-    if isinstance(error, OSError | ImportError):
-        return f"a library failed to load: {error}", f"pip install --force-reinstall {provider.distribution}"
-    return f"it raised {type(error).__name__}: {error}", f"pip install -U {provider.distribution}"
+        if f"{provider.module}.".startswith(f"{error.name}."):
+            if isinstance(error, ModuleNotFoundError):
+                return f"its own module {error.name} is missing", reinstall
+        elif root == "norch":  # the distribution named norch is another project
+            return f"it does not fit this norch-core: {error}", f"pip install -U norch-core {provider.distribution}"
+        elif isinstance(error, ModuleNotFoundError):
+            return f"it needs the module {error.name}, which is not installed", f"pip install {root.replace('_', '-')}"
+    if isinstance(error, OSError) or (isinstance(error, ImportError) and str(error.path).endswith(_LIBRARIES)):
+        return f"a library failed to load: {error}", reinstall
+    if isinstance(error, ImportError):
+        return f"it cannot be imported: {error}", upgrade
+    return f"it raised {type(error).__name__}: {error}", upgrade
 
 
 def find(device_type: str) -> Backend:
@@ -153,10 +236,10 @@ def find(device_type: str) -> Backend:
     """
     candidates = [p for p in installed() if p.device_type == device_type]
     choice = os.environ.get(f"NORCH_BACKEND_{device_type.upper()}", "")
-    if choice:
+    if choice and candidates:
         chosen = [p for p in candidates if matches(p, choice)]
         if not chosen:
-            names = ", ".join(p.distribution + " (" + short_name(p) + ")" for p in candidates) or "none"
+            names = ", ".join(f"{p.distribution} ({short_name(p)})" for p in candidates)
             raise DeviceError(
                 f"NORCH_BACKEND_{device_type.upper()}={choice}: no provider of {device_type!r} has that name; there is "
                 f"{names}"
@@ -166,7 +249,7 @@ def find(device_type: str) -> Backend:
         load(provider)
     usable = [p for p in candidates if p.usable]
     if not usable:
-        raise DeviceError(_why_none(device_type, candidates))
+        raise DeviceError(_why_none(device_type, candidates, choice))
     best = max(usable, key=lambda p: getattr(p.backend, "priority", 0))
     assert best.backend is not None
     return best.backend
@@ -180,13 +263,16 @@ def short_name(provider: Provider) -> str:
 
 
 def matches(provider: Provider, choice: str) -> bool:
-    wanted = choice.replace("_", "-")
-    return wanted in (provider.distribution.replace("_", "-"), short_name(provider).replace("_", "-"), provider.module)
+    """Whether `choice` is the provider's distribution or `short_name` (in any case, "_" as "-"), or its module."""
+    names = [n.lower().replace("_", "-") for n in (choice, provider.distribution, short_name(provider))]
+    return names[0] in names[1:] or choice == provider.module
 
 
-def _why_none(device_type: str, candidates: list[Provider]) -> str:
+def _why_none(device_type: str, candidates: list[Provider], choice: str) -> str:
     if candidates:
         head = f"device {device_type!r} cannot be used"
+        if choice:
+            head += f" by the provider that NORCH_BACKEND_{device_type.upper()}={choice} chooses"
     else:
         head = f"no installed package provides device {device_type!r}; try: pip install norch-{device_type}"
     return "\n  ".join([f"{head}. Installed plug-ins:", *[p.describe() for p in installed()]])
@@ -204,7 +290,8 @@ def register(backend: Backend, distribution: str = "in process", version: str = 
     """Adds a backend at run time, ahead of others of its priority. Raises DeviceError where the contract refuses it."""
     from ..op import forget_plans
 
-    provider = Provider(backend.device_type, distribution, version, type(backend).__module__, loaded=True)
+    kind = getattr(backend, "device_type", "?")
+    provider = Provider(kind, distribution, version, type(backend).__module__, loaded=True)
     try:
         adopt(provider, backend)
     except TypeError as error:

@@ -59,6 +59,7 @@ from .composite import (
     square,
 )
 from .convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from .copying import clone
 from .creation import (
     arange,
     as_tensor,
@@ -180,7 +181,6 @@ from .movement import (
     as_strided,
     broadcast_tensors,
     broadcast_to,
-    clone,
     diagonal,
     flatten,
     movedim,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import BOOL, as_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, elementwise_layout, wrap_dim
+from .copying import contiguous
 from .elementwise import abs as absolute
 from .elementwise import erf, exp, expm1, ge, gt, le, log, log1p, maximum, minimum, sigmoid, tanh, where
 from .families import accepts_axis, composite, floating
-from .movement import contiguous, narrow
+from .movement import narrow
 from .precision import wide
 from .reduction import amax
 

@@ -9,27 +9,15 @@ from ..dtype import bool_, result_dtype
 from ..errors import DTypeError, ShapeError
 from ..op import SCALARS, Inferred
 from ..spec import Spec
-from .creation import empty_spec, fill_spec
+from .creation import fill_spec
 from .elementwise import abs as absolute
 from .elementwise import bitwise_not, div, eq, maximum, minimum, mul, ne, pow, rdiv, sqrt, sub, where
 from .families import composite, describe, infer_elementwise
-from .movement import write
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
     Operand: TypeAlias = "Tensor | float"
-
-
-def _infer_contiguous(input: Spec) -> Spec:
-    return input.like()
-
-
-@composite(_infer_contiguous, lambda g: g, name="contiguous")
-def contiguous_copy(input: Tensor) -> Tensor:
-    out = empty_spec(input.spec.like())
-    write(out, input)
-    return out
 
 
 # --- Logic ----------------------------------------------------------------------------------------------------------

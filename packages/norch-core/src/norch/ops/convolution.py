@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int
+from .copying import contiguous
 from .creation import fill_spec
 from .families import composite, floating
-from .movement import contiguous
 from .precision import wide
 from .windows import Pads, Pair, Windows, added, counts, cropped, padded, pair, reach, show
 

@@ -268,11 +268,11 @@ def _holds_tensors(data: Any, kind: type) -> bool:
         if not data:
             return False
         data = data[0]
-    return isinstance(data, kind) or isinstance(data, np.ndarray)
+    return isinstance(data, (kind, np.ndarray))
 
 
 def _to_lists(data: Any, kind: type) -> Any:
-    if isinstance(data, kind) or isinstance(data, np.ndarray | np.generic):
+    if isinstance(data, (kind, np.ndarray, np.generic)):
         return data.tolist()  # type: ignore[attr-defined]
     return [_to_lists(d, kind) for d in data] if isinstance(data, tuple | list) else data
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import Node, is_recording, resolve, tick
+from ..dtype import result_dtype
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
+from .copying import write
 from .creation import arange, empty_spec, fill_spec
 from .indexing import gather
-from .movement import broadcast_to, common_spec, narrow, reshape, slice_dim, unsqueeze, write
+from .movement import broadcast_to, narrow, reshape, slice_dim, unsqueeze
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -38,6 +40,18 @@ class _CatNode(Node):
 
     def release(self) -> None:
         pass
+
+
+def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
+    """The spec of the first of the tensors to be joined, with the dtype that all promote to."""
+    if not tensors:
+        raise ShapeError(f"{op}(): expected at least one tensor")
+    try:
+        dtype = result_dtype([(x.spec.dtype, x.spec.ndim) for x in tensors])
+    except AttributeError:
+        kinds = ", ".join(type(x).__name__ for x in tensors)
+        raise DTypeError(f"{op}(): expected a sequence of tensors, got {kinds}") from None
+    return tensors[0].spec.like(dtype=dtype)
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:

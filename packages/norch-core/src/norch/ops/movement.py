@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch import run, run_into, try_view, view_call
-from ..dtype import result_dtype
-from ..errors import DTypeError, IndexError, ShapeError
+from ..dispatch import try_view, view_call
+from ..errors import IndexError, ShapeError
 from ..op import Plan
 from ..spec import (
     Shape,
@@ -23,7 +22,8 @@ from ..spec import (
     wrap_dim,
     wrap_dims,
 )
-from .creation import COPY, arange, fill_spec
+from .copying import contiguous, write
+from .creation import arange, fill_spec
 from .families import view
 
 if TYPE_CHECKING:
@@ -401,38 +401,3 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         wrap_dim(dimension, 0, "unfold")
         return unfold(unsqueeze(input, 0), 0, size, step).reshape(size)
     return view_call(UNFOLD, input, (dimension, size, step))
-
-
-# --- Copies ---------------------------------------------------------------------------------------------------------
-
-
-def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
-    """A copy in memory of its own, through which gradients flow."""
-    out: Tensor = run(COPY, input, None, None)
-    return out
-
-
-def contiguous(input: Tensor) -> Tensor:
-    """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true."""
-    if input.spec.is_contiguous:
-        return input
-    from .composite import contiguous_copy
-
-    return contiguous_copy(input)
-
-
-def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
-    """The spec that joined tensors share, checked for number and devices; its dtype is the promoted one."""
-    if not tensors:
-        raise ShapeError(f"{op}(): expected at least one tensor")
-    try:
-        dtype = result_dtype([(x.spec.dtype, x.spec.ndim) for x in tensors])
-    except AttributeError:
-        kinds = ", ".join(type(x).__name__ for x in tensors)
-        raise DTypeError(f"{op}(): expected a sequence of tensors, got {kinds}") from None
-    return tensors[0].spec.like(dtype=dtype)
-
-
-def write(out: Tensor, source: Tensor) -> None:
-    """Copies `source` into the memory of `out`, unrecorded."""
-    run_into(COPY, out, source, out.spec.dtype, None)

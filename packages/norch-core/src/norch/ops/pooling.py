@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import FLOATING, iinfo, int64
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int
+from .copying import contiguous
 from .creation import arange
 from .elementwise import floor_divide, remainder
 from .families import composite, floating
 from .indexing import scatter_add
-from .movement import contiguous
 from .precision import wide
 from .reduction import ValuesIndices, amax, argmax
 from .windows import Pads, Windows, added, counts, padded, pair, reach, show

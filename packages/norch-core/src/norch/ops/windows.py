@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ShapeError
 from ..spec import Spec, as_int
+from .copying import write
 from .creation import fill_spec
-from .movement import as_strided_view, slice_dim, write
+from .movement import as_strided_view, slice_dim
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

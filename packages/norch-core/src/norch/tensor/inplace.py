@@ -14,10 +14,11 @@ from ..dispatch import as_operand, make_tensor, mark_modified, run_into
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..op import SCALARS, Op, Plan
+from ..ops.copying import write
 from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
 from ..ops.elementwise import where
 from ..ops.indexing import gather
-from ..ops.movement import as_strided_view, expand, view_plan, write
+from ..ops.movement import as_strided_view, expand, view_plan
 from ..spec import Shape, Spec, span
 from .base import TensorBase
 

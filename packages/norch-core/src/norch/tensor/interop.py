@@ -142,7 +142,11 @@ def __contains__(self: Tensor, value: Any) -> bool:
 
 def __format__(self: Tensor, spec: str) -> str:
     """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none."""
-    return format(item(self), spec) if spec and self.spec.numel == 1 else format(str(self), spec)
+    if not spec:
+        return str(self)
+    if self.spec.numel != 1:
+        raise DTypeError(f"format(): {spec!r} is for one element, the tensor has shape {tuple(self.spec.shape)}")
+    return format(item(self), spec)
 
 
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ShapeError
-from ..ops import joining, movement
+from ..ops import copying, joining, movement
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -35,8 +35,8 @@ class MovementMethods:
     diagonal = movement.diagonal
     as_strided = movement.as_strided
     unfold = movement.unfold
-    clone = movement.clone
-    contiguous = movement.contiguous
+    clone = copying.clone
+    contiguous = copying.contiguous
     repeat = joining.repeat
     tile = joining.tile
     repeat_interleave = joining.repeat_interleave

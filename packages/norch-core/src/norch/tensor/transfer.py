@@ -34,7 +34,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             raise DTypeError(f"to(): expected a dtype, a device or a tensor, got {value!r}")
     out = self
     if dtype is not spec.dtype:
-        out = run(COPY, out, dtype, None)
+        out = run(COPY, out if dtype.is_floating_point else out.detach(), dtype, None)  # integers have no gradient
     if device is not spec.device:
         out = _transfer(out, device)
     return out.clone() if out is self and kwargs.get("copy") else out

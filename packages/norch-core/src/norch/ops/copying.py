@@ -1,0 +1,40 @@
+"""Copies: `clone`, `contiguous`, and the write of one tensor into another's memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..dispatch import run, run_into
+from ..spec import Spec
+from .creation import COPY, empty_spec
+from .families import composite
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def write(out: Tensor, source: Tensor) -> None:
+    """Copies `source` into the memory of `out`, unrecorded."""
+    run_into(COPY, out, source, out.spec.dtype, None)
+
+
+def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
+    """A copy in memory of its own, through which gradients flow."""
+    out: Tensor = run(COPY, input, None, None)
+    return out
+
+
+def _infer_contiguous(input: Spec) -> Spec:
+    return input.like()
+
+
+@composite(_infer_contiguous, lambda g: g, name="contiguous")
+def contiguous_copy(input: Tensor) -> Tensor:
+    out = empty_spec(input.spec.like())
+    write(out, input)
+    return out
+
+
+def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
+    """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true."""
+    return input if input.spec.is_contiguous else contiguous_copy(input)

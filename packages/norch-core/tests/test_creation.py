@@ -1,0 +1,208 @@
+"""Tensors from nothing and from data: shapes, dtypes, values and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import norch
+from norch import DTypeError, ShapeError
+
+Tensor = norch.Tensor
+
+
+@pytest.fixture
+def double_by_default() -> Iterator[None]:
+    norch.set_default_dtype(norch.float64)
+    yield
+    norch.set_default_dtype(norch.float32)
+
+
+SIZED: dict[str, Callable[..., Tensor]] = {
+    "zeros": norch.zeros, "ones": norch.ones, "empty": norch.empty, "rand": norch.rand, "randn": norch.randn,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_sizes(name: str) -> None:
+    make = SIZED[name]
+    for made in (make(2, 3), make((2, 3)), make([2, 3]), make(norch.Size((2, 3))), make(np.int64(2), norch.tensor(3))):
+        assert made.shape == (2, 3)
+        assert made.dtype is norch.float32
+        assert made.is_contiguous()
+        assert made.device == norch.device("cpu")
+    assert make().shape == make(()).shape == ()
+    assert make(3).shape == (3,)
+    assert make(0, 2).numel() == 0
+    assert make(2, dtype=norch.float64, requires_grad=True).requires_grad
+
+
+def test_values() -> None:
+    assert norch.zeros(2, dtype=norch.bool).tolist() == [False, False]
+    assert norch.ones(2, dtype=norch.int8).tolist() == [1, 1]
+    assert norch.eye(2, 3).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert norch.eye(2, dtype=norch.int64).tolist() == [[1, 0], [0, 1]]
+    assert norch.full((2,), 7).dtype is norch.int64
+    assert norch.full((2,), True).dtype is norch.bool
+    assert norch.full((2,), 0.5).tolist() == [0.5, 0.5]
+    assert norch.full((), norch.tensor(3.0)).item() == 3
+    assert norch.full((1,), 0.1, dtype=norch.float64).item() == 0.1
+
+
+@pytest.mark.parametrize("suffix", ["like", "new"])
+def test_forms_after_another_tensor(suffix: str) -> None:
+    x = norch.ones(2, 3, dtype=norch.float16).t()
+    if suffix == "like":
+        made = [norch.zeros_like(x), norch.ones_like(x), norch.empty_like(x), norch.full_like(x, 4)]
+        made += [norch.rand_like(x), norch.randn_like(x), norch.randint_like(x, 5)]
+        assert norch.zeros_like(x, dtype=norch.int32).dtype is norch.int32
+    else:
+        made = [x.new_zeros(3, 2), x.new_ones((3, 2)), x.new_empty(3, 2), x.new_full((3, 2), 4)]
+        made += [x.new_tensor([[1, 2]] * 3)]
+    for one in made:
+        assert one.shape == (3, 2)
+        assert one.dtype is norch.float16
+        assert not one.requires_grad
+    assert made[3].tolist() == [[4, 4]] * 3
+
+
+@pytest.mark.parametrize(
+    "args", [(5,), (2, 5), (0, 10, 3), (5, 0, -2), (0,), (3, 3), (0, 1, 0.1), (1.5, 4), (-1, 1, 0.3), (10, 0, -2.5)]
+)
+def test_arange(args: tuple[float, ...]) -> None:
+    found, expected = norch.arange(*args, dtype=None), np.arange(*args)
+    assert found.dtype is (norch.float32 if float in map(type, args) else norch.int64)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-7)
+    assert norch.arange(*args, dtype=norch.float64).dtype is norch.float64
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 10, 101])
+@pytest.mark.parametrize("ends", [(0, 1), (-3.5, 2), (5, -5), (2, 2)])
+def test_linspace(ends: tuple[float, float], steps: int) -> None:
+    found = norch.linspace(*ends, steps)
+    np.testing.assert_allclose(found.numpy(), np.linspace(*ends, steps), rtol=1e-6, atol=1e-6)
+    if steps > 1:
+        assert (found[0].item(), found[-1].item()) == ends
+
+
+DATA: list[tuple[Any, str, Any]] = [
+    (True, "bool", True),
+    (3, "int64", 3),
+    (2.5, "float32", 2.5),
+    ([1, 2], "int64", [1, 2]),
+    ([1, 2.5], "float32", [1, 2.5]),
+    ([True, False], "bool", [True, False]),
+    ([True, 2], "int64", [1, 2]),
+    ((1, (2)), "int64", [1, 2]),
+    ([[1, 2], [3, 4]], "int64", [[1, 2], [3, 4]]),
+    ([], "float32", []),
+    ([[], []], "float32", [[], []]),
+    (range(3), "int64", [0, 1, 2]),
+    (np.float64(0.5), "float64", 0.5),
+    (np.arange(2, dtype=np.int16), "int16", [0, 1]),
+    (np.ones((2, 1), np.float16), "float16", [[1], [1]]),
+    ([np.float32(1), np.float32(2)], "float32", [1, 2]),
+    ([np.array([1, 2]), np.array([3, 4])], "int64", [[1, 2], [3, 4]]),
+]
+
+
+@pytest.mark.parametrize(("data", "dtype", "values"), DATA, ids=[repr(d[0])[:30] for d in DATA])
+def test_tensor_of_data(data: Any, dtype: str, values: Any) -> None:
+    x = norch.tensor(data)
+    assert x.dtype.name == dtype
+    assert x.tolist() == values
+    assert norch.tensor(data, dtype=norch.float64).dtype is norch.float64
+
+
+def test_tensor_of_tensors() -> None:
+    x = norch.tensor([norch.tensor(1.0), norch.tensor(2.0)])
+    assert x.tolist() == [1, 2]
+    assert norch.tensor([norch.tensor([1, 2]), norch.tensor([3, 4])]).tolist() == [[1, 2], [3, 4]]
+
+
+def test_nothing_is_rounded_twice() -> None:
+    assert norch.tensor(0.1, dtype=norch.float64).item() == 0.1
+    assert norch.tensor([[0.1]], dtype=norch.float64).item() == 0.1
+    assert norch.tensor(2**62 + 1).item() == 2**62 + 1
+    assert norch.tensor([2**53 + 1], dtype=norch.int64).item() == 2**53 + 1
+
+
+def test_tensor_copies_and_as_tensor_shares() -> None:
+    array = np.zeros(3, np.float32)
+    x = norch.zeros(3)
+    for source in (array, x):
+        copied, shared = norch.tensor(source), norch.as_tensor(source)
+        assert not np.shares_memory(copied.numpy(), np.asarray(source))
+        assert np.shares_memory(shared.numpy(), np.asarray(source))
+        assert not np.shares_memory(norch.as_tensor(source, dtype=norch.float64).numpy(), np.asarray(source))
+    assert norch.as_tensor(x) is x
+    leaf = norch.ones(2, requires_grad=True)
+    assert not norch.tensor(leaf).requires_grad
+    assert norch.tensor([1.0], requires_grad=True).is_leaf
+
+
+def test_the_class_as_a_constructor() -> None:
+    assert norch.Tensor(2, 3).shape == (2, 3)
+    assert norch.Tensor().shape == (0,)
+    x = norch.Tensor([[1, 2], [3, 4]])
+    assert x.dtype is norch.float32
+    assert x.T.tolist() == [[1, 3], [2, 4]]
+    assert norch.Tensor([[0.5]], requires_grad=True).requires_grad
+    array = np.zeros(2, np.float32)
+    assert not np.shares_memory(norch.Tensor(array).numpy(), array)
+    with pytest.raises(ShapeError):
+        norch.Tensor([[1], [2, 3]])
+
+
+def test_frombuffer() -> None:
+    memory = bytearray(np.arange(4, dtype=np.int32).tobytes())
+    x = norch.frombuffer(memory, dtype=norch.int32, count=2, offset=4)
+    assert x.tolist() == [1, 2]
+    x[0] = 9
+    assert np.frombuffer(memory, np.int32)[1] == 9
+    assert norch.frombuffer(bytes(memory), dtype=norch.int32).tolist() == [0, 9, 2, 3]
+
+
+def test_storage() -> None:
+    x = norch.zeros(4, 5, dtype=norch.float64)
+    assert x.storage().nbytes() == x[1:3].storage().nbytes() == 160
+    assert x[1:3].nbytes == 80
+    assert len(x.storage()) == x.storage().size() == 20
+    assert x.storage().data_ptr() == x.data_ptr()
+    assert x.element_size() == x.itemsize == 8
+
+
+def test_the_default_dtype(double_by_default: None) -> None:
+    assert norch.get_default_dtype() is norch.float64
+    assert norch.zeros(1).dtype is norch.rand(1).dtype is norch.tensor(1.0).dtype is norch.float64
+    assert norch.tensor([]).dtype is norch.Tensor([1]).dtype is norch.float64
+    assert (norch.arange(3) / 2).dtype is norch.float64
+    assert (norch.arange(3) * 0.5).dtype is norch.float64
+    assert norch.arange(3).exp().dtype is norch.float64
+    assert (norch.zeros(1, dtype=norch.float32) * 0.5).dtype is norch.float32
+    assert norch.linspace(0, 1, 3).dtype is norch.eye(2).dtype is norch.float64
+
+
+def test_the_default_dtype_is_back() -> None:
+    assert norch.arange(3).exp().dtype is (norch.arange(3) * 0.5).dtype is norch.float32
+
+
+def test_data_that_make_no_tensor() -> None:
+    for data in ("abc", None, object(), {1: 2}, [1, "a"], [None], 1j):
+        with pytest.raises(DTypeError):
+            norch.tensor(data)
+    for data in ([1, [2]], [[1, 2], 3], [[1], [2, 3]], [np.zeros(2), np.zeros(3)]):
+        with pytest.raises(ShapeError, match="ragged"):
+            norch.tensor(data)
+
+
+def test_meshgrid_and_diagonals() -> None:
+    rows, columns = norch.meshgrid(norch.arange(2), norch.arange(3), indexing="ij")
+    assert rows.tolist() == [[0, 0, 0], [1, 1, 1]]
+    assert columns.tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert norch.meshgrid(norch.arange(2), norch.arange(3), indexing="xy")[0].shape == (3, 2)
+    assert norch.diag(norch.tensor([1, 2])).tolist() == [[1, 0], [0, 2]]

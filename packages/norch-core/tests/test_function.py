@@ -1,0 +1,108 @@
+"""Custom differentiable functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import norch
+from norch import AutogradError
+from norch.autograd import Function
+
+Tensor = norch.Tensor
+
+
+def leaf(*values: float) -> Tensor:
+    return norch.tensor(values, dtype=norch.float64, requires_grad=True)
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        assert not norch.is_grad_enabled()
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * 3 * x * x
+
+
+class Split(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.factor = factor
+        signs = x.sign()
+        ctx.mark_non_differentiable(signs)
+        return x * factor, x + 1, signs
+
+    @staticmethod
+    def backward(ctx: Any, a: Tensor, b: Tensor, signs: Tensor) -> tuple[Tensor, None]:
+        assert ctx.needs_input_grad == (True, False)
+        return a * ctx.factor + b, None
+
+
+class Result(Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * ctx.saved_tensors[0]
+
+
+def test_function() -> None:
+    x = leaf(1, 2)
+    y = Cube.apply(x)
+    assert y.grad_fn.name() == "Cube_backward"
+    y.sum().backward()
+    assert x.grad.tolist() == [3, 12]
+    assert norch.autograd.gradcheck(Cube.apply, (leaf(0.5, -1),))
+    assert norch.autograd.gradgradcheck(Cube.apply, (leaf(0.5, -1),))
+    assert norch.autograd.gradcheck(Result.apply, (leaf(0.5, -1),))
+    assert not Cube.apply(x.detach()).requires_grad
+
+
+def test_function_with_several_results() -> None:
+    x = leaf(1, -2)
+    a, b, signs = Split.apply(x, 3.0)
+    assert not signs.requires_grad
+    (a * 2 + b).sum().backward()
+    assert x.grad.tolist() == [7, 7]
+    x.grad = None
+    Split.apply(x, 3.0)[1].sum().backward()  # what is not used comes as zeros
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_function_checks_what_it_saved() -> None:
+    x = leaf(1, 2)
+    y = x * 1
+    z = Cube.apply(y)
+    y.add_(1)
+    with pytest.raises(AutogradError, match=r"Cube saved a tensor of shape \(2,\), which add_ has changed"):
+        z.sum().backward()
+    z = Cube.apply(x)
+    z.sum().backward()
+    with pytest.raises(AutogradError, match="Cube"):
+        z.sum().backward()
+
+
+def test_function_with_too_few_gradients() -> None:
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            return x + y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g
+
+    with pytest.raises(AutogradError, match=r"Wrong.backward returned 1 gradients for 2 arguments"):
+        Wrong.apply(leaf(1), leaf(2)).sum().backward()

@@ -1,0 +1,239 @@
+"""Tensors beside NumPy arrays, Python numbers, DLPack, copy and pickle."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import norch
+from norch import AutogradError, DTypeError, ShapeError
+from norch.dtype import DTYPES
+
+Tensor = norch.Tensor
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+def test_numpy_and_from_numpy_share_memory(dtype: norch.DType) -> None:
+    x = norch.zeros(2, 3, dtype=dtype)
+    array = x.numpy()
+    assert array.dtype == dtype.numpy
+    array[1, 2] = 1
+    assert x.tolist() == [[0, 0, 0], [0, 0, 1]]
+    back = norch.from_numpy(array)
+    assert back.dtype is dtype
+    back.fill_(1)
+    assert x.all()
+    assert array.all()
+    assert back.data_ptr() == x.data_ptr() == array.ctypes.data
+
+
+def test_strided_arrays_are_shared_too() -> None:
+    array = np.arange(24.0).reshape(4, 6)
+    for view in (array[1:, ::2], array.T, array[2], array[1:2, 3], np.broadcast_to(array, (2, 4, 6)).T):
+        x = norch.from_numpy(view) if view.flags.writeable else norch.tensor(view)
+        np.testing.assert_array_equal(x.numpy(), view)
+    x = norch.from_numpy(array[1:, ::2])
+    assert x.stride() == (6, 2)
+    x.zero_()
+    assert array[1:, ::2].sum() == 0
+    assert array[0, 0:2].tolist() == [0, 1]
+    assert norch.from_numpy(array.T).stride() == (1, 6)
+
+
+def test_arrays_that_must_be_copied() -> None:
+    array = np.arange(6.0)
+    for other in (array[::-1], array.astype(">f8"), np.frombuffer(array.tobytes())):
+        x = norch.from_numpy(other)
+        np.testing.assert_array_equal(x.numpy(), other)
+        assert not np.shares_memory(x.numpy(), other)
+    record = np.zeros(3, [("a", "i1"), ("b", "f4")])["b"]  # 5 bytes apart
+    assert norch.from_numpy(record).tolist() == [0, 0, 0]
+
+
+def test_numpy_of_views_and_of_nothing() -> None:
+    x = norch.arange(12.0).reshape(3, 4)
+    assert x[1:, ::2].numpy().strides == (16, 8)
+    assert x.t().numpy().flags.f_contiguous
+    assert norch.zeros(2, 0).numpy().shape == (2, 0)
+    assert norch.tensor(3.0).numpy().shape == ()
+    with pytest.raises(AutogradError, match="detach"):
+        norch.ones(1, requires_grad=True).numpy()
+    assert norch.ones(1, requires_grad=True).numpy(force=True).tolist() == [1]
+
+
+def test_numpy_functions_take_tensors() -> None:
+    x = norch.tensor([[3.0, 1.0], [2.0, 4.0]])
+    assert np.asarray(x).dtype == np.float32
+    assert np.asarray(x, dtype=np.float64).dtype == np.float64
+    assert np.shares_memory(np.asarray(x), x.numpy())
+    assert not np.shares_memory(np.array(x, copy=True), x.numpy())
+    assert np.sort(x, axis=None).tolist() == [1, 2, 3, 4]
+    assert np.concatenate([x, x]).shape == (4, 2)
+    assert np.allclose(x, x.numpy())
+    np.testing.assert_array_equal(np.stack([x[0], x[1]]), x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_arrays_and_numpy_scalars_as_operands(dtype: type) -> None:
+    x = norch.tensor([1.0, 2.0])
+    array = np.array([3, 4], dtype)
+    for both in (x + array, array + x):
+        assert isinstance(both, Tensor)
+        assert both.tolist() == [4, 6]
+        assert both.dtype is (norch.float64 if dtype is np.float64 else norch.float32)
+    assert (array - x).tolist() == [2, 2]
+    assert (array / x).tolist() == [3, 2]
+    assert (array > x).tolist() == [True, True]
+    if dtype is np.float32:
+        assert (x @ array).item() == (array @ x).item() == 11
+    scalar = dtype(3)
+    for found, expected in (
+        (x + scalar, [4, 5]),
+        (scalar + x, [4, 5]),
+        (scalar - x, [2, 1]),
+        (scalar * x, [3, 6]),
+        (scalar / x, [3, 1.5]),
+        (scalar**x, [3, 9]),
+        (x < scalar, [True, True]),
+        (scalar < x, [False, False]),
+    ):
+        assert isinstance(found, Tensor)
+        assert found.tolist() == expected
+        assert found.dtype in (norch.float32, norch.bool)
+
+
+def test_item_and_tolist() -> None:
+    assert type(norch.tensor(1.5).item()) is float
+    assert type(norch.tensor([[3]]).item()) is int
+    assert norch.tensor(True).item() is True
+    assert norch.tensor(1.5, dtype=norch.bfloat16).item() == 1.5
+    assert norch.tensor(7).tolist() == 7
+    assert norch.tensor([[1, 2], [3, 4]]).t().tolist() == [[1, 3], [2, 4]]
+    assert norch.zeros(2, 0).tolist() == [[], []]
+    assert norch.ones(1, requires_grad=True).item() == 1
+
+
+def test_python_numbers() -> None:
+    x = norch.tensor([2.75])
+    assert float(x) == 2.75
+    assert int(x) == 2
+    assert bool(x)
+    assert not bool(norch.tensor(0))
+    assert [10, 20, 30][norch.tensor(1)] == 20
+    assert list(range(norch.tensor(3))) == [0, 1, 2]  # type: ignore[call-overload]
+    assert round(float(norch.tensor(2.5))) == 2
+    for wrong, error in ((lambda: bool(norch.zeros(0)), ShapeError), (lambda: range(norch.tensor(1.0)), DTypeError)):
+        with pytest.raises(error):
+            wrong()
+
+
+def test_len_iteration_and_membership() -> None:
+    x = norch.tensor([[1, 2], [3, 4]])
+    assert len(x) == 2
+    assert [row.tolist() for row in x] == [[1, 2], [3, 4]]
+    a, b = x
+    assert b.tolist() == [3, 4]
+    assert 3 in x
+    assert 5 not in x
+    assert norch.tensor(2) in x
+    assert [r.item() for r in reversed([*x[0]])] == [2, 1]
+    assert dict(zip(["a", "b"], x[0].tolist())) == {"a": 1, "b": 2}
+
+
+def test_tensors_hash_by_identity() -> None:
+    x, y = norch.zeros(2), norch.zeros(2)
+    assert {x: 1, y: 2}[x] == 1
+    assert len({x, y, x}) == 2
+    assert (x == y).all()
+    assert x is not y
+
+
+def test_format() -> None:
+    loss = norch.tensor(0.123456, requires_grad=True) * 1
+    assert f"{loss[0]:.4f}" == "0.1235"
+    assert f"{loss:.2e}" == "1.23e-01"
+    assert f"{norch.tensor([7]):>4d}" == "   7"
+    assert f"{norch.tensor([1, 2])}" == str(norch.tensor([1, 2]))
+    assert f"{norch.tensor(3)}" == "tensor(3)"
+    with pytest.raises(TypeError):
+        f"{norch.tensor([1.0, 2.0]):.2f}"
+
+
+COPIERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+}
+
+
+@pytest.mark.parametrize("name", COPIERS)
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16, norch.int64, norch.bool])
+def test_copies(name: str, dtype: norch.DType) -> None:
+    x = norch.ones(3, 2, dtype=dtype).t()
+    if dtype.is_floating_point:
+        x = x.clone().requires_grad_()
+    y = COPIERS[name](x)
+    assert y.dtype is x.dtype
+    assert y.shape == x.shape
+    assert y.requires_grad == x.requires_grad
+    assert y.is_leaf
+    assert y.tolist() == x.tolist()
+    assert y.data_ptr() != x.data_ptr()
+
+
+def test_shallow_copy_and_deepcopy_of_several() -> None:
+    x = norch.ones(2, requires_grad=True)
+    x.sum().backward()
+    both = copy.deepcopy([x, x])
+    assert both[0] is both[1]
+    assert both[0].grad.tolist() == [1, 1]
+    assert both[0].grad is not x.grad
+    assert copy.copy(x).tolist() == [1, 1]
+    with pytest.raises(AutogradError):
+        copy.deepcopy(x * 2)
+
+
+def test_dtypes_and_devices_are_singletons_when_copied() -> None:
+    for one in (*DTYPES, norch.device("cpu")):
+        assert copy.deepcopy(one) is one
+        assert pickle.loads(pickle.dumps(one)) is one
+
+
+def test_dlpack() -> None:
+    x = norch.arange(6.0).reshape(2, 3).clone()
+    array = np.from_dlpack(x.t())
+    assert array.tolist() == x.t().tolist()
+    assert np.shares_memory(array, x.numpy())
+    source = np.arange(4, dtype=np.int32)
+    y = norch.from_dlpack(source)
+    assert y.dtype is norch.int32
+    y[0] = 9
+    assert source[0] == 9
+    assert norch.from_dlpack(x).data_ptr() == x.data_ptr()
+    assert x.__dlpack_device__() == (1, 0)
+    with pytest.raises(AutogradError):
+        norch.ones(1, requires_grad=True).__dlpack__()
+    with pytest.raises(DTypeError, match="bfloat16"):
+        norch.ones(1, dtype=norch.bfloat16).__dlpack__()
+
+
+def test_memory_outlives_its_owner() -> None:
+    array = norch.arange(1000.0).clone().numpy()
+    x = norch.from_numpy(np.arange(1000.0))[500:]
+    assert array.sum() == 499500
+    assert x[0].item() == 500
+
+
+def test_tensors_of_a_subclass() -> None:
+    class Named(Tensor):
+        __slots__ = ()
+
+    x = norch.ones(2, requires_grad=True).as_subclass(Named)
+    assert type(x) is Named
+    assert (x * 2).tolist() == [2, 2]
+    assert type(copy.deepcopy(x.detach().as_subclass(Named))) is Named
+    x.label = "kept"
+    assert x.label == "kept"

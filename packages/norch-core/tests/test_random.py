@@ -1,0 +1,194 @@
+"""Random tensors: what a seed fixes, what they are distributed as, and generators in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import norch
+from norch import DTypeError, Generator, ShapeError, Tensor
+
+DRAWS: dict[str, Callable[[Generator | None], Tensor]] = {
+    "rand": lambda g: norch.rand(7, generator=g),
+    "rand double": lambda g: norch.rand(7, generator=g, dtype=norch.float64),
+    "rand half": lambda g: norch.rand(7, generator=g, dtype=norch.float16),
+    "randn": lambda g: norch.randn(3, 3, generator=g),
+    "randint": lambda g: norch.randint(0, 1000, (7,), generator=g),
+    "randint wide": lambda g: norch.randint(-(2**40), 2**40, (7,), generator=g),
+    "randperm": lambda g: norch.randperm(20, generator=g),
+    "bernoulli": lambda g: norch.bernoulli(norch.full((30,), 0.5), generator=g),
+    "normal": lambda g: norch.normal(1.0, 2.0, (7,), generator=g),
+    "uniform_": lambda g: norch.empty(7).uniform_(-1, 1, generator=g),
+    "normal_": lambda g: norch.empty(7).normal_(generator=g),
+    "bernoulli_": lambda g: norch.empty(30).bernoulli_(generator=g),
+    "random_": lambda g: norch.empty(7, dtype=norch.int64).random_(0, 1000, generator=g),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_one_seed_one_sequence(name: str) -> None:
+    draw = DRAWS[name]
+    a, b, c = Generator().manual_seed(7), Generator().manual_seed(7), Generator().manual_seed(8)
+    first, second = draw(a), draw(a)
+    assert first.tolist() == draw(b).tolist()
+    assert second.tolist() == draw(b).tolist()
+    assert first.tolist() != second.tolist()
+    assert first.tolist() != draw(c).tolist()
+    norch.manual_seed(7)
+    assert draw(None).tolist() == first.tolist()
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_state_brings_back_the_sequence(name: str) -> None:
+    generator = Generator().manual_seed(3)
+    DRAWS[name](generator)
+    state = generator.get_state()
+    after = DRAWS[name](generator).tolist()
+    assert DRAWS[name](generator).tolist() != after
+    generator.set_state(state)
+    assert DRAWS[name](generator).tolist() == after
+
+
+def test_the_default_generators_state() -> None:
+    norch.manual_seed(11)
+    assert norch.initial_seed() == 11
+    state = norch.get_rng_state()
+    first = norch.rand(5).tolist()
+    norch.set_rng_state(state)
+    assert norch.rand(5).tolist() == first
+
+
+def test_seeds() -> None:
+    generator = Generator()
+    assert generator.initial_seed() == generator.manual_seed(0).initial_seed()
+    assert generator.manual_seed(-1).initial_seed() == 2**64 - 1
+    assert generator.seed() == generator.initial_seed()
+    assert generator.seed() != generator.seed()
+    with pytest.raises(DTypeError, match="seed"):
+        generator.manual_seed(1.5)  # type: ignore[arg-type]
+
+
+def test_elements_do_not_depend_on_the_shape() -> None:
+    shapes = [(24,), (4, 6), (2, 3, 4)]
+    rows = [norch.rand(s, generator=Generator().manual_seed(1)).reshape(-1).tolist() for s in shapes]
+    assert rows[0] == rows[1] == rows[2]
+
+
+@pytest.mark.parametrize("dtype", [norch.float16, norch.bfloat16, norch.float32, norch.float64], ids=lambda d: d.name)
+def test_uniform(dtype: norch.DType) -> None:
+    x = norch.rand(20_000, generator=Generator().manual_seed(0), dtype=dtype).double().numpy()
+    assert x.min() >= 0
+    assert x.max() < 1
+    counts, _ = np.histogram(x, 16, (0, 1))
+    assert ((counts - 1250) ** 2 / 1250).sum() < 45  # chi-squared, 15 degrees: 1 in 10,000
+    y = norch.empty(1000, dtype=dtype).uniform_(2, 3, generator=Generator().manual_seed(0))
+    assert 2 <= float(y.min()) <= float(y.max()) <= 3
+
+
+def test_normal() -> None:
+    x = norch.randn(100_000, generator=Generator().manual_seed(0), dtype=norch.float64).numpy()
+    assert abs(x.mean()) < 0.015
+    assert abs(x.std() - 1) < 0.01
+    assert abs((x**3).mean()) < 0.05
+    assert abs((x**4).mean() - 3) < 0.15
+    assert np.isfinite(x).all()
+    y = norch.normal(5.0, 0.5, (50_000,), generator=Generator().manual_seed(1))
+    assert abs(float(y.mean()) - 5) < 0.02
+    assert abs(float(y.std()) - 0.5) < 0.01
+    means = norch.tensor([0.0, 100.0])
+    assert norch.normal(means, norch.tensor([0.0, 0.0])).tolist() == [0, 100]
+    assert norch.normal(means, 1.0).shape == (2,)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 10), (-5, 5), (0, 2**31), (-(2**61), 2**61), (2**40, 2**40 + 3)])
+def test_randint(low: int, high: int) -> None:
+    x = norch.randint(low, high, (5000,), generator=Generator().manual_seed(0))
+    assert x.dtype is norch.int64
+    assert low <= int(x.min()) <= int(x.max()) < high
+    if high - low <= 10:
+        counts = np.bincount((x - low).numpy(), minlength=high - low)
+        assert counts.min() > 5000 / (high - low) * 0.8
+    else:
+        assert abs(float((x - low).double().mean()) / (high - low) - 0.5) < 0.02
+
+
+def test_forms_of_randint() -> None:
+    assert norch.randint(5, (2, 3)).shape == (2, 3)
+    assert norch.randint(5, (2,), dtype=norch.int8).dtype is norch.int8
+    assert norch.randint_like(norch.zeros(3), 2, 4).dtype is norch.float32
+    for low, high in ((3, 3), (4, 3), (0, 2**64)):
+        with pytest.raises(ShapeError, match="randint"):
+            norch.randint(low, high, (2,))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 100, 5000])
+def test_randperm(n: int) -> None:
+    x = norch.randperm(n, generator=Generator().manual_seed(0))
+    assert x.dtype is norch.int64
+    assert sorted(x.tolist()) == list(range(n))
+    if n >= 100:
+        assert x.tolist() != list(range(n))
+        assert abs(np.corrcoef(x.numpy(), np.arange(n))[0, 1]) < 0.3
+    assert norch.randperm(n, dtype=norch.int32).dtype is norch.int32
+
+
+def test_every_permutation_comes_equally_often() -> None:
+    generator, counts = Generator().manual_seed(0), dict.fromkeys(range(6), 0)
+    order = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    for _ in range(1200):
+        counts[order.index(tuple(norch.randperm(3, generator=generator).tolist()))] += 1
+    assert min(counts.values()) > 150
+
+
+def test_bernoulli() -> None:
+    generator = Generator().manual_seed(0)
+    chances = norch.tensor([0.0, 0.25, 1.0]).expand(10_000, 3)
+    x = norch.bernoulli(chances, generator=generator)
+    assert x.dtype is norch.float32
+    assert set(np.unique(x.numpy())) == {0, 1}
+    mean = x.mean(0).tolist()
+    assert (mean[0], mean[2]) == (0, 1)
+    assert abs(mean[1] - 0.25) < 0.02
+    assert norch.bernoulli(norch.zeros(5, dtype=norch.int64), 1.0).tolist() == [1] * 5
+    with pytest.raises(DTypeError, match="bernoulli"):
+        norch.bernoulli(norch.ones(2, dtype=norch.int64))
+
+
+def test_draws_can_be_differentiated_around() -> None:
+    mean = norch.zeros(3, requires_grad=True)
+    (mean + norch.randn(3)).sum().backward()
+    assert mean.grad.tolist() == [1, 1, 1]
+    with norch.no_grad():
+        mean.normal_(0, 1)
+    assert mean.requires_grad
+    assert norch.rand(2, requires_grad=True).is_leaf
+
+
+def test_threads_draw_each_number_once() -> None:
+    generator, parts, lock = Generator().manual_seed(5), [], threading.Lock()
+
+    def work() -> None:
+        for _ in range(50):
+            drawn = norch.rand(4, generator=generator).tolist()
+            with lock:
+                parts.append(tuple(drawn))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    again = Generator().manual_seed(5)
+    assert sorted(parts) == sorted(tuple(norch.rand(4, generator=again).tolist()) for _ in range(200))
+
+
+def test_generators_leave_each_other_alone() -> None:
+    norch.manual_seed(1)
+    expected = norch.rand(3).tolist()
+    norch.manual_seed(1)
+    norch.rand(100, generator=Generator().manual_seed(9))
+    np.random.rand(3)
+    assert norch.rand(3).tolist() == expected
