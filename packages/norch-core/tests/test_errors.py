@@ -55,7 +55,7 @@ SHAPES: list[Row] = [
     ("topk", lambda: x(3).topk(4), ShapeError, ("topk", "4", "(3,)")),
     ("item", lambda: x(2).item(), ShapeError, ("item", "(2,)")),
     ("bool", lambda: bool(x(2)), ShapeError, ("bool", "(2,)")),
-    ("ragged", lambda: norch.tensor([[1, 2], [3]]), ShapeError, ("tensor", "data[0] has length 2, data[1] has length 1")),
+    ("ragged", lambda: norch.tensor([[1, 2], [3]]), ShapeError, ("tensor", "[0] has length 2, data[1] has length 1")),
     ("ragged deep", lambda: norch.tensor([[[1], [2]], [[3], 4]]), ShapeError, ("tensor", "data[1][0]", "data[1][1]")),
     ("negative size", lambda: norch.zeros(2, -1), ShapeError, ("zeros", "(2, -1)")),
     ("huge", lambda: norch.empty(2**40, 2**40), ShapeError, ("empty",)),
