@@ -1,14 +1,18 @@
 """Discovery of backends: real entry points of throw-away distributions, each of them broken in a way of its own."""
 
+import copy
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+import types
 
 import pytest
 
 import norch
 from norch.backend import Backend, Buffer, registry
+from norch.backend.device_module import DeviceModule
 
 PLUGIN = """
 from norch.backend import Backend, Buffer, hookimpl
@@ -33,18 +37,25 @@ def norch_backend():
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """install(distribution, ...) puts a plug-in on sys.path, with the metadata of an installed wheel."""
+    """install(distribution, ...) puts a plug-in on sys.path, with the metadata of an installed wheel.
+
+    `entry_points` and `metadata` replace the whole text of those files; `metadata=""` leaves the file out.
+    """
     monkeypatch.syspath_prepend(tmp_path)
     registry.reset()
 
-    def put(name, device="chip", body=None, version="1.2", **fields):
+    def put(name, device="chip", body=None, version="1.2", entry_points=None, metadata=None, **fields):
         module = name.replace("-", "_")
         values = {"priority": 0, "contract": (1, 0), "count": 1, "reason": None, "returns": "Chip()"} | fields
         (tmp_path / f"{module}.py").write_text(body or PLUGIN.format(device=values.pop("claims", device), **values))
         info = tmp_path / f"{module}-{version}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        (info / "entry_points.txt").write_text(f"[norch]\n{device} = {module}\n")
+        if metadata is None:
+            metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        if metadata:
+            (info / "METADATA").write_text(metadata)
+        text = f"[norch]\n{device} = {module}\n" if entry_points is None else entry_points
+        (info / "entry_points.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
 
     yield put
     for module in [m for m in sys.modules if m.startswith("plug_")]:
@@ -76,10 +87,29 @@ BROKEN = {
         {"body": "raise OSError('libchip.so.3: cannot open shared object file')"},
         ["libchip.so.3", "--force-reinstall plug-bad"],
     ),
+    "lacks a library of an extension": (
+        {"body": "raise ImportError('libchip.so.3: no such file', name='plug_bad._c', path='_c.abi3.so')"},
+        ["a library failed to load: libchip.so.3", "--force-reinstall plug-bad"],
+    ),
+    "lacks its own module": (
+        {"entry_points": "[norch]\nbad = plug_gone\n"},
+        ["plug_gone is missing", "--force-reinstall"],
+    ),
+    "needs a newer norch module": ({"body": "import norch.future"}, ["norch.future", "pip install -U norch-core"]),
+    "needs a newer norch name": (
+        {"body": "from norch.backend import Future"},
+        ["cannot import name 'Future'", "pip install -U norch-core"],
+    ),
+    "exits": ({"body": "raise SystemExit(3)"}, ["SystemExit"]),
+    "asks for its own device": ({"body": "import norch; norch.device('bad').backend"}, ["still being loaded"]),
+    "has a nonsense entry point": ({"entry_points": "[norch]\nbad = no module!\n"}, ["'no module!'", "plug-bad 1.2"]),
+    "has an empty entry point": ({"entry_points": "[norch]\nbad =\n"}, ["names no module", "plug-bad 1.2"]),
+    "has a nonsense contract": ({"contract": "'1.0'"}, ["'1.0'", "(major, minor)"]),
+    "has a nonsense priority": ({"priority": None}, ["priority is None"]),
     "has no hook": ({"body": "x = 1"}, ["norch_backend", "hookimpl"]),
     "returns no backend": ({"returns": "object()"}, ["object", "no norch.backend.Backend"]),
     "another device": ({"claims": "other"}, ["'other'", "'bad'"]),
-    "a newer minor": ({"contract": (1, 99)}, ["1.99", "pip install -U norch-core"]),
+    "a newer minor": ({"contract": (1, 99)}, ["1.99", "has 1.0", "pip install -U norch-core"]),
     "an older major": ({"contract": (0, 1)}, ["0.1", "pip install -U plug-bad"]),
     "a newer major": ({"contract": (2, 0)}, ["2.0", "pip install -U norch-core"]),
     "no device": ({"count": 0}, ["finds no device"]),
@@ -102,6 +132,63 @@ def test_a_broken_plug_in_explains_itself_and_hurts_nobody(install, name):
     assert norch.bad.why_not() is not None
     assert norch.ones(2).sum().item() == 2
     assert norch.empty(2, device="chip").shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("entry_points", "listed"),
+    [
+        ("[norch]\nthis is no line of an entry point\n", True),
+        (b"[norch]\n\xff\xfe = x\n", True),
+        ("[console_scripts]\nthis is no line of an entry point\n", False),
+    ],
+)
+def test_unreadable_entry_points_hurt_nobody_else(install, entry_points, listed):
+    install("plug-bad", entry_points=entry_points)
+    install("plug-chip")
+    assert norch.ones(2).sum().item() == 2
+    assert norch.chip.is_available()
+    assert ("plug-bad 1.2" in norch.cuda.why_not()) == listed
+
+
+@pytest.mark.parametrize("metadata", ["", "Metadata-Version: 2.1\n"])
+def test_a_distribution_without_a_name_hurts_nobody(install, metadata):
+    install("plug-bad", device="bad", body="raise ValueError('no luck')", metadata=metadata)
+    install("plug-worse", device="bad", metadata=metadata, count=0)
+    install("plug-named", device="bad", count=0)
+    install("plug-chip")
+    assert norch.ones(2).sum().item() == 2
+    assert norch.chip.is_available()
+    assert "no luck" in norch.bad.why_not()
+    assert "finds no device" in norch.bad.why_not()
+
+
+def test_a_plug_in_of_an_older_minor_works(install, monkeypatch):
+    monkeypatch.setattr(registry, "CONTRACT", (1, 3))
+    install("plug-chip", contract=(1, 2))
+    assert norch.chip.is_available()
+
+
+def test_an_interrupted_load_is_tried_again(install):
+    body = "import builtins\nif vars(builtins).pop('plug_stop', 0): raise KeyboardInterrupt\n"
+    install("plug-chip", body=body + PLUGIN.format(device="chip", priority=0, contract=(1, 0), count=1, reason=None,
+                                                   returns="Chip()"))  # fmt: skip
+    vars(__import__("builtins"))["plug_stop"] = 1
+    with pytest.raises(KeyboardInterrupt):
+        norch.chip.is_available()
+    assert norch.chip.is_available()
+
+
+def test_threads_that_ask_at_once_get_one_backend(install):
+    source = PLUGIN.format(device="chip", priority=0, contract=(1, 0), count=1, reason=None, returns="Chip()")
+    install("plug-chip", body="import time; time.sleep(0.05)\n" + source)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(registry.find("chip"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
 
 
 def test_an_unknown_device_lists_what_is_installed_quickly(install):
@@ -129,6 +216,34 @@ def test_of_two_providers_the_higher_priority_wins_and_the_user_can_choose(insta
         norch.empty(1, device="chip")
 
 
+def test_of_equal_priorities_the_first_distribution_by_name_wins(install):
+    install("plug-b")
+    install("plug-a")
+    assert type(norch.device("chip").backend).__module__ == "plug_a"
+
+
+@pytest.mark.parametrize("choice", ["plug-slow", "plug_slow", "Plug-Slow"])
+def test_the_choice_is_spelt_as_one_likes(install, monkeypatch, choice):
+    install("plug-slow", priority=1)
+    install("plug-fast", priority=2)
+    monkeypatch.setenv("NORCH_BACKEND_CHIP", choice)
+    assert type(norch.device("chip").backend).__module__ == "plug_slow"
+
+
+def test_a_chosen_provider_that_is_broken_is_not_replaced(install, monkeypatch):
+    install("plug-bad", body="raise ValueError('no luck')")
+    install("plug-chip")
+    monkeypatch.setenv("NORCH_BACKEND_CHIP", "plug-bad")
+    with pytest.raises(norch.DeviceError, match=r"NORCH_BACKEND_CHIP=plug-bad(.|\n)*no luck"):
+        norch.empty(1, device="chip")
+
+
+def test_a_choice_for_a_device_that_nothing_provides(install, monkeypatch):
+    monkeypatch.setenv("NORCH_BACKEND_CUDA", "norch-cuda")
+    with pytest.raises(norch.DeviceError, match="pip install norch-cuda"):
+        norch.empty(1, device="cuda")
+
+
 def test_the_reference_is_numpy_by_name(install, monkeypatch):
     install("plug-cpu", device="cpu", priority=5)
     monkeypatch.setenv("NORCH_BACKEND_CPU", "numpy")
@@ -146,6 +261,14 @@ def test_an_index_beyond_the_devices_there_are(install):
     assert norch.empty(1, device="chip:1").device.index == 1
     with pytest.raises(norch.DeviceError, match="there are 2 of type 'chip'"):
         norch.empty(1, device="chip:2")
+
+
+def test_providers_load_only_when_told(install):
+    install("plug-chip")
+    state = {p.distribution: p.loaded for p in registry.providers(load=False)}
+    assert state["plug-chip"] is False
+    assert all(p.loaded for p in registry.providers(load=True))
+    assert "plug_chip" in sys.modules
 
 
 class Minimal(Backend):
@@ -192,6 +315,58 @@ def test_a_backend_that_breaks_its_contract_is_named(minimal, op, words):
     with pytest.raises(norch.BackendError) as caught:
         getattr(x, op)()
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_registered_backends_win_by_priority_then_recency(minimal):
+    first, second, low = registry.find("minimal"), Minimal(), Minimal()
+    low.priority = -1
+    registry.register(low)
+    assert registry.find("minimal") is first
+    registry.register(second)
+    assert norch.device("minimal").backend is second
+    assert registry.provider_of(second).distribution == "in process"
+    registry.unregister("minimal")
+    with pytest.raises(norch.DeviceError, match="no installed package"):
+        norch.device("minimal").backend
+
+
+def test_register_refuses_what_is_no_backend():
+    with pytest.raises(norch.DeviceError, match=r"register\(\): object is no norch.backend.Backend"):
+        registry.register(object())
+
+
+def test_a_device_module_forwards_what_its_backend_adds(minimal):
+    registry.find("minimal").module = types.SimpleNamespace(memory_allocated=lambda: 7)
+    module = DeviceModule("minimal")
+    assert module.memory_allocated() == 7
+    assert module.current_device() == 0
+    assert {"memory_allocated", "is_available"} <= set(dir(module))
+    with pytest.raises(AttributeError, match=r"norch.minimal has no attribute 'streams'; .*memory_allocated"):
+        module.streams
+
+
+def test_a_device_module_synchronizes_its_own_devices_only(minimal):
+    waited = []
+    registry.find("minimal").synchronize = waited.append
+    module = DeviceModule("minimal")
+    for device in (None, 0, "minimal", "minimal:0", minimal):
+        module.synchronize(device)
+    assert waited == [0] * 5
+    for wrong in ("cpu", 1, -1):
+        with pytest.raises(norch.DeviceError):
+            module.synchronize(wrong)
+
+
+def test_a_device_module_is_not_loaded_by_a_look_at_it(install):
+    install("plug-chip")
+    assert not hasattr(norch.chip, "__wrapped__")
+    assert copy.copy(norch.chip).device_type == "chip"
+    assert not hasattr(norch, "chop")
+    assert "plug_chip" not in sys.modules
+    with pytest.raises(AttributeError, match=r"norch.cuda has no attribute 'memory_allocated'; no installed package"):
+        norch.cuda.memory_allocated()
+    with pytest.raises(norch.DeviceError, match="pip install norch-cuda"):
+        norch.cuda.synchronize()
 
 
 def test_import_loads_neither_backends_nor_pluggy_nor_metadata():

@@ -103,13 +103,13 @@ def _declared() -> Iterator[Provider]:
         seen = set()
         for distribution in distributions():
             name, version = _identity(distribution)
-            if name in seen:
+            if name in seen and name != "unknown":
                 continue  # shadowed by an earlier folder of sys.path
             seen.add(name)
             try:
                 found = list(distribution.entry_points.select(group=GROUP))
             except Exception as error:
-                if f"[{GROUP}]" in (distribution.read_text("entry_points.txt") or ""):
+                if _may_concern_us(distribution):
                     yield _unreadable("?", name, version, "?", f"its entry_points.txt cannot be read: {error}")
                 continue
             for entry in found:
@@ -125,6 +125,13 @@ def _identity(distribution: Distribution | None) -> tuple[str, str]:
         return str(distribution.name or "unknown"), str(distribution.version or "?")
     except Exception:  # no METADATA, or one without these fields
         return "unknown", "?"
+
+
+def _may_concern_us(distribution: Distribution) -> bool:
+    try:
+        return f"[{GROUP}]" in (distribution.read_text("entry_points.txt") or "")
+    except Exception:  # not even text
+        return True
 
 
 def _provider(entry: EntryPoint, distribution: str, version: str) -> Provider:
