@@ -131,20 +131,23 @@ def no_collector() -> Iterator[None]:
 @pytest.mark.parametrize("make", [mlp, penalty, unused])
 def test_steps_leave_nothing_behind(make: Callable[[], Callable[[], None]], no_collector: None) -> None:
     step = make()
+    grown = []
     tracemalloc.start()
     try:
         for _ in range(50):
             step()
-        gc.collect()
-        objects, (before, _) = len(gc.get_objects()), tracemalloc.get_traced_memory()
-        for _ in range(2000):
-            step()
-        assert len(gc.get_objects()) - objects < 50
-        assert gc.collect() == 0  # no cycles; this also empties the interpreter's lists of tuples to be used again
-        after, _ = tracemalloc.get_traced_memory()
-        assert after - before < 10_000
+        for _ in range(3):
+            gc.collect()
+            objects, (before, _) = len(gc.get_objects()), tracemalloc.get_traced_memory()
+            for _ in range(700):
+                step()
+            assert len(gc.get_objects()) - objects < 50
+            assert gc.collect() == 0  # no cycles; this also empties the interpreter's lists of tuples to be used again
+            grown.append(tracemalloc.get_traced_memory()[0] - before)
     finally:
         tracemalloc.stop()
+    # The interpreter's own caches fill up now and then; a leak grows in every round.
+    assert min(grown) < 5_000, grown
 
 
 def test_results_die_at_once(no_collector: None) -> None:

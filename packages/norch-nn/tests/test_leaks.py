@@ -39,17 +39,20 @@ def test_ten_thousand_steps_leave_no_objects():
 
 def test_a_thousand_steps_leave_no_memory():
     train = trainer()
+    grown = []
     tracemalloc.start()
     try:
         train(100)
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        train(1_000)
-        gc.collect()
-        after = tracemalloc.get_traced_memory()[0]
+        for _ in range(4):
+            gc.collect()
+            before = tracemalloc.get_traced_memory()[0]
+            train(1_000)
+            gc.collect()
+            grown.append(tracemalloc.get_traced_memory()[0] - before)
     finally:
         tracemalloc.stop()
-    assert after - before < 20_000
+    # The interpreter's own caches fill up now and then; a leak grows in every round.
+    assert min(grown) < 10_000, grown
 
 
 def test_a_changing_learning_rate_compiles_nothing():
