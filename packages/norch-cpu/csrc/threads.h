@@ -1,0 +1,48 @@
+// The thread pool. Work that is small, nested, or met by a busy pool runs on the calling thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace norch {
+
+int num_threads();
+/// Throws std::invalid_argument unless count is from 1 to 1024.
+void set_num_threads(int count);
+
+/// Calls body(context, i) for each i in [0, count), on any thread and in any order; returns when all are done. The
+/// first exception is thrown again here.
+void run_parallel(int64_t count, void (*body)(const void* context, int64_t i), const void* context);
+
+/// Work below this many nanoseconds is not worth a second thread.
+constexpr double PARALLEL_NS = 15000;
+
+/// Calls body(begin, end) on ranges that cover [0, n). `ns_per_item` is about what an item costs one core; ranges are
+/// multiples of `align` items. How the ranges are cut depends only on these numbers and num_threads().
+template <class Body>
+void parallel_for(int64_t n, double ns_per_item, const Body& body, int64_t align = 1) {
+    double total = double(n) * ns_per_item;
+    int threads = total < PARALLEL_NS ? 1 : num_threads();
+    if (threads == 1) {
+        if (n > 0) body(int64_t(0), n);
+        return;
+    }
+    // A few ranges a thread, so that one thread held up by another process does not hold up all.
+    int64_t pieces = std::min<int64_t>(threads * 4, std::max<int64_t>(2, int64_t(total / (PARALLEL_NS / 2))));
+    int64_t size = (n + pieces - 1) / pieces;
+    size = (size + align - 1) / align * align;
+    int64_t count = (n + size - 1) / size;
+    struct Context {
+        const Body& body;
+        int64_t n, size;
+    } context{body, n, size};
+    run_parallel(
+        count,
+        [](const void* given, int64_t i) {
+            const auto& c = *static_cast<const Context*>(given);
+            c.body(i * c.size, std::min(c.n, (i + 1) * c.size));
+        },
+        &context);
+}
+
+}  // namespace norch
