@@ -98,7 +98,8 @@ KernelPtr make_kernel(double work, Body body) {
 }
 
 // The families. Each adds its ops to the registry and has a file of its own.
-void add_elementwise(Registry&);     // elementwise.cpp
+void add_arithmetic(Registry&);      // arithmetic.cpp: unary, binary, comparisons
+void add_copying(Registry&);         // copying.cpp: copy, fill, where
 void add_transcendental(Registry&);  // transcendental.cpp
 void add_reductions(Registry&);      // reduction.cpp
 void add_scans(Registry&);           // scan.cpp: cumsum

@@ -12,9 +12,13 @@ namespace norch {
 /// p[i]), of which there is one element for all. The output may be one of the inputs. Not all inputs are single.
 using Loop = void (*)(char* const* p, unsigned single, int64_t n);
 
-/// An elementwise kernel of `request` around a loop, whose operands are of `dtype` (float32 where the request's are
-/// 16-bit floats; the output of comparisons is bool). `ns` is what an element costs a core.
-KernelPtr elementwise(const Request& request, Loop loop, double ns);
+/// How `elementwise` treats operands. BITS: 16-bit floats go to the loop as they are, not as float32. TAKES_SINGLE: the
+/// loop copes with inputs that are all single.
+enum : unsigned { BITS = 1, TAKES_SINGLE = 2 };
+
+/// An elementwise kernel of `request` around a loop. The loop's operands have the request's dtypes, but for 16-bit floats,
+/// which are float32 there. `ns` is what an element costs a core.
+KernelPtr elementwise(const Request& request, Loop loop, double ns, unsigned how = 0);
 
 // The output is either an input or apart from it, so that no iteration depends on another.
 #if defined(__clang__)

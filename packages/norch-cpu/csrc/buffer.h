@@ -1,0 +1,28 @@
+// The Python type of a tensor's memory. Made by hand and not by nanobind: every op allocates one, and this way that
+// costs a third.
+#pragma once
+
+#include <Python.h>
+
+namespace norch {
+
+struct Buffer {
+    PyObject_HEAD
+    char* data;
+    Py_ssize_t nbytes;
+    PyObject* modified;  // core's: (tick, op) of the last in-place op, or None
+    Py_buffer* foreign;  // the host memory of another owner, or null
+};
+
+extern PyTypeObject* buffer_type;
+
+/// Makes the type and adds it to the module. Returns false with a Python error set.
+bool add_buffer_type(PyObject* module);
+
+/// allocate(nbytes, index) -> Buffer, as a METH_FASTCALL function.
+PyObject* allocate(PyObject* self, PyObject* const* args, Py_ssize_t count);
+
+/// A buffer on memory that exports the buffer protocol; None for read-only or strided memory.
+PyObject* from_host(PyObject* self, PyObject* memory);
+
+}  // namespace norch

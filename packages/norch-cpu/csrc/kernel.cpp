@@ -1,0 +1,60 @@
+#include "kernel.h"
+
+namespace norch {
+
+int64_t Operand::numel() const {
+    int64_t n = 1;
+    for (int64_t size : shape) n *= size;
+    return n;
+}
+
+bool Operand::is_contiguous() const {
+    int64_t expected = 1;
+    for (int d = ndim() - 1; d >= 0; --d) {
+        if (shape[d] == 0) return true;
+        if (shape[d] == 1) continue;
+        if (strides[d] != expected) return false;
+        expected *= shape[d];
+    }
+    return true;
+}
+
+bool Attrs::has(const std::string& name) const {
+    auto found = values.find(name);
+    return found != values.end() && found->second.kind != Value::none;
+}
+
+const Attrs::Value& Attrs::get(const std::string& name) const {
+    auto found = values.find(name);
+    if (found == values.end()) throw std::invalid_argument("there is no attribute '" + name + "'");
+    return found->second;
+}
+
+int64_t Attrs::integer(const std::string& name) const {
+    const Value& value = get(name);
+    if (value.kind != Value::integer) throw std::invalid_argument("attribute '" + name + "' must be an integer");
+    return value.i;
+}
+
+double Attrs::number(const std::string& name) const {
+    const Value& value = get(name);
+    if (value.kind == Value::integer) return double(value.i);
+    if (value.kind != Value::number) throw std::invalid_argument("attribute '" + name + "' must be a number");
+    return value.f;
+}
+
+bool Attrs::flag(const std::string& name) const { return integer(name) != 0; }
+
+const std::string& Attrs::text(const std::string& name) const {
+    const Value& value = get(name);
+    if (value.kind != Value::text) throw std::invalid_argument("attribute '" + name + "' must be a string");
+    return value.s;
+}
+
+const std::vector<int64_t>& Attrs::integers(const std::string& name) const {
+    const Value& value = get(name);
+    if (value.kind != Value::integers) throw std::invalid_argument("attribute '" + name + "' must be a tuple of integers");
+    return value.list;
+}
+
+}  // namespace norch

@@ -1,0 +1,201 @@
+#include "launch.h"
+
+#include <new>
+#include <string>
+
+#include "buffer.h"
+
+namespace norch {
+namespace {
+
+constexpr double LONG_NS = 20000;  // kernels shorter than this keep the GIL
+constexpr int ON_STACK = 16;
+
+struct Slot {
+    bool is_scalar, is_floating;
+    int64_t itemsize, extent;  // extent: bytes from the first element to past the last; 0 where there are no elements
+};
+
+struct Launch {
+    PyObject_HEAD
+    Kernel* kernel;
+    Slot* slots;
+    int count;        // operands
+    int arguments;    // what the call must have
+};
+
+PyTypeObject* launch_type = nullptr;
+
+void dealloc(PyObject* object) {
+    auto* self = reinterpret_cast<Launch*>(object);
+    delete self->kernel;
+    delete[] self->slots;
+    PyTypeObject* type = Py_TYPE(object);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+PyType_Slot type_slots[] = {
+    {Py_tp_doc, const_cast<char*>("What a kernel's callable holds.")},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {0, nullptr},
+};
+PyType_Spec spec = {"norch_cpu.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                    type_slots};
+
+/// Turns the C++ exception being handled into a Python one.
+void raise_current() {
+    try {
+        throw;
+    } catch (const std::bad_alloc&) {
+        PyErr_SetString(PyExc_MemoryError, "no memory for the kernel's scratch space");
+    } catch (const IndexOutOfBounds& error) {
+        PyObject* module = PyImport_ImportModule("norch.backend");
+        PyObject* type = module ? PyObject_GetAttrString(module, "IndexOutOfBounds") : nullptr;
+        PyObject* value = type ? PyObject_CallFunction(type, "LL", (long long)error.index, (long long)error.size) : nullptr;
+        if (value) PyErr_SetObject(type, value);
+        Py_XDECREF(value);
+        Py_XDECREF(type);
+        Py_XDECREF(module);
+    } catch (const ZeroDivision&) {
+        PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
+    } catch (const std::invalid_argument& error) {
+        PyErr_SetString(PyExc_ValueError, error.what());
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+}
+
+bool read_scalar(const Slot& slot, PyObject* value, Scalar* out) {
+    if (slot.is_floating) {
+        out->f = PyFloat_AsDouble(value);
+        return out->f != -1.0 || !PyErr_Occurred();
+    }
+    out->i = int64_t(PyLong_AsUnsignedLongLongMask(value));
+    return out->i != -1 || !PyErr_Occurred();
+}
+
+bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, char** out) {
+    if (Py_TYPE(buffer) != buffer_type) {
+        PyErr_Format(PyExc_TypeError, "expected a norch_cpu.Buffer, got %R", buffer);
+        return false;
+    }
+    auto* memory = reinterpret_cast<Buffer*>(buffer);
+    Py_ssize_t start = PyLong_AsSsize_t(offset);
+    if (start == -1 && PyErr_Occurred()) return false;
+    if (slot.extent) {
+        int64_t bytes;
+        if (start < 0 || __builtin_mul_overflow(int64_t(start), slot.itemsize, &bytes) ||
+            bytes > memory->nbytes - slot.extent) {
+            PyErr_Format(PyExc_ValueError, "an operand of %lld bytes at element %zd does not lie in a buffer of %zd bytes",
+                         (long long)slot.extent, start, memory->nbytes);
+            return false;
+        }
+        *out = memory->data + bytes;
+    } else {
+        *out = memory->data;
+    }
+    return true;
+}
+
+bool run(const Launch* self, PyObject* const* args, char** data, Scalar* scalars) {
+    for (int i = 0; i < self->count; ++i) {
+        const Slot& slot = self->slots[i];
+        if (slot.is_scalar) {
+            data[i] = nullptr;
+            if (!read_scalar(slot, *args++, &scalars[i])) return false;
+        } else {
+            if (!read_pointer(slot, args[0], args[1], &data[i])) return false;
+            args += 2;
+        }
+    }
+    PyThreadState* released = self->kernel->work > LONG_NS ? PyEval_SaveThread() : nullptr;
+    try {
+        self->kernel->run(data, scalars);
+    } catch (...) {
+        if (released) PyEval_RestoreThread(released);
+        raise_current();
+        return false;
+    }
+    if (released) PyEval_RestoreThread(released);
+    return true;
+}
+
+PyObject* launch(PyObject* object, PyObject* const* args, Py_ssize_t count) {
+    auto* self = reinterpret_cast<const Launch*>(object);
+    if (count != self->arguments)
+        return PyErr_Format(PyExc_TypeError, "this kernel takes %d arguments, got %zd", self->arguments, count);
+    bool done;
+    if (self->count <= ON_STACK) {
+        char* data[ON_STACK];
+        Scalar scalars[ON_STACK];
+        done = run(self, args, data, scalars);
+    } else {
+        std::vector<char*> data(size_t(self->count));
+        std::vector<Scalar> scalars(size_t(self->count));
+        done = run(self, args, data.data(), scalars.data());
+    }
+    if (!done) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef launch_method = {"kernel", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(launch)), METH_FASTCALL,
+                             "kernel(buffer, offset, ..., scalar, ...)"};
+
+int64_t extent_of(const Operand& operand) {
+    int64_t size = size_of(operand.dtype), last = 0, count = 1;
+    if (operand.strides.size() != operand.shape.size())
+        throw std::invalid_argument("an operand has " + std::to_string(operand.shape.size()) + " dims and " +
+                                    std::to_string(operand.strides.size()) + " strides");
+    bool is_empty = false, overflows = false;
+    for (size_t d = 0; d < operand.shape.size(); ++d) {
+        int64_t n = operand.shape[d], stride = operand.strides[d], reach;
+        if (n < 0) throw std::invalid_argument("an operand's size is negative: " + std::to_string(n));
+        if (stride < 0) throw std::invalid_argument("an operand's stride is negative: " + std::to_string(stride));
+        if (n == 0) {
+            is_empty = true;
+            continue;
+        }
+        overflows |= __builtin_mul_overflow(count, n, &count) || __builtin_mul_overflow(n - 1, stride, &reach) ||
+                     __builtin_add_overflow(last, reach, &last);
+    }
+    int64_t bytes;
+    overflows = overflows || __builtin_mul_overflow(count, size, &bytes) || last == INT64_MAX ||
+                __builtin_mul_overflow(last + 1, size, &bytes);
+    if (is_empty) return 0;
+    if (overflows) throw std::invalid_argument("an operand is too large: its elements or bytes do not fit 63 bits");
+    return bytes;
+}
+
+}  // namespace
+
+void check_operands(const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands)
+        if (!operand.is_scalar) extent_of(operand);
+}
+
+bool add_launch_type(PyObject* module) {
+    launch_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    return launch_type && PyModule_AddObjectRef(module, "Launch", reinterpret_cast<PyObject*>(launch_type)) == 0;
+}
+
+PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands) {
+    auto slots = std::make_unique<Slot[]>(operands.size());
+    int arguments = 0;
+    for (size_t i = 0; i < operands.size(); ++i) {
+        const Operand& o = operands[i];
+        slots[i] = {o.is_scalar, is_floating(o.dtype), size_of(o.dtype), o.is_scalar ? 0 : extent_of(o)};
+        arguments += o.is_scalar ? 1 : 2;
+    }
+    auto* self = PyObject_New(Launch, launch_type);
+    if (!self) return nullptr;
+    self->kernel = kernel.release();
+    self->slots = slots.release();
+    self->count = int(operands.size());
+    self->arguments = arguments;
+    PyObject* callable = PyCFunction_NewEx(&launch_method, reinterpret_cast<PyObject*>(self), nullptr);
+    Py_DECREF(self);
+    return callable;
+}
+
+}  // namespace norch

@@ -1,0 +1,20 @@
+// A compiled kernel as a Python callable: kernel(buffer, offset, ..., scalar, ...).
+#pragma once
+
+#include <Python.h>
+
+#include "kernel.h"
+
+namespace norch {
+
+/// Prepares the type behind the callables. Returns false with a Python error set.
+bool add_launch_type(PyObject* module);
+
+/// A new callable that owns `kernel`, or null with a Python error set. Throws std::invalid_argument for operands whose
+/// shapes or strides are negative, disagree, or count past what 63 bits hold.
+PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands);
+
+/// Checks operands before any kernel is made of them.
+void check_operands(const std::vector<Operand>& operands);
+
+}  // namespace norch

@@ -1,0 +1,174 @@
+#include "threads.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace norch {
+namespace {
+
+// About 30 us: the next op of a model usually comes sooner, and a sleeping thread takes several us to wake.
+constexpr int SPINS = 1000;
+
+inline void pause() {
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+thread_local bool in_parallel = false;
+
+struct Job {
+    void (*body)(const void*, int64_t);
+    const void* context;
+    int64_t count;
+    std::atomic<int64_t> next{0};
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;
+
+    void work() {
+        in_parallel = true;
+        for (;;) {
+            int64_t i = next.fetch_add(1, std::memory_order_relaxed);
+            if (i >= count) break;
+            try {
+                body(context, i);
+            } catch (...) {
+                if (!failed.exchange(true)) error = std::current_exception();
+                next.store(count, std::memory_order_relaxed);
+            }
+        }
+        in_parallel = false;
+    }
+};
+
+/// Threads that wait for a job. A worker that wakes too late finds no job and nobody waits for it: a caller waits only
+/// for workers that have begun.
+class Pool {
+public:
+    void run(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads) {
+        Job job;
+        job.body = body;
+        job.context = context;
+        job.count = count;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            while (int(started_) < threads - 1) {
+                std::thread([this, index = started_] { serve(index); }).detach();
+                ++started_;
+            }
+            wanted_ = threads - 1;
+            job_ = &job;
+            generation_.fetch_add(1, std::memory_order_release);
+            if (sleeping_) wake_.notify_all();
+        }
+        job.work();
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            job_ = nullptr;
+        }
+        for (int i = 0; active_.load(std::memory_order_acquire) != 0; ++i) {
+            if (i < SPINS)
+                pause();
+            else
+                std::this_thread::yield();
+        }
+        if (job.failed.load()) std::rethrow_exception(job.error);
+    }
+
+    /// Held while a job runs; a caller that does not get it works alone.
+    std::mutex region;
+
+private:
+    void serve(int index) {
+        uint64_t seen = 0;
+        for (;;) {
+            for (int i = 0; i < SPINS && generation_.load(std::memory_order_acquire) == seen; ++i) pause();
+            Job* job;
+            {
+                std::unique_lock<std::mutex> lock(mutex_);
+                if (generation_.load(std::memory_order_relaxed) == seen) {
+                    ++sleeping_;
+                    wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
+                    --sleeping_;
+                }
+                seen = generation_.load(std::memory_order_relaxed);
+                job = job_;
+                if (!job || index >= wanted_) continue;
+                active_.fetch_add(1, std::memory_order_relaxed);
+            }
+            job->work();
+            active_.fetch_sub(1, std::memory_order_release);
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::atomic<uint64_t> generation_{0};
+    std::atomic<int> active_{0};
+    int started_ = 0, wanted_ = 0, sleeping_ = 0;
+    Job* job_ = nullptr;
+};
+
+std::atomic<int> thread_count{1};
+std::atomic<Pool*> pool{nullptr};
+
+Pool& the_pool() {
+    Pool* found = pool.load(std::memory_order_acquire);
+    if (found) return *found;
+    static std::mutex making;
+    std::lock_guard<std::mutex> lock(making);
+    found = pool.load();
+    if (!found) {
+#if !defined(_WIN32)
+        // The child of a fork has none of the threads: it leaves the old pool alone and makes one when it needs one.
+        static bool registered = pthread_atfork(nullptr, nullptr, [] {
+            pool.store(nullptr);
+            in_parallel = false;
+        }) == 0;
+        (void)registered;
+#endif
+        found = new Pool;  // never destroyed: its threads wait on it until the process ends
+        pool.store(found, std::memory_order_release);
+    }
+    return *found;
+}
+
+}  // namespace
+
+int num_threads() { return thread_count.load(std::memory_order_relaxed); }
+
+void set_num_threads(int count) {
+    if (count < 1 || count > 1024)
+        throw std::invalid_argument("the number of threads must be from 1 to 1024, got " + std::to_string(count));
+    thread_count.store(count);
+}
+
+void run_parallel(int64_t count, void (*body)(const void*, int64_t), const void* context) {
+    int threads = int(std::min<int64_t>(num_threads(), count));
+    if (threads > 1 && !in_parallel) {
+        Pool& workers = the_pool();
+        std::unique_lock<std::mutex> lock(workers.region, std::try_to_lock);
+        if (lock) {
+            workers.run(count, body, context, threads);
+            return;
+        }
+    }
+    for (int64_t i = 0; i < count; ++i) body(context, i);
+}
+
+}  // namespace norch

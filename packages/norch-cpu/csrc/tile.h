@@ -1,0 +1,23 @@
+// Moves a two-dimensional piece of a strided operand into contiguous memory and back, 16-bit floats to float32 if asked.
+#pragma once
+
+#include <cstdint>
+
+namespace norch {
+
+enum class Convert : uint8_t { none, half, bfloat16 };
+
+/// One side of a move: element (i, j) lies at data + i * row + j * column, in bytes.
+struct Plane {
+    char* data;
+    int64_t row, column;
+};
+
+/// from -> to, `rows` x `columns` elements of `size` bytes (1, 2, 4, 8).
+void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size);
+
+/// The same from 16-bit floats to float32, and back with rounding.
+void load_tile(Plane to, Plane from, int64_t rows, int64_t columns, Convert convert);
+void store_tile(Plane to, Plane from, int64_t rows, int64_t columns, Convert convert);
+
+}  // namespace norch

@@ -1,0 +1,75 @@
+"""CpuBackend: the contract of norch on the native kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from norch.backend import Backend, Kernel, Operand
+
+from . import module
+from .native import native
+
+
+def _threads() -> int:
+    """As many threads as NORCH_NUM_THREADS says, else as there are processors that this process may use."""
+    given = os.environ.get("NORCH_NUM_THREADS")
+    if given:
+        try:
+            return int(given)
+        except ValueError:
+            raise ValueError(f"NORCH_NUM_THREADS={given!r} is no integer") from None
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class CpuBackend(Backend):
+    device_type = "cpu"
+    module = module
+    allocate = staticmethod(native.allocate)
+    from_host = staticmethod(native.from_host)
+
+    def __init__(self) -> None:
+        native.set_num_threads(_threads())
+
+    def device_count(self) -> int:
+        return 1
+
+    def copy_in(self, buffer: Any, offset: int, data: memoryview) -> None:
+        if data.nbytes:
+            memoryview(buffer)[offset : offset + data.nbytes] = data.cast("B")
+
+    def copy_out(self, buffer: Any, offset: int, data: memoryview) -> None:
+        if data.nbytes:
+            data.cast("B")[:] = memoryview(buffer)[offset : offset + data.nbytes]
+
+    def copy(self, out: Any, out_offset: int, source: Any, source_offset: int, nbytes: int) -> None:
+        memoryview(out)[out_offset : out_offset + nbytes] = memoryview(source)[source_offset : source_offset + nbytes]
+
+    def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        kernel: Kernel | None = native.compile(op, operands, attrs)
+        return kernel or _reference(op, operands, attrs)
+
+    def data_ptr(self, buffer: Any) -> int:
+        address: int = buffer.data_ptr
+        return address
+
+    def host_view(self, buffer: Any) -> memoryview:
+        return memoryview(buffer)
+
+
+def _reference(op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+    """To be removed when every primitive is native."""
+    import numpy as np
+    from norch.numpy_backend.backend import HostBuffer, NumpyBackend
+
+    kernel = NumpyBackend().compile(op, operands, attrs)
+    if kernel is None:
+        return None
+
+    def run(*args: Any) -> None:
+        kernel(*[HostBuffer(np.frombuffer(a, np.uint8)) if type(a) is native.Buffer else a for a in args])
+
+    return run

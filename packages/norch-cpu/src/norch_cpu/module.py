@@ -1,0 +1,28 @@
+"""What `norch.cpu` offers beside what every device has."""
+
+from __future__ import annotations
+
+from .native import chosen, native
+
+__all__ = ["empty_cache", "instruction_set", "memory_stats", "reset_peak_memory_stats"]
+
+
+def memory_stats() -> dict[str, int]:
+    """Bytes in use and the most there have been, bytes kept to be used again, and how often the cache had a block."""
+    stats: dict[str, int] = native.memory_stats()
+    return stats
+
+
+def reset_peak_memory_stats() -> None:
+    """Counts `peak_allocated_bytes` from now on."""
+    native.reset_peak_memory_stats()
+
+
+def empty_cache() -> None:
+    """Returns the memory that is kept for later tensors to the system."""
+    native.empty_cache()
+
+
+def instruction_set() -> str:
+    """The build of the kernels in use: "baseline", "avx2" or "avx512"."""
+    return chosen
