@@ -52,6 +52,13 @@ class CpuBackend(Backend):
         kernel: Kernel | None = native.compile(op, operands, attrs)
         return kernel or _reference(op, operands, attrs)
 
+    def num_threads(self) -> int:
+        count: int = native.num_threads()
+        return count
+
+    def set_num_threads(self, count: int) -> None:
+        native.set_num_threads(count)
+
     def data_ptr(self, buffer: Any) -> int:
         address: int = buffer.data_ptr
         return address
