@@ -19,7 +19,7 @@ from weakref import ref
 from ..errors import AutogradError
 
 if TYPE_CHECKING:
-    from ..op import Plan, Rule
+    from ..op import Plan
     from ..tensor import Tensor
 
 tick = count(1).__next__

@@ -46,7 +46,10 @@ class Rule:
 
 
 def bind_rule(op: Op, rule: Rule) -> Bound:
-    """`rule` as a function of a node and a gradient. The commonest shapes are written out: a loop takes twice as long."""
+    """`rule` as a function of a node and a gradient.
+
+    The commonest shapes are written out: a loop over the arguments takes twice as long.
+    """
     function = rule.function
     getters = [_getter(op, rule, at) for at in rule.fetch]
     if rule.fetch == (rule.G,):
