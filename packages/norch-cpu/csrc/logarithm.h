@@ -27,14 +27,9 @@ inline LogReduction reduce_log(float x) {
     return {int32_t(bits - scaling) >> 23, f, log1p_tail(f)};
 }
 
-/// The value `y` of a logarithm at x, mended where x is not positive and finite. Sums and masks cost less than blends.
+/// The value `y` of a logarithm at x, mended where x is not positive and finite.
 inline float log_domain(float x, float y) {
-    const float mended = (y + (x == infinity<float> ? infinity<float> : 0.0f)) - (x == 0.0f ? infinity<float> : 0.0f);
-    return bit_cast<float>(bit_cast<uint32_t>(mended) | (x >= 0.0f ? 0u : 0xffffffffu));
-}
-inline double log_domain(double x, double y) {
-    const double mended = (y + (x == infinity<double> ? infinity<double> : 0.0)) - (x == 0.0 ? infinity<double> : 0.0);
-    return bit_cast<double>(bit_cast<uint64_t>(mended) | (x >= 0.0 ? 0u : ~uint64_t(0)));
+    return mend(y, x == infinity<float>, !(x >= 0.0f)) - (x == 0.0f ? infinity<float> : 0.0f);
 }
 
 // The high part of each logarithm of 2 is so short that a multiple of it is exact (Cody & Waite).
@@ -72,39 +67,40 @@ inline float log1p(float x) {
     return x == 0.0f ? x : log_domain(1.0f + x, y);
 }
 
-/// log1p in double arithmetic to float's accuracy (2^-30).
+/// log1p in double arithmetic to float's accuracy (2^-30), for -1 < x < infinity; beyond it is without meaning.
 inline double log1p_short(double x) {
-    const double bounded = at_most(x, 1e300);
-    const double u = 1.0 + bounded;
+    const double u = 1.0 + x;
     // An offset of 1024 keeps the exponent positive: AVX2 has no arithmetic shift of 64 bits, nor a conversion to double.
     const uint64_t bits = bit_cast<uint64_t>(u) - 0x3fe5555555555555u + (uint64_t(1024) << 52);
     const uint64_t exponent = bits >> 52;
     const double n = bit_cast<double>(exponent | 0x4330000000000000u) - (4503599627370496.0 + 1024.0);
-    const double lost = (bounded - (u - 1.0)) * bit_cast<double>((2047u - exponent) << 52);
+    const double lost = (x - (u - 1.0)) * bit_cast<double>((2047u - exponent) << 52);
     const double f = (bit_cast<double>((bits & 0xfffffffffffffu) + 0x3fe5555555555555u) - 1.0) + lost;
     const double p = polynomial(f, 0.9999999999096308, -0.5000000203469271, 0.3333333928477954, -0.24999638021761952,
                                 0.19999371958725765, -0.16684596285202702, 0.14309694092647682, -0.12141590685032375,
                                 0.10703477564788577, -0.13046259979815059, 0.1218188831624779);
-    return log_domain(1.0 + x, n * 0.69314718055994531 + f * p);
+    return n * 0.69314718055994531 + f * p;
 }
 
+constexpr double above_floats = 1e39;
+
 inline float asinh(float x) {
-    const double a = absolute(double(x));
-    const double bounded = at_most(a, 1e39);  // more than any float but infinity
-    const double z = bounded * bounded;
-    return float(with_sign(log1p_short(a + z / (1.0 + std::sqrt(z + 1.0))), double(x)));
+    const double a = at_most(absolute(double(x)), above_floats);
+    const double z = a * a;
+    const double y = log1p_short(a + z / (1.0 + std::sqrt(z + 1.0)));
+    return with_sign(mend(float(y), absolute(x) == infinity<float>, x != x), x);
 }
 
 inline float acosh(float x) {
-    const double t = double(x) - 1.0;
+    const double t = at_most(double(x) - 1.0, above_floats);
     const double y = log1p_short(t + std::sqrt(t * t + 2.0 * t));
-    return float(t < 0.0 ? nan<double> : y);
+    return mend(float(y), x == infinity<float>, !(x >= 1.0f));
 }
 
 inline float atanh(float x) {
     const double a = absolute(double(x));
-    const double y = 0.5 * log1p_short(2.0 * a / (1.0 - a));
-    return float(with_sign(a > 1.0 ? nan<double> : y, double(x)));
+    const double y = 0.5 * log1p_short(at_most(2.0 * a / (1.0 - a), above_floats));
+    return with_sign(mend(float(y), absolute(x) == 1.0f, !(absolute(x) <= 1.0f)), x);
 }
 
 inline double log(double x) { return std::log(x); }

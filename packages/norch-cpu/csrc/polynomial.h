@@ -49,4 +49,11 @@ inline T at_least(T x, T bound) {
     return x < bound ? bound : x;
 }
 
+/// y, but infinity or NaN where so said. Sums and masks cost less than blends; and in float and on float's comparisons
+/// only, as GCC narrows those of a widened float and then finds no mask of the width that a select of doubles needs.
+inline float mend(float y, bool infinite, bool undefined) {
+    const float sum = y + (infinite ? infinity<float> : 0.0f);
+    return bit_cast<float>(bit_cast<uint32_t>(sum) | (undefined ? 0xffffffffu : 0u));
+}
+
 }  // namespace norch::math

@@ -4,7 +4,7 @@
 
 namespace norch::math {
 
-/// log2(a) in double arithmetic to 2^-38, for a >= 0 that is a float.
+/// log2(a) in double arithmetic to 2^-38, for a > 0 that is a float.
 inline double log2_short(double a) {
     const uint64_t bits = bit_cast<uint64_t>(a) - 0x3fe5555555555555u + (uint64_t(1024) << 52);
     const double n = bit_cast<double>((bits >> 52) | 0x4330000000000000u) - (4503599627370496.0 + 1024.0);
@@ -13,8 +13,7 @@ inline double log2_short(double a) {
                                 0.2885394579031005, -0.24044998136342816, 0.20607535401010732, -0.18030249596218606,
                                 0.16090196028760664, -0.14501401500020775, 0.12347707974729343, -0.11172790416542418,
                                 0.15779865209219335, -0.15057515086029927);
-    const double y = n + f * p;
-    return a == 0.0 ? -infinity<double> : a < infinity<double> ? y : a;
+    return n + f * p;
 }
 
 /// 2^y in double arithmetic to 2^-34; beyond float's range it is beyond, no more.
@@ -29,17 +28,23 @@ inline double exp2_short(double y) {
 }
 
 inline float pow(float base, float exponent) {
-    const double a = base, b = exponent;
-    const double magnitude = exp2_short(b * log2_short(absolute(a)));
+    const float a = absolute(base);
+    const float positive = float(exp2_short(double(exponent) * log2_short(double(a))));
+    // Where a is 0 or infinite, the exponent's sign alone decides.
+    const uint32_t extreme = (a == 0.0f ? ~0u : 0u) | (a == infinity<float> ? ~0u : 0u);
+    const uint32_t to_infinity = (exponent < 0.0f ? ~0u : 0u) ^ (a == infinity<float> ? ~0u : 0u);
+    const uint32_t magnitude = (bit_cast<uint32_t>(positive) & ~extreme) | (extreme & to_infinity & 0x7f800000u);
     // Past 2^24 every float is an even integer.
-    const double bounded = at_least(at_most(b, 33554432.0), -33554432.0);
-    const double shifted = bounded + round_double;
-    const bool integer = shifted - round_double == bounded;
-    const uint64_t odd = integer ? bit_cast<uint64_t>(shifted) << 63 : 0;
-    const double y = bit_cast<double>(bit_cast<uint64_t>(magnitude) | (bit_cast<uint64_t>(a) & odd));
-    const bool undefined = (a < 0.0) & (a > -infinity<double>) & !integer;
-    const bool one = (b == 0.0) | (a == 1.0) | ((a == -1.0) & (absolute(b) == infinity<double>));
-    return float(one ? 1.0 : undefined ? nan<double> : y);
+    const float low = exponent > -33554432.0f ? exponent : -33554432.0f;
+    const float bounded = low < 33554432.0f ? low : 33554432.0f;
+    const int32_t whole = int32_t(bounded);
+    const uint32_t fractional = float(whole) == bounded ? 0u : ~0u;
+    const uint32_t sign = (uint32_t(whole) << 31) & ~fractional & bit_cast<uint32_t>(base);
+    const uint32_t negative = (base < 0.0f ? ~0u : 0u) & ~extreme;
+    const uint32_t undefined = (negative & fractional) | (a == a ? 0u : ~0u) | (exponent == exponent ? 0u : ~0u);
+    const uint32_t unit = (base == -1.0f ? ~0u : 0u) & (absolute(exponent) == infinity<float> ? ~0u : 0u);
+    const uint32_t one = (exponent == 0.0f ? ~0u : 0u) | (base == 1.0f ? ~0u : 0u) | unit;
+    return bit_cast<float>(((magnitude | sign | undefined) & ~one) | (one & 0x3f800000u));
 }
 
 inline double pow(double base, double exponent) { return std::pow(base, exponent); }

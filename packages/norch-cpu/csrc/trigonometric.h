@@ -74,19 +74,19 @@ inline float atan(float x) {
 }
 
 inline float atan2(float y, float x) {
-    const double ax = absolute(double(x)), ay = absolute(double(y));
-    const double high = ax > ay ? ax : ay, low = ax > ay ? ay : ax;
-    const double ratio = low == infinity<double> ? 1.0 : high == 0.0 ? 0.0 : low / high;
+    // The bounds make 0 / 0 into 0 and infinity / infinity into 1, and leave any other quotient of floats.
+    const double ax = at_most(absolute(double(x)), 1e300), ay = at_most(absolute(double(y)), 1e300);
+    const double ratio = (ax > ay ? ay : ax) / at_least(ax > ay ? ax : ay, 1e-300);
     const double z = ratio * ratio;
     const double p = polynomial(z, -0.33333333222360084, 0.19999989208569202, -0.14285397658579554, 0.11106718019191368,
                                 -0.09056016374390523, 0.07516237280096405, -0.06064411511003593, 0.044210077120064646,
                                 -0.02649841709266049, 0.011697070007770956, -0.0032785890405120006,
                                 0.00043016498755300684);
     const double octant = ratio + ratio * (z * p);
-    const double quadrant = ay > ax ? 1.5707963267948966 - octant : octant;
-    const double whole = with_sign(1.0, double(x)) < 0.0 ? 3.1415926535897932 - quadrant : quadrant;
-    const double ordered = (x == x) & (y == y) ? whole : nan<double>;
-    return float(with_sign(ordered, double(y)));
+    const double quadrant = absolute((ay > ax ? 1.5707963267948966 : 0.0) - octant);
+    const uint64_t left = 0 - (bit_cast<uint64_t>(double(x)) >> 63);
+    const double whole = absolute(bit_cast<double>(left & bit_cast<uint64_t>(3.1415926535897932)) - quadrant);
+    return with_sign(mend(mend(float(whole), false, x != x), false, y != y), y);
 }
 
 inline double sin(double x) { return std::sin(x); }
