@@ -384,6 +384,8 @@ void add_reductions(Registry& registry) {
     registry["amin"] = fold<Smallest>;
     registry["any"] = fold_bool<Or>;
     registry["all"] = fold_bool<And>;
+    registry["argmax"] = argmax;
+    registry["argmin"] = argmin;
 }
 
 }  // namespace norch
