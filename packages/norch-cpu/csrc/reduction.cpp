@@ -122,9 +122,12 @@ private:
     int64_t units_ = 1, rows_per_unit_ = 1, pieces_ = 1;
 };
 
-template <class A, class Op, bool FIRST>
-inline void add_to(A& acc, A value) {
-    acc = FIRST ? value : Op::apply(acc, value);
+/// Element j of R rows, added up in a tree.
+template <class T, class Op, int R>
+inline compute_t<T> fold_column(const T* const* r, int64_t j) {
+    using A = compute_t<T>;
+    if constexpr (R == 1) return load(r[0][j]);
+    else return Op::apply(A(fold_column<T, Op, R / 2>(r, j)), A(fold_column<T, Op, R / 2>(r + R / 2, j)));
 }
 
 /// acc[j] gets R rows' elements j, the rows being added up first.
@@ -135,9 +138,8 @@ void add_rows(compute_t<T>* acc, const char* const* p, int64_t n) {
     for (int i = 0; i < R; ++i) r[i] = reinterpret_cast<const T*>(p[i]);
     NORCH_INDEPENDENT
     for (int64_t j = 0; j < n; ++j) {
-        A x[R];
-        for (int i = 0; i < R; ++i) x[i] = load(r[i][j]);
-        add_to<A, Op, FIRST>(acc[j], fold_lanes<R, Op>(x));
+        A x = fold_column<T, Op, R>(r, j);
+        acc[j] = FIRST ? x : Op::apply(acc[j], x);
     }
 }
 
@@ -145,8 +147,10 @@ template <class T, class Op, bool FIRST>
 void add_strided_row(compute_t<T>* acc, const char* p, int64_t stride, int64_t n) {
     using A = compute_t<T>;
     NORCH_INDEPENDENT
-    for (int64_t j = 0; j < n; ++j)
-        add_to<A, Op, FIRST>(acc[j], A(load(*reinterpret_cast<const T*>(p + j * stride))));
+    for (int64_t j = 0; j < n; ++j) {
+        A x = load(*reinterpret_cast<const T*>(p + j * stride));
+        acc[j] = FIRST ? x : Op::apply(acc[j], x);
+    }
 }
 
 /// A reduction whose inner loop is over kept elements.
@@ -230,11 +234,6 @@ private:
             take(4);
             first ? add_rows<T, Op, 4, true>(acc, p, n) : add_rows<T, Op, 4, false>(acc, p, n);
             return 4;
-        }
-        if (left >= 2) {
-            take(2);
-            first ? add_rows<T, Op, 2, true>(acc, p, n) : add_rows<T, Op, 2, false>(acc, p, n);
-            return 2;
         }
         take(1);
         first ? add_rows<T, Op, 1, true>(acc, p, n) : add_rows<T, Op, 1, false>(acc, p, n);
@@ -385,6 +384,8 @@ void add_reductions(Registry& registry) {
     registry["amin"] = fold<Smallest>;
     registry["any"] = fold_bool<Or>;
     registry["all"] = fold_bool<And>;
+    registry["argmax"] = argmax;
+    registry["argmin"] = argmin;
 }
 
 }  // namespace norch

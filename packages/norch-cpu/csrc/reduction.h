@@ -123,11 +123,12 @@ struct Prod {
     using wide = T;
     using Bool = And;
 };
-/// A NaN wins: in b by the test, in a because every comparison with it is false.
+/// A NaN wins: in b by the test, in a because every comparison with it is false. Written so that it vectorises.
 struct Largest {
     template <class T>
     static T apply(T a, T b) {
-        return b > a || b != b ? b : a;
+        T larger = b > a ? b : a;
+        return b != b ? b : larger;
     }
     template <class T>
     static constexpr T identity =
@@ -141,7 +142,8 @@ struct Largest {
 struct Smallest {
     template <class T>
     static T apply(T a, T b) {
-        return b < a || b != b ? b : a;
+        T smaller = b < a ? b : a;
+        return b != b ? b : smaller;
     }
     template <class T>
     static constexpr T identity =
