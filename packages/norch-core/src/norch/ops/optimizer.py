@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import is_recording, set_recording, tick
@@ -143,8 +144,8 @@ def _op(name: str, params: str) -> Op:
     return op
 
 
-_SGD = _op("sgd_step", "momentum nesterov maximize")
-_ADAM = _op("adam_step", "decoupled maximize")
+_SGD = _op("sgd_step_", "momentum nesterov maximize")
+_ADAM = _op("adam_step_", "decoupled maximize")
 
 
 def _make_plan(op: Op, attrs: tuple[bool, ...], count: int, *specs: Spec) -> Plan:
@@ -164,7 +165,7 @@ def _make_plan(op: Op, attrs: tuple[bool, ...], count: int, *specs: Spec) -> Pla
         operands = [Operand(s.dtype, (s.numel,), (1,)) for s in specs]
         operands += [Operand(float64, (), (), True)] * (4 if op is _SGD else 7)
         kernel = compile_kernel(
-            op.name, plan.out.device, tuple(operands), dict(zip(op.params, attrs, strict=True), count=count), False
+            op.name[:-1], plan.out.device, tuple(operands), dict(zip(op.params, attrs, strict=True), count=count), False
         )
         plan.kernel = kernel  # type: ignore[assignment]
     return plan
@@ -181,29 +182,32 @@ def _suits(spec: Spec, param: Spec, first: Spec) -> bool:
 
 def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...]) -> bool:
     """Makes the step in one kernel; False where that cannot be."""
-    params = lists[0]
-    if not params:
-        return True
-    specs: list[Any] = []
+    params, *others = lists
+    count = len(params)
+    key: list[Any] = [attrs, count]
     args: list[Any] = []
-    buffers: list[Any] = []
-    for tensors in lists:
-        specs += [t.spec for t in tensors]
-        found = [t.buffer for t in tensors]
-        if len(found) != len(params):
-            raise ShapeError(f"{op.name}(): {len(params)} parameters, but {len(found)} gradients or states")
-        buffers += found
-        pairs = found * 2
-        pairs[::2] = found
-        pairs[1::2] = [t.offset for t in tensors]
-        args += pairs
-    plan = op.plans[attrs, len(params), *specs]
+    # Two loops: parameters are of a class of their own, and attributes are found faster where all have one class.
+    for t in params:
+        key.append(t.spec)
+        args.append(t.buffer)
+        args.append(t.offset)
+    for tensors in others:
+        if len(tensors) != count:
+            raise ShapeError(f"{op.name}(): {count} parameters, but {len(tensors)} gradients or states")
+        for t in tensors:
+            key.append(t.spec)
+            args.append(t.buffer)
+            args.append(t.offset)
+    if not count:
+        return True
+    plan = op.plans[tuple(key)]
+    buffers = args[::2]
     if plan.kernel is None or (len(set(buffers)) != len(buffers) and _any_overlap([t for ts in lists for t in ts])):
         return False
     args += scalars
     call_in_place(plan, args)
-    change = tick(), op.name + "_"
-    for buffer in buffers[: -len(params)]:
+    change = tick(), op.name
+    for buffer in buffers[:-count]:
         buffer.modified = change
     return True
 
@@ -216,7 +220,7 @@ def _any_overlap(tensors: list[Tensor]) -> bool:
         if size:
             spans.append((id(t.buffer), t.offset * t.spec.dtype.itemsize, (t.offset + size) * t.spec.dtype.itemsize))
     spans.sort()
-    return any(a[0] == b[0] and b[1] < a[2] for a, b in zip(spans, spans[1:]))
+    return any(a[0] == b[0] and b[1] < a[2] for a, b in pairwise(spans))
 
 
 # --- One by one -----------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ class Adam(Optimizer):
         g = g + weight_decay * p                            (-g first if maximize)
         m = beta1 * m + (1 - beta1) * g                     (zero at first)
         v = beta2 * v + (1 - beta2) * g * g                 (zero at first)
-        p -= lr * (m / (1 - beta1 ** t)) / (sqrt(v / (1 - beta2 ** t)) + eps)       at the parameter's step t = 1, 2, ...
+        p -= lr * (m / (1 - beta1 ** t)) / (sqrt(v / (1 - beta2 ** t)) + eps)
 
-    `betas` is (beta1, beta2). Parameters without a gradient are left alone. Raises ValueError for negative lr, eps or
+    t = 1, 2, ... counts the parameter's steps; `betas` is (beta1, beta2). Parameters without a gradient are left alone. Raises ValueError for negative lr, eps or
     weight_decay and for betas outside [0, 1), NotImplementedError for amsgrad.
     """
 
@@ -55,31 +55,33 @@ class Adam(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        # Parameters of one age go together: all, unless some had no gradient in an earlier step.
-        ages: dict[int, tuple[list[norch.Tensor], ...]] = {}
-        lists = None
-        age = -1
-        for param, grad in zip(*self._with_gradient(group), strict=True):
-            state = self.state.get(param) or self._begin(param)
-            if state["step"] != age:
-                age = int(state["step"])
-                lists = ages.setdefault(age, ([], [], [], []))
-            state["step"] = age + 1
-            for values, value in zip(lists, (param, grad, state["exp_avg"], state["exp_avg_sq"]), strict=True):
-                values.append(value)
+        params, grads = self._with_gradient(group)
+        state = self.state
+        states = [state.get(param) or self._begin(param) for param in params]
+        steps = [int(s["step"]) for s in states]
+        lists = (params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states])
+        if len(set(steps)) <= 1:
+            self._step_alike(group, steps[0] + 1 if steps else 1, *lists)
+        else:  # some had no gradient in an earlier step
+            for at in sorted(set(steps)):
+                alike = [row for row, step in zip(zip(*lists, strict=True), steps, strict=True) if step == at]
+                self._step_alike(group, at + 1, *map(list, zip(*alike, strict=True)))
+        for s, step in zip(states, steps, strict=True):
+            s["step"] = step + 1
+
+    def _step_alike(self, group: dict[str, Any], step: int, *lists: list[norch.Tensor]) -> None:
         beta1, beta2 = group["betas"]
-        for age, lists in ages.items():
-            norch.adam_step_(
-                *lists,
-                step=age + 1,
-                lr=float(group["lr"]),
-                beta1=float(beta1),
-                beta2=float(beta2),
-                eps=float(group["eps"]),
-                weight_decay=float(group["weight_decay"]),
-                decoupled=self._decoupled,
-                maximize=group["maximize"],
-            )
+        norch.adam_step_(
+            *lists,
+            step=step,
+            lr=float(group["lr"]),
+            beta1=float(beta1),
+            beta2=float(beta2),
+            eps=float(group["eps"]),
+            weight_decay=float(group["weight_decay"]),
+            decoupled=self._decoupled,
+            maximize=group["maximize"],
+        )
 
     def _begin(self, param: norch.Tensor) -> dict[str, Any]:
         zeros = norch.zeros_like(param, requires_grad=False)

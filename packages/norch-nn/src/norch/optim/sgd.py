@@ -62,24 +62,19 @@ class SGD(Optimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = self._with_gradient(group)
-        momentum, dampening = float(group["momentum"]), float(group["dampening"])
-        options = dict(
-            lr=float(group["lr"]),
-            momentum=momentum,
-            weight_decay=float(group["weight_decay"]),
-            nesterov=group["nesterov"],
-            maximize=group["maximize"],
-        )
+        momentum = float(group["momentum"])
         if not momentum:
-            norch.sgd_step_(params, grads, None, **options)
+            _step(group, params, grads, None, 0.0, 0.0)
             return
-        new = []
+        dampening = float(group["dampening"])
+        new: list[norch.Tensor] = []
         buffers = [self._buffer(param, new) for param in params]
         if new and dampening:
             first, rest = _split(new, params, grads, buffers)
-            norch.sgd_step_(*first, **options)  # no dampening: b = g
-            params, grads, buffers = rest
-        norch.sgd_step_(params, grads, buffers, dampening=dampening, **options)
+            _step(group, first[0], first[1], first[2], momentum, 0.0)  # b = g
+            _step(group, rest[0], rest[1], rest[2], momentum, dampening)
+        else:
+            _step(group, params, grads, buffers, momentum, dampening)
 
     def _buffer(self, param: norch.Tensor, new: list[norch.Tensor]) -> norch.Tensor:
         """What past gradients have built up: of a parameter that has nothing yet zeros, and it is added to `new`."""
@@ -91,10 +86,30 @@ class SGD(Optimizer):
         return built
 
 
-def _split(new: list[norch.Tensor], *lists: list[norch.Tensor]) -> tuple[Any, Any]:
+def _step(
+    group: dict[str, Any],
+    params: list[norch.Tensor],
+    grads: list[norch.Tensor],
+    buffers: list[norch.Tensor] | None,
+    momentum: float,
+    dampening: float,
+) -> None:
+    norch.sgd_step_(
+        params,
+        grads,
+        buffers,
+        lr=float(group["lr"]),
+        momentum=momentum,
+        dampening=dampening,
+        weight_decay=float(group["weight_decay"]),
+        nesterov=group["nesterov"],
+        maximize=group["maximize"],
+    )
+
+
+def _split(new: list[norch.Tensor], *lists: list[norch.Tensor]) -> list[list[list[norch.Tensor]]]:
     """`lists`, of which the first holds parameters, parted into those of `new` parameters and the others."""
     chosen = {id(param) for param in new}
     rows = list(zip(*lists, strict=True))
     parts = [r for r in rows if id(r[0]) in chosen], [r for r in rows if id(r[0]) not in chosen]
-    first, rest = ([list(column) for column in zip(*part, strict=True)] or [[] for _ in lists] for part in parts)
-    return first, rest
+    return [[list(column) for column in zip(*part, strict=True)] or [[] for _ in lists] for part in parts]
