@@ -47,7 +47,7 @@ def sgd_step_(
     nesterov: bool = False,
     maximize: bool = False,
 ) -> None:
-    """A step of gradient descent: for each parameter p, its gradient g and, unless None, its momentum buffer b
+    """A step of gradient descent: for each parameter p, its gradient g and, unless None, its momentum buffer b:
 
         g = g + weight_decay * p                            (-g first if maximize)
         b = momentum * b + (1 - dampening) * g
@@ -92,7 +92,7 @@ def adam_step_(
     maximize: bool = False,
 ) -> None:
     """Step number `step`, counted from 1, of Adam (Kingma and Ba, 2015): for each parameter p, its gradient g, and the
-    moving averages m of the gradient and v of its square
+    moving averages m of the gradient and v of its square:
 
         p = p - lr * weight_decay * p if decoupled, else g = g + weight_decay * p       (-g first if maximize)
         m = beta1 * m + (1 - beta1) * g
