@@ -19,7 +19,7 @@ class Adam(Optimizer):
         p -= lr * (m / (1 - beta1 ** t)) / (sqrt(v / (1 - beta2 ** t)) + eps)
 
     t = 1, 2, ... counts the parameter's steps; `betas` is (beta1, beta2). Parameters without a gradient are left alone.
-    Raises ValueError for negative lr, eps or weight_decay and for betas outside [0, 1), NotImplementedError for amsgrad.
+    Raises ValueError for negative lr, eps or weight_decay or betas outside [0, 1), NotImplementedError for amsgrad.
     """
 
     _decoupled = False
