@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dispatch import run, run_into
+from ..dispatch import run_into, run_one
 from ..spec import Spec
 from .creation import COPY, empty_spec
 from .families import composite
@@ -20,7 +20,7 @@ def write(out: Tensor, source: Tensor) -> None:
 
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow."""
-    out: Tensor = run(COPY, input, None, None)
+    out: Tensor = run_one(COPY, input, None, None)
     return out
 
 

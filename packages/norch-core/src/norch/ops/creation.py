@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch import allocate_on, make_tensor, run
+from ..dispatch import allocate, allocate_on, fill_kernel_args, make_tensor, run
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..op import SCALARS, Inferred
@@ -55,7 +55,13 @@ def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
 
 
 def fill_spec(spec: Spec, value: Scalar) -> Tensor:
-    out: Tensor = run(FILL, spec, value)
+    """A tensor of `spec` that holds `value` everywhere."""
+    if type(value) not in SCALARS:
+        filled: Tensor = run(FILL, spec, value)
+        return filled
+    plan = FILL.plans[spec, type(value)]
+    out = make_tensor(spec, allocate(plan, plan.nbytes))
+    fill_kernel_args(plan, out, (value,))
     return out
 
 
