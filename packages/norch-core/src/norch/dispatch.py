@@ -352,6 +352,14 @@ def run_into(op: Op, out: Tensor, *args: Any) -> None:
     fill_kernel_args(plan, out, [args[i] for i in plan.slots])
 
 
+def call_in_place(plan: Plan, args: list[Any]) -> None:
+    """Calls the kernel of `plan` on buffers, offsets and scalars as they are: it allocates nothing."""
+    try:
+        plan.kernel(*args)
+    except Exception as error:
+        raise_failure(plan, error)
+
+
 def mark_modified(tensor: Tensor, op: str) -> None:
     """Notes that `op` has changed the tensor's memory in place."""
     tensor.buffer.modified = (tick(), op)
