@@ -3,9 +3,10 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from norch_cpu.native import native
 
 import norch
+from norch.backend import Operand
+from norch_cpu.native import native
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 DTYPES = (*FLOATS, "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -101,14 +102,15 @@ def test_scatter_into_views(name):
     out, index = values(name, 6, 40, 3), np.random.default_rng(1).integers(-40, 40, (5, 30, 3))
     src = values(name, 6, 30, 3, seed=3)
     want = added(out, index, 1, src)
-    for view in layouts(out):
+    for view in list(layouts(out)):
         view.scatter_add_(1, tensor(index), tensor(src))
         np.testing.assert_array_equal(as_float(view), want)
     wide = norch.zeros(6, 40, 9, dtype=getattr(norch, name))
     wide[:, :, 3:6].copy_(tensor(out))
     wide[:, :, 3:6].scatter_add_(1, tensor(index), tensor(src))
     np.testing.assert_array_equal(as_float(wide[:, :, 3:6]), want)
-    assert (wide[:, :, :3] == 0).all().item() and (wide[:, :, 6:] == 0).all().item()
+    assert (wide[:, :, :3] == 0).all().item()
+    assert (wide[:, :, 6:] == 0).all().item()
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "int8"])
@@ -150,8 +152,9 @@ def test_16_bit_sums_are_rounded_once(name):
     want = norch.tensor(total, dtype=dtype).item()
     assert out.index_add(0, index, tenth).tolist() == [[want] * 3, [1.0] * 3]
     assert out.t().contiguous().index_add(1, index, tenth.t()).tolist() == [[want, 1.0]] * 3
-    grad = norch.ops.embedding._embedding_grad(tenth, index, 2, None)
-    assert abs(grad[0, 0].item() - (total - 1)) <= 0.5
+    weight = norch.ones(2, 3, dtype=dtype, requires_grad=True)
+    norch.embedding(index, weight).backward(tenth)
+    assert weight.grad.tolist() == [[norch.tensor(total - 1, dtype=dtype).item()] * 3, [0.0] * 3]
 
 
 def test_the_last_of_equal_indices_is_kept():
@@ -185,8 +188,8 @@ def test_nothing_is_written_before_an_error(wrong, name):
             op(0, index, src)
     with pytest.raises(norch.IndexError, match=rf"index {wrong} "):
         out.gather(0, index)
-    with pytest.raises(norch.IndexError, match=rf"index {wrong} "):
-        out.t().gather(1, index.t().contiguous().t().t())
+    with pytest.raises(norch.IndexError, match="index -77 "):  # the first in row-major order
+        out.t().gather(1, index.t())
     assert not out.any().item()
 
 
@@ -196,7 +199,12 @@ def test_empty_and_0d():
     assert norch.ones(4, 3).scatter_add(0, none, norch.ones(0, 3)).tolist() == [[1.0] * 3] * 4
     assert norch.tensor(2.5).gather(0, norch.tensor(0)).item() == 2.5
     assert norch.tensor(2.5).gather(0, norch.tensor(-1)).item() == 2.5
-    assert norch.tensor(2.5).scatter_add(0, norch.tensor(0), norch.tensor(1.0)).item() == 3.5
+    one, zero = Operand(norch.float32, (), ()), Operand(norch.int64, (), ())
+    kernel = native.compile("scatter_add", (one, zero, one), {"dim": 0})
+    out, at, src = np.array(2.5, np.float32), np.array(-1), np.array(1.0, np.float32)
+    buffers = [native.from_host(memoryview(a.reshape(1).view(np.uint8))) for a in (out, at, src)]
+    kernel(buffers[0], 0, buffers[1], 0, buffers[2], 0)
+    assert out == 3.5
 
 
 # --- Through the public functions -------------------------------------------------------------------------------------
