@@ -79,6 +79,26 @@ def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
     return out
 
 
+def run_gradient(op: Op, first: Tensor, second: Tensor, *attrs: Any) -> Any:
+    """`run` for an op without rules on two tensors, whose attributes are hashable as they are."""
+    try:
+        plan = op.plans[(first.spec, second.spec, *attrs)]
+    except AttributeError:
+        _refuse(op, first, second)
+    if plan.kernel is None or is_recording():
+        return _finish(plan, (first, second, *attrs))
+    out: Tensor = _new(Tensor)
+    try:
+        out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
+        plan.kernel(buffer, 0, first.buffer, first.offset, second.buffer, second.offset)
+    except Exception as error:
+        raise_failure(plan, error)
+    out.spec = plan.out
+    out.offset = 0
+    out.node = out.base = out._grad = None
+    return out
+
+
 def _finish(plan: Plan, args: tuple[Any, ...]) -> Any:
     """Allocates, calls the kernel and records, or decomposes."""
     op = plan.op
@@ -86,21 +106,22 @@ def _finish(plan: Plan, args: tuple[Any, ...]) -> Any:
     if plan.kernel is None or (op.rules is None and op.decompose is not None and is_recording()):
         outputs = _decompose(plan, args)
     else:
-        outputs = tuple([make_tensor(s, allocate(plan, s.nbytes)) for s in plan.outputs])
         flat: list[Any] = []
-        for out in outputs:
-            flat += (out.buffer, 0)
-        for i in plan.slots:
-            value = args[i]
-            if isinstance(value, Tensor):
-                flat += (value.buffer, value.offset)
-            else:
-                flat.append(value)
         try:
+            for spec in plan.outputs:
+                flat += (plan.allocate(spec.nbytes, plan.index), 0)
+            for i in plan.slots:
+                value = args[i]
+                if isinstance(value, Tensor):
+                    flat += (value.buffer, value.offset)
+                else:
+                    flat.append(value)
             plan.kernel(*flat)
         except Exception as error:
             raise_failure(plan, error)
-    record(plan, args, outputs)
+        outputs = tuple([make_tensor(s, flat[2 * i]) for i, s in enumerate(plan.outputs)])
+    if op.rules is not None:
+        record(plan, args, outputs)
     return outputs[0] if len(outputs) == 1 else outputs
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ..dispatch import binary_call, run, unary_call, view_call
+from ..dispatch import binary_call, run, run_one, unary_call, view_call
 from ..dtype import BOOL, FLOATING, INTEGER, DType, bool_, get_default_dtype, result_dtype
 from ..errors import DTypeError
 from ..op import Inferred, Op
@@ -193,11 +193,13 @@ def composite(
         op = _register(
             Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, scalars=scalars)
         )
+        launch = run_one if tensors == (0,) and not scalars and rules is not None else run
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            values = list(args)
-            if len(values) < len(params) or kwargs:
+            values: Any = args
+            if len(args) < len(params) or kwargs:
+                values = list(args)
                 for i in range(len(values), len(params)):
                     param = params[i]
                     if param in kwargs:
@@ -208,7 +210,7 @@ def composite(
                         function(*args, **kwargs)  # raises Python's own error for a missing argument
                 if kwargs:
                     raise TypeError(f"{title}() got an unexpected keyword argument {next(iter(kwargs))!r}")
-            result: R = run(op, *values)
+            result: R = launch(op, *values)
             return result
 
         named: Any = call
