@@ -52,13 +52,14 @@ def typical(name):
     return (Operand(result, (2, 1), (1, 1)), TENSOR._replace(dtype=source)), {"dims": (1,)}
 
 
-# Ops that draw, make tensors from data or from nothing, or are not about tensors: they have tests of their own.
+# Ops that draw, make tensors from data or from nothing, are not about tensors, or return nothing: they have tests of
+# their own.
 WITHOUT_RECORD = frozenset(
     """
     tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
     zeros_like ones_like empty_like full_like result_type broadcast_shapes
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
-    manual_seed seed initial_seed get_rng_state set_rng_state
+    manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_
     """.split()
 )
 METHODS_WITHOUT_RECORD = frozenset(

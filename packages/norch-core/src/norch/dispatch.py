@@ -1,4 +1,4 @@
-"""Dispatch: from a call of an op to a kernel. Every kernel call of norch is in this file.
+"""Dispatch: from a call of an op to a kernel. Every kernel call of norch is in this file or in `composite_call`.
 
 `run` is the general path. `unary_call` and `binary_call` make the functions of the two commonest families: the same
 path with the loops written out, since what they cost is what a small model costs.
@@ -54,7 +54,7 @@ def run(op: Op, *args: Any) -> Any:
     everything else is hashable. Returns a tensor, or a tuple of them.
     """
     plan = op.plans[tuple([a.spec if isinstance(a, Tensor) else _key(a, i, op) for i, a in enumerate(args)])]
-    return _finish(plan, args)
+    return finish(plan, args)
 
 
 def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
@@ -64,7 +64,7 @@ def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
     except AttributeError:
         _refuse(op, input)
     if plan.kernel is None or len(plan.outputs) != 1:
-        return _finish(plan, (input, *attrs))
+        return finish(plan, (input, *attrs))
     out: Tensor = _new(Tensor)
     try:
         out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
@@ -79,49 +79,28 @@ def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
     return out
 
 
-def run_gradient(op: Op, first: Tensor, second: Tensor, *attrs: Any) -> Any:
-    """`run` for an op without rules on two tensors, whose attributes are hashable as they are."""
-    try:
-        plan = op.plans[(first.spec, second.spec, *attrs)]
-    except AttributeError:
-        _refuse(op, first, second)
-    if plan.kernel is None or is_recording():
-        return _finish(plan, (first, second, *attrs))
-    out: Tensor = _new(Tensor)
-    try:
-        out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
-        plan.kernel(buffer, 0, first.buffer, first.offset, second.buffer, second.offset)
-    except Exception as error:
-        raise_failure(plan, error)
-    out.spec = plan.out
-    out.offset = 0
-    out.node = out.base = out._grad = None
-    return out
-
-
-def _finish(plan: Plan, args: tuple[Any, ...]) -> Any:
+def finish(plan: Plan, args: tuple[Any, ...]) -> Any:
     """Allocates, calls the kernel and records, or decomposes."""
     op = plan.op
     # A composite without a rule of its own is differentiated through its parts.
     if plan.kernel is None or (op.rules is None and op.decompose is not None and is_recording()):
         outputs = _decompose(plan, args)
     else:
+        outputs = tuple([make_tensor(s, allocate(plan, s.nbytes)) for s in plan.outputs])
         flat: list[Any] = []
+        for out in outputs:
+            flat += (out.buffer, 0)
+        for i in plan.slots:
+            value = args[i]
+            if isinstance(value, Tensor):
+                flat += (value.buffer, value.offset)
+            else:
+                flat.append(value)
         try:
-            for spec in plan.outputs:
-                flat += (plan.allocate(spec.nbytes, plan.index), 0)
-            for i in plan.slots:
-                value = args[i]
-                if isinstance(value, Tensor):
-                    flat += (value.buffer, value.offset)
-                else:
-                    flat.append(value)
             plan.kernel(*flat)
         except Exception as error:
             raise_failure(plan, error)
-        outputs = tuple([make_tensor(s, flat[2 * i]) for i, s in enumerate(plan.outputs)])
-    if op.rules is not None:
-        record(plan, args, outputs)
+    record(plan, args, outputs)
     return outputs[0] if len(outputs) == 1 else outputs
 
 
@@ -371,6 +350,14 @@ def run_into(op: Op, out: Tensor, *args: Any) -> None:
     keys = [a.spec if isinstance(a, Tensor) else _key(a, i, op) for i, a in enumerate(args)]
     plan = op.plans[("into", out.spec, *keys)]
     fill_kernel_args(plan, out, [args[i] for i in plan.slots])
+
+
+def call_in_place(plan: Plan, args: list[Any]) -> None:
+    """Calls the kernel of `plan` on buffers, offsets and scalars as they are: it allocates nothing."""
+    try:
+        plan.kernel(*args)
+    except Exception as error:
+        raise_failure(plan, error)
 
 
 def mark_modified(tensor: Tensor, op: str) -> None:

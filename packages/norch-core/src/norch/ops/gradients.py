@@ -6,13 +6,11 @@ They have no rules of their own: where the backward pass is recorded, they are d
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch import run_gradient
 from ..op import Inferred
 from ..spec import Spec
-from .families import composite, infer_elementwise, op_of
+from .families import composite, infer_elementwise
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -44,5 +42,4 @@ def _gradient(function: Callable[..., Tensor], tensors: int, row_major: bool) ->
             attrs=dict(zip(attributes, values[tensors:], strict=True)),
         )
 
-    call = composite(infer)(function)
-    return partial(run_gradient, op_of(call)) if tensors == 2 else call
+    return composite(infer)(function)
