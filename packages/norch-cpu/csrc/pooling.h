@@ -45,7 +45,8 @@ struct Larger {
     }
     template <class T>
     static T apply(T a, T b) {
-        return (b > a) | (b != b) ? b : a;
+        const T larger = b > a ? b : a;
+        return b != b ? b : larger;
     }
 };
 
