@@ -139,20 +139,18 @@ void multiply_gathered(const T* x, const int64_t* rows, int64_t row_count, const
 template <class T>
 void transpose(const T* in, int64_t in_stride, int64_t rows, int64_t columns, T* out, int64_t out_stride) {
     constexpr int64_t L = LANES<T>;
-    for (int64_t r = 0; r < rows; r += L) {
-        for (int64_t c = 0; c < columns; c += L) {
-            const int64_t height = std::min(L, rows - r), width = std::min(L, columns - c);
+    // Where a square would hang over, it goes back over what is done.
+    const int64_t height = std::min(L, rows), width = std::min(L, columns);
+    for (int64_t i = 0; i < rows; i += L) {
+        for (int64_t j = 0; j < columns; j += L) {
+            const int64_t r = std::min(i, rows - height), c = std::min(j, columns - width);
             const T* from = in + r * in_stride + c;
             T* to = out + c * out_stride + r;
-            if (height == L && width == L) {
+            if (height == L && width == L)
                 transpose_square(from, in_stride, to, out_stride);
-                continue;
-            }
-            T square[L * L], turned[L * L];
-            for (int64_t i = 0; i < L; ++i)
-                for (int64_t j = 0; j < L; ++j) square[i * L + j] = i < height && j < width ? from[i * in_stride + j] : T(0);
-            transpose_square(square, L, turned, L);
-            for (int64_t j = 0; j < width; ++j) std::memcpy(to + j * out_stride, turned + j * L, size_t(height) * sizeof(T));
+            else
+                for (int64_t k = 0; k < height; ++k)
+                    for (int64_t l = 0; l < width; ++l) to[l * out_stride + k] = from[k * in_stride + l];
         }
     }
 }

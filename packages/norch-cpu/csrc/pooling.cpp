@@ -18,6 +18,16 @@ Pool::Pool(const Operand& whole, const Operand& pooled, const Attrs& attrs) {
 
 namespace {
 
+/// Row i of all planes' rows.
+struct RowOfPlane {
+    RowOfPlane(int64_t i, int64_t rows) : i(i), rows(rows), plane(i / rows), y(i % rows) {}
+    void next() {
+        ++i;
+        if (++y == rows) y = 0, ++plane;
+    }
+    int64_t i, rows, plane, y;
+};
+
 /// Calls f(integral_constant<N>) with how many windows of a row of n to take at a time: 1 in rows shorter than 4.
 template <class T, int N = std::min(16, VECTOR_BYTES / int(sizeof(T))), class F>
 void with_lanes(int64_t n, const F& f) {
@@ -96,9 +106,9 @@ KernelPtr max_pool(const Request& r) {
                 parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
                     with_lanes<S>(p.columns, [=](auto lanes) {
                         constexpr int N = decltype(lanes)::value;
-                        for (int64_t i = begin; i < end; ++i) {
-                            const S* a = reinterpret_cast<const S*>(data[1]) + from.at(i / p.rows) + i % p.rows * 2 * from.row;
-                            S* out = reinterpret_cast<S*>(data[0]) + i * p.columns;
+                        S* out = reinterpret_cast<S*>(data[0]) + begin * p.columns;
+                        for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns) {
+                            const S* a = reinterpret_cast<const S*>(data[1]) + from.at(at.plane) + at.y * 2 * from.row;
                             in_steps<N>(p.columns, [=](int64_t x) {
                                 Halving<S, N>::forward(a + 2 * x, a + from.row + 2 * x, out + x);
                             });
@@ -159,8 +169,8 @@ KernelPtr halving_grad(const Request& r, const Pool& p) {
         parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
             with_lanes<T>(p.columns, [=](auto lanes) {
                 constexpr int N = decltype(lanes)::value;
-                for (int64_t i = begin; i < end; ++i) {
-                    const int64_t plane = i / p.rows, y = i % p.rows;
+                for (RowOfPlane at(begin, p.rows); at.i < end; at.next()) {
+                    const int64_t plane = at.plane, y = at.y;
                     const T* a = reinterpret_cast<const T*>(data[2]) + from.at(plane) + y * 2 * from.row;
                     const T* g = reinterpret_cast<const T*>(data[1]) + grads.at(plane) + y * grads.row;
                     T* out = reinterpret_cast<T*>(data[0]) + (plane * p.h + y * 2) * p.w;
