@@ -70,6 +70,7 @@ from .ops import *  # noqa: F403
 from .spec import Size
 from .tensor.interop import from_dlpack
 from .tensor.printing import set_printoptions
+from .threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from .backend.device_module import DeviceModule

@@ -52,6 +52,13 @@ class CpuBackend(Backend):
         kernel: Kernel | None = native.compile(op, operands, attrs)
         return kernel or _reference(op, operands, attrs)
 
+    def num_threads(self) -> int:
+        count: int = native.num_threads()
+        return count
+
+    def set_num_threads(self, count: int) -> None:
+        native.set_num_threads(count)
+
     def data_ptr(self, buffer: Any) -> int:
         address: int = buffer.data_ptr
         return address
@@ -63,6 +70,7 @@ class CpuBackend(Backend):
 def _reference(op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
     """To be removed when every primitive is native."""
     import numpy as np
+
     from norch.numpy_backend.backend import HostBuffer, NumpyBackend
 
     kernel = NumpyBackend().compile(op, operands, attrs)

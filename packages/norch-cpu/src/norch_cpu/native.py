@@ -9,11 +9,9 @@ import importlib
 import os
 from types import ModuleType
 
-from . import _detect
-
 BUILDS = ("baseline", "avx2", "avx512")
 
-detected: str = _detect.instruction_set()
+detected: str = importlib.import_module("._detect", __package__).instruction_set()
 chosen = os.environ.get("NORCH_CPU_INSTRUCTION_SET") or detected
 
 

@@ -157,6 +157,14 @@ class Backend(ABC):
         """Waits until all work given to device `index` is done."""
         return None
 
+    def num_threads(self) -> int:
+        """How many host threads a kernel may use."""
+        return 1
+
+    def set_num_threads(self, count: int) -> None:
+        """Changes `num_threads()`, where that can be changed."""
+        return None
+
     def unusable_reason(self) -> str | None:
         """Why `device_count()` is 0, and what would change that; None where it is not 0."""
         return None

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds norch-cpu with sanitizers into a folder of its own and runs tests on it:
+#     sanitize.sh address,undefined [pytest arguments]    the kernel and sample tests
+#     sanitize.sh thread                                  the thread-stress test
+set -eu
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+sanitizers=$1
+shift
+site="$PWD/build/sanitize-${sanitizers%%,*}"
+
+library() { "${CXX:-g++}" -print-file-name="$1"; }
+
+export SKBUILD_BUILD_DIR="$site/cmake"
+"${HATCH_UV:-uv}" pip install -q --no-build-isolation --no-deps --reinstall --no-cache --target "$site/packages" \
+  -C cmake.define.NORCH_CPU_SANITIZE="$sanitizers" -C cmake.define.NORCH_CPU_INSTRUCTION_SETS=baseline \
+  -C cmake.build-type=RelWithDebInfo ./packages/norch-cpu
+
+# The module looks for OpenBLAS beside itself, where a folder of its own has none.
+LD_LIBRARY_PATH="$(python -c "import importlib.util as u; print(u.find_spec('scipy_openblas32').submodule_search_locations[0])")/lib"
+export LD_LIBRARY_PATH
+export PYTHONPATH="$site/packages${PYTHONPATH:+:$PYTHONPATH}" NORCH_CPU_INSTRUCTION_SET=baseline NORCH_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1
+export PYTHONMALLOC=malloc UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+case $sanitizers in
+  address*)
+    # Python itself frees little at its end, so leaks are not looked for here.
+    LD_PRELOAD="$(library libasan.so) $(library libubsan.so) $(library libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+      python -m pytest -q -n 2 --dist worksteal packages/norch-cpu/tests packages/norch-core/tests/test_samples.py \
+      --device cpu "$@"
+    ;;
+  thread)
+    LD_PRELOAD="$(library libtsan.so)" TSAN_OPTIONS=halt_on_error=1:suppressions=packages/norch-cpu/tests/tsan.supp \
+      python packages/norch-cpu/tests/stress.py "$@"
+    ;;
+esac
