@@ -15,7 +15,10 @@ export SKBUILD_BUILD_DIR="$site/cmake"
   -C cmake.define.NORCH_CPU_SANITIZE="$sanitizers" -C cmake.define.NORCH_CPU_INSTRUCTION_SETS=baseline \
   -C cmake.build-type=RelWithDebInfo ./packages/norch-cpu
 
-export PYTHONPATH="$site/packages" NORCH_CPU_INSTRUCTION_SET=baseline NORCH_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1
+# The module looks for OpenBLAS beside itself, where a folder of its own has none.
+LD_LIBRARY_PATH="$(python -c "import importlib.util as u; print(u.find_spec('scipy_openblas32').submodule_search_locations[0])")/lib"
+export LD_LIBRARY_PATH
+export PYTHONPATH="$site/packages${PYTHONPATH:+:$PYTHONPATH}" NORCH_CPU_INSTRUCTION_SET=baseline NORCH_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1
 export PYTHONMALLOC=malloc UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 case $sanitizers in
   address*)

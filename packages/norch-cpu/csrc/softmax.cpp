@@ -1,7 +1,198 @@
-#include "kernel.h"
+// softmax and log_softmax along a dim, and their gradients.
+#include "softmax.h"
+
+#include "fastmath.h"
+#include "lines.h"
 
 namespace norch {
+namespace {
 
-void add_softmax(Registry&) {}
+constexpr int64_t SHORT = 64;  // rows shorter than this share one loop of exponentials
+
+template <class C>
+void exponentials(C* out, const C* x, int64_t n) {
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i]);
+}
+
+/// out[r] = x[r] - max(x[r])
+template <class C>
+void shift_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; ++r, out += n) {
+        const C* row = x.data + r * x.stride;
+        const C largest = max_of(row, n);
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = row[i] - largest;
+    }
+}
+
+/// The largest of each of some columns.
+template <class C>
+void max_of_columns(const Block<C>& x, int64_t n, int64_t width, C* largest) {
+    std::copy(x.data, x.data + width, largest);
+    for (int64_t k = 1; k < n; ++k) {
+        const C* row = x.data + k * x.stride;
+        NORCH_INDEPENDENT
+        for (int64_t j = 0; j < width; ++j) largest[j] = row[j] > largest[j] ? row[j] : largest[j];
+    }
+}
+
+template <class C>
+struct Softmax {
+    static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
+        if (n < SHORT) {
+            shift_rows(*x, out, rows, n);
+            exponentials(out, out, rows * n);
+        }
+        for (int64_t r = 0; r < rows; ++r, out += n) {
+            C sum;
+            if (n < SHORT) {
+                sum = sum_of<C>(n, [=](int64_t i) { return out[i]; });
+            } else {
+                const C* row = x->data + r * x->stride;
+                const C largest = max_of(row, n);
+                sum = sum_of<C>(n, [=](int64_t i) { return out[i] = math::exp(row[i] - largest); });
+            }
+            const C scale = C(1) / sum;
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < n; ++i) out[i] *= scale;
+        }
+    }
+
+    static void columns(const Block<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
+        C largest[COLUMNS], sum[COLUMNS] = {};
+        max_of_columns(*x, n, width, largest);
+        for (int64_t k = 0; k < n; ++k) {
+            const C* row = x->data + k * x->stride;
+            C* to = out + k * stride;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < width; ++j) {
+                const C e = math::exp(row[j] - largest[j]);
+                to[j] = e;
+                sum[j] += e;
+            }
+        }
+        for (int64_t j = 0; j < width; ++j) sum[j] = C(1) / sum[j];
+        for (int64_t k = 0; k < n; ++k) {
+            C* to = out + k * stride;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < width; ++j) to[j] *= sum[j];
+        }
+    }
+};
+
+template <class C>
+struct LogSoftmax {
+    static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
+        if (n < SHORT) return short_rows(*x, out, rows, n);
+        for (int64_t r = 0; r < rows; ++r, out += n) {
+            const C* row = x->data + r * x->stride;
+            const C largest = max_of(row, n);
+            const C sum = sum_of<C>(n, [=](int64_t i) { return math::exp(row[i] - largest); });
+            const C log_sum = math::log(sum);
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < n; ++i) out[i] = (row[i] - largest) - log_sum;
+        }
+    }
+
+    /// At most LINES_BLOCK elements.
+    static void short_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+        C chances[LINES_BLOCK], sums[LINES_BLOCK];
+        shift_rows(x, out, rows, n);
+        exponentials(chances, out, rows * n);
+        for (int64_t r = 0; r < rows; ++r) sums[r] = sum_of<C>(n, [&](int64_t i) { return chances[r * n + i]; });
+        NORCH_INDEPENDENT
+        for (int64_t r = 0; r < rows; ++r) sums[r] = math::log(sums[r]);
+        for (int64_t r = 0; r < rows; ++r, out += n) {
+            const C log_sum = sums[r];
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < n; ++i) out[i] -= log_sum;
+        }
+    }
+
+    static void columns(const Block<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
+        C largest[COLUMNS], sum[COLUMNS] = {};
+        max_of_columns(*x, n, width, largest);
+        for (int64_t k = 0; k < n; ++k) {
+            const C* row = x->data + k * x->stride;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < width; ++j) sum[j] += math::exp(row[j] - largest[j]);
+        }
+        NORCH_INDEPENDENT
+        for (int64_t j = 0; j < width; ++j) sum[j] = math::log(sum[j]);
+        for (int64_t k = 0; k < n; ++k) {
+            const C* row = x->data + k * x->stride;
+            C* to = out + k * stride;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < width; ++j) to[j] = (row[j] - largest[j]) - sum[j];
+        }
+    }
+};
+
+/// Inputs: the gradient of the result, and the result.
+template <class C>
+struct SoftmaxGrad {
+    static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
+        for (int64_t r = 0; r < rows; ++r, out += n) {
+            const C *g = x[0].data + r * x[0].stride, *y = x[1].data + r * x[1].stride;
+            const C sum = sum_of<C>(n, [=](int64_t i) { return g[i] * y[i]; });
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < n; ++i) out[i] = (g[i] - sum) * y[i];
+        }
+    }
+
+    static void columns(const Block<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
+        C sum[COLUMNS] = {};
+        for (int64_t k = 0; k < n; ++k) {
+            const C *g = x[0].data + k * x[0].stride, *y = x[1].data + k * x[1].stride;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < width; ++j) sum[j] += g[j] * y[j];
+        }
+        for (int64_t k = 0; k < n; ++k, out += stride) {
+            const C *g = x[0].data + k * x[0].stride, *y = x[1].data + k * x[1].stride;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < width; ++j) out[j] = (g[j] - sum[j]) * y[j];
+        }
+    }
+};
+
+template <class C>
+struct LogSoftmaxGrad {
+    static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
+        for (int64_t r = 0; r < rows; ++r, out += n) {
+            const C *g = x[0].data + r * x[0].stride, *y = x[1].data + r * x[1].stride;
+            const C sum = sum_of<C>(n, [=](int64_t i) { return g[i]; });
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < n; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
+        }
+    }
+
+    static void columns(const Block<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
+        C sum[COLUMNS] = {};
+        for (int64_t k = 0; k < n; ++k) {
+            const C* g = x[0].data + k * x[0].stride;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < width; ++j) sum[j] += g[j];
+        }
+        for (int64_t k = 0; k < n; ++k, out += stride) {
+            const C *g = x[0].data + k * x[0].stride, *y = x[1].data + k * x[1].stride;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < width; ++j) out[j] = g[j] - math::exp(y[j]) * sum[j];
+        }
+    }
+};
+
+}  // namespace
+
+KernelPtr log_softmax(const Request& request, int64_t dim) { return along_dim<LogSoftmax, 1>(request, dim, 0.7); }
+
+void add_softmax(Registry& registry) {
+    registry["softmax"] = [](const Request& r) { return along_dim<Softmax, 1>(r, r.attrs.integer("dim"), 0.7); };
+    registry["log_softmax"] = [](const Request& r) { return log_softmax(r, r.attrs.integer("dim")); };
+    registry["softmax_grad"] = [](const Request& r) { return along_dim<SoftmaxGrad, 2>(r, r.attrs.integer("dim"), 0.5); };
+    registry["log_softmax_grad"] = [](const Request& r) {
+        return along_dim<LogSoftmaxGrad, 2>(r, r.attrs.integer("dim"), 0.7);
+    };
+}
 
 }  // namespace norch

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -67,10 +68,7 @@ public:
         job.count = count;
         {
             std::lock_guard<std::mutex> lock(mutex_);
-            while (int(started_) < threads - 1) {
-                std::thread([this, index = started_] { serve(index); }).detach();
-                ++started_;
-            }
+            start_workers(threads - 1);
             wanted_ = threads - 1;
             job_ = &job;
             generation_.fetch_add(1, std::memory_order_release);
@@ -94,6 +92,14 @@ public:
     std::mutex region;
 
 private:
+    void start_workers(int wanted) {
+        try {
+            for (; started_ < wanted; ++started_) std::thread([this, index = started_] { serve(index); }).detach();
+        } catch (const std::system_error&) {
+            // The system gives no more threads: those that there are will do.
+        }
+    }
+
     void serve(int index) {
         uint64_t seen = 0;
         for (;;) {

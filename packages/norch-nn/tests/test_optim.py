@@ -207,3 +207,143 @@ def test_what_cannot_be_optimized():
 def test_options_are_checked(options, message):
     with pytest.raises(ValueError, match=message):
         optim.SGD([nn.Parameter(norch.ones(1))], **options)
+
+
+# --- Parameters and gradients of every kind, for all optimisers -------------------------------------------------------
+
+MAKERS = {
+    "sgd": lambda params: optim.SGD(params, lr=0.1, weight_decay=0.1),
+    "momentum": lambda params: optim.SGD(params, lr=0.1, momentum=0.9, dampening=0.5),
+    "adam": lambda params: optim.Adam(params, lr=0.1),
+    "adamw": lambda params: optim.AdamW(params, lr=0.1),
+}
+
+
+def trained(make, given, grads, one_by_one):
+    """Two steps of parameters `given`, each with an optimiser of its own if `one_by_one`."""
+    params = [p.detach().requires_grad_() for p in given]
+    optimizers = [make([p]) for p in params] if one_by_one else [make(params)]
+    for i in range(2):
+        for p, g in zip(params, grads[i], strict=True):
+            p.grad = g
+        for optimizer in optimizers:
+            optimizer.step()
+    return [p.detach().double().numpy() for p in params]
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_parameters_of_many_kinds_at_once(make):
+    def given():
+        rng = np.random.default_rng(3)
+        plain = norch.tensor(rng.standard_normal((3, 4)))
+        return [
+            plain,
+            norch.tensor(rng.standard_normal((4, 3))).T,
+            norch.tensor(rng.standard_normal((3, 4)), dtype=norch.float32),
+            norch.tensor(rng.standard_normal((3, 8)))[:, ::2],
+            norch.tensor(rng.standard_normal(()), dtype=norch.bfloat16),
+            norch.tensor(rng.standard_normal((0, 2))),
+        ]
+
+    def grads():
+        rng = np.random.default_rng(4)
+        for _ in range(2):
+            yield [
+                norch.tensor(rng.standard_normal((4, 3))).T,
+                norch.tensor(rng.standard_normal((3, 4))),
+                norch.tensor(rng.standard_normal((3, 1)), dtype=norch.float32).expand(3, 4),
+                norch.tensor(rng.standard_normal((3, 4))),
+                norch.tensor(rng.standard_normal(()), dtype=norch.bfloat16),
+                norch.tensor(rng.standard_normal((0, 2))),
+            ]
+
+    together = trained(make, given(), list(grads()), False)
+    apart = trained(make, given(), list(grads()), True)
+    for a, b in zip(together, apart, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    whole = given()[3]
+    assert whole.storage_offset() == 0
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_elements_between_those_of_a_strided_parameter_stay(make):
+    whole = norch.ones(3, 4)
+    p = whole[:, ::2].detach().requires_grad_()
+    optimizer = make([p])
+    p.grad = norch.ones(3, 2)
+    optimizer.step()
+    assert whole[:, 1::2].tolist() == [[1.0, 1.0]] * 3
+    assert (whole[:, ::2] < 1).all().item()
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_parameters_in_one_memory(make):
+    """Side by side they are stepped at once; those that share elements one after the other."""
+
+    def step(cuts):
+        memory = norch.arange(6.0)
+        params = [memory[a:b].detach().requires_grad_() for a, b in cuts]
+        optimizer = make(params)
+        for p in params:
+            p.grad = norch.full(p.shape, 0.5)
+        optimizer.step()
+        return memory.numpy()
+
+    whole = step([(0, 6)])
+    np.testing.assert_allclose(step([(0, 2), (2, 6)]), whole, rtol=1e-6)
+    twice = step([(0, 6), (3, 5)])
+    np.testing.assert_array_equal(twice[[0, 1, 2, 5]], whole[[0, 1, 2, 5]])
+    assert (twice[3:5] < whole[3:5]).all()
+
+
+def test_a_gradient_that_is_the_parameter():
+    p = norch.tensor([1.0, 2.0], requires_grad=True)
+    p.grad = p.detach()
+    optim.SGD([p], lr=0.25).step()
+    assert p.tolist() == [0.75, 1.5]
+
+
+def test_repeated_elements_cannot_be_stepped():
+    p = norch.ones(1).expand(3).detach().requires_grad_()
+    p.grad = norch.ones(3)
+    with pytest.raises(norch.ShapeError, match="share memory"):
+        optim.SGD([p], lr=0.1).step()
+
+
+def test_a_step_between_forward_and_backward_is_noticed():
+    p = nn.Parameter(norch.ones(2))
+    optimizer = optim.SGD([p], lr=0.1)
+    p.grad = norch.ones(2)
+    loss = (p * p).sum()
+    optimizer.step()
+    with pytest.raises(norch.AutogradError, match="sgd_step_ has changed it in place"):
+        loss.backward()
+
+
+def test_a_step_is_not_recorded():
+    p = nn.Parameter(norch.ones(2))
+    p.grad = norch.ones(2, requires_grad=True) * 2
+    optimizer = optim.SGD([p], lr=0.1, momentum=0.9)
+    optimizer.step()
+    assert p.is_leaf
+    assert not optimizer.state[p]["momentum_buffer"].requires_grad
+    assert norch.is_grad_enabled()
+
+
+def test_the_first_momentum_is_the_gradient_whatever_the_dampening():
+    a, b = nn.Parameter(norch.zeros(1)), nn.Parameter(norch.zeros(1))
+    optimizer = optim.SGD([a, b], lr=1.0, momentum=0.5, dampening=0.75)
+    a.grad = norch.ones(1)
+    optimizer.step()
+    b.grad = norch.ones(1)
+    optimizer.step()
+    built = [optimizer.state[p]["momentum_buffer"].item() for p in (a, b)]
+    assert built == [0.75, 1.0]
+    assert (a.item(), b.item()) == (-1.75, -1.0)
+
+
+def test_infinite_gradients_and_parameters():
+    p = nn.Parameter(norch.tensor([1.0, np.inf, 1.0]))
+    p.grad = norch.tensor([np.inf, 1.0, np.nan])
+    optim.SGD([p], lr=0.1).step()
+    np.testing.assert_array_equal(p.detach().numpy(), [-np.inf, np.inf, np.nan])

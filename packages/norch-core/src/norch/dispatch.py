@@ -54,7 +54,7 @@ def run(op: Op, *args: Any) -> Any:
     everything else is hashable. Returns a tensor, or a tuple of them.
     """
     plan = op.plans[tuple([a.spec if isinstance(a, Tensor) else _key(a, i, op) for i, a in enumerate(args)])]
-    return _finish(plan, args)
+    return finish(plan, args)
 
 
 def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
@@ -64,7 +64,7 @@ def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
     except AttributeError:
         _refuse(op, input)
     if plan.kernel is None or len(plan.outputs) != 1:
-        return _finish(plan, (input, *attrs))
+        return finish(plan, (input, *attrs))
     out: Tensor = _new(Tensor)
     try:
         out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
@@ -79,7 +79,7 @@ def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
     return out
 
 
-def _finish(plan: Plan, args: tuple[Any, ...]) -> Any:
+def finish(plan: Plan, args: tuple[Any, ...]) -> Any:
     """Allocates, calls the kernel and records, or decomposes."""
     op = plan.op
     # A composite without a rule of its own is differentiated through its parts.
@@ -350,6 +350,14 @@ def run_into(op: Op, out: Tensor, *args: Any) -> None:
     keys = [a.spec if isinstance(a, Tensor) else _key(a, i, op) for i, a in enumerate(args)]
     plan = op.plans[("into", out.spec, *keys)]
     fill_kernel_args(plan, out, [args[i] for i in plan.slots])
+
+
+def call_in_place(plan: Plan, args: list[Any]) -> None:
+    """Calls the kernel of `plan` on buffers, offsets and scalars as they are: it allocates nothing."""
+    try:
+        plan.kernel(*args)
+    except Exception as error:
+        raise_failure(plan, error)
 
 
 def mark_modified(tensor: Tensor, op: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
+from .autograd.rules import Rule, bind_rule
 from .dtype import DType
 from .spec import Shape, Spec
 
@@ -38,38 +39,6 @@ class Inferred(NamedTuple):
     kernel_outputs: tuple[Spec, ...] | None = None
 
 
-class Rule:
-    """A derivative rule and where its arguments come from, read off its parameter names.
-
-    `g` is the gradient of the result, `y` the result, `needs` a tuple of bools (which inputs need a gradient, for
-    rules of all inputs at once). `NAME` is the op's operand or attribute of that name, `NAME_spec` the spec alone of
-    that operand, which keeps no memory alive.
-    """
-
-    __slots__ = ("fetch", "function", "keeps", "keeps_result")
-
-    G, Y, NEEDS = -1, -2, -3
-    SPECS = -10
-
-    def __init__(self, op: Op, function: Callable[..., Any]) -> None:
-        code = function.__code__
-        special = {"g": self.G, "y": self.Y, "needs": self.NEEDS}
-        fetch = []
-        for name in code.co_varnames[: code.co_argcount]:
-            if name in op.params:
-                fetch.append(op.params.index(name))
-            elif name in special:
-                fetch.append(special[name])
-            elif name.endswith("_spec") and name[:-5] in op.params:
-                fetch.append(self.SPECS - op.params.index(name[:-5]))
-            else:
-                raise TypeError(f"{op.name}: the rule's parameter {name!r} is none of g, y, needs, {op.params}")
-        self.function = function
-        self.fetch = tuple(fetch)
-        self.keeps = frozenset(i for i in fetch if i >= 0)
-        self.keeps_result = self.Y in fetch
-
-
 class Op:
     """One operation: its name, parameters, inference rule, derivative and decomposition.
 
@@ -83,8 +52,8 @@ class Op:
     """
 
     __slots__ = (
-        "__weakref__", "decompose", "infer", "joint", "keeps", "kind", "name", "params", "plans", "rules", "scalars",
-        "tensors",
+        "__weakref__", "bound", "decompose", "infer", "joint", "keeps", "kind", "name", "params", "plans", "rules",
+        "scalars", "tensors",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +81,7 @@ class Op:
             self.rules = (Rule(self, vjp),) * len(self.tensors)
         elif vjp is not None:
             self.rules = tuple([rule and Rule(self, rule) for rule in vjp])
+        self.bound = tuple([None if rule is None else bind_rule(self, rule) for rule in self.rules or ()])
         self.keeps = Keeps(self)
         self.plans = Plans(self)
         _ops.add(self)

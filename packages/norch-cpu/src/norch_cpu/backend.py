@@ -70,6 +70,7 @@ class CpuBackend(Backend):
 def _reference(op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
     """To be removed when every primitive is native."""
     import numpy as np
+
     from norch.numpy_backend.backend import HostBuffer, NumpyBackend
 
     kernel = NumpyBackend().compile(op, operands, attrs)

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+_fill: Any = None
+
+
+def bind(fill: Any) -> None:
+    """Tells this module how to fill a tensor of a spec (it is loaded before any op is)."""
+    global _fill
+    _fill = fill
+
+
 def backward(
     tensors: Tensor | Sequence[Tensor],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
@@ -100,7 +109,7 @@ def _seeds(outputs: list[Tensor], grads: Any, caller: str) -> list[Tensor]:
                     f"{caller}(): a gradient can be made up only for a scalar, not for shape {tuple(tensor.shape)}; "
                     "reduce it (sum, mean) or pass the gradient"
                 )
-            seed = tensor.new_ones(tensor.shape)
+            seed = _fill(tensor.spec if tensor.spec.is_contiguous else tensor.spec.like(), 1)
         elif seed.spec.shape != tensor.spec.shape:
             raise ShapeError(
                 f"{caller}(): gradient of shape {tuple(seed.shape)} for a tensor of shape {tuple(tensor.shape)}"
@@ -150,12 +159,28 @@ def run(
                 continue
             if type(total) is list:
                 total = tuple(total)
-            for at, (edge, value) in enumerate(zip(node.edges, node.apply(total), strict=True)):
-                if edge is not None and value is not None and (needed is None or edge in needed):
-                    spec = _operand_spec(node, at)
-                    if spec is not None and value.spec is not spec:
-                        value = conform(value, spec)
-                    _add(pending, heap, edge, value)
+            if type(node) is Node and not node.plan.op.joint:
+                plan = node.plan
+                op = plan.op
+                for at, edge, rule in zip(op.tensors, node.edges, op.bound):
+                    if edge is not None and (needed is None or edge in needed):
+                        value = rule(node, total)  # type: ignore[misc]
+                        if value is None:
+                            continue
+                        if value.spec is not plan.inputs[at]:
+                            value = conform(value, plan.inputs[at])
+                        if edge in pending:
+                            pending[edge] = pending[edge] + value
+                        else:
+                            pending[edge] = value
+                            heappush(heap, (-edge.order, edge))
+            else:
+                for at, (edge, value) in enumerate(zip(node.edges, node.apply(total), strict=True)):
+                    if edge is not None and value is not None and (needed is None or edge in needed):
+                        spec = _operand_spec(node, at)
+                        if spec is not None and value.spec is not spec:
+                            value = conform(value, spec)
+                        _add(pending, heap, edge, value)
             if not retain:
                 node.release()
             value = total = None  # or `accumulate` would find that something holds them
@@ -207,6 +232,9 @@ def conform(value: Tensor, spec: Spec) -> Tensor:
     shape = value.spec.shape
     if shape != spec.shape:
         lead = len(shape) - len(spec.shape)
+        if shape[lead:] == spec.shape:
+            value = value.sum(tuple(range(lead)))
+            return value if value.spec is spec else conform(value, spec)
         dims = [i for i, n in enumerate(shape) if i < lead or n != spec.shape[i - lead]]
         value = value.sum(dims, True) if dims else value
         if lead:
@@ -241,17 +269,21 @@ _ALONE, _ALONE_TENSOR = 2, _of_one_variable()
 def accumulate(tensor: Tensor, value: Tensor, create: bool) -> None:
     """Adds `value` to `tensor.grad`; takes it over without a copy where nothing else holds its memory."""
     old = tensor._grad
-    if old is None:
+    if old is not None:
+        if create:
+            tensor._grad = old + value
+        else:
+            old.add_(value)
+        return
+    if not create:
         spec = value.spec
-        if not create:
-            alone = (
-                sys.getrefcount(value) <= _ALONE_TENSOR
-                and sys.getrefcount(value.buffer) <= _ALONE
-                and value.buffer.nbytes == spec.nbytes
-            )
-            value = value.detach() if alone and not spec.overlaps else value.detach().clone()
-        tensor._grad = value
-    elif create:
-        tensor._grad = old + value
-    else:
-        old.add_(value)
+        if (
+            sys.getrefcount(value) > _ALONE_TENSOR
+            or sys.getrefcount(value.buffer) > _ALONE
+            or value.buffer.nbytes != spec.nbytes
+            or spec.overlaps
+        ):
+            value = value.detach().clone()
+        elif value.node is not None or value.base is not None:
+            value = value.detach()
+    tensor._grad = value

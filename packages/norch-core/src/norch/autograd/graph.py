@@ -19,7 +19,7 @@ from weakref import ref
 from ..errors import AutogradError
 
 if TYPE_CHECKING:
-    from ..op import Plan, Rule
+    from ..op import Plan
     from ..tensor import Tensor
 
 tick = count(1).__next__
@@ -70,53 +70,28 @@ class Node:
 
     def apply(self, grad: Any) -> tuple[Tensor | None, ...]:
         """The gradients of the op's operands, one for each edge, from that of the result (a tuple for several)."""
-        rules = self.plan.op.rules
-        assert rules is not None
-        needs = tuple([e is not None for e in self.edges])
+        bound = self.plan.op.bound
         if self.plan.op.joint:
-            rule = rules[0]
-            assert rule is not None
-            result: tuple[Tensor | None, ...] = rule.function(*self._arguments(rule, grad, needs))
+            joint = bound[0]
+            assert joint is not None
+            result: tuple[Tensor | None, ...] = joint(self, grad)
             return result
         return tuple(
-            [
-                rule.function(*self._arguments(rule, grad, needs)) if need and rule is not None else None
-                for rule, need in zip(rules, needs, strict=True)
-            ]
+            [rule(self, grad) if e is not None and rule else None for e, rule in zip(self.edges, bound, strict=True)]
         )
 
-    def _arguments(self, rule: Rule, grad: Any, needs: tuple[bool, ...]) -> list[Any]:
-        values, arguments = self.values, []
-        for at in rule.fetch:
-            if at == rule.G:
-                arguments.append(grad)
-            elif at == rule.NEEDS:
-                arguments.append(needs)
-            elif at == rule.Y:
-                arguments.append(self._saved_result())
-            elif at <= rule.SPECS:
-                arguments.append(self.plan.inputs[rule.SPECS - at])
-            else:
-                if values is None:
-                    raise self._freed()
-                value = values[at]
-                if type(value) in _tensor_types:
-                    self._check_unchanged(value, "its input")
-                arguments.append(value)
-        return arguments
-
-    def _saved_result(self) -> Any:
+    def saved_result(self) -> Any:
         if self.result is None:
-            raise self._freed()
+            raise self.freed()
         outputs = [
             _tensor(spec, buffer, offset, self if len(self.result) == 1 else Output(self, i))
             for i, (spec, (buffer, offset)) in enumerate(zip(self.plan.outputs, self.result, strict=True))
         ]
         for output in outputs:
-            self._check_unchanged(output, "its result")
+            self.check_unchanged(output, "its result")
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _check_unchanged(self, value: Tensor, what: str) -> None:
+    def check_unchanged(self, value: Tensor, what: str) -> None:
         modified = value.buffer.modified
         if modified is not None and modified[0] > self.order:
             raise AutogradError(
@@ -125,7 +100,7 @@ class Node:
                 f"or give {self.plan.op.name} a clone()"
             )
 
-    def _freed(self) -> AutogradError:
+    def freed(self) -> AutogradError:
         return AutogradError(
             f"backward(): what {self.plan.op.name} saved for its gradient is gone: this graph was differentiated "
             f"before; pass retain_graph=True to the earlier call"

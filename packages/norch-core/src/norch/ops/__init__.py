@@ -195,6 +195,7 @@ from .movement import (
     unsqueeze,
 )
 from .normalization import batch_norm, cosine_similarity, group_norm, layer_norm, normalize, rms_norm
+from .optimizer import adam_step_, sgd_step_
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,

@@ -12,6 +12,7 @@ from .copying import contiguous
 from .elementwise import abs as absolute
 from .elementwise import erf, exp, expm1, ge, gt, le, log, log1p, maximum, minimum, sigmoid, tanh, where
 from .families import accepts_axis, composite, floating
+from .gradients import elementwise_gradient, gradient_along_dim
 from .movement import narrow
 from .precision import wide
 from .reduction import amax
@@ -36,7 +37,12 @@ def _infer_relu(input: Spec) -> Spec:
     return input.like(input.shape, elementwise_layout(input.shape, (input,)))
 
 
-@composite(_infer_relu, lambda g, y: where(le(y, 0), 0.0, g))
+@elementwise_gradient
+def relu_grad(grad: Tensor, y: Tensor) -> Tensor:
+    return where(le(y, 0), 0.0, grad)
+
+
+@composite(_infer_relu, lambda g, y: relu_grad(g, y))
 def relu(input: Tensor) -> Tensor:
     """max(input, 0), elementwise; NaN stays. Shape and dtype kept. Raises DTypeError for bool."""
     return maximum(input, 0)
@@ -45,21 +51,31 @@ def relu(input: Tensor) -> Tensor:
 # --- Elementwise, in pieces -----------------------------------------------------------------------------------------
 
 
+@elementwise_gradient
+def leaky_relu_grad(grad: Tensor, input: Tensor, negative_slope: float) -> Tensor:
+    return where(gt(input, 0), grad, grad * negative_slope)
+
+
 @composite(
     _elementwise("leaky_relu"),
-    lambda g, input, negative_slope: where(gt(input, 0), g, g * negative_slope),
+    lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope),
 )
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`input` where it is positive, `negative_slope * input` elsewhere. Shape and dtype kept; floating only."""
     return where(gt(input, 0), input, input * negative_slope)
 
 
-def _elu_rule(g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
+@elementwise_gradient
+def elu_grad(grad: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     below = exp(minimum(wide(input), 0) * input_scale) * (alpha * scale * input_scale)
-    return g * where(gt(input, 0), scale, below)
+    return (grad * where(gt(input, 0), scale, below)).to(grad.dtype)
 
 
-@composite(_elementwise("elu"), _elu_rule, name="elu")
+@composite(
+    _elementwise("elu"),
+    lambda g, input, alpha, scale, input_scale: elu_grad(g, input, alpha, scale, input_scale),
+    name="elu",
+)
 def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     # The minimum keeps the branch that is not taken finite, and with it the branch's gradient.
     x = wide(input)
@@ -91,11 +107,12 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _elu(input, alpha, 1.0, 1.0 / alpha)
 
 
-def _hardtanh_rule(g: Tensor, y: Tensor, min_val: float, max_val: float) -> Tensor:
-    return where(le(y, min_val) | ge(y, max_val), 0.0, g)
+@elementwise_gradient
+def hardtanh_grad(grad: Tensor, y: Tensor, min_val: float, max_val: float) -> Tensor:
+    return where(le(y, min_val) | ge(y, max_val), 0.0, grad)
 
 
-@composite(_elementwise("hardtanh"), _hardtanh_rule)
+@composite(_elementwise("hardtanh"), lambda g, y, min_val, max_val: hardtanh_grad(g, y, min_val, max_val))
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`input` held between `min_val` and `max_val`; the gradient is 0 at and beyond both. NaN stays.
 
@@ -127,7 +144,8 @@ _TANH_SCALE = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
 
 
-def _gelu_rule(g: Tensor, input: Tensor, approximate: str) -> Tensor:
+@elementwise_gradient
+def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
     x = wide(input)
     if approximate == "none":
         slope = (erf(x * _ROOT_HALF) + 1) * 0.5 + x * exp(x * x * -0.5) * _NORMAL_DENSITY
@@ -135,10 +153,10 @@ def _gelu_rule(g: Tensor, input: Tensor, approximate: str) -> Tensor:
         t = tanh((x + x * x * x * _CUBIC) * _TANH_SCALE)
         inner = (x * x * (3 * _CUBIC) + 1) * _TANH_SCALE
         slope = (t + 1) * 0.5 + x * (1 - t * t) * inner * 0.5
-    return g * slope
+    return (grad * slope).to(grad.dtype)
 
 
-@composite(_elementwise("gelu"), _gelu_rule, name="gelu")
+@composite(_elementwise("gelu"), lambda g, input, approximate: gelu_grad(g, input, approximate), name="gelu")
 def _gelu(input: Tensor, approximate: str) -> Tensor:
     x = wide(input)
     if approximate == "none":
@@ -159,12 +177,13 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return _gelu(input, approximate)
 
 
-def _silu_rule(g: Tensor, input: Tensor) -> Tensor:
+@elementwise_gradient
+def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
     s = sigmoid(input)
-    return g * (s * (input * (1 - s) + 1))
+    return grad * (s * (input * (1 - s) + 1))
 
 
-@composite(_elementwise("silu"), _silu_rule)
+@composite(_elementwise("silu"), lambda g, input: silu_grad(g, input))
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), also called swish (Elfwing et al., 2017). Shape and dtype kept; floating only."""
     return input * sigmoid(input)
@@ -188,12 +207,13 @@ def mish(input: Tensor) -> Tensor:
     return (x * tanh(_log1p_exp(x))).to(input.dtype)
 
 
-def _softplus_rule(g: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
+@elementwise_gradient
+def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
     scaled = input * beta
-    return where(gt(scaled, threshold), g, g * sigmoid(scaled))
+    return where(gt(scaled, threshold), grad, grad * sigmoid(scaled))
 
 
-@composite(_elementwise("softplus"), _softplus_rule)
+@composite(_elementwise("softplus"), lambda g, input, beta, threshold: softplus_grad(g, input, beta, threshold))
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * input)) / beta, and `input` itself where beta * input exceeds `threshold`.
 
@@ -249,7 +269,17 @@ def _infer_softmax(name: str) -> Any:
 # Both compute on row-major input, so that the result has the layout that inference promised whatever dims have size 1.
 
 
-@composite(_infer_softmax("softmax"), lambda g, y, dim: (g - (g * y).sum(dim, True)) * y, name="softmax")
+@gradient_along_dim
+def softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
+    return (grad - (grad * y).sum(dim, True)) * y
+
+
+@gradient_along_dim
+def log_softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
+    return grad - exp(y) * grad.sum(dim, True)
+
+
+@composite(_infer_softmax("softmax"), lambda g, y, dim: softmax_grad(g, y, dim), name="softmax")
 def _softmax(input: Tensor, dim: int) -> Tensor:
     if not input.spec.numel:  # a largest of no elements there is not
         return input.clone()
@@ -258,7 +288,7 @@ def _softmax(input: Tensor, dim: int) -> Tensor:
     return (e / e.sum(dim, True)).to(input.dtype)
 
 
-@composite(_infer_softmax("log_softmax"), lambda g, y, dim: g - exp(y) * g.sum(dim, True), name="log_softmax")
+@composite(_infer_softmax("log_softmax"), lambda g, y, dim: log_softmax_grad(g, y, dim), name="log_softmax")
 def _log_softmax(input: Tensor, dim: int) -> Tensor:
     if not input.spec.numel:
         return input.clone()

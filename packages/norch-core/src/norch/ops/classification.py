@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import bool_
 from ..errors import DTypeError, IndexError, ShapeError
+from ..op import Inferred
 from ..spec import Spec
-from .activation import log_softmax
+from .activation import log_softmax, log_softmax_grad
 from .elementwise import exp, lt, ne, where
 from .families import composite, floating
 from .indexing import gather, scatter, scatter_add
@@ -78,13 +79,6 @@ class _Targets:
         return (wide(losses).sum() / self.total(losses)).to(losses.dtype)
 
 
-def _checked_targets(op: str, input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> _Targets:
-    try:
-        return _Targets(input.spec, target, weight, ignore_index)
-    except IndexError:
-        raise _out_of_range(op, input.spec) from None
-
-
 def _out_of_range(op: str, input: Spec) -> IndexError:
     classes = input.shape[_class_dim(input)]
     return IndexError(f"{op}(): a target is outside [0, {classes}), the classes of input {tuple(input.shape)}")
@@ -97,22 +91,25 @@ def _infer_nll(input: Spec, target: Spec, weight: Spec | None, ignore_index: int
     return _check("nll_loss", input, target, weight, reduction)
 
 
+@composite(lambda grad, target, weight, shape, ignore_index, reduction: grad.like(shape))
+def nll_loss_grad(
+    grad: Tensor, target: Tensor, weight: Tensor | None, shape: tuple[int, ...], ignore_index: int, reduction: str
+) -> Tensor:
+    targets = _Targets(grad.spec.like(shape), target, weight, ignore_index)
+    scales = -targets.scales(grad, reduction)
+    return scatter(grad.new_zeros(shape), targets.dim, targets.index, scales.unsqueeze(targets.dim))
+
+
 def _nll_rule(
     g: Tensor, input_spec: Spec, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str
 ) -> Tensor:
-    targets = _Targets(input_spec, target, weight, ignore_index)
-    scales = -targets.scales(g, reduction)
-    return scatter(g.new_zeros(tuple(input_spec.shape)), targets.dim, targets.index, scales.unsqueeze(targets.dim))
+    return nll_loss_grad(g, target, weight, tuple(input_spec.shape), ignore_index, reduction)
 
 
 @composite(_infer_nll, {"input": _nll_rule}, name="nll_loss")
 def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
-    targets = _checked_targets("nll_loss", input, target, weight, ignore_index)
-    try:
-        losses = targets.losses(input)
-    except IndexError:
-        raise _out_of_range("nll_loss", input.spec) from None
-    return targets.reduced(losses, reduction, "nll_loss").to(input.dtype)
+    targets = _Targets(input.spec, target, weight, ignore_index)
+    return targets.reduced(targets.losses(input), reduction, "nll_loss").to(input.dtype)
 
 
 def nll_loss(
@@ -130,7 +127,10 @@ def nll_loss(
     weights), "sum" or "none". Raises ShapeError for shapes that do not fit, DTypeError for a target without integers,
     IndexError for one outside [0, classes).
     """
-    return _nll_loss(input, target, weight, ignore_index, reduction)
+    try:
+        return _nll_loss(input, target, weight, ignore_index, reduction)
+    except IndexError:
+        raise _out_of_range("nll_loss", input.spec) from None
 
 
 # --- cross_entropy --------------------------------------------------------------------------------------------------
@@ -138,6 +138,18 @@ def nll_loss(
 
 def _infer_cross_entropy(input: Spec, target: Spec, ignore_index: int, reduction: str) -> tuple[Spec, Spec]:
     return _check("cross_entropy", input, target, None, reduction), input.like()
+
+
+def _infer_cross_entropy_grad(grad: Spec, logs: Spec, target: Spec, ignore_index: int, reduction: str) -> Inferred:
+    attrs = {"ignore_index": ignore_index, "reduction": reduction}
+    return Inferred((logs.like(),), ((logs.dtype, grad.shape), (logs.dtype, logs.shape), target), attrs)
+
+
+@composite(_infer_cross_entropy_grad)
+def cross_entropy_grad(grad: Tensor, logs: Tensor, target: Tensor, ignore_index: int, reduction: str) -> Tensor:
+    targets = _Targets(logs.spec, target, None, ignore_index)
+    scales = targets.scales(grad, reduction).unsqueeze(targets.dim)
+    return scatter_add(exp(logs) * scales, targets.dim, targets.index, -scales)
 
 
 def _cross_entropy_rule(
@@ -149,13 +161,10 @@ def _cross_entropy_rule(
 ) -> Tensor:
     (g_loss, g_logs), logs = g, y[1]
     out: Any = None
-    dim, chances = _class_dim(logs.spec), exp(logs)
     if g_loss is not None:
-        targets = _Targets(logs.spec, target, None, ignore_index)
-        scales = targets.scales(g_loss, reduction).unsqueeze(dim)
-        out = scatter_add(chances * scales, dim, targets.index, -scales)
+        out = cross_entropy_grad(g_loss, logs, target, ignore_index, reduction)
     if g_logs is not None:
-        through = g_logs - chances * g_logs.sum(dim, True)
+        through = log_softmax_grad(g_logs, logs, _class_dim(logs.spec))
         out = through if out is None else out + through
     result: Tensor = out
     return result
@@ -166,11 +175,7 @@ def _cross_entropy(input: Tensor, target: Tensor, ignore_index: int, reduction: 
     """The loss, and the log-softmax that its gradient needs."""
     logs = log_softmax(input, _class_dim(input.spec))
     targets = _Targets(input.spec, target, None, ignore_index)
-    try:
-        losses = targets.losses(logs)
-    except IndexError:
-        raise _out_of_range("cross_entropy", input.spec) from None
-    return targets.reduced(losses, reduction, "cross_entropy"), logs
+    return targets.reduced(targets.losses(logs), reduction, "cross_entropy"), logs
 
 
 def cross_entropy(
@@ -195,15 +200,27 @@ def cross_entropy(
         raise ValueError(f"cross_entropy(): label_smoothing must be from 0 to 1, got {label_smoothing}")
     if target.spec.dtype.is_floating_point:
         return _of_probabilities(input, target, weight, reduction, label_smoothing)
-    if weight is None and not label_smoothing:
-        return _cross_entropy(input, target, ignore_index, reduction)[0]
-    _check("cross_entropy", input.spec, target.spec, None if weight is None else weight.spec, reduction)
-    logs, dim = log_softmax(input, _class_dim(input.spec)), _class_dim(input.spec)
-    targets = _checked_targets("cross_entropy", input, target, weight, ignore_index)
     try:
-        losses = targets.losses(logs)
+        if weight is None and not label_smoothing:
+            return _cross_entropy(input, target, ignore_index, reduction)[0]
+        return _weighted(input, target, weight, ignore_index, reduction, label_smoothing)
     except IndexError:
         raise _out_of_range("cross_entropy", input.spec) from None
+
+
+def _weighted(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+) -> Tensor:
+    """cross_entropy with what its fused form lacks."""
+    _check("cross_entropy", input.spec, target.spec, None if weight is None else weight.spec, reduction)
+    logs, dim = log_softmax(input, _class_dim(input.spec)), _class_dim(input.spec)
+    targets = _Targets(input.spec, target, weight, ignore_index)
+    losses = targets.losses(logs)
     if label_smoothing:
         everywhere = -(logs if weight is None else logs * _per_class(weight, logs.spec)).sum(dim)
         even = where(targets.counted, everywhere, 0.0) * (label_smoothing / targets.classes)

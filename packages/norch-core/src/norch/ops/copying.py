@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dispatch import run, run_into
-from ..spec import Spec
-from .creation import COPY, empty_spec
-from .families import composite
+from ..dispatch import run_into, run_one
+from .creation import COPY
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -20,21 +18,13 @@ def write(out: Tensor, source: Tensor) -> None:
 
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow."""
-    out: Tensor = run(COPY, input, None, None)
-    return out
-
-
-def _infer_contiguous(input: Spec) -> Spec:
-    return input.like()
-
-
-@composite(_infer_contiguous, lambda g: g, name="contiguous")
-def contiguous_copy(input: Tensor) -> Tensor:
-    out = empty_spec(input.spec.like())
-    write(out, input)
+    out: Tensor = run_one(COPY, input, None, None)
     return out
 
 
 def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
     """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true."""
-    return input if input.spec.is_contiguous else contiguous_copy(input)
+    if input.spec.is_contiguous:
+        return input
+    out: Tensor = run_one(COPY, input, None, True)
+    return out

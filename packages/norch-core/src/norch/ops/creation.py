@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch import allocate_on, make_tensor, run
+from ..dispatch import allocate, allocate_on, fill_kernel_args, make_tensor, run
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..op import SCALARS, Inferred
@@ -28,13 +28,13 @@ def _infer_fill(spec: Spec, value: type) -> Inferred:
 FILL = primitive("fill", "spec value", (1,), _infer_fill)  # type: ignore[arg-type]
 
 
-def _infer_copy(x: Spec, dtype: DType | None, device: Device | None) -> Inferred:
-    out = Spec(x.shape, elementwise_layout(x.shape, (x,)), dtype or x.dtype, x.device)
-    return Inferred((out,), (x,))
+def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
+    layout = None if row_major else elementwise_layout(x.shape, (x,))
+    return Inferred((Spec(x.shape, layout, dtype or x.dtype, x.device),), (x,))
 
 
-COPY = primitive("copy", "x dtype device", 1, _infer_copy, (lambda g: g,))
-"""A copy of a tensor in a dtype, on its device. `device` is there for the rule of transfers and unused here."""
+COPY = primitive("copy", "x dtype row_major", 1, _infer_copy, (lambda g: g,))
+"""A copy of a tensor in a dtype, on its device: in its own layout, or row by row."""
 
 
 def _infer_arange(spec: Spec, start: type, step: type) -> Inferred:
@@ -55,7 +55,13 @@ def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
 
 
 def fill_spec(spec: Spec, value: Scalar) -> Tensor:
-    out: Tensor = run(FILL, spec, value)
+    """A tensor of `spec` that holds `value` everywhere."""
+    if type(value) not in SCALARS:
+        filled: Tensor = run(FILL, spec, value)
+        return filled
+    plan = FILL.plans[spec, type(value)]
+    out = make_tensor(spec, allocate(plan, plan.nbytes))
+    fill_kernel_args(plan, out, (value,))
     return out
 
 

@@ -25,6 +25,7 @@ from .families import (
     reflected,
     unary,
 )
+from .gradients import elementwise_gradient
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -149,6 +150,17 @@ rrshift_ = reflected(bitwise_right_shift, "rrshift")
 
 # --- Functions of one variable --------------------------------------------------------------------------------------
 
+
+@elementwise_gradient
+def tanh_grad(grad: Tensor, y: Tensor) -> Tensor:
+    return grad * (1 - y * y)
+
+
+@elementwise_gradient
+def sigmoid_grad(grad: Tensor, y: Tensor) -> Tensor:
+    return grad * (y * (1 - y))
+
+
 neg = unary("neg", lambda g: -g, "-input.", takes=NUMBER)
 sign = unary("sign", _zero, "-1, 0 or 1 by the sign of input.", takes=ANY)
 abs = unary("abs", lambda g, x: g * sign(x), "The absolute value.", takes=NUMBER)
@@ -167,11 +179,11 @@ acos: UnaryFunction = unary("acos", lambda g, x: -g / sqrt(1 - x * x), "The inve
 atan = unary("atan", lambda g, x: g / (x * x + 1), "The inverse tangent, in radians.")
 sinh = unary("sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
 cosh: UnaryFunction = unary("cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
-tanh = unary("tanh", lambda g, y: g * (1 - y * y), "The hyperbolic tangent.")
+tanh = unary("tanh", lambda g, y: tanh_grad(g, y), "The hyperbolic tangent.")
 asinh = unary("asinh", lambda g, x: g / sqrt(x * x + 1), "The inverse hyperbolic sine.")
 acosh: UnaryFunction = unary("acosh", lambda g, x: g / sqrt(x * x - 1), "The inverse hyperbolic cosine.")
 atanh = unary("atanh", lambda g, x: g / (1 - x * x), "The inverse hyperbolic tangent.")
-sigmoid = unary("sigmoid", lambda g, y: g * (y * (1 - y)), "1 / (1 + e ** -input), without overflow.")
+sigmoid = unary("sigmoid", lambda g, y: sigmoid_grad(g, y), "1 / (1 + e ** -input), without overflow.")
 erf = unary("erf", lambda g, x: g * exp(-x * x) * _TWO_OVER_ROOT_PI, "The error function.")
 floor = unary("floor", _zero, "Rounded towards minus infinity.", takes=NUMBER)
 ceil = unary("ceil", _zero, "Rounded towards infinity.", takes=NUMBER)

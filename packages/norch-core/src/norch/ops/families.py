@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from ..composite_call import composite_call
 from ..dispatch import binary_call, run, unary_call, view_call
 from ..dtype import BOOL, FLOATING, INTEGER, DType, bool_, get_default_dtype, result_dtype
 from ..errors import DTypeError
@@ -172,8 +173,6 @@ def composite(
         notes = function.__annotations__
         tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
         scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
-        defaults = (*(function.__defaults__ or ()),)
-        required = code.co_argcount - len(defaults)
 
         def full_infer(*values: Any) -> Inferred:
             found = infer(*values)
@@ -194,26 +193,10 @@ def composite(
             Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, scalars=scalars)
         )
 
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            values = list(args)
-            if len(values) < len(params) or kwargs:
-                for i in range(len(values), len(params)):
-                    param = params[i]
-                    if param in kwargs:
-                        values.append(kwargs.pop(param))
-                    elif i >= required and i < code.co_argcount:
-                        values.append(defaults[i - required])
-                    else:
-                        function(*args, **kwargs)  # raises Python's own error for a missing argument
-                if kwargs:
-                    raise TypeError(f"{title}() got an unexpected keyword argument {next(iter(kwargs))!r}")
-            result: R = run(op, *values)
-            return result
-
-        named: Any = call
-        named.op = op
-        return call
+        optional = frozenset(i for i in tensors if notes[params[i]] == "Tensor | None")
+        call: Any = wraps(function)(composite_call(op, function, optional))
+        call.op = op
+        return cast("Callable[P, R]", call)
 
     return make
 

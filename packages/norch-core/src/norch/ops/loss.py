@@ -13,6 +13,7 @@ from ..spec import Spec, broadcast_shapes, elementwise_layout
 from .elementwise import abs as absolute
 from .elementwise import eq, exp, log, log1p, lt, maximum, minimum, sigmoid, sign, where
 from .families import composite, floating
+from .gradients import elementwise_gradient
 from .movement import expand
 from .precision import wide
 
@@ -73,8 +74,13 @@ def _both(gradient: Tensor, needs: tuple[bool, ...]) -> Both:
 # --- Of the difference ----------------------------------------------------------------------------------------------
 
 
+@elementwise_gradient
+def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    return (input - target) * (_spread(grad, reduction, input.spec) * 2)
+
+
 def _mse_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:
-    return _both((input - target) * (_spread(g, reduction, input.spec) * 2), needs)
+    return _both(mse_loss_grad(g, input, target, reduction), needs)
 
 
 @composite(_infer("mse_loss"), _mse_rule, name="mse_loss", joint=True)

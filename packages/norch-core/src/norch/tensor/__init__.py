@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dispatch
-from ..autograd import graph
+from .. import composite_call, dispatch
+from ..autograd import engine, graph
 from ..dtype import get_default_dtype
 from ..op import SCALARS
 from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
@@ -81,4 +81,6 @@ class Tensor(
 
 _types: set[type] = {Tensor}
 dispatch.bind(Tensor)
+composite_call.bind(Tensor)
 graph.bind(dispatch.make_tensor, _types)
+engine.bind(fill_spec)

@@ -82,6 +82,17 @@ class Optimizer:
         with norch.enable_grad():
             return closure()
 
+    def _with_gradient(self, group: dict[str, Any]) -> tuple[list[norch.Tensor], list[norch.Tensor]]:
+        """The parameters of a group that have a gradient, and those gradients."""
+        params: list[norch.Tensor] = []
+        grads: list[norch.Tensor] = []
+        for param in group["params"]:
+            grad = param.grad
+            if grad is not None:
+                params.append(param)
+                grads.append(grad)
+        return params, grads
+
     def state_dict(self) -> dict[str, Any]:
         """`{"state": {index: state}, "param_groups": [options with indices]}`: parameters are counted across groups.
 

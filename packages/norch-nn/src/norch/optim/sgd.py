@@ -55,31 +55,61 @@ class SGD(Optimizer):
             raise ValueError("SGD: nesterov needs a momentum and no dampening")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = self._evaluate(closure)
-        with norch.no_grad():
-            for group in self.param_groups:
-                self._step_group(group)
+        loss = None if closure is None else self._evaluate(closure)
+        for group in self.param_groups:
+            self._step_group(group)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        # Always a float: a number's type is part of the key of a plan, its value is not.
-        lr, momentum, weight_decay = float(group["lr"]), float(group["momentum"]), float(group["weight_decay"])
-        fresh = 1.0 - group["dampening"]
-        nesterov, maximize = group["nesterov"], group["maximize"]
-        for param in group["params"]:
-            d = param.grad
-            if d is None:
-                continue
-            if maximize:
-                d = -d
-            if weight_decay:
-                d = d + param * weight_decay
-            if momentum:
-                state = self.state.setdefault(param, {})
-                built = state.get("momentum_buffer")
-                if built is None:
-                    built = state["momentum_buffer"] = d.clone()
-                else:
-                    built.mul_(momentum).add_(d if fresh == 1.0 else d * fresh)
-                d = d + built * momentum if nesterov else built
-            param.sub_(d * lr)
+        params, grads = self._with_gradient(group)
+        momentum = float(group["momentum"])
+        if not momentum:
+            _step(group, params, grads, None, 0.0, 0.0)
+            return
+        dampening = float(group["dampening"])
+        new: list[norch.Tensor] = []
+        buffers = [self._buffer(param, new) for param in params]
+        if new and dampening:
+            first, rest = _split(new, params, grads, buffers)
+            _step(group, first[0], first[1], first[2], momentum, 0.0)  # b = g
+            _step(group, rest[0], rest[1], rest[2], momentum, dampening)
+        else:
+            _step(group, params, grads, buffers, momentum, dampening)
+
+    def _buffer(self, param: norch.Tensor, new: list[norch.Tensor]) -> norch.Tensor:
+        """What past gradients have built up: of a parameter that has nothing yet zeros, and it is added to `new`."""
+        state = self.state.get(param)
+        built = None if state is None else state.get("momentum_buffer")
+        if built is None:
+            built = self.state.setdefault(param, {})["momentum_buffer"] = norch.zeros_like(param, requires_grad=False)
+            new.append(param)
+        return built
+
+
+def _step(
+    group: dict[str, Any],
+    params: list[norch.Tensor],
+    grads: list[norch.Tensor],
+    buffers: list[norch.Tensor] | None,
+    momentum: float,
+    dampening: float,
+) -> None:
+    norch.sgd_step_(
+        params,
+        grads,
+        buffers,
+        lr=float(group["lr"]),
+        momentum=momentum,
+        dampening=dampening,
+        weight_decay=float(group["weight_decay"]),
+        nesterov=group["nesterov"],
+        maximize=group["maximize"],
+    )
+
+
+def _split(new: list[norch.Tensor], *lists: list[norch.Tensor]) -> list[list[list[norch.Tensor]]]:
+    """`lists`, of which the first holds parameters, parted into those of `new` parameters and the others."""
+    chosen = {id(param) for param in new}
+    rows = list(zip(*lists, strict=True))
+    parts = [r for r in rows if id(r[0]) in chosen], [r for r in rows if id(r[0]) not in chosen]
+    return [[list(column) for column in zip(*part, strict=True)] or [[] for _ in lists] for part in parts]

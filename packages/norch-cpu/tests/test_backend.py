@@ -1,0 +1,309 @@
+"""The backend itself: memory, launching, threads, processes, and what it refuses."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import norch
+from norch.backend import PRIMITIVES, Operand
+from norch.device import CPU
+from norch.dtype import float32, int64
+from norch_cpu.native import BUILDS, chosen, detected, native
+
+backend = CPU.backend
+MiB = 1 << 20
+
+
+def run_python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+    )
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+def operand(*shape, strides=None, dtype=float32):
+    if strides is None:
+        strides = tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+    return Operand(dtype, shape, strides)
+
+
+# --- Which provider, which build ------------------------------------------------------------------------------------
+
+
+def test_it_is_the_cpu():
+    assert type(backend).__module__ == "norch_cpu.backend"
+
+
+def test_every_primitive_is_native():
+    assert set(native.ops()) >= PRIMITIVES
+
+
+def test_numpy_can_be_chosen_instead():
+    code = "import norch; from norch.device import CPU; print(type(CPU.backend).__name__)"
+    assert run_python(code, NORCH_BACKEND_CPU="norch-core")[1] == "NumpyBackend"
+
+
+def test_the_best_build_is_chosen():
+    assert norch.cpu.instruction_set() == chosen
+    if "NORCH_CPU_INSTRUCTION_SET" not in os.environ:
+        assert chosen == detected
+
+
+@pytest.mark.parametrize("build", BUILDS[: BUILDS.index(detected) + 1])
+def test_every_build_computes(build):
+    if not any(name.startswith(f"_{build}.") for name in os.listdir(os.path.dirname(native.__file__))):
+        pytest.skip(f"{build} was not built")
+    code = (
+        "import norch; x = norch.linspace(-3, 3, 1001); y = norch.tanh(x) * x.sigmoid() + (x @ x); "
+        "print(norch.cpu.instruction_set(), float(y.sum()))"
+    )
+    name, total = run_python(code, NORCH_CPU_INSTRUCTION_SET=build)[1].split()
+    x = np.linspace(-3, 3, 1001)
+    assert name == build
+    np.testing.assert_allclose(float(total), (np.tanh(x) / (1 + np.exp(-x)) + x @ x).sum(), rtol=1e-5)
+
+
+def test_a_build_that_the_processor_lacks_is_refused():
+    code = "import norch; print(norch.ones(2).tolist()); print(norch.cpu.why_not())"
+    rc, _, err = run_python(code, NORCH_CPU_INSTRUCTION_SET="sse9", NORCH_BACKEND_CPU="norch-cpu")
+    assert rc != 0
+    assert "NORCH_CPU_INSTRUCTION_SET=sse9" in err
+
+
+# --- Memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_buffers_are_aligned():
+    for nbytes in (0, 1, 63, 64, 65, 1000, MiB, 3 * MiB + 5):
+        buffer = backend.allocate(nbytes, 0)
+        assert buffer.nbytes == nbytes
+        assert backend.data_ptr(buffer) % 64 == 0
+        assert buffer.modified is None
+
+
+def test_memory_is_counted_and_used_again():
+    norch.cpu.empty_cache()
+    before = norch.cpu.memory_stats()
+    x = norch.empty(4 * MiB)
+    during = norch.cpu.memory_stats()
+    assert during["allocated_bytes"] - before["allocated_bytes"] == 16 * MiB
+    at = x.data_ptr()
+    del x
+    after = norch.cpu.memory_stats()
+    assert after["allocated_bytes"] == before["allocated_bytes"]
+    assert after["cached_bytes"] >= 16 * MiB
+    y = norch.empty(4 * MiB)
+    assert y.data_ptr() == at
+    assert norch.cpu.memory_stats()["cache_hits"] == after["cache_hits"] + 1
+    del y
+    norch.cpu.empty_cache()
+    assert norch.cpu.memory_stats()["cached_bytes"] == 0
+
+
+def test_the_peak_can_be_reset():
+    norch.cpu.reset_peak_memory_stats()
+    start = norch.cpu.memory_stats()["peak_allocated_bytes"]
+    norch.empty(MiB)
+    assert norch.cpu.memory_stats()["peak_allocated_bytes"] >= start + 4 * MiB
+
+
+def test_the_cache_is_bounded():
+    code = (
+        "import norch; x = [norch.empty(40 << 20) for _ in range(60)]; del x; s = norch.cpu.memory_stats(); "
+        "import os; limit = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 4; "
+        "print(s['cached_bytes'] <= min(limit, 4 << 30))"
+    )
+    assert run_python(code)[1] == "True"
+
+
+@pytest.mark.parametrize("count", [1 << 50, 1 << 59])
+def test_no_memory_is_an_error_and_the_program_goes_on(count):
+    with pytest.raises(norch.OutOfMemoryError):
+        norch.empty(count)
+    x = norch.ones(3)
+    with pytest.raises(norch.OutOfMemoryError):
+        x.expand(1 << 40, 3) + 1
+    assert (x + 1).tolist() == [2, 2, 2]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits address space by setrlimit")
+def test_no_memory_under_a_limit():
+    code = """
+import resource, norch
+x = norch.ones(1 << 20)
+y = norch.empty(64 << 20); del y  # cached: given back when memory runs short
+resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+try:
+    norch.ones(1 << 30)
+except norch.OutOfMemoryError as error:
+    print("OutOfMemoryError", float((x + 1).sum()) == 2 << 20)
+"""
+    rc, out, err = run_python(code, NORCH_NUM_THREADS="2")
+    assert (rc, out) == (0, "OutOfMemoryError True"), err
+
+
+def test_host_memory_is_shared_not_copied():
+    a = np.arange(12, dtype=np.float32)
+    x = norch.from_numpy(a)
+    a[3] = 99
+    assert x[3].item() == 99
+    x.mul_(2)
+    assert a[3] == 198
+    del x
+    assert a[0] == 0
+
+
+# --- Launching ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "message"),
+    [
+        ((2, 3), (-3, 1), "stride is negative"),
+        ((-2, 3), (3, 1), "size is negative"),
+        ((1 << 40, 1 << 40), (1 << 40, 1), "too large"),
+        ((2, 2), (1 << 62, 1), "too large"),
+        ((2, 3), (1,), "2 dims and 1 strides"),
+    ],
+)
+def test_impossible_operands_are_refused(shape, strides, message):
+    bad = Operand(float32, shape, strides)
+    with pytest.raises(ValueError, match=message):
+        native.compile("neg", (bad, bad), {})
+
+
+def test_an_operand_outside_its_buffer_is_refused():
+    kernel = native.compile("neg", (operand(4), operand(4)), {})
+    buffer, small = backend.allocate(16, 0), backend.allocate(12, 0)
+    kernel(buffer, 0, buffer, 0)
+    for args in ((buffer, 0, small, 0), (buffer, 1, buffer, 0), (buffer, -1, buffer, 0), (buffer, 1 << 61, buffer, 0)):
+        with pytest.raises(ValueError, match="does not lie in a buffer"):
+            kernel(*args)
+
+
+def test_arguments_of_the_wrong_kind_are_refused():
+    kernel = native.compile("neg", (operand(4), operand(4)), {})
+    buffer = backend.allocate(16, 0)
+    with pytest.raises(TypeError):
+        kernel(buffer, 0, bytearray(16), 0)
+    with pytest.raises(TypeError):
+        kernel(buffer, 0)
+    with pytest.raises(TypeError):
+        kernel(buffer, 0, buffer, "0")
+    with pytest.raises(ValueError):
+        native.compile("neg", (operand(4, dtype=int64)._replace(dtype=type("D", (), {"name": "complex64"})),) * 2, {})
+
+
+def test_an_op_that_it_lacks():
+    assert backend.compile("no_such_op", (operand(4),), {}) is None
+
+
+# --- Threads and processes ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def threads():
+    before = norch.get_num_threads()
+    yield
+    norch.set_num_threads(before)
+
+
+def test_the_number_of_threads(threads):
+    norch.set_num_threads(3)
+    assert norch.get_num_threads() == 3
+    for bad in (0, -1, 2000):
+        with pytest.raises(ValueError):
+            norch.set_num_threads(bad)
+    with pytest.raises(TypeError):
+        norch.set_num_threads(1.5)
+
+
+def test_the_environment_sets_the_number_of_threads():
+    assert run_python("import norch; print(norch.get_num_threads())", NORCH_NUM_THREADS="3")[1] == "3"
+    rc, _, err = run_python("import norch; norch.ones(1)", NORCH_NUM_THREADS="many", NORCH_BACKEND_CPU="norch-cpu")
+    assert rc != 0
+    assert "NORCH_NUM_THREADS" in err
+
+
+def test_results_do_not_depend_on_the_number_of_threads(threads):
+    rng = np.random.default_rng(0)
+    x = norch.from_numpy(rng.standard_normal((700, 1100), dtype=np.float32))
+
+    def results():
+        return [t.numpy().copy() for t in (x * 2 + x, (x + 1).T.contiguous(), x.sum(), x.sum(0), x.sum(1), x.exp())]
+
+    norch.set_num_threads(1)
+    expected = results()
+    for count in (2, 3, 7):
+        norch.set_num_threads(count)
+        for got, want in zip(results(), expected):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_it_works_after_a_fork():
+    code = """
+import os, sys, norch
+norch.set_num_threads(2)
+x = norch.ones(1 << 20)
+def work():
+    return float((x * 2 + 1).sum()) == 3 << 20 and float((norch.ones(256, 256) @ norch.ones(256, 256)).sum()) == 1 << 24
+assert work()
+for _ in range(3):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if work() and work() else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+assert work()
+print("done")
+"""
+    rc, out, err = run_python(code)
+    assert (rc, out) == (0, "done"), err
+
+
+def test_several_python_threads_at_once(threads):
+    norch.set_num_threads(2)
+    x = norch.arange(300_000, dtype=norch.float32)
+    failures = []
+
+    def work():
+        sums = [float(((x + 1) - x).sum()) for _ in range(15)]
+        failures.extend(s for s in sums if s != 300_000)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures
+
+
+def test_long_kernels_release_the_interpreter():
+    x = norch.ones(8 * MiB)
+    ticks = 0
+    stop = threading.Event()
+
+    def count():
+        nonlocal ticks
+        while not stop.is_set():
+            ticks += 1
+            time.sleep(0)
+
+    other = threading.Thread(target=count)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # so that only a released lock lets the other thread in
+    try:
+        other.start()
+        before = ticks
+        for _ in range(20):
+            x = x * 1.0
+        assert ticks > before
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        other.join()

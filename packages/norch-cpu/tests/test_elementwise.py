@@ -1,0 +1,169 @@
+"""Elementwise kernels on layouts larger than a tile, on every dtype, and where arithmetic has edges."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import norch
+
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+SHAPES = [(1,), (7,), (67, 131), (3, 5, 70), (2, 66, 33, 5), (70_001,)]
+
+
+def numpy_dtype(name):
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def values(name, *shape, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0 if name in ("uint8", "bool") else -9, 2 if name == "bool" else 10, shape).astype(
+        numpy_dtype(name)
+    )
+
+
+def tensor(array):
+    return norch.tensor(array.tolist(), dtype=getattr(norch, array.dtype.name)).reshape(array.shape)
+
+
+def as_float(t):
+    return np.array(t.tolist()).reshape(t.shape)
+
+
+def layouts(array):
+    """The array in several layouts: (name, ndarray, tensor), equal in value."""
+    x = norch.from_numpy(array) if array.dtype != numpy_dtype("bfloat16") else tensor(array)
+    yield "dense", array, x
+    reverse = tuple(range(array.ndim))[::-1]
+    yield "transposed", array, x.permute(reverse).contiguous().permute(reverse)
+    if array.ndim > 1:
+        yield "swapped", array, x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    doubled = norch.cat([x.unsqueeze(-1)] * 3, -1)
+    yield "stepped", array, doubled[..., 1]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES[1:5], ids=str)
+def test_binary_in_every_layout(name, shape):
+    a, b = values(name, *shape), values(name, *shape, seed=1)
+    for _, an, at in layouts(a):
+        for _, bn, bt in layouts(b):
+            np.testing.assert_array_equal(as_float(at + bt), (an + bn).astype(float))
+    np.testing.assert_array_equal(as_float(tensor(a) * tensor(b)[..., :1]), (a * b[..., :1]).astype(float))
+    np.testing.assert_array_equal(as_float(tensor(a)[:1] * tensor(b)), (a[:1] * b).astype(float))
+
+
+@pytest.mark.parametrize("source", DTYPES)
+@pytest.mark.parametrize("target", DTYPES)
+def test_every_cast(source, target):
+    a = values(source, 35, 70)
+    if target == "uint8":
+        a = np.abs(a) if source not in ("bool", "uint8") else a
+    want = a.astype(numpy_dtype(target)).astype(float)
+    for name, _, t in layouts(a):
+        np.testing.assert_array_equal(as_float(t.to(getattr(norch, target))), want, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "int16", "uint8"])
+@pytest.mark.parametrize("shape", [(2048, 129), (129, 2048), (3, 100, 65, 4), (4, 4), (8, 16), (9, 15)], ids=str)
+def test_transposed_copies(name, shape):
+    a = np.arange(math.prod(shape)).astype(name).reshape(shape)
+    x = norch.from_numpy(a)
+    reverse = tuple(range(a.ndim))[::-1]
+    np.testing.assert_array_equal(x.permute(reverse).contiguous().numpy(), a.transpose(reverse))
+    out = norch.zeros(shape[::-1], dtype=getattr(norch, name))
+    out.permute(reverse).copy_(x)
+    np.testing.assert_array_equal(out.numpy(), a.transpose(reverse))
+
+
+@pytest.mark.parametrize("count", [*range(1, 40), 63, 64, 65, 16384, 16385, 100_003])
+def test_every_length(count):
+    a = np.linspace(-5, 5, count, dtype=np.float32)
+    x = norch.from_numpy(a)
+    np.testing.assert_array_equal((x * 3 - 1).numpy(), a * np.float32(3) - np.float32(1))
+    np.testing.assert_array_equal((1 - x).numpy(), np.float32(1) - a)
+    np.testing.assert_array_equal((x > 0).numpy(), a > 0)
+    np.testing.assert_array_equal(norch.where(x > 0, x, 0.5).numpy(), np.where(a > 0, a, np.float32(0.5)))
+
+
+def test_nothing_beside_a_strided_output_is_written():
+    whole = norch.full((80, 300), 7.0)
+    part = whole[3:70:2, 5:290:3]
+    part.copy_(norch.ones(part.shape))
+    want = np.full((80, 300), 7.0, np.float32)
+    want[3:70:2, 5:290:3] = 1
+    np.testing.assert_array_equal(whole.numpy(), want)
+
+
+@pytest.mark.parametrize("name", ["int64", "int32", "int16", "int8"])
+def test_integers_wrap_around(name):
+    info = np.iinfo(name)
+    x = norch.tensor([info.min, info.max, -1], dtype=getattr(norch, name))
+    assert (x + 1).tolist() == [info.min + 1, info.min, 0]
+    assert (-x).tolist() == [info.min, -info.max, 1]
+    assert norch.abs(x).tolist() == [info.min, info.max, 1]
+    assert (x * x).tolist() == [0, 1, 1]
+    assert (x // -1).tolist() == [info.min, -info.max, 1]
+    assert (x % -1).tolist() == [0, 0, 0]
+
+
+def test_division_follows_python():
+    pairs = [(a, b) for a in (-7, -1, 0, 1, 7) for b in (-3, -1, 1, 2, 3)]
+    a, b = norch.tensor([p[0] for p in pairs]), norch.tensor([p[1] for p in pairs])
+    assert (a // b).tolist() == [x // y for x, y in pairs]
+    assert (a % b).tolist() == [x % y for x, y in pairs]
+    assert (a.float() // b.float()).tolist() == [float(x // y) for x, y in pairs]
+    assert (a.float() % b.float()).tolist() == [float(x % y) for x, y in pairs]
+
+
+def test_division_of_integers_by_zero_raises():
+    x = norch.arange(100_000)
+    for op in (norch.floor_divide, norch.remainder):
+        with pytest.raises(ZeroDivisionError):
+            op(x, x)
+        with pytest.raises(ZeroDivisionError):
+            op(x, 0)
+
+
+def test_integer_powers():
+    bases, exponents = [-2, -1, 0, 1, 2, 3], [-3, -2, -1, 0, 1, 2, 5]
+    a, b = norch.tensor(bases), norch.tensor(exponents)
+
+    def power(x, n):
+        return x**n if n >= 0 else (0 if abs(x) != 1 else (1 if x == 1 or n % 2 == 0 else -1))
+
+    assert (a.unsqueeze(1) ** b).tolist() == [[power(x, n) for n in exponents] for x in bases]
+
+
+def test_shifts_past_the_width():
+    x = norch.tensor([5, -5], dtype=norch.int32)
+    assert (x << norch.tensor([40, 40], dtype=norch.int32)).tolist() == [0, 0]
+    assert (x >> norch.tensor([40, 40], dtype=norch.int32)).tolist() == [0, -1]
+    assert (x >> 1).tolist() == [2, -3]
+
+
+def test_nan_wins():
+    nan = math.nan
+    a, b = norch.tensor([nan, 1.0, nan, -0.0]), norch.tensor([1.0, nan, nan, 0.0])
+    assert [math.isnan(v) for v in norch.maximum(a, b).tolist()] == [True, True, True, False]
+    assert [math.isnan(v) for v in norch.minimum(a, b).tolist()] == [True, True, True, False]
+    assert math.isnan(norch.sign(a)[0].item())
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_rounding_of_16_bit_floats(name):
+    dtype = numpy_dtype(name)
+    every = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
+    with np.errstate(all="ignore"):
+        steps = np.concatenate([every, np.nextafter(every, np.float32(np.inf)), every * np.float32(1.0003)])
+        want = steps.astype(dtype).astype(np.float32)
+    got = norch.from_numpy(steps).to(getattr(norch, name)).float().numpy()
+    np.testing.assert_array_equal(got, want)
+
+
+def test_many_operands_of_one_memory():
+    x = norch.arange(50_000, dtype=norch.float32)
+    x.add_(x)
+    x.mul_(x)
+    np.testing.assert_array_equal(x.numpy(), (np.arange(50_000, dtype=np.float32) * 2) ** 2)

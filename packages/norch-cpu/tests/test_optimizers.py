@@ -1,0 +1,195 @@
+"""The steps of SGD and Adam: one native kernel for all parameters, against NumPy."""
+
+import numpy as np
+import pytest
+
+import norch
+from norch_cpu.native import native
+
+SIZES = [(), (1,), (0,), (3, 5), (17,), (64,), (129, 3), (40_000,)]
+DTYPES = {"float64": 1e-12, "float32": 2e-6, "float16": 2e-3, "bfloat16": 2e-2}
+
+
+def drawn(seed, positive=False):
+    rng = np.random.default_rng(seed)
+    values = [rng.uniform(-1, 1, size) for size in SIZES]
+    return [np.abs(v) for v in values] if positive else values
+
+
+def tensors(arrays, dtype):
+    return [norch.tensor(np.asarray(a), dtype=getattr(norch, dtype)) for a in arrays]
+
+
+def numbers(values):
+    return [t.double().numpy().copy() for t in values]
+
+
+def compare(got, expected, bound):
+    for g, e in zip(got, expected, strict=True):
+        np.testing.assert_allclose(g, e, rtol=bound, atol=bound)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The names that the backend was asked to compile."""
+    from norch.op import forget_plans
+
+    forget_plans()
+    backend = type(norch.ones(1).device.backend)
+    asked, compile_kernel = [], backend.compile
+
+    def counting(self, op, operands, attrs):
+        kernel = compile_kernel(self, op, operands, attrs)
+        asked.append((op, kernel is not None))
+        return kernel
+
+    monkeypatch.setattr(backend, "compile", counting)
+    return asked
+
+
+def test_the_kernels_are_there():
+    assert {"sgd_step", "adam_step"} <= set(native.ops())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_sgd(dtype, decay, maximize):
+    p, g = tensors(drawn(1), dtype), tensors(drawn(2), dtype)
+    before, gradient = numbers(p), numbers(g)
+    norch.sgd_step_(p, g, lr=0.3, weight_decay=decay, maximize=maximize)
+    sign = -1 if maximize else 1
+    compare(
+        numbers(p), [x - 0.3 * (sign * d + decay * x) for x, d in zip(before, gradient, strict=True)], DTYPES[dtype]
+    )
+    compare(numbers(g), gradient, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_momentum(dtype, nesterov, decay):
+    p, g, b = (tensors(drawn(seed), dtype) for seed in (1, 2, 3))
+    before, gradient, built = numbers(p), numbers(g), numbers(b)
+    how = dict(lr=0.3, momentum=0.9, dampening=0.25, weight_decay=decay, nesterov=nesterov)
+    norch.sgd_step_(p, g, b, **how)
+    d = [y + decay * x for x, y in zip(before, gradient, strict=True)]
+    built = [0.9 * m + 0.75 * y for m, y in zip(built, d, strict=True)]
+    steps = [y + 0.9 * m if nesterov else m for m, y in zip(built, d, strict=True)]
+    compare(numbers(b), built, DTYPES[dtype])
+    compare(numbers(p), [x - 0.3 * s for x, s in zip(before, steps, strict=True)], DTYPES[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_adam(dtype, decoupled, maximize):
+    p, g, m = (tensors(drawn(seed), dtype) for seed in (1, 2, 3))
+    v = tensors(drawn(4, positive=True), dtype)
+    before, gradient, first, second = numbers(p), numbers(g), numbers(m), numbers(v)
+    how = dict(lr=0.3, beta1=0.8, beta2=0.9, eps=0.01, weight_decay=0.1, step=3)
+    norch.adam_step_(p, g, m, v, decoupled=decoupled, maximize=maximize, **how)
+    expected = []
+    for i, (x, d) in enumerate(zip(before, gradient, strict=True)):
+        d = -d if maximize else d
+        if decoupled:
+            x = x - 0.3 * 0.1 * x
+        else:
+            d = d + 0.1 * x
+        first[i] = 0.8 * first[i] + (1 - 0.8) * d
+        second[i] = 0.9 * second[i] + (1 - 0.9) * d**2
+        expected.append(x - 0.3 * first[i] / (1 - 0.8**3) / (np.sqrt(second[i] / (1 - 0.9**3)) + 0.01))
+    compare(numbers(m), first, DTYPES[dtype])
+    compare(numbers(v), second, DTYPES[dtype])
+    compare(numbers(p), expected, DTYPES[dtype])
+
+
+def test_one_kernel_takes_all_parameters_and_any_hyperparameters(compiled):
+    p, g, m, v = (tensors(drawn(seed, positive=True), "float32") for seed in range(4))
+    for step in (1, 2, 3):
+        norch.sgd_step_(p, g, lr=0.1 / step, weight_decay=0.1 * step)
+        norch.sgd_step_(p, g, m, lr=0.1, momentum=0.5 / step, dampening=0.1 * step)
+        norch.adam_step_(p, g, m, v, step=step, lr=0.1 * step, eps=0.1 / step)
+    assert compiled == [("sgd_step", True), ("sgd_step", True), ("adam_step", True)]
+
+
+def test_a_dense_layout_is_as_good_as_any(compiled):
+    x = np.random.default_rng(5).uniform(-1, 1, (5, 7))
+    p, g = norch.tensor(x).T, norch.tensor(2 * x).T
+    del compiled[:]
+    norch.sgd_step_([p], [g], lr=0.5)
+    assert compiled == [("sgd_step", True)]
+    np.testing.assert_allclose(p.numpy(), np.zeros((7, 5)), atol=1e-15)
+
+
+def test_gradients_in_another_layout_or_dtype():
+    x, d = np.random.default_rng(6).uniform(-1, 1, (2, 5, 7))
+    for g in (
+        norch.tensor(np.ascontiguousarray(d.T)).T,
+        norch.tensor(np.repeat(d, 2, 1))[:, ::2],
+        norch.cat([norch.zeros(1, 7).double(), norch.tensor(d)])[1:],
+    ):
+        p = norch.tensor(x)
+        norch.sgd_step_([p], [g], lr=0.5)
+        np.testing.assert_allclose(p.numpy(), x - 0.5 * d, rtol=1e-14)
+    p = norch.tensor(x)
+    norch.sgd_step_([p], [norch.tensor(d, dtype=norch.float32)], lr=0.5)
+    np.testing.assert_allclose(p.numpy(), x - 0.5 * d, rtol=1e-6, atol=1e-6)
+    p = norch.tensor(x)
+    norch.sgd_step_([p], [norch.tensor(d[:, :1]).expand(5, 7)], lr=0.5)
+    np.testing.assert_allclose(p.numpy(), x - 0.5 * d[:, :1], rtol=1e-14)
+
+
+def test_the_number_of_threads_changes_nothing():
+    def steps():
+        rng = np.random.default_rng(7)
+        p, g, m = ([norch.tensor(rng.uniform(0, 1, n)) for n in (100_000, 3, 70_001)] for _ in range(3))
+        v = [t.clone() for t in m]
+        norch.adam_step_(p, g, m, v, step=1, weight_decay=0.1)
+        norch.sgd_step_(p, g, m, lr=0.1, momentum=0.9)
+        return numbers(p)
+
+    before = native.num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 5):
+            native.set_num_threads(threads)
+            found.append(steps())
+    finally:
+        native.set_num_threads(before)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_many_parameters():
+    p, g = ([norch.full((3,), float(i)) for i in range(300)] for _ in range(2))
+    norch.sgd_step_(p, g, lr=0.5)
+    assert [t[2].item() for t in p] == [i / 2 for i in range(300)]
+
+
+def test_nothing_to_do():
+    norch.sgd_step_([], [], lr=0.1)
+    norch.adam_step_([], [], [], [], step=1)
+    empty = [norch.empty(0)]
+    norch.sgd_step_(empty, empty, lr=0.1)
+
+
+def test_not_a_number_and_infinities():
+    p = norch.tensor([1.0, np.inf, 1.0, 1.0])
+    norch.sgd_step_([p], [norch.tensor([np.inf, 1.0, np.nan, -np.inf])], lr=0.1)
+    np.testing.assert_array_equal(p.numpy(), [-np.inf, np.inf, np.nan, np.inf])
+    p, m, v = norch.ones(3), norch.zeros(3), norch.zeros(3)
+    norch.adam_step_([p], [norch.tensor([np.nan, 0.0, 1.0])], [m], [v], step=1, lr=0.5)
+    np.testing.assert_allclose(p.numpy(), [np.nan, 1.0, 0.5], rtol=1e-6)
+
+
+def test_what_is_refused():
+    p, g = norch.ones(3), norch.ones(3)
+    with pytest.raises(norch.ShapeError, match="2 parameters, but 1"):
+        norch.sgd_step_([p, norch.ones(1)], [g], lr=0.1)
+    with pytest.raises(norch.ShapeError, match=r"shape \(3,\).*shape \(2,\)"):
+        norch.sgd_step_([p], [norch.ones(2)], lr=0.1)
+    with pytest.raises(norch.DTypeError, match="int64"):
+        norch.adam_step_([p], [norch.ones(3).long()], [p.clone()], [p.clone()], step=1)
+    assert p.tolist() == [1.0] * 3
