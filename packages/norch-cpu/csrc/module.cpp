@@ -5,6 +5,7 @@
 #include "buffer.h"
 #include "kernel.h"
 #include "launch.h"
+#include "limits.h"
 #include "memory.h"
 #include "threads.h"
 
@@ -129,6 +130,9 @@ NB_MODULE(NORCH_MODULE, m) {
     m.def("memory_stats", stats);
     m.def("reset_peak_memory_stats", reset_peak_memory_stats);
     m.def("empty_cache", empty_cache);
+    m.def("fma_peak", fma_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("copy_bandwidth", copy_bandwidth, nb::arg("nbytes"), nb::arg("threads"),
+          nb::call_guard<nb::gil_scoped_release>());
     m.def("num_threads", num_threads);
     m.def("set_num_threads", set_num_threads, nb::arg("count"));
 }
