@@ -1,0 +1,93 @@
+"""The chart of benchmarks/cpu.py: norch's time over PyTorch's, a bar a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+HELD, OVER, INK, PALE = "#2a7f9e", "#d1603d", "#222222", "#dddddd"
+TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def draw(report: Mapping[str, Any], path: Path) -> None:
+    """Writes the chart of a report that has ratios to `path`; bars start at 1, as fast as PyTorch."""
+    rows = [r for r in report["rows"] if "ratio" in r]
+    if not rows:
+        raise SystemExit("--png: there is no ratio to draw")
+    places, heads, at = [], [], 0.0
+    for index, row in enumerate(rows):
+        if not index or row["group"] != rows[index - 1]["group"]:
+            at += 0.4 if index else 0.0
+            heads.append((at, row["group"]))
+            at += 1.0
+        places.append(at)
+        at += 1.0
+    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.23 * at), layout="constrained")
+    low = min(min(r["ratio"], r["at_most"]) for r in rows) / 1.6
+    high = max(1.3, max(r["ratio"] for r in rows) * 1.9)
+    colours = [HELD if r["held"] else OVER for r in rows]
+    axes.barh(places, [r["ratio"] - 1 for r in rows], left=1, height=0.62, color=colours, zorder=2)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(at - 0.3, -0.7)
+    for place, row in zip(places, rows):
+        axes.plot([row["at_most"]] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.8, zorder=4)
+        left = row["ratio"] < 1
+        axes.annotate(
+            f"{row['ratio']:.2f}" if row["ratio"] < 10 else f"{row['ratio']:.0f}",
+            (min(row["ratio"], row["at_most"]) if left else max(row["ratio"], row["at_most"]), place),
+            xytext=(-4 if left else 4, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            fontsize=8,
+            color=INK,
+            zorder=5,
+        )
+    axes.set_yticks(places, [r["name"] for r in rows], fontsize=8.5)
+    for place, head in heads:
+        axes.annotate(
+            head,
+            (0, place),
+            xycoords=("axes fraction", "data"),
+            xytext=(-6, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize=8.5,
+            weight="bold",
+        )
+    _dress(axes, report, low, high)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _dress(axes: Any, report: Mapping[str, Any], low: float, high: float) -> None:
+    """Ticks, grid, title and key."""
+    ticks = [t for t in TICKS if low <= t <= high]
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.grid(axis="x", color=PALE, linewidth=0.8, zorder=0)
+    axes.axvline(1, color=INK, linewidth=0.8, zorder=3)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_xlabel("norch's time / PyTorch's (less is faster)")
+    versions = report["versions"]
+    under = f"{report['backend']}, PyTorch {versions['torch']}, {report['threads']} threads, {report['date'][:10]}"
+    axes.set_title(f"norch and PyTorch on {report['cpu']}\n{under}", loc="left", fontsize=10)
+    key = [
+        Patch(color=HELD, label="limit held"),
+        Patch(color=OVER, label="limit not held"),
+        Line2D([], [], color=INK, linewidth=1.8, label="at most"),
+    ]
+    axes.figure.legend(handles=key, loc="outside lower center", ncols=3, frameon=False, fontsize=8.5)
