@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from cpu import DISTURBED
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 HELD, OVER, INK, PALE = "#2a7f9e", "#d1603d", "#222222", "#dddddd"
-TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
@@ -32,27 +33,22 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         places.append(at)
         at += 1.0
     figure, axes = plt.subplots(figsize=(9, 1.6 + 0.23 * at), layout="constrained")
-    low = min(min(r["ratio"], r["at_most"]) for r in rows) / 1.6
-    high = max(1.3, max(r["ratio"] for r in rows) * 1.9)
+    low = max(0.03, min(min(r["ratio"], r["at_most"]) for r in rows) / 1.2)
+    high = min(40.0, max(1.3, *(r["ratio"] * 1.1 for r in rows)))
     colours = [HELD if r["held"] else OVER for r in rows]
-    axes.barh(places, [r["ratio"] - 1 for r in rows], left=1, height=0.62, color=colours, zorder=2)
+    ends = [min(max(r["ratio"], low), high) for r in rows]
+    axes.barh(places, [end - 1 for end in ends], left=1, height=0.62, color=colours, zorder=2)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(at - 0.3, -0.7)
     for place, row in zip(places, rows):
         axes.plot([row["at_most"]] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.8, zorder=4)
-        left = row["ratio"] < 1
-        axes.annotate(
-            f"{row['ratio']:.2f}" if row["ratio"] < 10 else f"{row['ratio']:.0f}",
-            (min(row["ratio"], row["at_most"]) if left else max(row["ratio"], row["at_most"]), place),
-            xytext=(-4 if left else 4, 0),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            va="center",
-            fontsize=8,
-            color=INK,
-            zorder=5,
-        )
+        _beside(axes, place, 44, f"{row['ratio']:.2f}", weight="bold", color=HELD if row["held"] else OVER)
+        _beside(axes, place, 92, f"{row['at_most']:.2f}", color=INK)
+        if row["others"] > DISTURBED:
+            _beside(axes, place, 104, "~", color=INK)
+    _beside(axes, 0, 44, "ratio", color=INK)
+    _beside(axes, 0, 92, "at most", color=INK)
     axes.set_yticks(places, [r["name"] for r in rows], fontsize=8.5)
     for place, head in heads:
         axes.annotate(
@@ -71,6 +67,22 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
     plt.close(figure)
 
 
+def _beside(axes: Any, place: float, points: float, text: str, **style: Any) -> None:
+    """Text to the right of the axes, which ends so many points from them."""
+    axes.annotate(
+        text,
+        (1, place),
+        xycoords=("axes fraction", "data"),
+        xytext=(points, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=8.5,
+        annotation_clip=False,
+        **style,
+    )
+
+
 def _dress(axes: Any, report: Mapping[str, Any], low: float, high: float) -> None:
     """Ticks, grid, title and key."""
     ticks = [t for t in TICKS if low <= t <= high]
@@ -83,11 +95,16 @@ def _dress(axes: Any, report: Mapping[str, Any], low: float, high: float) -> Non
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_xlabel("norch's time / PyTorch's (less is faster)")
     versions = report["versions"]
-    under = f"{report['backend']}, PyTorch {versions['torch']}, {report['threads']} threads, {report['date'][:10]}"
-    axes.set_title(f"norch and PyTorch on {report['cpu']}\n{under}", loc="left", fontsize=10)
+    built = f" ({report['instruction_set']})" if report["instruction_set"] else ""
+    under = (
+        f"{report['backend']}{built}, PyTorch {versions['torch']}, {report['threads']} threads, {report['date'][:10]}"
+    )
+    if any(r["others"] > DISTURBED for r in report["rows"]):
+        under += f"\n~ other processes took over {DISTURBED:.0%} of the processors' time: this row tells little"
     key = [
         Patch(color=HELD, label="limit held"),
         Patch(color=OVER, label="limit not held"),
         Line2D([], [], color=INK, linewidth=1.8, label="at most"),
     ]
+    axes.set_title(f"norch and PyTorch on {report['cpu']}\n{under}", loc="left", fontsize=10)
     axes.figure.legend(handles=key, loc="outside lower center", ncols=3, frameon=False, fontsize=8.5)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import timeit
 from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -43,3 +45,29 @@ def count_for(call: Call, seconds: float) -> tuple[int, float]:
             wanted = max(1, math.ceil(count * seconds / taken))
             return wanted, wanted * taken / count
         count *= 4
+
+
+class Others:
+    """What else runs on the machine, from when this is made."""
+
+    def __init__(self) -> None:
+        self.start = _processor_seconds()
+
+    def share(self) -> float | None:
+        """Of all processors' time since then, the part that went to other processes; None where no system tells."""
+        now = _processor_seconds()
+        if now is None or self.start is None:
+            return None
+        total, others = (after - before for before, after in zip(self.start, now))
+        return max(0.0, others / total) if total > 0 else None
+
+
+def _processor_seconds() -> tuple[float, float] | None:
+    """Seconds that the processors have been there, and those of other processes than this one (Linux)."""
+    try:
+        ticks = [int(n) for n in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]]
+    except (OSError, ValueError):
+        return None
+    _user, _nice, _system, idle, waiting, *_ = ticks
+    second, own = os.sysconf("SC_CLK_TCK"), os.times()
+    return sum(ticks) / second, (sum(ticks) - idle - waiting) / second - own.user - own.system
