@@ -21,8 +21,9 @@ TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
     """Writes the chart of a report that has ratios to `path`; bars start at 1, as fast as PyTorch."""
-    rows = [r for r in report["rows"] if "ratio" in r]
-    if not rows:
+    rows = [r for r in report["rows"] if "held" in r]
+    drawn = [r for r in rows if "ratio" in r]
+    if not drawn:
         raise SystemExit("--png: there is no ratio to draw")
     places, heads, at = [], [], 0.0
     for index, row in enumerate(rows):
@@ -33,17 +34,24 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         places.append(at)
         at += 1.0
     figure, axes = plt.subplots(figsize=(9, 1.6 + 0.23 * at), layout="constrained")
-    low = max(0.03, min(min(r["ratio"], r["at_most"]) for r in rows) / 1.2)
-    high = min(40.0, max(1.3, *(r["ratio"] * 1.1 for r in rows)))
+    low = max(0.03, min(min(r["ratio"], r["at_most"]) for r in drawn) / 1.2)
+    high = min(40.0, max(1.3, *(r["ratio"] * 1.1 for r in drawn)))
     colours = [HELD if r["held"] else OVER for r in rows]
-    ends = [min(max(r["ratio"], low), high) for r in rows]
+    ends = [min(max(r.get("ratio", 1), low), high) for r in rows]
     axes.barh(places, [end - 1 for end in ends], left=1, height=0.62, color=colours, zorder=2)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(at - 0.3, -0.7)
     for place, row in zip(places, rows):
         axes.plot([row["at_most"]] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.8, zorder=4)
-        _beside(axes, place, 44, f"{row['ratio']:.2f}", weight="bold", color=HELD if row["held"] else OVER)
+        _beside(
+            axes,
+            place,
+            44,
+            f"{row['ratio']:.2f}" if "ratio" in row else "refused",
+            weight="bold",
+            color=HELD if row["held"] else OVER,
+        )
         _beside(axes, place, 92, f"{row['at_most']:.2f}", color=INK)
         if row["others"] > DISTURBED:
             _beside(axes, place, 104, "~", color=INK)

@@ -192,7 +192,7 @@ def same_losses(calls: Mapping[str, Call]) -> str | None:
     """Says where the libraries' losses differ in their first steps."""
     losses = {library: [float(call().item()) for _ in range(STEPS)] for library, call in calls.items()}  # type: ignore[attr-defined]
     ours, theirs = losses["norch"], losses.get("torch", losses["norch"])
-    if all(abs(a - b) <= 1e-4 * max(1.0, abs(b)) for a, b in zip(ours, theirs)):
+    if all(abs(a - b) <= 1e-4 * min(1.0, abs(b)) for a, b in zip(ours, theirs)):
         return None
     shown = [", ".join(f"{v:.6f}" for v in values) for values in (ours, theirs)]
     return f"the losses of norch are {shown[0]}, of torch {shown[1]}"
