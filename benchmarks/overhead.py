@@ -1,9 +1,9 @@
 """What norch itself costs: per-op Python overhead on a backend whose kernels do nothing, and import time.
 
 Each figure is taken between those of its peers, NumPy and (where it is installed) PyTorch, in the same run: rounds are
-interleaved, and the median is kept. The targets are ratios to PyTorch: 1.0 us of its 1.7 us for an
-add, 1.3 us of its 2.5 us for a recorded one, 0.7 us of its 1.5 us for a view; without PyTorch they are shown in
-microseconds. Import: at most 40 ms over `import numpy`.
+interleaved, and the median is kept. The targets are ratios to PyTorch: 1.0 us of its 1.7 us for an add, 1.3 us of its
+2.5 us for a recorded one, 0.7 us of its 1.5 us for a view; without PyTorch they are shown in microseconds. Import: at
+most 40 ms over `import numpy`.
 
     python benchmarks/overhead.py [--rounds 15] [--json out.json]
 """
