@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t CHUNK = 65536;     // elements of a piece of a long row
 constexpr int64_t CHUNK_ROWS = 256;  // rows that are added up before their sum goes to a wider type
 constexpr int64_t BLOCK = 1024;      // columns that are added up at a time
+constexpr int64_t CACHED = 1 << 20;  // bytes that the second-level cache surely holds
 constexpr int64_t FEW = 16;          // outputs that are too few to give every thread its share
 
 double cost(DType dtype) {
@@ -43,88 +44,9 @@ bool prefers_columns(const Loops& kept, const Loops& reduced, int64_t size) {
     return k != 0 && (k < r || r == 0);
 }
 
-/// A reduction whose inner loop is over reduced elements.
-template <class T, class Op, bool CONTIGUOUS>
-class RowFold final : public Kernel {
-public:
-    using A = compute_t<T>;
-    using Wide = typename Op::template wide<A>;
-
-    RowFold(const ReductionPlan& plan, double ns) : plan_(plan), ns_(ns * double(plan.inputs)) {
-        work = ns_ * double(plan.outputs) + 30 * double(plan.outputs);
-        if (plan.outputs < FEW && plan.inputs >= 2 * CHUNK) {
-            pieces_ = (plan.n + CHUNK - 1) / CHUNK;
-            rows_per_unit_ = pieces_ > 1 ? 1 : CHUNK / plan.n;
-            units_ = (plan.row_count + rows_per_unit_ - 1) / rows_per_unit_ * pieces_;
-        }
-    }
-
-    void run(char* const* data, const Scalar*) const override {
-        if (units_ > 1) return run_split(data);
-        parallel_for(plan_.outputs, ns_ + 5, [&](int64_t begin, int64_t end) {
-            Odometer at(plan_.kept, begin);
-            for (int64_t i = begin; i < end; ++i, at.next()) {
-                const char* x = data[1] + at.x;
-                put(data[0] + at.out, plan_.row_count == 1 ? row(x, plan_.n) : rows(x, 0, plan_.row_count, 0, plan_.n));
-            }
-        });
-    }
-
-private:
-    void run_split(char* const* data) const {
-        Scratch<Wide> partial(plan_.outputs * units_);
-        double ns = ns_ / double(units_);
-        parallel_for(plan_.outputs * units_, ns, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                int64_t unit = i % units_, first = unit / pieces_ * rows_per_unit_, start = unit % pieces_ * CHUNK;
-                partial[i] = rows(data[1] + Odometer(plan_.kept, i / units_).x, first,
-                                  std::min(plan_.row_count, first + rows_per_unit_), start,
-                                  std::min(CHUNK, plan_.n - start));
-            }
-        });
-        Odometer at(plan_.kept, 0);
-        for (int64_t i = 0; i < plan_.outputs; ++i, at.next())
-            put(data[0] + at.out, combine(partial.data() + i * units_, units_));
-    }
-
-    static void put(char* out, Wide value) { *reinterpret_cast<T*>(out) = store<T>(A(value)); }
-
-    static Wide combine(const Wide* p, int64_t n) {
-        if (n == 1) return p[0];
-        return Op::apply(combine(p, n / 2), combine(p + n / 2, n - n / 2));
-    }
-
-    /// Elements [start, start + n) of the rows from `first` to `last`.
-    Wide rows(const char* x, int64_t first, int64_t last, int64_t start, int64_t n) const {
-        Odometer at(plan_.reduced, first);
-        x += start * plan_.x_stride;
-        Wide total = row(x + at.x, n);
-        for (int64_t i = first + 1; i < last; ++i) {
-            at.next();
-            total = Op::apply(total, row(x + at.x, n));
-        }
-        return total;
-    }
-
-    Wide row(const char* x, int64_t n) const {
-        constexpr int64_t most = CONTIGUOUS ? 16 * 8 * VECTOR_BYTES / int64_t(sizeof(A)) : 128;
-        if (n > most) {
-            int64_t half = (n / 2 + most - 1) / most * most;
-            return Op::apply(row(x, half), row(x + half * plan_.x_stride, n - half));
-        }
-        if constexpr (CONTIGUOUS) return fold_block<T, Op>(reinterpret_cast<const T*>(x), n);
-        else return fold_block<T, Op>(x, plan_.x_stride, n);
-    }
-
-    ReductionPlan plan_;
-    double ns_;  // an output's
-    // An output's elements in pieces, where outputs are few: so many rows each, or so many pieces of a row.
-    int64_t units_ = 1, rows_per_unit_ = 1, pieces_ = 1;
-};
-
 /// Element j of R rows, added up in a tree.
 template <class T, class Op, int R>
-inline compute_t<T> fold_column(const T* const* r, int64_t j) {
+NORCH_INLINE compute_t<T> fold_column(const T* const* r, int64_t j) {
     using A = compute_t<T>;
     if constexpr (R == 1) return load(r[0][j]);
     else return Op::apply(A(fold_column<T, Op, R / 2>(r, j)), A(fold_column<T, Op, R / 2>(r + R / 2, j)));
@@ -153,6 +75,157 @@ void add_strided_row(compute_t<T>* acc, const char* p, int64_t stride, int64_t n
     }
 }
 
+/// acc[j] becomes the fold of `rows` rows' elements j, from where the odometer is.
+template <class T, class Op>
+void accumulate_rows(compute_t<T>* acc, const char* x, Odometer& at, int64_t rows, int64_t n) {
+    const char* p[8];
+    auto take = [&](int count) {
+        for (int k = 0; k < count; ++k, at.next()) p[k] = x + at.x;
+        rows -= count;
+    };
+    bool first = true;
+    while (rows > 0) {
+        if (rows >= 8) {
+            take(8);
+            first ? add_rows<T, Op, 8, true>(acc, p, n) : add_rows<T, Op, 8, false>(acc, p, n);
+        } else if (rows >= 4) {
+            take(4);
+            first ? add_rows<T, Op, 4, true>(acc, p, n) : add_rows<T, Op, 4, false>(acc, p, n);
+        } else {
+            take(1);
+            first ? add_rows<T, Op, 1, true>(acc, p, n) : add_rows<T, Op, 1, false>(acc, p, n);
+        }
+        first = false;
+    }
+}
+
+/// The same for rows at regular distances of as many columns as eight vectors have: these stay in registers.
+template <class T, class Op>
+void accumulate_tile(compute_t<T>* acc, const char* x, int64_t stride, int64_t rows) {
+    using A = compute_t<T>;
+    constexpr int LANES = 8 * WIDTH<A>;
+    constexpr int64_t DEPTH = 32;  // rows in one chain of additions
+    for (int64_t start = 0; start < rows; start += DEPTH) {
+        A lanes[LANES];
+        const T* p = reinterpret_cast<const T*>(x + start * stride);
+        for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
+        for (int64_t i = start + 1, end = std::min(rows, start + DEPTH); i < end; ++i) {
+            p = reinterpret_cast<const T*>(x + i * stride);
+            for (int j = 0; j < LANES; ++j) lanes[j] = Op::apply(lanes[j], A(load(p[j])));
+        }
+        if (start == 0)
+            for (int j = 0; j < LANES; ++j) acc[j] = lanes[j];
+        else
+            for (int j = 0; j < LANES; ++j) acc[j] = Op::apply(acc[j], lanes[j]);
+    }
+}
+
+/// A reduction whose inner loop is over reduced elements.
+template <class T, class Op, bool CONTIGUOUS>
+class RowFold final : public Kernel {
+public:
+    using A = compute_t<T>;
+    using Wide = typename Op::template wide<A>;
+
+    RowFold(const ReductionPlan& plan, double ns) : plan_(plan), ns_(ns * double(plan.inputs)) {
+        work = ns_ * double(plan.outputs) + 30 * double(plan.outputs);
+        if (plan.outputs < FEW && plan.inputs >= 2 * CHUNK) {
+            pieces_ = (plan.n + CHUNK - 1) / CHUNK;
+            rows_per_unit_ = pieces_ > 1 ? 1 : CHUNK / plan.n;
+            units_ = (plan.row_count + rows_per_unit_ - 1) / rows_per_unit_ * pieces_;
+        }
+    }
+
+    void run(char* const* data, const Scalar*) const override {
+        if (units_ > 1) return run_split(data);
+        parallel_for(plan_.outputs, ns_ + 5, [&](int64_t begin, int64_t end) {
+            if (plan_.row_count == 1 && plan_.n <= MOST && plan_.kept.size() <= 1) return run_short(data, begin, end);
+            Odometer at(plan_.kept, begin);
+            for (int64_t i = begin; i < end; ++i, at.next()) {
+                const char* x = data[1] + at.x;
+                put(data[0] + at.out, plan_.row_count == 1 ? row(x, plan_.n) : rows(x, 0, plan_.row_count, 0, plan_.n));
+            }
+        });
+    }
+
+private:
+    /// Elements that are folded without a detour by a wider type.
+    static constexpr int64_t MOST = CONTIGUOUS ? 16 * 8 * WIDTH<A> : 128;
+    /// Columns up to which rows are better added up element by element first.
+    static constexpr int64_t NARROW = 256;
+
+    void run_short(char* const* data, int64_t begin, int64_t end) const {
+        Axis axis = plan_.kept.empty() ? Axis{1, 0, 0} : plan_.kept[0];
+        const int64_t n = plan_.n, stride = plan_.x_stride;
+        const char* x = data[1] + begin * axis.x;
+        char* out = data[0] + begin * axis.out;
+        for (int64_t i = begin; i < end; ++i, x += axis.x, out += axis.out)
+            *reinterpret_cast<T*>(out) = store<T>(block(x, stride, n));
+    }
+
+    static A block(const char* x, int64_t stride, int64_t n) {
+        if constexpr (CONTIGUOUS) return fold_block<T, Op>(reinterpret_cast<const T*>(x), n);
+        else return fold_block<T, Op>(x, stride, n);
+    }
+
+    void run_split(char* const* data) const {
+        Scratch<Wide> partial(plan_.outputs * units_);
+        double ns = ns_ / double(units_);
+        parallel_for(plan_.outputs * units_, ns, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                int64_t unit = i % units_, first = unit / pieces_ * rows_per_unit_, start = unit % pieces_ * CHUNK;
+                partial[i] = rows(data[1] + Odometer(plan_.kept, i / units_).x, first,
+                                  std::min(plan_.row_count, first + rows_per_unit_), start,
+                                  std::min(CHUNK, plan_.n - start));
+            }
+        });
+        Odometer at(plan_.kept, 0);
+        for (int64_t i = 0; i < plan_.outputs; ++i, at.next())
+            put(data[0] + at.out, combine(partial.data() + i * units_, units_));
+    }
+
+    static void put(char* out, Wide value) { *reinterpret_cast<T*>(out) = store<T>(A(value)); }
+
+    static Wide combine(const Wide* p, int64_t n) {
+        if (n == 1) return p[0];
+        return Op::apply(combine(p, n / 2), combine(p + n / 2, n - n / 2));
+    }
+
+    /// Elements [start, start + n) of the rows from `first` to `last`.
+    Wide rows(const char* x, int64_t first, int64_t last, int64_t start, int64_t n) const {
+        Odometer at(plan_.reduced, first);
+        x += start * plan_.x_stride;
+        if (CONTIGUOUS && n <= NARROW && last - first >= 4) return narrow_rows(x, at, last - first, n);
+        Wide total = row(x + at.x, n);
+        for (int64_t i = first + 1; i < last; ++i) {
+            at.next();
+            total = Op::apply(total, row(x + at.x, n));
+        }
+        return total;
+    }
+
+    static Wide narrow_rows(const char* x, Odometer& at, int64_t rows, int64_t n) {
+        A acc[NARROW];
+        Wide total = Op::template identity<Wide>;
+        for (int64_t i = 0; i < rows; i += CHUNK_ROWS) {
+            accumulate_rows<T, Op>(acc, x, at, std::min(CHUNK_ROWS, rows - i), n);
+            total = Op::apply(total, Wide(fold_block<A, Op>(acc, n)));
+        }
+        return total;
+    }
+
+    Wide row(const char* x, int64_t n) const {
+        if (n <= MOST) return block(x, plan_.x_stride, n);
+        int64_t half = (n / 2 + MOST - 1) / MOST * MOST;
+        return Op::apply(row(x, half), row(x + half * plan_.x_stride, n - half));
+    }
+
+    ReductionPlan plan_;
+    double ns_;  // an output's
+    // An output's elements in pieces, where outputs are few: so many rows each, or so many pieces of a row.
+    int64_t units_ = 1, rows_per_unit_ = 1, pieces_ = 1;
+};
+
 /// A reduction whose inner loop is over kept elements.
 template <class T, class Op>
 class ColumnFold final : public Kernel {
@@ -164,6 +237,10 @@ public:
         work = ns * double(plan.inputs) * double(plan.outputs);
         contiguous_ = plan.x_stride == int64_t(sizeof(T));
         if (contiguous_) widen();
+        // One tile after the other reads the rows in bits: only what lies in the cache or is one tile wide bears that.
+        in_registers_ = contiguous_ && plan_.reduced.size() == 1 && rows_ >= 16 &&
+                        (columns_ * merged_ == LANES ||
+                         double(plan.inputs) * double(plan.n) * double(sizeof(T)) <= double(CACHED));
         blocks_ = (columns_ * merged_ + BLOCK - 1) / BLOCK;
         block_ = (columns_ * merged_ + blocks_ - 1) / blocks_;
         if (blocks_ > 1) block_ = (block_ + 63) / 64 * 64;
@@ -186,13 +263,16 @@ public:
     }
 
 private:
+    static constexpr int64_t LANES = 8 * WIDTH<A>;
+
     /// Several short rows that lie one after the other become one.
     void widen() {
         if (plan_.reduced.empty() || plan_.reduced.back().x != columns_ * int64_t(sizeof(T))) return;
         Axis& axis = plan_.reduced.back();
         bool alone = plan_.reduced.size() == 1;
         int64_t times = 1;
-        while (2 * times * columns_ <= BLOCK / 2 && 16 * times <= axis.size && (alone || axis.size % (2 * times) == 0))
+        int64_t most = LANES % columns_ == 0 ? LANES : BLOCK / 2;
+        while (2 * times * columns_ <= most && 16 * times <= axis.size && (alone || axis.size % (2 * times) == 0))
             times *= 2;
         if (times == 1) return;
         merged_ = times;
@@ -207,37 +287,19 @@ private:
     /// Rows [first, last) of n columns.
     void accumulate(A* acc, const char* x, int64_t first, int64_t last, int64_t n) const {
         Odometer at(plan_.reduced, first);
-        int64_t i = first;
         if (!contiguous_) {
             add_strided_row<T, Op, true>(acc, x + at.x, plan_.x_stride, n);
-            for (++i; i < last; ++i) {
+            for (int64_t i = first + 1; i < last; ++i) {
                 at.next();
                 add_strided_row<T, Op, false>(acc, x + at.x, plan_.x_stride, n);
             }
             return;
         }
-        while (i < last) i += some_rows(acc, x, at, last - i, n, i == first);
-    }
-
-    int64_t some_rows(A* acc, const char* x, Odometer& at, int64_t left, int64_t n, bool first) const {
-        const char* p[8];
-        auto take = [&](int count) {
-            for (int k = 0; k < count; ++k, at.next()) p[k] = x + at.x;
-            return count;
-        };
-        if (left >= 8) {
-            take(8);
-            first ? add_rows<T, Op, 8, true>(acc, p, n) : add_rows<T, Op, 8, false>(acc, p, n);
-            return 8;
+        if (in_registers_) {
+            for (; n >= LANES; n -= LANES, acc += LANES, x += LANES * int64_t(sizeof(T)))
+                accumulate_tile<T, Op>(acc, x + at.x, plan_.reduced[0].x, last - first);
         }
-        if (left >= 4) {
-            take(4);
-            first ? add_rows<T, Op, 4, true>(acc, p, n) : add_rows<T, Op, 4, false>(acc, p, n);
-            return 4;
-        }
-        take(1);
-        first ? add_rows<T, Op, 1, true>(acc, p, n) : add_rows<T, Op, 1, false>(acc, p, n);
-        return 1;
+        if (n > 0) accumulate_rows<T, Op>(acc, x, at, last - first, n);
     }
 
     void fold(char* out, const char* x, int64_t start, int64_t n) const {
@@ -304,7 +366,7 @@ private:
     int64_t columns_, rows_;
     int64_t merged_ = 1, left_over_ = 0;  // how many rows make a wide one, and how many then remain
     int64_t blocks_, block_, chunks_, tasks_;
-    bool contiguous_, in_place_;
+    bool contiguous_, in_place_, in_registers_;
     double ns_;  // a task's
 };
 
