@@ -44,6 +44,7 @@ struct ReductionPlan {
     /// Whether nothing is reduced or nothing comes out.
     bool is_empty() const { return outputs == 0 || inputs == 0; }
 };
+int64_t count_of(const std::vector<Axis>& axes);
 ReductionPlan plan_reduction(const Operand& out, const Operand& x, const std::vector<int64_t>& dims);
 
 /// Walks some axes from flat index `start`: how far the input and the output are from where they begin, in bytes.
@@ -162,6 +163,8 @@ struct Smallest {
     using Bool = And;
 };
 
+KernelPtr amax(const Request& request);  // extremes.cpp
+KernelPtr amin(const Request& request);
 KernelPtr argmax(const Request& request);  // argreduction.cpp
 KernelPtr argmin(const Request& request);
 
