@@ -1,5 +1,5 @@
-// The kernels of sum, prod, amax, amin, any, all. Where the inner dim is reduced, each row is folded in vectors; where it
-// is kept, rows are added up in a block of columns that stays in the cache. Partial results are of fixed pieces and
+// The kernels of sum, prod, amax, amin, any, all. Where the inner dim is reduced, each row is folded in vectors; where
+// it is kept, rows are added up in a block of columns that stays in the cache. Partial results are of fixed pieces and
 // combined in order, so that they do not depend on the number of threads.
 #pragma once
 

@@ -1,5 +1,5 @@
-// cumsum. Partial sums of short pieces come first, so that the chain of additions is an eighth as long; float32 is added
-// up in float64.
+// cumsum. Partial sums of short pieces come first, so that the chain of additions is an eighth as long; float32 is
+// added up in float64.
 #include <algorithm>
 
 #include "reduction.h"
