@@ -111,10 +111,10 @@ private:
     }
 
     void run_tile(char* const* data, int64_t item) const {
-        int64_t column = item % column_tiles_ * tile_columns_;
-        item /= column_tiles_;
         int64_t row = item % row_tiles_ * tile_rows_;
         item /= row_tiles_;
+        int64_t column = item % column_tiles_ * tile_columns_;
+        item /= column_tiles_;
         char* out = data[0] + column * column_.other + row * between_rows_.other;
         const char* x = data[1] + column * column_.tensor + row * between_rows_.tensor;
         const char* index = data[2] + column * column_.index + row * between_rows_.index;
