@@ -1,7 +1,171 @@
-#include "kernel.h"
+// layer_norm and rms_norm, and their gradients: rows of contiguous elements.
+#include "normalization.h"
 
 namespace norch {
+namespace {
 
-void add_normalization(Registry&) {}
+constexpr double ELEMENT_NS = 0.2, ROW_NS = 25;
+
+template <class C>
+struct Statistics {
+    C mean, factor;  // factor: 1 / sqrt(variance + eps)
+};
+
+/// Two passes, so that a mean that is large next to the deviation does no harm. Without `Centred` the mean counts as 0.
+template <bool Centred, class C>
+Statistics<C> statistics(const C* x, int64_t n, double eps) {
+    const C mean = Centred ? C(total<C>(n, [=](int64_t i) { return x[i]; }) / double(n)) : C(0);
+    const double square = total<C>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+    return {mean, C(1) / std::sqrt(C(square / double(n) + eps))};
+}
+
+template <class C>
+void write_row(C* out, const C* x, const C* weight, const C* bias, int64_t n, Statistics<C> s) {
+    if (weight && bias) {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - s.mean) * s.factor * weight[i] + bias[i];
+    } else if (weight) {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - s.mean) * s.factor * weight[i];
+    } else if (bias) {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - s.mean) * s.factor + bias[i];
+    } else {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - s.mean) * s.factor;
+    }
+}
+
+/// How many elements a row has: those of the dims that are normalised.
+int64_t row_size(const Request& request) {
+    int64_t n = 1;
+    for (int64_t size : request.attrs.integers("shape")) n *= size;
+    return n;
+}
+
+template <bool Centred>
+KernelPtr forward(const Request& request) {
+    const Operand& out = request.operands[0];
+    if (!fits(request, out)) return nullptr;
+    const auto& given = request.attrs.integers("given");
+    int weight = given[1] ? 2 : 0, bias = Centred && given[2] ? 2 + int(given[1]) : 0;
+    int64_t n = row_size(request), rows = n ? out.numel() / n : 0;
+    double eps = request.attrs.number("eps");
+    return by_compute_type(out, [&](auto tag, DType compute) -> KernelPtr {
+        using C = typename decltype(tag)::type;
+        double ns = ELEMENT_NS * double(n) * sizeof(C) / 4 + ROW_NS;
+        auto body = [=](char* const* data) {
+            const C* w = weight ? reinterpret_cast<const C*>(data[weight]) : nullptr;
+            const C* b = bias ? reinterpret_cast<const C*>(data[bias]) : nullptr;
+            parallel_for(rows, ns, [&](int64_t begin, int64_t end) {
+                for (int64_t r = begin; r < end; ++r) {
+                    const C* x = reinterpret_cast<const C*>(data[1]) + r * n;
+                    write_row(reinterpret_cast<C*>(data[0]) + r * n, x, w, b, n, statistics<Centred>(x, n, eps));
+                }
+            });
+        };
+        return std::make_unique<Staged>(request, 1, compute, double(rows) * ns, body);
+    });
+}
+
+/// The gradient of a row, and what it adds to the gradients of weight and bias unless those are null.
+template <bool Centred, bool Weighted, class C>
+void row_gradient(C* out, const C* g, const C* x, const C* weight, C* to_weight, C* to_bias, int64_t n, double eps) {
+    const C mean = Centred ? C(total<C>(n, [=](int64_t i) { return x[i]; }) / double(n)) : C(0);
+    Moments sums;
+    add_moments<C>(
+        n, [=](int64_t i) { return Pair<C>{Weighted ? g[i] * weight[i] : g[i], x[i] - mean}; }, sums);
+    const double factor = 1 / std::sqrt(sums.square / double(n) + eps);
+    const C scale = C(factor), shift = Centred ? C(sums.grad / double(n)) : C(0);
+    const C slope = C(sums.product / double(n) * factor * factor);
+    auto gradient = [=](int64_t i) {
+        const C part = Weighted ? g[i] * weight[i] : g[i];
+        return (part - shift - (x[i] - mean) * slope) * scale;
+    };
+    if (!to_weight) {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = gradient(i);
+    } else if (!to_bias) {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) {
+            out[i] = gradient(i);
+            to_weight[i] += g[i] * ((x[i] - mean) * scale);
+        }
+    } else {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) {
+            out[i] = gradient(i);
+            to_weight[i] += g[i] * ((x[i] - mean) * scale);
+            to_bias[i] += g[i];
+        }
+    }
+}
+
+/// out[i] = the sum of the i-th elements of `count` rows, `stride` apart.
+template <class C>
+void sum_rows(C* out, const C* rows, int64_t count, int64_t stride, int64_t n) {
+    constexpr int64_t WIDTH = 128;
+    parallel_for((n + WIDTH - 1) / WIDTH, double(count * WIDTH) * 0.2, [&](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; ++block) {
+            const int64_t first = block * WIDTH, width = std::min(WIDTH, n - first);
+            double sums[WIDTH] = {};
+            for (int64_t r = 0; r < count; ++r) {
+                const C* row = rows + r * stride + first;
+                NORCH_INDEPENDENT
+                for (int64_t j = 0; j < width; ++j) sums[j] += double(row[j]);
+            }
+            for (int64_t j = 0; j < width; ++j) out[first + j] = C(sums[j]);
+        }
+    });
+}
+
+/// Rows whose parts of the gradients of weight and bias are added up in one place: as many however many threads there are.
+int64_t chunk_of(int64_t rows) { return std::min<int64_t>(256, std::max<int64_t>(16, (rows + 63) / 64)); }
+
+template <bool Centred>
+KernelPtr backward(const Request& request) {
+    const bool affine = request.attrs.flag("affine");
+    const int outputs = affine ? Centred ? 3 : 2 : 1;
+    const Operand& out = request.operands[0];
+    if (!fits(request, out)) return nullptr;
+    const bool weighted = request.attrs.integers("given")[2];
+    int64_t n = row_size(request), rows = n ? out.numel() / n : 0;
+    double eps = request.attrs.number("eps");
+    return by_compute_type(out, [&](auto tag, DType compute) -> KernelPtr {
+        using C = typename decltype(tag)::type;
+        double ns = 2.5 * ELEMENT_NS * double(n) * sizeof(C) / 4 + 2 * ROW_NS;
+        auto body = [=](char* const* data) {
+            auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
+            const C *grad = at(outputs), *input = at(outputs + 1), *weight = weighted ? at(outputs + 2) : nullptr;
+            const int64_t chunk = chunk_of(rows), chunks = (rows + chunk - 1) / chunk, stride = n * (outputs - 1);
+            Scratch<C> partial(chunks * stride);
+            parallel_for(chunks, ns * double(chunk), [&](int64_t begin, int64_t end) {
+                for (int64_t k = begin; k < end; ++k) {
+                    C* to_weight = affine ? partial.data() + k * stride : nullptr;
+                    C* to_bias = outputs == 3 ? to_weight + n : nullptr;
+                    std::fill_n(partial.data() + k * stride, stride, C(0));
+                    for (int64_t r = k * chunk; r < std::min(rows, (k + 1) * chunk); ++r) {
+                        C* to = at(0) + r * n;
+                        const C *g = grad + r * n, *x = input + r * n;
+                        if (weighted) row_gradient<Centred, true>(to, g, x, weight, to_weight, to_bias, n, eps);
+                        else row_gradient<Centred, false>(to, g, x, weight, to_weight, to_bias, n, eps);
+                    }
+                }
+            });
+            for (int i = 1; i < outputs; ++i) sum_rows(at(i), partial.data() + (i - 1) * n, chunks, stride, n);
+        };
+        return std::make_unique<Staged>(request, outputs, compute, double(rows) * ns, body);
+    });
+}
+
+}  // namespace
+
+void add_normalization(Registry& registry) {
+    registry["layer_norm"] = forward<true>;
+    registry["layer_norm_grad"] = backward<true>;
+    registry["rms_norm"] = forward<false>;
+    registry["rms_norm_grad"] = backward<false>;
+    add_channel_normalization(registry);
+}
 
 }  // namespace norch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.mode import no_grad
-from ..dtype import finfo
+from ..dtype import finfo, float32
 from ..errors import ShapeError
 from ..spec import Shape, Spec, as_shape
 from .elementwise import sqrt
@@ -16,6 +16,9 @@ from .reduction import mean, norm
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+# The gradients are composites as well, so that a backend may have a kernel for each. They have no rules of their own:
+# where the backward pass is recorded, they are differentiated through their parts.
 
 Gradients = tuple["Tensor | None", "Tensor | None", "Tensor | None"]
 
@@ -30,6 +33,11 @@ def _standardized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tenso
 def _standardized_grad(g: Tensor, x: Tensor, factor: Tensor, dims: list[int]) -> Tensor:
     """The gradient of what was standardized to `x`: without g's parts along 1 and along x."""
     return (g - mean(g, dims, True) - x * mean(g * x, dims, True)) * factor
+
+
+def _wide_spec(input: Spec, shape: Shape) -> Spec:
+    """A contiguous spec in the dtype that `wide` has."""
+    return input.like(shape, dtype=input.dtype if input.dtype.itemsize >= 4 else float32)
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -70,13 +78,32 @@ def _infer_layer_norm(input: Spec, shape: Shape, weight: Spec | None, bias: Spec
     return input.like()
 
 
+def _infer_layer_norm_grad(
+    grad: Spec, input: Spec, shape: Shape, weight: Spec | None, eps: float, affine: bool
+) -> tuple[Spec, ...]:
+    return (input.like(), *[_wide_spec(input, shape)] * 2) if affine else (input.like(),)
+
+
+@composite(_infer_layer_norm_grad)
+def layer_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, affine: bool) -> Any:
+    """The gradient of layer_norm's input, and if `affine` those of weight and bias."""
+    dims, lead, g = list(range(-len(shape), 0)), list(range(input.spec.ndim - len(shape))), wide(grad)
+    x, factor = _standardized(wide(input), dims, eps)
+    into = _standardized_grad(g if weight is None else g * weight, x, factor, dims).to(input.dtype)
+    return (into, _sum(g * x, lead), _sum(g, lead)) if affine else into
+
+
+def _sum(x: Tensor, dims: list[int]) -> Tensor:
+    return x.sum(dims) if dims else x
+
+
 def _layer_norm_rule(
     g: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
 ) -> Gradients:
-    dims, g = list(range(-len(shape), 0)), wide(g)
-    x, factor = _standardized(wide(input), dims, eps)
-    into = _standardized_grad(g if weight is None else g * weight, x, factor, dims) if needs[0] else None
-    return into, g * x if needs[1] else None, g if needs[2] else None
+    if needs[1] or needs[2]:
+        found: Gradients = layer_norm_grad(g, input, shape, weight, eps, True)
+        return found
+    return layer_norm_grad(g, input, shape, weight, eps, False), None, None
 
 
 @composite(_infer_layer_norm, _layer_norm_rule, name="layer_norm", joint=True)
@@ -107,16 +134,29 @@ def _infer_rms_norm(input: Spec, shape: Shape, weight: Spec | None, eps: float) 
     return input.like()
 
 
+def _infer_rms_norm_grad(
+    grad: Spec, input: Spec, shape: Shape, weight: Spec | None, eps: float, affine: bool
+) -> tuple[Spec, ...]:
+    return (input.like(), _wide_spec(input, shape)) if affine else (input.like(),)
+
+
+@composite(_infer_rms_norm_grad)
+def rms_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, affine: bool) -> Any:
+    """The gradient of rms_norm's input, and if `affine` that of weight."""
+    g = wide(grad)
+    x, factor, dims = _rms(wide(input), shape, eps)
+    part = g if weight is None else g * weight
+    into = ((part - x * mean(part * x, dims, True)) * factor).to(input.dtype)
+    return (into, _sum(g * x, list(range(input.spec.ndim - len(shape))))) if affine else into
+
+
 def _rms_norm_rule(
     g: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor | None]:
-    g = wide(g)
-    x, factor, dims = _rms(wide(input), shape, eps)
-    into = None
-    if needs[0]:
-        part = g if weight is None else g * weight
-        into = (part - x * mean(part * x, dims, True)) * factor
-    return into, g * x if needs[1] else None
+    if needs[1]:
+        found: tuple[Tensor, Tensor] = rms_norm_grad(g, input, shape, weight, eps, True)
+        return found
+    return rms_norm_grad(g, input, shape, weight, eps, False), None
 
 
 @composite(_infer_rms_norm, _rms_norm_rule, name="rms_norm", joint=True)
@@ -179,26 +219,42 @@ def group_norm(
     return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
 
 
-def _infer_batch_norm(input: Spec, weight: Spec | None, bias: Spec | None, eps: float) -> Spec:
-    return input.like()
+def _infer_batch_norm(input: Spec, weight: Spec | None, bias: Spec | None, eps: float) -> tuple[Spec, Spec, Spec]:
+    channels = _wide_spec(input, (input.shape[1],))
+    return input.like(), channels, channels
 
 
-def _batch_norm_rule(g: Tensor, input: Tensor, weight: Tensor | None, eps: float, needs: tuple[bool, ...]) -> Gradients:
-    ndim, g = input.spec.ndim, wide(g)
+def _infer_batch_norm_grad(grad: Spec, input: Spec, weight: Spec | None, eps: float) -> tuple[Spec, Spec, Spec]:
+    channels = _wide_spec(input, (input.shape[1],))
+    return input.like(), channels, channels
+
+
+@composite(_infer_batch_norm_grad)
+def batch_norm_grad(grad: Tensor, input: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of batch_norm's input, weight and bias."""
+    ndim, g = input.spec.ndim, wide(grad)
     others = [0, *range(2, ndim)]
     x, factor = _standardized(wide(input), others, eps)
-    into = None
-    if needs[0]:
-        into = _standardized_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
-    return into, (g * x).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
+    into = _standardized_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
+    return into.to(input.dtype), (g * x).sum(others), g.sum(others)
+
+
+def _batch_norm_rule(
+    g: tuple[Tensor, Tensor | None, Tensor | None], input: Tensor, weight: Tensor | None, eps: float
+) -> Gradients:
+    return batch_norm_grad(g[0], input, weight, eps)  # nothing is made of the statistics that wants a gradient
 
 
 @composite(_infer_batch_norm, _batch_norm_rule, name="batch_norm", joint=True)
-def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """`batch_norm` with the statistics of the batch."""
-    ndim = input.spec.ndim
-    x, _ = _standardized(wide(input), [0, *range(2, ndim)], eps)
-    return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
+def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """`batch_norm` with the statistics of the batch, and those: the mean and the biased variance of each channel."""
+    ndim, x = input.spec.ndim, wide(input)
+    others = [0, *range(2, ndim)]
+    centre = mean(x, others, True)
+    centred = x - centre
+    spread = mean(centred * centred, others, True)
+    out = _affine(centred * (1 / sqrt(spread + eps)), _channels(weight, ndim), _channels(bias, ndim))
+    return out.to(input.dtype), centre.reshape(-1), spread.reshape(-1)
 
 
 def batch_norm(
@@ -234,20 +290,13 @@ def batch_norm(
     count = input.spec.numel // max(input.spec.shape[1], 1)
     if count <= 1 and input.spec.numel:
         raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
-    if running_mean is not None or running_var is not None:
-        with no_grad():
-            _move(input, running_mean, running_var, momentum, count)
-    return _batch_norm(input, weight, bias, eps)
-
-
-def _move(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, count: int) -> None:
-    dims, x = [0, *range(2, input.spec.ndim)], wide(input)
-    centre = mean(x, dims, True)
-    if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(centre.reshape(-1) * momentum)
-    if running_var is not None:
-        spread = ((x - centre) ** 2).sum(dims) / float(count - 1)
-        running_var.mul_(1 - momentum).add_(spread * momentum)
+    normal, centre, spread = _batch_norm(input, weight, bias, eps)
+    with no_grad():
+        if running_mean is not None:
+            running_mean.mul_(1 - momentum).add_(centre * momentum)
+        if running_var is not None:
+            running_var.mul_(1 - momentum).add_(spread * (momentum * count / (count - 1)))
+    return normal
 
 
 # --- To norm 1 ------------------------------------------------------------------------------------------------------
