@@ -118,29 +118,38 @@ void slopes(const C* g, const C* x, const C* weight, int64_t rows, int64_t n, do
     }
 }
 
-/// The gradient of a row, and what it adds to the gradients of weight and bias unless those are null.
 template <bool Weighted, class C>
-void row_gradient(C* out, const C* g, const C* x, const C* weight, C* to_weight, C* to_bias, int64_t n, Slope<C> s) {
-    const C mean = s.mean, scale = s.scale, shift = s.shift, slope = s.slope;
-    auto gradient = [=](int64_t i) {
+void row_gradient(C* out, const C* g, const C* x, const C* weight, int64_t n, Slope<C> s) {
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) {
         const C part = Weighted ? g[i] * weight[i] : g[i];
-        return (part - shift - (x[i] - mean) * slope) * scale;
-    };
-    if (!to_weight) {
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = gradient(i);
-    } else if (!to_bias) {
+        out[i] = (part - s.shift - (x[i] - s.mean) * s.slope) * s.scale;
+    }
+}
+
+/// What some rows add to the gradients of weight and, unless that is null, bias: several, so that those are read and
+/// written the less.
+template <int ROWS, class C>
+void add_rows(const C* g, const C* x, C* to_weight, C* to_bias, int64_t n, const Slope<C>* given) {
+    C mean[ROWS], scale[ROWS];
+    for (int r = 0; r < ROWS; ++r) mean[r] = given[r].mean, scale[r] = given[r].scale;
+    if (to_bias) {
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) {
-            out[i] = gradient(i);
-            to_weight[i] += g[i] * ((x[i] - mean) * scale);
+            C slope = to_weight[i], shift = to_bias[i];
+            for (int r = 0; r < ROWS; ++r) {
+                slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r]);
+                shift += g[r * n + i];
+            }
+            to_weight[i] = slope;
+            to_bias[i] = shift;
         }
     } else {
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) {
-            out[i] = gradient(i);
-            to_weight[i] += g[i] * ((x[i] - mean) * scale);
-            to_bias[i] += g[i];
+            C slope = to_weight[i];
+            for (int r = 0; r < ROWS; ++r) slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r]);
+            to_weight[i] = slope;
         }
     }
 }
@@ -151,7 +160,11 @@ void gradients(C* out, const C* g, const C* x, const C* weight, C* to_weight, C*
     Slope<C> found[MOST_ROWS];
     slopes<Centred, Weighted>(g, x, weight, rows, n, eps, found);
     for (int64_t r = 0; r < rows; ++r)
-        row_gradient<Weighted>(out + r * n, g + r * n, x + r * n, weight, to_weight, to_bias, n, found[r]);
+        row_gradient<Weighted>(out + r * n, g + r * n, x + r * n, weight, n, found[r]);
+    if (!to_weight) return;
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) add_rows<4>(g + r * n, x + r * n, to_weight, to_bias, n, found + r);
+    for (; r < rows; ++r) add_rows<1>(g + r * n, x + r * n, to_weight, to_bias, n, found + r);
 }
 
 /// out[i] = the sum of the i-th elements of `count` rows, `stride` apart.
