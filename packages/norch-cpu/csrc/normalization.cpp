@@ -42,6 +42,12 @@ void statistics(const C* x, int64_t rows, int64_t n, double eps, Statistics<C>* 
     for (int64_t r = 0; r < rows; ++r) out[r] = {mean[r], C(1) / std::sqrt(square[r])};
 }
 
+/// Asks for a row before it is needed: the processor's own prefetching stops at the end of each page.
+template <class C>
+void prefetch(const C* x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(C))) __builtin_prefetch(x + i, 0, 2);
+}
+
 template <class C>
 void write_row(C* out, const C* x, const C* weight, const C* bias, int64_t n, Statistics<C> s) {
     if (weight && bias) {
@@ -86,7 +92,10 @@ KernelPtr forward(const Request& request) {
                     C* to = reinterpret_cast<C*>(data[0]) + first * n;
                     Statistics<C> found[MOST_ROWS];
                     statistics<Centred>(x, count, n, eps, found);
-                    for (int64_t r = 0; r < count; ++r) write_row(to + r * n, x + r * n, w, b, n, found[r]);
+                    for (int64_t r = 0; r < count; ++r) {
+                        if (first + count + r < end) prefetch(x + (count + r) * n, n);
+                        write_row(to + r * n, x + r * n, w, b, n, found[r]);
+                    }
                 });
             });
         };
@@ -154,13 +163,19 @@ void add_rows(const C* g, const C* x, C* to_weight, C* to_bias, int64_t n, const
     }
 }
 
+/// The gradients of some rows, after which `ahead` more will come.
 template <bool Centred, bool Weighted, class C>
-void gradients(C* out, const C* g, const C* x, const C* weight, C* to_weight, C* to_bias, int64_t rows, int64_t n,
-               double eps) {
+void gradients(C* out, const C* g, const C* x, const C* weight, C* to_weight, C* to_bias, int64_t rows,
+               int64_t ahead, int64_t n, double eps) {
     Slope<C> found[MOST_ROWS];
     slopes<Centred, Weighted>(g, x, weight, rows, n, eps, found);
-    for (int64_t r = 0; r < rows; ++r)
+    for (int64_t r = 0; r < rows; ++r) {
+        if (r < ahead) {
+            prefetch(x + (rows + r) * n, n);
+            prefetch(g + (rows + r) * n, n);
+        }
         row_gradient<Weighted>(out + r * n, g + r * n, x + r * n, weight, n, found[r]);
+    }
     if (!to_weight) return;
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4) add_rows<4>(g + r * n, x + r * n, to_weight, to_bias, n, found + r);
@@ -210,11 +225,13 @@ KernelPtr backward(const Request& request) {
                     C* to_weight = affine ? partial.data() + k * stride : nullptr;
                     C* to_bias = outputs == 3 ? to_weight + n : nullptr;
                     std::fill_n(partial.data() + k * stride, stride, C(0));
-                    for_rows(k * chunk, std::min(rows, (k + 1) * chunk), n, [&](int64_t first, int64_t count) {
+                    const int64_t stop = std::min(rows, (k + 1) * chunk);
+                    for_rows(k * chunk, stop, n, [&](int64_t first, int64_t count) {
+                        const int64_t ahead = stop - first - count;
                         C* to = at(0) + first * n;
                         const C *g = grad + first * n, *x = input + first * n;
-                        if (weighted) gradients<Centred, true>(to, g, x, weight, to_weight, to_bias, count, n, eps);
-                        else gradients<Centred, false>(to, g, x, weight, to_weight, to_bias, count, n, eps);
+                        if (weighted) gradients<Centred, true>(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
+                        else gradients<Centred, false>(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
                     });
                 }
             });
