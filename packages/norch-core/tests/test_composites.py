@@ -26,7 +26,7 @@ CLASSES = np.array([2, 0, -100])
 SAMPLES = {
     **{
         name: [draw(3, 4, low=-4, high=4)]
-        for name in ("relu", "silu", "mish", "softsign", "logsigmoid", "contiguous")
+        for name in ("relu", "silu", "mish", "softsign", "logsigmoid")
     },
     "leaky_relu": [draw(3, 4), 0.2],
     "elu": [draw(3, 4), 0.7, 1.1, 1.3],
@@ -57,12 +57,15 @@ SAMPLES = {
     "conv2d_input_grad": [draw(2, 2, 3, 4), draw(2, 2, 2, 3), (2, 4, 5, 6), *conv_args()],
     "conv2d_weight_grad": [draw(2, 2, 3, 4), draw(2, 4, 5, 6), (2, 2, 2, 3), *conv_args()],
     "max_pool2d": [draw(1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
+    "max_pool2d_grad": [
+        draw(1, 2, 3, 6), np.arange(60).reshape(1, 2, 5, 6) * 7 % 61, windows((3, 2), (2, 1)), (1, 1, 0, 1)
+    ],
     "sum_pool2d": [draw(1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "sum_pool2d_grad": [draw(1, 2, 3, 6), (1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "scaled_dot_product_attention": [draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 2), draw(3, 5), False, 0.5],
 }  # fmt: skip
 # Written in place on detached memory: there is no autodiff of their decomposition.
-OPAQUE = {"functional_scatter", "functional_scatter_add", "contiguous", "embedding_grad"}
+OPAQUE = {"functional_scatter", "functional_scatter_add", "embedding_grad"}
 RULED = sorted(n for n, op in by_name().items() if op.kind == "composite" and op.rules is not None)
 
 

@@ -1,4 +1,4 @@
-"""Dispatch: from a call of an op to a kernel. Every kernel call of norch is in this file.
+"""Dispatch: from a call of an op to a kernel. Every kernel call of norch is in this file or in `composite_call`.
 
 `run` is the general path. `unary_call` and `binary_call` make the functions of the two commonest families: the same
 path with the loops written out, since what they cost is what a small model costs.

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..dispatch import run_into, run_one
-from ..spec import Spec
-from .creation import COPY, empty_spec
-from .families import composite
+from .creation import COPY
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -24,17 +22,9 @@ def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     return out
 
 
-def _infer_contiguous(input: Spec) -> Spec:
-    return input.like()
-
-
-@composite(_infer_contiguous, lambda g: g, name="contiguous")
-def contiguous_copy(input: Tensor) -> Tensor:
-    out = empty_spec(input.spec.like())
-    write(out, input)
-    return out
-
-
 def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
     """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true."""
-    return input if input.spec.is_contiguous else contiguous_copy(input)
+    if input.spec.is_contiguous:
+        return input
+    out: Tensor = run_one(COPY, input, None, True)
+    return out

@@ -28,13 +28,13 @@ def _infer_fill(spec: Spec, value: type) -> Inferred:
 FILL = primitive("fill", "spec value", (1,), _infer_fill)  # type: ignore[arg-type]
 
 
-def _infer_copy(x: Spec, dtype: DType | None, device: Device | None) -> Inferred:
-    out = Spec(x.shape, elementwise_layout(x.shape, (x,)), dtype or x.dtype, x.device)
-    return Inferred((out,), (x,))
+def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
+    layout = None if row_major else elementwise_layout(x.shape, (x,))
+    return Inferred((Spec(x.shape, layout, dtype or x.dtype, x.device),), (x,))
 
 
-COPY = primitive("copy", "x dtype device", 1, _infer_copy, (lambda g: g,))
-"""A copy of a tensor in a dtype, on its device. `device` is there for the rule of transfers and unused here."""
+COPY = primitive("copy", "x dtype row_major", 1, _infer_copy, (lambda g: g,))
+"""A copy of a tensor in a dtype, on its device: in its own layout, or row by row."""
 
 
 def _infer_arange(spec: Spec, start: type, step: type) -> Inferred:

@@ -12,7 +12,7 @@ from .copying import contiguous
 from .creation import arange
 from .elementwise import floor_divide, remainder
 from .families import composite, floating
-from .indexing import scatter_add
+from .indexing import gather, scatter_add
 from .precision import wide
 from .reduction import ValuesIndices, amax, argmax
 from .windows import Pads, Windows, added, counts, padded, pair, reach, show
@@ -43,10 +43,7 @@ def _padded_below(input: Tensor, pads: Pads) -> Tensor:
 
 
 def _max_rule(g: Tensor, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
-    n, c, h, w = input.spec.shape
-    count = g.spec.shape[2] * g.spec.shape[3]
-    places = _max_pool2d_indices(input.detach(), windows, pads).reshape(n, c, count)
-    return scatter_add(g.new_zeros(n, c, h * w), 2, places, g.reshape(n, c, count)).reshape(n, c, h, w)
+    return _max_pool2d_grad(g, input.detach(), windows, pads)
 
 
 @composite(_infer_max, _max_rule, name="max_pool2d")
@@ -70,6 +67,25 @@ def _max_pool2d_indices(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     y = (floor_divide(best, kw) * dy + top).clamp(0, max(h - 1, 0))
     x = (remainder(best, kw) * dx + left).clamp(0, max(w - 1, 0))
     return y * w + x
+
+
+def _infer_max_grad(grad: Spec, input: Spec, windows: Windows, pads: Pads) -> Spec:
+    return grad.like(input.shape)
+
+
+def _max_grad_rule(g: Tensor, grad_spec: Spec, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    n, c, rows, columns = grad_spec.shape
+    places = _max_pool2d_indices(input, windows, pads).reshape(n, c, rows * columns)
+    return gather(g.reshape(n, c, input.spec.shape[2] * input.spec.shape[3]), 2, places).reshape(n, c, rows, columns)
+
+
+@composite(_infer_max_grad, {"grad": _max_grad_rule}, name="max_pool2d_grad")
+def _max_pool2d_grad(grad: Tensor, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    """The gradient of max_pool2d's input: the first largest element of each window gets that of the window."""
+    n, c, h, w = input.spec.shape
+    count = grad.spec.shape[2] * grad.spec.shape[3]
+    places = _max_pool2d_indices(input, windows, pads).reshape(n, c, count)
+    return scatter_add(grad.new_zeros(n, c, h * w), 2, places, grad.reshape(n, c, count)).reshape(n, c, h, w)
 
 
 # --- Average --------------------------------------------------------------------------------------------------------
