@@ -92,8 +92,9 @@ private:
     }
 
     void compute(const T* x, const int64_t* places, const Tile& tile, const T* panels, T* sums, S* out) const {
-        for (int64_t first = 0; first < tile.count(); first += AT_ONCE) {
-            const int64_t count = std::min(AT_ONCE, tile.count() - first);
+        const int64_t parts = (tile.count() + AT_ONCE - 1) / AT_ONCE;
+        for (int64_t part = 0; part < parts; ++part) {
+            const int64_t first = tile.count() * part / parts, count = tile.count() * (part + 1) / parts - first;
             const T* panel = panels;
             for (const Block& block : blocks_) {
                 const int64_t width = block.width<T>();

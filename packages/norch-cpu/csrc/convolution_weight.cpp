@@ -66,7 +66,7 @@ private:
         sums += block.first * depth_;  // every block but the last is of whole vectors
         const int64_t begin = units_ * chunk / chunks_, end = units_ * (chunk + 1) / chunks_;
         std::fill_n(sums, depth_ * width, T(0));
-        std::fill_n(panel, tiling_.rows * tiling_.columns * width, T(0));
+        if (block.channels < width) std::fill_n(panel, tiling_.rows * tiling_.columns * width, T(0));
         for (int64_t unit = begin; unit < end; ++unit) {
             const int64_t n = unit / tiling_.count();
             const Tile tile = tiling_.tile(grid_, unit % tiling_.count());

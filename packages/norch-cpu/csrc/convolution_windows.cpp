@@ -6,6 +6,21 @@ namespace {
 constexpr int64_t TILE_BYTES = 256 << 10;
 constexpr int64_t LEAST_WINDOWS = 64;
 
+template <class S, class T>
+inline void copy_row(const S* from, int64_t step, int64_t n, T* to) {
+    constexpr int64_t few = 8;
+    if (step != 1) {
+        for (int64_t i = 0; i < n; ++i) to[i] = load(from[i * step]);
+    } else if (n < few) {
+        for (int64_t i = 0; i < n; ++i) to[i] = load(from[i]);
+    } else {  // the last step goes back over what is done, so that no loop is left for the rest
+        for (int64_t i = 0; i < n; i += few) {
+            const int64_t at = std::min(i, n - few);
+            for (int64_t k = 0; k < few; ++k) to[at + k] = load(from[at + k]);
+        }
+    }
+}
+
 int64_t cut(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 }  // namespace
@@ -79,23 +94,12 @@ const compute_t<S>* Source<S>::at(const S* data, int64_t n, int64_t channel, con
     const int64_t height = (tile.rows - 1) * grid_.step_y + grid_.reach_y;
     const int64_t before = std::clamp<int64_t>(-x, 0, width_);
     const int64_t end = std::clamp(image_.size[3] - x, before, width_);
-    const int64_t step = stride[3];
-    for (int64_t c = 0; c < channels_; ++c) {
-        for (int64_t r = 0; r < height; ++r) {
-            T* to = scratch + c * plane_ + r * width_;
-            if (y + r < 0 || y + r >= image_.size[2]) {
-                std::fill_n(to, width_, T(0));
-                continue;
-            }
-            const S* from = data + c * stride[1] + (y + r) * stride[2] + (x + before) * step;
-            for (int64_t i = 0; i < before; ++i) to[i] = 0;
-            if (step == 1)
-                for (int64_t i = before; i < end; ++i) to[i] = load(from[i - before]);
-            else
-                for (int64_t i = before; i < end; ++i) to[i] = load(from[(i - before) * step]);
-            for (int64_t i = end; i < width_; ++i) to[i] = 0;
-        }
-    }
+    const int64_t first = std::clamp<int64_t>(-y, 0, height), last = std::clamp(image_.size[2] - y, first, height);
+    std::fill_n(scratch, channels_ * plane_, T(0));
+    for (int64_t c = 0; c < channels_; ++c)
+        for (int64_t r = first; r < last; ++r)
+            copy_row(data + c * stride[1] + (y + r) * stride[2] + (x + before) * stride[3], stride[3], end - before,
+                     scratch + c * plane_ + r * width_ + before);
     return scratch;
 }
 

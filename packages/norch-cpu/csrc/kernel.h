@@ -109,7 +109,9 @@ void add_embedding(Registry&);       // embedding.cpp
 void add_random(Registry&);          // random.cpp: random, arange
 void add_dropout(Registry&);         // dropout.cpp
 void add_activations(Registry&);     // activation.cpp
-void add_softmax(Registry&);         // softmax.cpp: softmax, log_softmax, cross_entropy
+void add_softmax(Registry&);         // softmax.cpp: softmax, log_softmax
+void add_attention(Registry&);       // attention.cpp
+void add_losses(Registry&);          // loss.cpp: nll_loss, cross_entropy, mse_loss
 void add_normalization(Registry&);   // normalization.cpp: layer_norm, batch_norm
 void add_matmul(Registry&);          // matmul.cpp: matmul, linear
 void add_convolution(Registry&);     // convolution.cpp

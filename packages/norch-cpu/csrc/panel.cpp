@@ -4,61 +4,30 @@
 #include <cstring>
 #include <utility>
 
-#if defined(__clang__)
-#define NORCH_UNROLL _Pragma("unroll")
-#else
-#define NORCH_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 namespace norch {
 namespace {
 
 constexpr int64_t PANEL_BYTES = 24 << 10;  // of a panel at a time: it stays in the first cache
-
-template <class T>
-struct Vector;
-template <>
-struct Vector<float> {
-    typedef float type __attribute__((vector_size(VECTOR_BYTES)));
-};
-template <>
-struct Vector<double> {
-    typedef double type __attribute__((vector_size(VECTOR_BYTES)));
-};
-template <class T>
-using vector_t = typename Vector<T>::type;
-
-template <class T>
-inline vector_t<T> load_vector(const T* p) {
-    vector_t<T> out;
-    std::memcpy(&out, p, sizeof out);
-    return out;
-}
-
-template <class T>
-inline void store_vector(T* p, vector_t<T> v) {
-    std::memcpy(p, &v, sizeof v);
-}
 
 /// R rows of sums, V vectors each, all in registers.
 template <class T, int R, int V>
 void multiply_tile(const T* x, const int64_t* rows, const int64_t* steps, int64_t count, const T* panel, const T* start,
                    int64_t start_stride, T* out) {
     constexpr int L = LANES<T>;
-    vector_t<T> sums[R][V];
+    vector_t<T, L> sums[R][V];
     const T* from[R];
     NORCH_UNROLL
     for (int r = 0; r < R; ++r) {
         from[r] = x + rows[r];
         NORCH_UNROLL
-        for (int v = 0; v < V; ++v) sums[r][v] = load_vector(start + r * start_stride + v * L);
+        for (int v = 0; v < V; ++v) sums[r][v] = load_vector<L>(start + r * start_stride + v * L);
     }
     const int64_t* end = steps + count;
     do {  // count is not 0: GCC keeps the sums in registers around the loop only if it cannot be skipped
         const int64_t step = *steps;
-        vector_t<T> factors[V];
+        vector_t<T, L> factors[V];
         NORCH_UNROLL
-        for (int v = 0; v < V; ++v) factors[v] = load_vector(panel + v * L);
+        for (int v = 0; v < V; ++v) factors[v] = load_vector<L>(panel + v * L);
         NORCH_UNROLL
         for (int r = 0; r < R; ++r) {
             const T value = from[r][step];
@@ -102,27 +71,19 @@ Tile<T> find_tile(int rows, int vectors) {
     return tile_of<T, 1>(rows, eight);
 }
 
-/// Low or high halves of two vectors, lane by lane in turn.
-template <bool High, class V, int... I>
-inline V interleave(V a, V b, std::integer_sequence<int, I...>) {
-    constexpr int lanes = sizeof...(I), first = High ? lanes / 2 : 0;
-    return __builtin_shufflevector(a, b, (first + I / 2 + (I % 2 ? lanes : 0))...);
-}
-
 /// A square of LANES * LANES, by interleaving row i with row i + LANES / 2 until every lane has its place.
 template <class T>
 void transpose_square(const T* in, int64_t in_stride, T* out, int64_t out_stride) {
     constexpr int L = LANES<T>;
-    constexpr std::make_integer_sequence<int, L> lanes;
-    vector_t<T> a[L], b[L];
+    vector_t<T, L> a[L], b[L];
     NORCH_UNROLL
-    for (int i = 0; i < L; ++i) a[i] = load_vector(in + i * in_stride);
+    for (int i = 0; i < L; ++i) a[i] = load_vector<L>(in + i * in_stride);
     NORCH_UNROLL
     for (int stage = 1; stage < L; stage *= 2) {
         NORCH_UNROLL
         for (int i = 0; i < L / 2; ++i) {
-            b[2 * i] = interleave<false>(a[i], a[i + L / 2], lanes);
-            b[2 * i + 1] = interleave<true>(a[i], a[i + L / 2], lanes);
+            b[2 * i] = interleave<false, L>(a[i], a[i + L / 2]);
+            b[2 * i + 1] = interleave<true, L>(a[i], a[i + L / 2]);
         }
         NORCH_UNROLL
         for (int i = 0; i < L; ++i) a[i] = b[i];
@@ -178,20 +139,18 @@ void multiply_gathered(const T* x, const int64_t* rows, int64_t row_count, const
 template <class T>
 void transpose(const T* in, int64_t in_stride, int64_t rows, int64_t columns, T* out, int64_t out_stride) {
     constexpr int64_t L = LANES<T>;
-    for (int64_t r = 0; r < rows; r += L) {
-        for (int64_t c = 0; c < columns; c += L) {
-            const int64_t height = std::min(L, rows - r), width = std::min(L, columns - c);
+    // Where a square would hang over, it goes back over what is done.
+    const int64_t height = std::min(L, rows), width = std::min(L, columns);
+    for (int64_t i = 0; i < rows; i += L) {
+        for (int64_t j = 0; j < columns; j += L) {
+            const int64_t r = std::min(i, rows - height), c = std::min(j, columns - width);
             const T* from = in + r * in_stride + c;
             T* to = out + c * out_stride + r;
-            if (height == L && width == L) {
+            if (height == L && width == L)
                 transpose_square(from, in_stride, to, out_stride);
-                continue;
-            }
-            T square[L * L], turned[L * L];
-            for (int64_t i = 0; i < L; ++i)
-                for (int64_t j = 0; j < L; ++j) square[i * L + j] = i < height && j < width ? from[i * in_stride + j] : T(0);
-            transpose_square(square, L, turned, L);
-            for (int64_t j = 0; j < width; ++j) std::memcpy(to + j * out_stride, turned + j * L, size_t(height) * sizeof(T));
+            else
+                for (int64_t k = 0; k < height; ++k)
+                    for (int64_t l = 0; l < width; ++l) to[l * out_stride + k] = from[k * in_stride + l];
         }
     }
 }

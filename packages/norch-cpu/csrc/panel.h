@@ -5,16 +5,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "vector.h"
+
 namespace norch {
 
-#if defined(__AVX512F__)
-constexpr int VECTOR_BYTES = 64, MAX_VECTORS = 4;
-#elif defined(__AVX__)
-constexpr int VECTOR_BYTES = 32, MAX_VECTORS = 2;
-#elif defined(__aarch64__)
-constexpr int VECTOR_BYTES = 16, MAX_VECTORS = 4;
+/// The vectors of a panel that are computed together: the sums of several rows of them stay in registers.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int MAX_VECTORS = 4;
 #else
-constexpr int VECTOR_BYTES = 16, MAX_VECTORS = 2;
+constexpr int MAX_VECTORS = 2;
 #endif
 
 template <class T>

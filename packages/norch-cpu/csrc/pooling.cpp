@@ -1,5 +1,6 @@
 // max_pool2d, where its largest elements are, and its gradient, which finds them again.
 #include "pooling.h"
+#include "vector.h"
 
 namespace norch {
 
@@ -17,26 +18,102 @@ Pool::Pool(const Operand& whole, const Operand& pooled, const Attrs& attrs) {
 
 namespace {
 
-/// Two rows of whole windows of 2 * 2.
-template <class S>
-void halve(const S* __restrict a, const S* __restrict b, int64_t n, S* __restrict out) {
-    for (int64_t x = 0; x < n; ++x)
-        out[x] = Larger::apply(Larger::apply(a[2 * x], a[2 * x + 1]), Larger::apply(b[2 * x], b[2 * x + 1]));
+/// Row i of all planes' rows.
+struct RowOfPlane {
+    RowOfPlane(int64_t i, int64_t rows) : i(i), rows(rows), plane(i / rows), y(i % rows) {}
+    void next() {
+        ++i;
+        if (++y == rows) y = 0, ++plane;
+    }
+    int64_t i, rows, plane, y;
+};
+
+/// Calls f(integral_constant<N>) with how many windows of a row of n to take at a time: 1 in rows shorter than 4.
+template <class T, int N = std::min(16, VECTOR_BYTES / int(sizeof(T))), class F>
+void with_lanes(int64_t n, const F& f) {
+    if constexpr (N >= 4) {
+        if (n < N) return with_lanes<T, N / 2>(n, f);
+        f(std::integral_constant<int, N>{});
+    } else {
+        f(std::integral_constant<int, 1>{});
+    }
+}
+
+/// N windows of 2 * 2 in two rows.
+template <class T, int N>
+struct Halving {
+    using V = vector_t<T, N>;
+    V a0, a1, b0, b1, best;
+
+    Halving(const T* a, const T* b) {
+        const V a_low = load_vector<N>(a), a_high = load_vector<N>(a + N);
+        const V b_low = load_vector<N>(b), b_high = load_vector<N>(b + N);
+        a0 = deinterleave<0, N>(a_low, a_high), a1 = deinterleave<1, N>(a_low, a_high);
+        b0 = deinterleave<0, N>(b_low, b_high), b1 = deinterleave<1, N>(b_low, b_high);
+        best = Larger::apply(Larger::apply(a0, a1), Larger::apply(b0, b1));
+    }
+
+    static void forward(const T* a, const T* b, T* out) { store_vector(out, Halving(a, b).best); }
+
+    /// The first largest element gets g, the others 0.
+    static void backward(const T* g, const T* a, const T* b, T* to_a, T* to_b) {
+        const Halving w(a, b);
+        const V none{}, all = load_vector<N>(g);
+        // best is NaN only where an element is.
+        const auto is_a0 = (w.a0 == w.best) | (w.a0 != w.a0);
+        const auto is_a1 = (w.a1 == w.best) | (w.a1 != w.a1);
+        const auto is_b0 = (w.b0 == w.best) | (w.b0 != w.b0);
+        const V to_a0 = is_a0 ? all : none;
+        const V but_a0 = is_a0 ? none : all;
+        const V to_a1 = is_a1 ? but_a0 : none;
+        const V but_a1 = is_a1 ? none : but_a0;
+        const V to_b0 = is_b0 ? but_a1 : none;
+        const V to_b1 = is_b0 ? none : but_a1;
+        store_vector(to_a, interleave<false, N>(to_a0, to_a1)), store_vector(to_a + N, interleave<true, N>(to_a0, to_a1));
+        store_vector(to_b, interleave<false, N>(to_b0, to_b1)), store_vector(to_b + N, interleave<true, N>(to_b0, to_b1));
+    }
+};
+
+template <class T>
+struct Halving<T, 1> {
+    static void forward(const T* a, const T* b, T* out) {
+        *out = Larger::apply(Larger::apply(a[0], a[1]), Larger::apply(b[0], b[1]));
+    }
+    static void backward(const T* g, const T* a, const T* b, T* to_a, T* to_b) {
+        const T each[4] = {a[0], a[1], b[0], b[1]};
+        T best;
+        forward(a, b, &best);
+        int first = 0;
+        while (first < 3 && each[first] != best && each[first] == each[first]) ++first;
+        for (int i = 0; i < 4; ++i) (i < 2 ? to_a : to_b)[i % 2] = i == first ? *g : T(0);
+    }
+};
+
+/// Calls f(x) for x in steps of N up to n; the last step goes back over what is done rather than past the end.
+template <int N, class F>
+void in_steps(int64_t n, const F& f) {
+    for (int64_t x = 0; x < n; x += N) f(std::min(x, n - N));
 }
 
 template <class S>
 KernelPtr max_pool(const Request& r) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
-    if constexpr (std::is_same_v<S, compute_t<S>>) {
+    if constexpr (std::is_same_v<S, compute_t<S>> && !std::is_same_v<S, bool>) {
         if (p.is_halving() && from.column == 1) {
             const double ns = double(p.columns) * 0.3 * sizeof(S);
             return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
                 parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
-                    for (int64_t i = begin; i < end; ++i) {
-                        const S* row = reinterpret_cast<const S*>(data[1]) + from.at(i / p.rows) + i % p.rows * 2 * from.row;
-                        halve(row, row + from.row, p.columns, reinterpret_cast<S*>(data[0]) + i * p.columns);
-                    }
+                    with_lanes<S>(p.columns, [=](auto lanes) {
+                        constexpr int N = decltype(lanes)::value;
+                        S* out = reinterpret_cast<S*>(data[0]) + begin * p.columns;
+                        for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns) {
+                            const S* a = reinterpret_cast<const S*>(data[1]) + from.at(at.plane) + at.y * 2 * from.row;
+                            in_steps<N>(p.columns, [=](int64_t x) {
+                                Halving<S, N>::forward(a + 2 * x, a + from.row + 2 * x, out + x);
+                            });
+                        }
+                    });
                 });
             });
         }
@@ -84,40 +161,26 @@ KernelPtr indices(const Request& r) {
     });
 }
 
-/// The gradient of `halve`: of each window the first largest element gets g, the others 0.
-template <class T>
-void unhalve(const T* __restrict g, const T* __restrict a, const T* __restrict b, int64_t n,
-             T* __restrict to_a, T* __restrict to_b) {
-    for (int64_t x = 0; x < n; ++x) {
-        const T a0 = a[2 * x], a1 = a[2 * x + 1], b0 = b[2 * x], b1 = b[2 * x + 1];
-        const T best = Larger::apply(Larger::apply(a0, a1), Larger::apply(b0, b1));
-        // best is NaN only where an element is.
-        const bool is_a0 = (a0 == best) | (a0 != a0);
-        const bool is_a1 = ((a1 == best) | (a1 != a1)) & !is_a0;
-        const bool is_b0 = ((b0 == best) | (b0 != b0)) & !is_a0 & !is_a1;
-        const bool is_b1 = !is_a0 & !is_a1 & !is_b0;
-        to_a[2 * x] = is_a0 ? g[x] : T(0);
-        to_a[2 * x + 1] = is_a1 ? g[x] : T(0);
-        to_b[2 * x] = is_b0 ? g[x] : T(0);
-        to_b[2 * x + 1] = is_b1 ? g[x] : T(0);
-    }
-}
-
 template <class T>
 KernelPtr halving_grad(const Request& r, const Pool& p) {
     const Planes grads(r.operands[1]), from(r.operands[2]);
     const double ns = double(p.columns) * 0.8 * sizeof(T);
     return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
         parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t plane = i / p.rows, y = i % p.rows;
-                const T* row = reinterpret_cast<const T*>(data[2]) + from.at(plane) + y * 2 * from.row;
-                const T* g = reinterpret_cast<const T*>(data[1]) + grads.at(plane) + y * grads.row;
-                T* out = reinterpret_cast<T*>(data[0]) + (plane * p.h + y * 2) * p.w;
-                unhalve(g, row, row + from.row, p.columns, out, out + p.w);
-                for (int64_t x = p.columns * 2; x < p.w; ++x) out[x] = out[p.w + x] = 0;
-                if (y == p.rows - 1) std::fill_n(out + 2 * p.w, (p.h - p.rows * 2) * p.w, T(0));
-            }
+            with_lanes<T>(p.columns, [=](auto lanes) {
+                constexpr int N = decltype(lanes)::value;
+                for (RowOfPlane at(begin, p.rows); at.i < end; at.next()) {
+                    const int64_t plane = at.plane, y = at.y;
+                    const T* a = reinterpret_cast<const T*>(data[2]) + from.at(plane) + y * 2 * from.row;
+                    const T* g = reinterpret_cast<const T*>(data[1]) + grads.at(plane) + y * grads.row;
+                    T* out = reinterpret_cast<T*>(data[0]) + (plane * p.h + y * 2) * p.w;
+                    in_steps<N>(p.columns, [=](int64_t x) {
+                        Halving<T, N>::backward(g + x, a + 2 * x, a + from.row + 2 * x, out + 2 * x, out + p.w + 2 * x);
+                    });
+                    for (int64_t x = p.columns * 2; x < p.w; ++x) out[x] = out[p.w + x] = 0;
+                    if (y == p.rows - 1) std::fill_n(out + 2 * p.w, (p.h - p.rows * 2) * p.w, T(0));
+                }
+            });
         });
     });
 }

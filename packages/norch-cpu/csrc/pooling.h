@@ -34,7 +34,9 @@ struct Planes {
     explicit Planes(const Operand& o)
         : channels(std::max<int64_t>(o.shape[1], 1)), n(o.strides[0]), c(o.strides[1]), row(o.strides[2]), column(o.strides[3]) {}
     int64_t channels, n, c, row, column;
-    int64_t at(int64_t plane) const { return plane / channels * n + plane % channels * c; }
+    int64_t at(int64_t plane) const {
+        return n == channels * c ? plane * c : plane / channels * n + plane % channels * c;
+    }
 };
 
 /// The larger; NaN wins.
@@ -45,7 +47,8 @@ struct Larger {
     }
     template <class T>
     static T apply(T a, T b) {
-        return (b > a) | (b != b) ? b : a;
+        const T larger = b > a ? b : a;
+        return b != b ? b : larger;
     }
 };
 
