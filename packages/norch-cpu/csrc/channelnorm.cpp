@@ -249,8 +249,10 @@ KernelPtr batch_norm(const Request& request) {
         double ns = ELEMENT_NS * sizeof(C) / 4;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
-            Forward<C> f{shape, eps, at(3), weight ? at(weight) : nullptr, bias ? at(bias) : nullptr, at(0), at(1), at(2)};
-            for_channels(shape, ns, [&](int64_t i) { forward_channel(f, i); }, [&](int64_t i) { forward_columns(f, i); });
+            const C *w = weight ? at(weight) : nullptr, *b = bias ? at(bias) : nullptr;
+            const Forward<C> f{shape, eps, at(3), w, b, at(0), at(1), at(2)};
+            auto one = [&](int64_t i) { forward_channel(f, i); };
+            for_channels(shape, ns, one, [&](int64_t i) { forward_columns(f, i); });
         };
         return std::make_unique<Staged>(request, 3, compute, double(out.numel()) * ns, body);
     });
@@ -267,8 +269,9 @@ KernelPtr batch_norm_grad(const Request& request) {
         double ns = 2 * ELEMENT_NS * sizeof(C) / 4;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
-            Backward<C> b{shape, eps, at(3), at(4), weighted ? at(5) : nullptr, at(0), at(1), at(2)};
-            for_channels(shape, ns, [&](int64_t i) { backward_channel(b, i); }, [&](int64_t i) { backward_columns(b, i); });
+            const Backward<C> b{shape, eps, at(3), at(4), weighted ? at(5) : nullptr, at(0), at(1), at(2)};
+            auto one = [&](int64_t i) { backward_channel(b, i); };
+            for_channels(shape, ns, one, [&](int64_t i) { backward_columns(b, i); });
         };
         return std::make_unique<Staged>(request, 3, compute, double(out.numel()) * ns, body);
     });

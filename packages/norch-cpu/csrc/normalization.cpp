@@ -200,7 +200,7 @@ void sum_rows(C* out, const C* rows, int64_t count, int64_t stride, int64_t n) {
     });
 }
 
-/// Rows whose parts of the gradients of weight and bias are added up in one place: as many however many threads there are.
+/// Rows whose parts of the gradients of weight and bias are added up in one place, however many threads there are.
 int64_t chunk_of(int64_t rows) { return std::min<int64_t>(256, std::max<int64_t>(16, (rows + 63) / 64)); }
 
 template <bool Centred>

@@ -14,9 +14,6 @@ namespace norch {
 
 constexpr int64_t SUM_BLOCK = 4096;  // elements summed as they are; sums of such blocks go on in double
 
-template <class C>
-constexpr int WIDTH = VECTOR_BYTES / int(sizeof(C));
-
 /// Several sums that grow together, each in lanes that the compiler turns into vectors.
 template <class C, int SUMS, int LANES>
 class Lanes {
