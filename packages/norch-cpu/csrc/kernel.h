@@ -109,7 +109,8 @@ void add_random(Registry&);          // random.cpp: random, arange, dropout
 void add_activations(Registry&);     // activation.cpp
 void add_softmax(Registry&);         // softmax.cpp: softmax, log_softmax, cross_entropy
 void add_normalization(Registry&);   // normalization.cpp: layer_norm, batch_norm
-void add_matmul(Registry&);          // matmul.cpp: matmul, linear
+void add_matmul(Registry&);          // matmul.cpp
+void add_linear(Registry&);          // linear.cpp: linear and its gradients
 void add_convolution(Registry&);     // convolution.cpp
 void add_pooling(Registry&);         // pooling.cpp
 void add_optimizers(Registry&);      // optimizer.cpp

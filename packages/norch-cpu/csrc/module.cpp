@@ -18,7 +18,7 @@ const Registry& registry() {
         auto* all = new Registry;
         for (auto add : {add_arithmetic, add_copying, add_transcendental, add_reductions, add_scans, add_sorting,
                          add_indexing, add_random, add_activations, add_softmax, add_normalization, add_matmul,
-                         add_convolution, add_pooling, add_optimizers})
+                         add_linear, add_convolution, add_pooling, add_optimizers})
             add(*all);
         return all;
     }();
