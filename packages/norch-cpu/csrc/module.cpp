@@ -20,7 +20,7 @@ const Registry& registry() {
         for (auto add : {add_arithmetic, add_copying, add_transcendental, add_reductions, add_scans, add_sorting,
                          add_indexing, add_embedding, add_random, add_dropout, add_activations, add_softmax,
                          add_attention, add_losses, add_normalization, add_matmul, add_convolution, add_pooling,
-                         add_optimizers})
+                         add_optimizers, add_linear})
             add(*all);
         return all;
     }();
