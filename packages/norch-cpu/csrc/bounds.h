@@ -7,7 +7,7 @@ namespace norch {
 
 class Bounds {
 public:
-    /// `index` is an int64 operand; indices from `low` (0, or -size where negative ones count from the end) to size - 1.
+    /// `index` is an int64 operand; it may hold `low` (0, or -size where negative ones count from the end) to size - 1.
     Bounds(const Operand& index, int64_t low, int64_t size);
     /// Throws IndexOutOfBounds with the first wrong index in row-major order.
     void check(const char* index) const;

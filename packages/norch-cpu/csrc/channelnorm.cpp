@@ -19,7 +19,7 @@ Shape shape_of(const Operand& input) {
     return s;
 }
 
-/// What is given and wanted of all channels; weight, bias, mean and variance may be null.
+/// What is given and wanted of all channels; weight and bias may be null. The variance is unbiased.
 template <class C>
 struct Forward {
     Shape shape;
@@ -43,25 +43,44 @@ void for_pieces(const Shape& s, int64_t channel, const Body& body) {
     for (int64_t k = 0; k < s.batch; ++k) body((k * s.channels + channel) * s.inner);
 }
 
+/// sums[k] += the sum of f(i)[k] over the elements of a channel. Short pieces share lanes.
+template <int SUMS, class C, class F>
+void sum_channel(const Shape& s, int64_t channel, const F& f, double* sums) {
+    if (s.inner >= SUM_BLOCK / 4) {
+        for_pieces(s, channel, [&](int64_t at) {
+            add_sums<SUMS, C>(s.inner, [&](int64_t i) { return f(at + i); }, sums);
+        });
+        return;
+    }
+    const int64_t each = SUM_BLOCK / s.inner;
+    for (int64_t begin = 0; begin < s.batch; begin += each) {
+        Lanes<C, SUMS, 2 * WIDTH<C>> lanes;
+        for (int64_t k = begin; k < std::min(s.batch, begin + each); ++k) {
+            const int64_t at = (k * s.channels + channel) * s.inner;
+            lanes.add(s.inner, [&](int64_t i) { return f(at + i); });
+        }
+        for (int j = 0; j < SUMS; ++j) sums[j] += lanes.sum(j);
+    }
+}
+
 template <class C>
-double channel_mean(const C* input, const Shape& s, int64_t channel) {
+C channel_mean(const C* input, const Shape& s, int64_t channel) {
     double sum = 0;
-    for_pieces(s, channel, [&](int64_t at) { sum += total<C>(s.inner, [=](int64_t i) { return input[at + i]; }); });
-    return sum / double(s.count());
+    sum_channel<1, C>(s, channel, [=](int64_t i) { return std::array<C, 1>{input[i]}; }, &sum);
+    return C(sum / double(s.count()));
 }
 
 template <class C>
 void forward_channel(const Forward<C>& f, int64_t channel) {
     const Shape& s = f.shape;
     const C* input = f.input;
-    const C mean = C(channel_mean(input, s, channel));
+    const C mean = channel_mean(input, s, channel);
     double square = 0;
-    for_pieces(s, channel, [&](int64_t at) {
-        square += total<C>(s.inner, [=](int64_t i) { return (input[at + i] - mean) * (input[at + i] - mean); });
-    });
+    auto off = [=](int64_t i) { return std::array<C, 1>{(input[i] - mean) * (input[i] - mean)}; };
+    sum_channel<1, C>(s, channel, off, &square);
     const double variance = square / double(s.count());
     f.mean[channel] = mean;
-    f.variance[channel] = C(variance);
+    f.variance[channel] = C(square / double(std::max<int64_t>(s.count() - 1, 1)));
     const C scale = C((f.weight ? double(f.weight[channel]) : 1) / std::sqrt(variance + f.eps));
     const C shift = f.bias ? f.bias[channel] : C(0);
     for_pieces(s, channel, [&](int64_t at) {
@@ -76,16 +95,14 @@ template <class C>
 void backward_channel(const Backward<C>& b, int64_t channel) {
     const Shape& s = b.shape;
     const C *input = b.input, *grad = b.grad;
-    const C mean = C(channel_mean(input, s, channel));
-    Moments sums;
-    for_pieces(s, channel, [&](int64_t at) {
-        add_moments<C>(s.inner, [=](int64_t i) { return Pair<C>{grad[at + i], input[at + i] - mean}; }, sums);
-    });
-    const double count = double(s.count()), factor = 1 / std::sqrt(sums.square / count + b.eps);
-    b.to_weight[channel] = C(sums.product * factor);
-    b.to_bias[channel] = C(sums.grad);
+    const C mean = channel_mean(input, s, channel);
+    double sums[3] = {};
+    sum_channel<3, C>(s, channel, [=](int64_t i) { return moments(input[i] - mean, grad[i]); }, sums);
+    const double count = double(s.count()), factor = 1 / std::sqrt(sums[SQUARE] / count + b.eps);
+    b.to_weight[channel] = C(sums[PRODUCT] * factor);
+    b.to_bias[channel] = C(sums[GRAD]);
     const C scale = C(factor * (b.weight ? double(b.weight[channel]) : 1));
-    const C shift = C(sums.grad / count), slope = C(sums.product / count * factor * factor);
+    const C shift = C(sums[GRAD] / count), slope = C(sums[PRODUCT] / count * factor * factor);
     for_pieces(s, channel, [&](int64_t at) {
         const C *g = grad + at, *x = input + at;
         C* out = b.out + at;
@@ -158,7 +175,7 @@ void forward_columns(const Forward<C>& f, int64_t block) {
     for (int64_t j = 0; j < c.width; ++j) {
         const int64_t channel = c.first + j / s.inner;
         f.mean[channel] = mean[j];
-        f.variance[channel] = C(variance[j]);
+        f.variance[channel] = C(variance[j] * double(s.count()) / double(std::max<int64_t>(s.count() - 1, 1)));
         scale[j] = C((f.weight ? double(f.weight[channel]) : 1) / std::sqrt(variance[j] + f.eps));
         shift[j] = f.bias ? f.bias[channel] : C(0);
     }
@@ -232,8 +249,10 @@ KernelPtr batch_norm(const Request& request) {
         double ns = ELEMENT_NS * sizeof(C) / 4;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
-            Forward<C> f{shape, eps, at(3), weight ? at(weight) : nullptr, bias ? at(bias) : nullptr, at(0), at(1), at(2)};
-            for_channels(shape, ns, [&](int64_t i) { forward_channel(f, i); }, [&](int64_t i) { forward_columns(f, i); });
+            const C *w = weight ? at(weight) : nullptr, *b = bias ? at(bias) : nullptr;
+            const Forward<C> f{shape, eps, at(3), w, b, at(0), at(1), at(2)};
+            auto one = [&](int64_t i) { forward_channel(f, i); };
+            for_channels(shape, ns, one, [&](int64_t i) { forward_columns(f, i); });
         };
         return std::make_unique<Staged>(request, 3, compute, double(out.numel()) * ns, body);
     });
@@ -250,8 +269,9 @@ KernelPtr batch_norm_grad(const Request& request) {
         double ns = 2 * ELEMENT_NS * sizeof(C) / 4;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
-            Backward<C> b{shape, eps, at(3), at(4), weighted ? at(5) : nullptr, at(0), at(1), at(2)};
-            for_channels(shape, ns, [&](int64_t i) { backward_channel(b, i); }, [&](int64_t i) { backward_columns(b, i); });
+            const Backward<C> b{shape, eps, at(3), at(4), weighted ? at(5) : nullptr, at(0), at(1), at(2)};
+            auto one = [&](int64_t i) { backward_channel(b, i); };
+            for_channels(shape, ns, one, [&](int64_t i) { backward_columns(b, i); });
         };
         return std::make_unique<Staged>(request, 3, compute, double(out.numel()) * ns, body);
     });

@@ -69,14 +69,16 @@ inline double exp_short(double x) {
     const double n = shifted - round_double;
     const double r = x - n * 0.69314718055994531;
     const double p = polynomial(r, 0.9999999999616551, 1.000000000243301, 0.5000000104596364, 0.1666666512523047,
-                                0.041666225251338125, 0.008333561170818118, 0.00139481951716321, 0.00019775165523252706);
+                                0.041666225251338125, 0.008333561170818118, 0.00139481951716321,
+                                0.00019775165523252706);
     return p * bit_cast<double>((bit_cast<uint64_t>(shifted) + 1023u) << 52);
 }
 
 inline float sinh(float x) {
     const double a = double(bounded_absolute(x, 100.0f));
     const double z = a * a;
-    const double p = polynomial(z, 0.16666666507561947, 0.008333350824695268, 0.00019835871448840674, 2.8190289983015077e-06);
+    const double p = polynomial(z, 0.16666666507561947, 0.008333350824695268, 0.00019835871448840674,
+                                2.8190289983015077e-06);
     const double e = exp_short(a);
     const float small = float(a + a * (z * p)), large = float(0.5 * (e - 1.0 / e));
     return mend_nan(with_sign(absolute(x) >= 1.0f ? large : small, x), x);

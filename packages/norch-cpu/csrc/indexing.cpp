@@ -42,7 +42,8 @@ inline const T& at(const char* data, int64_t offset) {
 // --- gather ---------------------------------------------------------------------------------------------------------
 
 /// out[j] = x[j + index[j] * step]; strides in bytes.
-using GatherRow = void (*)(char* out, const char* x, const char* index, int64_t n, Strides s, int64_t step, int64_t size);
+using GatherRow = void (*)(char* out, const char* x, const char* index, int64_t n, Strides s, int64_t step,
+                           int64_t size);
 
 template <class T>
 void gather_row(char* out, const char* x, const char* index, int64_t n, Strides s, int64_t step, int64_t size) {
@@ -54,7 +55,11 @@ void gather_row(char* out, const char* x, const char* index, int64_t n, Strides 
         else
             for (int64_t j = 0; j < n; ++j) at<T>(out, j * s.other) = at<T>(x, j * s.tensor);
     } else if (s.index == 8 && s.other == item && s.tensor == 0 && step == item) {
-        for (int64_t j = 0; j < n; ++j) at<T>(out, j * item) = at<T>(x, wrapped(at<int64_t>(index, j * 8), size) * item);
+        T* to = reinterpret_cast<T*>(out);
+        const T* from = reinterpret_cast<const T*>(x);
+        const int64_t* k = reinterpret_cast<const int64_t*>(index);
+        NORCH_INDEPENDENT
+        for (int64_t j = 0; j < n; ++j) to[j] = from[wrapped(k[j], size)];
     } else {
         for (int64_t j = 0; j < n; ++j) {
             int64_t k = wrapped(at<int64_t>(index, j * s.index), size);
@@ -111,10 +116,10 @@ private:
     }
 
     void run_tile(char* const* data, int64_t item) const {
-        int64_t column = item % column_tiles_ * tile_columns_;
-        item /= column_tiles_;
         int64_t row = item % row_tiles_ * tile_rows_;
         item /= row_tiles_;
+        int64_t column = item % column_tiles_ * tile_columns_;
+        item /= column_tiles_;
         char* out = data[0] + column * column_.other + row * between_rows_.other;
         const char* x = data[1] + column * column_.tensor + row * between_rows_.tensor;
         const char* index = data[2] + column * column_.index + row * between_rows_.index;
@@ -146,8 +151,8 @@ private:
 
 // --- scatter --------------------------------------------------------------------------------------------------------
 
-/// A piece of a scatter: `count` elements along dim, `columns` beside one another. Duplicates of an index lie along dim,
-/// and dim is never cut, so that they are met in order by one thread.
+/// A piece of a scatter: `count` elements along dim, `columns` beside one another. Duplicates of an index lie along
+/// dim, and dim is never cut, so that they are met in order by one thread.
 struct Piece {
     int64_t count, columns;
     Strides dim, column;  // dim.tensor is what an index counts
@@ -180,11 +185,14 @@ struct Or {
 template <class T, class S, class F>
 void scatter(char* out, const char* index, const char* src, const Piece& p) {
     if (!p.by_rows) {
-        for (int64_t j = 0; j < p.columns; ++j, out += p.column.tensor, index += p.column.index, src += p.column.other) {
+        for (int64_t j = 0; j < p.columns; ++j) {
             for (int64_t i = 0; i < p.count; ++i) {
                 T& to = at<T>(out, wrapped(at<int64_t>(index, i * p.dim.index), p.size) * p.dim.tensor);
                 to = F::apply(to, T(load(at<S>(src, i * p.dim.other))));
             }
+            out += p.column.tensor;
+            index += p.column.index;
+            src += p.column.other;
         }
         return;
     }

@@ -62,7 +62,8 @@ inline float log1p(float x) {
     const uint32_t bits = bit_cast<uint32_t>(u) - 0x3f2aaaabu;
     const int32_t exponent = int32_t(bits) >> 23;
     // What the rounding of 1 + x lost is added to the reduced argument.
-    const float lost = (bounded - (u - 1.0f)) * bit_cast<float>(uint32_t(127 - (exponent > 100 ? 100 : exponent)) << 23);
+    const uint32_t inverse = uint32_t(127 - (exponent > 100 ? 100 : exponent)) << 23;  // 2^-exponent
+    const float lost = (bounded - (u - 1.0f)) * bit_cast<float>(inverse);
     const float f = (bit_cast<float>((bits & 0x7fffffu) + 0x3f2aaaabu) - 1.0f) + lost;
     const float n = float(exponent);
     const float y = n * 0.693359375f + (f + (log1p_tail(f) - n * 2.12194440e-4f));
@@ -72,7 +73,7 @@ inline float log1p(float x) {
 /// log1p in double arithmetic to float's accuracy (2^-30), for -1 < x < infinity; beyond it is without meaning.
 inline double log1p_short(double x) {
     const double u = 1.0 + x;
-    // An offset of 1024 keeps the exponent positive: AVX2 has no arithmetic shift of 64 bits, nor a conversion to double.
+    // An offset of 1024 keeps the exponent positive: AVX2 has no arithmetic shift of 64 bits and no conversion of them.
     const uint64_t bits = bit_cast<uint64_t>(u) - 0x3fe5555555555555u + (uint64_t(1024) << 52);
     const uint64_t exponent = bits >> 52;
     const double n = bit_cast<double>(exponent | 0x4330000000000000u) - (4503599627370496.0 + 1024.0);

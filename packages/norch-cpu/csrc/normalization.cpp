@@ -6,6 +6,24 @@ namespace {
 
 constexpr double ELEMENT_NS = 0.2, ROW_NS = 25;
 
+constexpr int64_t MOST_ROWS = 16;
+
+/// Rows that go through each phase together: what one row waits for, the next ones need not. They stay in the cache.
+int64_t rows_together(int64_t n) { return std::min(MOST_ROWS, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1))); }
+
+/// Calls body(row, count) for the rows of a range, some at a time.
+template <class Body>
+void for_rows(int64_t begin, int64_t end, int64_t n, const Body& body) {
+    const int64_t step = rows_together(n);
+    for (int64_t r = begin; r < end; r += step) body(r, std::min(step, end - r));
+}
+
+template <class C>
+void means(const C* x, int64_t rows, int64_t n, C* mean) {
+    const double share = 1 / double(n);
+    for (int64_t r = 0; r < rows; ++r, x += n) mean[r] = C(total<C>(n, [=](int64_t i) { return x[i]; }) * share);
+}
+
 template <class C>
 struct Statistics {
     C mean, factor;  // factor: 1 / sqrt(variance + eps)
@@ -13,10 +31,21 @@ struct Statistics {
 
 /// Two passes, so that a mean that is large next to the deviation does no harm. Without `Centred` the mean counts as 0.
 template <bool Centred, class C>
-Statistics<C> statistics(const C* x, int64_t n, double eps) {
-    const C mean = Centred ? C(total<C>(n, [=](int64_t i) { return x[i]; }) / double(n)) : C(0);
-    const double square = total<C>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
-    return {mean, C(1) / std::sqrt(C(square / double(n) + eps))};
+void statistics(const C* x, int64_t rows, int64_t n, double eps, Statistics<C>* out) {
+    const double share = 1 / double(n);
+    C mean[MOST_ROWS] = {}, square[MOST_ROWS];
+    if (Centred) means(x, rows, n, mean);
+    for (int64_t r = 0; r < rows; ++r, x += n) {
+        const C centre = mean[r];
+        square[r] = C(total<C>(n, [=](int64_t i) { return (x[i] - centre) * (x[i] - centre); }) * share + eps);
+    }
+    for (int64_t r = 0; r < rows; ++r) out[r] = {mean[r], C(1) / std::sqrt(square[r])};
+}
+
+/// Asks for a row before it is needed: the processor's own prefetching stops at the end of each page.
+template <class C>
+void prefetch(const C* x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(C))) __builtin_prefetch(x + i, 0, 2);
 }
 
 template <class C>
@@ -58,47 +87,99 @@ KernelPtr forward(const Request& request) {
             const C* w = weight ? reinterpret_cast<const C*>(data[weight]) : nullptr;
             const C* b = bias ? reinterpret_cast<const C*>(data[bias]) : nullptr;
             parallel_for(rows, ns, [&](int64_t begin, int64_t end) {
-                for (int64_t r = begin; r < end; ++r) {
-                    const C* x = reinterpret_cast<const C*>(data[1]) + r * n;
-                    write_row(reinterpret_cast<C*>(data[0]) + r * n, x, w, b, n, statistics<Centred>(x, n, eps));
-                }
+                for_rows(begin, end, n, [&](int64_t first, int64_t count) {
+                    const C* x = reinterpret_cast<const C*>(data[1]) + first * n;
+                    C* to = reinterpret_cast<C*>(data[0]) + first * n;
+                    Statistics<C> found[MOST_ROWS];
+                    statistics<Centred>(x, count, n, eps, found);
+                    for (int64_t r = 0; r < count; ++r) {
+                        if (first + count + r < end) prefetch(x + (count + r) * n, n);
+                        write_row(to + r * n, x + r * n, w, b, n, found[r]);
+                    }
+                });
             });
         };
         return std::make_unique<Staged>(request, 1, compute, double(rows) * ns, body);
     });
 }
 
-/// The gradient of a row, and what it adds to the gradients of weight and bias unless those are null.
+/// The numbers that the gradients of a row's elements have in common.
+template <class C>
+struct Slope {
+    C mean, scale, shift, slope;
+};
+
 template <bool Centred, bool Weighted, class C>
-void row_gradient(C* out, const C* g, const C* x, const C* weight, C* to_weight, C* to_bias, int64_t n, double eps) {
-    const C mean = Centred ? C(total<C>(n, [=](int64_t i) { return x[i]; }) / double(n)) : C(0);
-    Moments sums;
-    add_moments<C>(
-        n, [=](int64_t i) { return Pair<C>{Weighted ? g[i] * weight[i] : g[i], x[i] - mean}; }, sums);
-    const double factor = 1 / std::sqrt(sums.square / double(n) + eps);
-    const C scale = C(factor), shift = Centred ? C(sums.grad / double(n)) : C(0);
-    const C slope = C(sums.product / double(n) * factor * factor);
-    auto gradient = [=](int64_t i) {
+void slopes(const C* g, const C* x, const C* weight, int64_t rows, int64_t n, double eps, Slope<C>* out) {
+    const double share = 1 / double(n);
+    C mean[MOST_ROWS] = {};
+    double sums[MOST_ROWS][3] = {};
+    if (Centred) means(x, rows, n, mean);
+    for (int64_t r = 0; r < rows; ++r, x += n, g += n) {
+        const C centre = mean[r];
+        auto moment = [=](int64_t i) { return moments(x[i] - centre, Weighted ? g[i] * weight[i] : g[i]); };
+        add_sums<3, C>(n, moment, sums[r]);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+        const C square = C(sums[r][SQUARE] * share + eps);
+        const C shift = Centred ? C(sums[r][GRAD] * share) : C(0);
+        out[r] = {mean[r], C(1) / std::sqrt(square), shift, C(sums[r][PRODUCT] * share) / square};
+    }
+}
+
+template <bool Weighted, class C>
+void row_gradient(C* out, const C* g, const C* x, const C* weight, int64_t n, Slope<C> s) {
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) {
         const C part = Weighted ? g[i] * weight[i] : g[i];
-        return (part - shift - (x[i] - mean) * slope) * scale;
-    };
-    if (!to_weight) {
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = gradient(i);
-    } else if (!to_bias) {
+        out[i] = (part - s.shift - (x[i] - s.mean) * s.slope) * s.scale;
+    }
+}
+
+/// What some rows add to the gradients of weight and, unless that is null, bias: several, so that those are read and
+/// written the less.
+template <int ROWS, class C>
+void add_rows(const C* g, const C* x, C* to_weight, C* to_bias, int64_t n, const Slope<C>* given) {
+    C mean[ROWS], scale[ROWS];
+    for (int r = 0; r < ROWS; ++r) mean[r] = given[r].mean, scale[r] = given[r].scale;
+    if (to_bias) {
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) {
-            out[i] = gradient(i);
-            to_weight[i] += g[i] * ((x[i] - mean) * scale);
+            C slope = to_weight[i], shift = to_bias[i];
+            for (int r = 0; r < ROWS; ++r) {
+                slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r]);
+                shift += g[r * n + i];
+            }
+            to_weight[i] = slope;
+            to_bias[i] = shift;
         }
     } else {
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) {
-            out[i] = gradient(i);
-            to_weight[i] += g[i] * ((x[i] - mean) * scale);
-            to_bias[i] += g[i];
+            C slope = to_weight[i];
+            for (int r = 0; r < ROWS; ++r) slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r]);
+            to_weight[i] = slope;
         }
     }
+}
+
+/// The gradients of some rows, after which `ahead` more will come.
+template <bool Centred, bool Weighted, class C>
+void gradients(C* out, const C* g, const C* x, const C* weight, C* to_weight, C* to_bias, int64_t rows,
+               int64_t ahead, int64_t n, double eps) {
+    Slope<C> found[MOST_ROWS];
+    slopes<Centred, Weighted>(g, x, weight, rows, n, eps, found);
+    for (int64_t r = 0; r < rows; ++r) {
+        if (r < ahead) {
+            prefetch(x + (rows + r) * n, n);
+            prefetch(g + (rows + r) * n, n);
+        }
+        row_gradient<Weighted>(out + r * n, g + r * n, x + r * n, weight, n, found[r]);
+    }
+    if (!to_weight) return;
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) add_rows<4>(g + r * n, x + r * n, to_weight, to_bias, n, found + r);
+    for (; r < rows; ++r) add_rows<1>(g + r * n, x + r * n, to_weight, to_bias, n, found + r);
 }
 
 /// out[i] = the sum of the i-th elements of `count` rows, `stride` apart.
@@ -119,7 +200,7 @@ void sum_rows(C* out, const C* rows, int64_t count, int64_t stride, int64_t n) {
     });
 }
 
-/// Rows whose parts of the gradients of weight and bias are added up in one place: as many however many threads there are.
+/// Rows whose parts of the gradients of weight and bias are added up in one place, however many threads there are.
 int64_t chunk_of(int64_t rows) { return std::min<int64_t>(256, std::max<int64_t>(16, (rows + 63) / 64)); }
 
 template <bool Centred>
@@ -144,12 +225,14 @@ KernelPtr backward(const Request& request) {
                     C* to_weight = affine ? partial.data() + k * stride : nullptr;
                     C* to_bias = outputs == 3 ? to_weight + n : nullptr;
                     std::fill_n(partial.data() + k * stride, stride, C(0));
-                    for (int64_t r = k * chunk; r < std::min(rows, (k + 1) * chunk); ++r) {
-                        C* to = at(0) + r * n;
-                        const C *g = grad + r * n, *x = input + r * n;
-                        if (weighted) row_gradient<Centred, true>(to, g, x, weight, to_weight, to_bias, n, eps);
-                        else row_gradient<Centred, false>(to, g, x, weight, to_weight, to_bias, n, eps);
-                    }
+                    const int64_t stop = std::min(rows, (k + 1) * chunk);
+                    for_rows(k * chunk, stop, n, [&](int64_t first, int64_t count) {
+                        const int64_t ahead = stop - first - count;
+                        C* to = at(0) + first * n;
+                        const C *g = grad + first * n, *x = input + first * n;
+                        if (weighted) gradients<Centred, true>(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
+                        else gradients<Centred, false>(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
+                    });
                 }
             });
             for (int i = 1; i < outputs; ++i) sum_rows(at(i), partial.data() + (i - 1) * n, chunks, stride, n);

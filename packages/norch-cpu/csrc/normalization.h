@@ -6,68 +6,84 @@
 #include <functional>
 #include <optional>
 
-#include "lines.h"
+#include "memory.h"
+#include "reduction.h"
+#include "threads.h"
 
 namespace norch {
 
 constexpr int64_t SUM_BLOCK = 4096;  // elements summed as they are; sums of such blocks go on in double
 
+/// Several sums that grow together, each in lanes that the compiler turns into vectors.
+template <class C, int SUMS, int LANES>
+class Lanes {
+public:
+    /// Adds f(0), ..., f(n - 1), each a std::array of SUMS numbers.
+    template <class F>
+    void add(int64_t n, const F& f) {
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES) add_vector<LANES>(i, f);
+        for (; i + WIDTH<C> <= n; i += WIDTH<C>) add_vector<WIDTH<C>>(i, f);
+        for (int j = 0; i < n; ++i, ++j) add_one(i, j, f);
+    }
+    double sum(int k) const {
+        // A vector of four by name: of a tree, or a loop of four, the compiler makes scalar code.
+        using Four __attribute__((vector_size(4 * sizeof(C)))) = C;
+        Four sum = {}, next;
+        for (int i = 0; i < LANES; i += 4) {
+            std::memcpy(&next, lanes_[k] + i, sizeof next);
+            sum += next;
+        }
+        return double((sum[0] + sum[2]) + (sum[1] + sum[3]));
+    }
+
+private:
+    template <int N, class F>
+    void add_vector(int64_t i, const F& f) {
+        NORCH_INDEPENDENT
+        for (int j = 0; j < N; ++j) add_one(i + j, j, f);
+    }
+    template <class F>
+    void add_one(int64_t i, int j, const F& f) {
+        const std::array<C, SUMS> values = f(i);
+        lanes_[0][j] += values[0];
+        if constexpr (SUMS > 1) lanes_[1][j] += values[1];
+        if constexpr (SUMS > 2) lanes_[2][j] += values[2];
+    }
+
+    C lanes_[SUMS][LANES] = {};
+};
+
+template <int SUMS, int LANES, class C, class F>
+inline void add_block(int64_t n, const F& f, double* sums) {
+    Lanes<C, SUMS, LANES> lanes;
+    lanes.add(n, f);
+    for (int k = 0; k < SUMS; ++k) sums[k] += lanes.sum(k);
+}
+
+/// sums[k] += f(0)[k] + ... + f(n - 1)[k]
+template <int SUMS, class C, class F>
+inline void add_sums(int64_t n, const F& f, double* sums) {
+    constexpr int LANES = (SUMS == 1 ? 4 : 2) * WIDTH<C>;
+    if (n < LANES) return add_block<SUMS, WIDTH<C>, C>(n, f, sums);
+    for (int64_t begin = 0; begin < n; begin += SUM_BLOCK)
+        add_block<SUMS, LANES, C>(std::min(SUM_BLOCK, n - begin), [&](int64_t i) { return f(begin + i); }, sums);
+}
+
 /// f(0) + ... + f(n - 1)
 template <class C, class F>
 inline double total(int64_t n, const F& f) {
     double sum = 0;
-    for (int64_t begin = 0; begin < n; begin += SUM_BLOCK)
-        sum += sum_of<C>(std::min(SUM_BLOCK, n - begin), [&](int64_t i) { return f(begin + i); });
+    add_sums<1, C>(n, [&](int64_t i) { return std::array<C, 1>{f(i)}; }, &sum);
     return sum;
 }
 
-/// What the gradient of a normalised row needs: the square of what x is off the mean, the gradient, and their product.
-struct Moments {
-    double square = 0, grad = 0, product = 0;
-};
-
-template <int LANES, class C, class F>
-inline void add_moments(int64_t n, const F& f, Moments& sums) {
-    C square[LANES] = {}, grad[LANES] = {}, product[LANES] = {};
-    auto add = [&](int64_t i, int j) {
-        const auto [g, x] = f(i);
-        square[j] += x * x;
-        grad[j] += g;
-        product[j] += g * x;
-    };
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        NORCH_INDEPENDENT
-        for (int j = 0; j < LANES; ++j) add(i + j, j);
-    }
-    for (int j = 0; i < n; ++i, ++j) add(i, j);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int j = 0; j < half; ++j) {
-            square[j] += square[j + half];
-            grad[j] += grad[j + half];
-            product[j] += product[j + half];
-        }
-    sums.square += square[0];
-    sums.grad += grad[0];
-    sums.product += product[0];
-}
-
-/// A gradient and what x is off the mean.
+/// What the gradient of normalised numbers needs: the sums of their squares, of the gradient, and of the products.
 template <class C>
-struct Pair {
-    C g, x;
-};
-
-/// Adds the moments of n elements, f(i) being the Pair of element i.
-template <class C, class F>
-inline void add_moments(int64_t n, const F& f, Moments& sums) {
-    for (int64_t begin = 0; begin < n; begin += SUM_BLOCK) {
-        int64_t count = std::min(SUM_BLOCK, n - begin);
-        auto shifted = [&](int64_t i) { return f(begin + i); };
-        if (count < 64) add_moments<8, C>(count, shifted, sums);
-        else add_moments<32, C>(count, shifted, sums);
-    }
+std::array<C, 3> moments(C x, C g) {
+    return {x * x, g, g * x};
 }
+enum { SQUARE, GRAD, PRODUCT };
 
 /// A kernel for contiguous operands of type C, and the copies of those that are not.
 class Staged final : public Kernel {

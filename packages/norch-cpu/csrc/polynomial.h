@@ -1,4 +1,4 @@
-// Building blocks of the elementary functions: polynomials, roundings and scalings that vectorise on any instruction set.
+// Building blocks of the elementary functions: what vectorises on any instruction set.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ inline T polynomial(T x, T c0, Rest... rest) {
     return c0 + x * polynomial(x, rest...);
 }
 
-// Adding 1.5 * 2^mantissa bits rounds to an integer, which is then in the low bits of the sum: SSE2 has no other rounding.
+// Adding 1.5 * 2^mantissa bits rounds to an integer, which is then in the low bits of the sum. SSE2 has no other way.
 constexpr float round_float = 12582912.0f;
 constexpr double round_double = 6755399441055744.0;
 

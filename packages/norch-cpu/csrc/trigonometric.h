@@ -8,11 +8,11 @@ namespace norch::math {
 /// Up to where sin, cos and tan of a float may be computed by the formulas here.
 constexpr float trigonometric_limit = 2097152.0f;
 
-/// n is below 2^20 in magnitude and so n times the high part of pi is exact (Cody & Waite).
+/// n is below 2^20 in magnitude, so that n times the high part of pi is exact (Cody & Waite).
 inline double subtract_pi(double x, double n) { return (x - n * 0x1.921fb544p+1) - n * 0x1.0b4611a626331p-33; }
 
-/// sin(r) for |r| <= pi / 2 in double arithmetic to float's accuracy (2^-34), with the sign flipped where the lowest bit
-/// of `odd` is 1.
+/// sin(r) for |r| <= pi / 2 in double arithmetic to float's accuracy (2^-34), negated where the lowest bit of `odd` is
+/// set.
 inline double sin_reduced(double r, uint64_t odd) {
     const double z = r * r;
     const double p = polynomial(z, 1.0, -0.16666666638948474, 0.00833333142264532, -0.00019840890276762898,
@@ -67,8 +67,8 @@ inline float atan(float x) {
     const float a = absolute(x);
     const float t = a > 1.0f ? 1.0f / a : a;
     const float z = t * t;
-    const float p = polynomial(z, -0.333333135f, 0.199988425f, -0.142663464f, 0.109585822f, -0.0841065422f, 0.0579135418f,
-                               -0.0309912898f, 0.0107485f, -0.00174370117f);
+    const float p = polynomial(z, -0.333333135f, 0.199988425f, -0.142663464f, 0.109585822f, -0.0841065422f,
+                               0.0579135418f, -0.0309912898f, 0.0107485f, -0.00174370117f);
     const float y = t + t * (z * p);
     return with_sign(a > 1.0f ? (half_pi - y) + half_pi_low : y, x);
 }

@@ -1,11 +1,14 @@
-"""linear: the matrix product of a layer."""
+"""linear: the matrix product of a layer, with its bias and activation, and its gradients."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..autograd.graph import is_recording
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec
+from .activation import gelu, relu, relu_grad, silu
+from .elementwise import sigmoid, sigmoid_grad, tanh, tanh_grad
 from .families import composite, floating
 
 if TYPE_CHECKING:
@@ -38,28 +41,71 @@ def _rows(x: Tensor) -> Tensor:
     return x if len(shape) == 2 else x.reshape(count, shape[-1])
 
 
-def _to_input(g: Tensor, weight: Tensor) -> Tensor:
-    return (_rows(g) @ weight).reshape((*g.spec.shape[:-1], weight.spec.shape[1]))
+@composite(lambda grad, weight: grad.like((*grad.shape[:-1], weight.shape[1])))
+def linear_input_grad(grad: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of linear's input from that of its result: (..., out), (out, in) -> (..., in)."""
+    return (_rows(grad) @ weight).reshape((*grad.spec.shape[:-1], weight.spec.shape[1]))
 
 
-def _to_weight(g: Tensor, input: Tensor) -> Tensor:
-    return _rows(g).mT @ _rows(input)
+@composite(lambda grad, input: grad.like((grad.shape[-1], input.shape[-1])))
+def linear_weight_grad(grad: Tensor, input: Tensor) -> Tensor:
+    """The gradient of linear's weight from that of its result: (..., out), (..., in) -> (out, in)."""
+    return _rows(grad).mT @ _rows(input)
 
 
 @composite(
     _infer_linear,
     {
-        "input": _to_input,
-        "weight": _to_weight,
+        "input": lambda g, weight: linear_input_grad(g, weight),
+        "weight": lambda g, input: linear_weight_grad(g, input),
         "bias": lambda g: g,
     },
+    name="linear",
 )
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out).
-
-    Raises ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
-    """
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     product = _rows(input) @ weight.mT
     if bias is not None:
         product = product + bias
     return product.reshape((*input.spec.shape[:-1], weight.spec.shape[0]))
+
+
+_ACTIVATIONS: dict[str, Any] = {"relu": relu, "gelu": gelu, "silu": silu, "tanh": tanh, "sigmoid": sigmoid}
+_GRADIENTS: dict[str, Any] = {"relu": relu_grad, "tanh": tanh_grad, "sigmoid": sigmoid_grad}
+"""Of the activations whose gradient is found from their result."""
+
+
+def _activation_rule(
+    g: Tensor, y: Tensor, input: Tensor, weight: Tensor, activation: str, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    g = _GRADIENTS[activation](g, y)
+    return (
+        linear_input_grad(g, weight) if needs[0] else None,
+        linear_weight_grad(g, input) if needs[1] else None,
+        g if needs[2] else None,
+    )
+
+
+@composite(lambda input, weight, bias, activation: _infer_linear(input, weight, bias), _activation_rule, joint=True)
+def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    """An activation of `linear`. It has a gradient for those in _GRADIENTS only."""
+    out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
+    return out
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str | None = None) -> Tensor:
+    """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out).
+
+    activation: "relu", "gelu", "silu", "tanh" or "sigmoid" to apply it to the result in the same pass. Raises
+    ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
+    """
+    if activation is None:
+        return _linear(input, weight, bias)
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"linear(): activation must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
+    if activation in _GRADIENTS or not (
+        is_recording() and any(x is not None and x.requires_grad for x in (input, weight, bias))
+    ):
+        return linear_activation(input, weight, bias, activation)
+    # The gradient needs what the activation is applied to.
+    out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
+    return out

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.mode import no_grad
 from ..dtype import finfo, float32
 from ..errors import ShapeError
 from ..spec import Shape, Spec, as_shape
 from .elementwise import sqrt
 from .families import accepts_axis, composite, floating
 from .movement import expand
+from .optimizer import sgd_step_
 from .precision import wide
 from .reduction import mean, norm
 
@@ -247,14 +248,23 @@ def _batch_norm_rule(
 
 @composite(_infer_batch_norm, _batch_norm_rule, name="batch_norm", joint=True)
 def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """`batch_norm` with the statistics of the batch, and those: the mean and the biased variance of each channel."""
+    """`batch_norm` with the statistics of the batch, and those: the mean and unbiased variance of each channel."""
     ndim, x = input.spec.ndim, wide(input)
     others = [0, *range(2, ndim)]
     centre = mean(x, others, True)
     centred = x - centre
     spread = mean(centred * centred, others, True)
     out = _affine(centred * (1 / sqrt(spread + eps)), _channels(weight, ndim), _channels(bias, ndim))
-    return out.to(input.dtype), centre.reshape(-1), spread.reshape(-1)
+    count = input.spec.numel / max(input.spec.shape[1], 1)
+    return out.to(input.dtype), centre.reshape(-1), spread.reshape(-1) * (count / max(count - 1, 1))
+
+
+@lru_cache(256)
+def _check_batch_norm(
+    input: Spec, running_mean: Spec | None, running_var: Spec | None, weight: Spec | None, bias: Spec | None
+) -> None:
+    floating("batch_norm", input, running_mean, running_var, weight, bias)
+    _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
 
 
 def batch_norm(
@@ -274,10 +284,7 @@ def batch_norm(
     Raises ShapeError for shapes that do not fit, for training on one value a channel, and without running statistics
     where they are needed; DTypeError unless all are floating.
     """
-    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    specs = {name: None if x is None else x.spec for name, x in given.items()}
-    floating("batch_norm", input.spec, *specs.values())
-    _check_channels("batch_norm", input.spec, **specs)
+    _check_batch_norm(input.spec, *[None if x is None else x.spec for x in (running_mean, running_var, weight, bias)])
     if not training:
         if running_mean is None or running_var is None:
             raise ShapeError("batch_norm(): needs running_mean and running_var unless training")
@@ -291,11 +298,11 @@ def batch_norm(
     if count <= 1 and input.spec.numel:
         raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
     normal, centre, spread = _batch_norm(input, weight, bias, eps)
-    with no_grad():
-        if running_mean is not None:
-            running_mean.mul_(1 - momentum).add_(centre * momentum)
-        if running_var is not None:
-            running_var.mul_(1 - momentum).add_(spread * (momentum * count / (count - 1)))
+    moved = [pair for pair in ((running_mean, centre), (running_var, spread)) if pair[0] is not None]
+    if moved:
+        running, new = zip(*moved, strict=True)
+        # running += momentum * (new - running)
+        sgd_step_(running, new, lr=momentum, weight_decay=1.0, maximize=True)
     return normal
 
 
