@@ -2,6 +2,8 @@
 // time, so that their scores stay in the cache. The gradient computes the weights again (Dao et al., 2022).
 #include <algorithm>
 
+#include <cmath>
+
 #include "lines.h"
 #include "math.h"
 
@@ -150,15 +152,15 @@ private:
         product(weights, keys_, q, {keys, keys_, 1}, rows, seen, size_);
         for (int64_t r = 0; r < rows; ++r) {
             float* row = weights + r * keys_;
-            const int64_t n = keys_seen(first + r + 1);
+            const float scale = scale_;
             NORCH_INDEPENDENT
-            for (int64_t j = 0; j < n; ++j) row[j] *= scale_;
-            const float largest = max_of(row, n);
-            const float sum = sum_of<float>(n, [=](int64_t j) { return row[j] = math::exp(row[j] - largest); });
+            for (int64_t j = 0; j < seen; ++j) row[j] *= scale;
+            std::fill(row + keys_seen(first + r + 1), row + seen, -HUGE_VALF);  // its weight will be 0
+            const float largest = max_of(row, seen);
+            const float sum = sum_of<float>(seen, [=](int64_t j) { return row[j] = math::exp(row[j] - largest); });
             const float factor = 1.0f / sum;
             NORCH_INDEPENDENT
-            for (int64_t j = 0; j < n; ++j) row[j] *= factor;
-            std::fill(row + n, row + seen, 0.0f);
+            for (int64_t j = 0; j < seen; ++j) row[j] *= factor;
         }
     }
 

@@ -22,7 +22,7 @@ inline ExpReduction reduce_exp(float x) {
 
 inline float power_of_two(uint32_t n) { return bit_cast<float>((n + 127u) << 23); }
 
-/// exp for -104 <= x <= 89: the results are 0 and infinity there.
+/// exp for -176.1 <= x <= 89: the results are 0 and infinity there.
 inline float exp_bounded(float x) {
     const ExpReduction e = reduce_exp(x);
     // Two steps: 2^n alone may be out of range, and a subnormal result must be rounded only once.
@@ -36,7 +36,8 @@ inline float exp_normal(float x) {
     return (1.0f + e.expm1_r) * power_of_two(e.n);
 }
 
-inline float exp(float x) { return mend_nan(exp_bounded(at_least(at_most(x, 89.0f), -104.0f)), x); }
+// At -176.1 both powers of 2 are 0: exp(-inf) is 0 without a product that underflows, which processors are slow at.
+inline float exp(float x) { return mend_nan(exp_bounded(at_least(at_most(x, 89.0f), -176.1f)), x); }
 
 inline float expm1(float x) {
     const ExpReduction e = reduce_exp(at_least(at_most(x, 89.0f), -18.0f));

@@ -69,7 +69,8 @@ def _infer_attention_grad(
     grad: Spec, query: Spec, key: Spec, value: Spec, is_causal: bool, scale: float
 ) -> tuple[Spec, Spec, Spec]:
     batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], op=_OP)
-    return tuple([s.like((*batch, *s.shape[-2:])) for s in (query, key, value)])  # type: ignore[return-value]
+    first, second, third = [s.like((*batch, *s.shape[-2:])) for s in (query, key, value)]
+    return first, second, third
 
 
 @composite(_infer_attention_grad, name=f"{_OP}_grad")
@@ -77,8 +78,8 @@ def _attention_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value where there is no mask."""
-    found = _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))
-    return found[:3]  # type: ignore[return-value]
+    first, second, third, _ = _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))
+    return first, second, third
 
 
 def _attention_rule(
