@@ -230,8 +230,8 @@ KernelPtr backward(const Request& request) {
                         const int64_t ahead = stop - first - count;
                         C* to = at(0) + first * n;
                         const C *g = grad + first * n, *x = input + first * n;
-                        if (weighted) gradients<Centred, true>(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
-                        else gradients<Centred, false>(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
+                        const auto some = weighted ? gradients<Centred, true, C> : gradients<Centred, false, C>;
+                        some(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
                     });
                 }
             });

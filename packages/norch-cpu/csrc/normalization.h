@@ -51,7 +51,7 @@ private:
         if constexpr (SUMS > 2) lanes_[2][j] += values[2];
     }
 
-    C lanes_[SUMS][LANES] = {};
+    C lanes_[SUMS][LANES < 4 ? 4 : LANES] = {};
 };
 
 template <int SUMS, int LANES, class C, class F>
