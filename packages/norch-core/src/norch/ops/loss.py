@@ -94,7 +94,9 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: 
 
     Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating.
     """
-    return _mse_loss(*matched("mse_loss", strict, input, target), reduction)
+    if input.spec.shape != target.spec.shape:
+        input, target = matched("mse_loss", strict, input, target)
+    return _mse_loss(input, target, reduction)
 
 
 def _l1_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:
