@@ -1,6 +1,7 @@
 #include "gemm.h"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 
 #include "gemm_pack.h"
@@ -88,6 +89,7 @@ void Product<T>::cut() {
     const double element_ns = double(k_) / (FULL_VECTOR<T> * (std::is_integral_v<T> ? 1.5 : 5.0)) + 0.1;
     piece_rows_ = std::max<int64_t>(m_, 1), piece_columns_ = std::max<int64_t>(n_, 1);
     double whole_ns = double(m_) * double(n_) * element_ns;
+    const int64_t wanted = 4 * num_threads();
     switch (path_) {
         case Path::fill: break;
         case Path::row_times_rows:
@@ -108,9 +110,9 @@ void Product<T>::cut() {
         case Path::packed:
             piece_rows_ = divide_up(m_, divide_up(m_, PIECE_ROWS));
             piece_columns_ = PIECE_COLUMNS;
-            while (piece_columns_ > PANEL<T> && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < 16)
+            while (piece_columns_ > PANEL<T> && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < wanted)
                 piece_columns_ /= 2;
-            while (piece_rows_ >= 4 * TILE_ROWS && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < 4)
+            while (piece_rows_ >= 8 * TILE_ROWS && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < wanted)
                 piece_rows_ = divide_up(piece_rows_, 2);
     }
     row_pieces_ = divide_up(m_, piece_rows_);
@@ -194,8 +196,11 @@ void Product<T>::direct(const Call& call, const Area& area) const {
 
 template <class T>
 void Product<T>::packed(const Call& call, const Area& area) const {
-    alignas(64) T panel[PANEL_STEPS<T> * PANEL<T>];
     const int64_t blocks = divide_up(k_, PANEL_STEPS<T>), block = divide_up(k_, blocks);
+    alignas(64) T small[64 * PANEL<T>];
+    std::optional<Scratch<T>> large;
+    if (block > 64) large.emplace(block * PANEL<T>);
+    T* const panel = large ? large->data() : small;
     for (int64_t first = 0; first < k_; first += block) {
         const int64_t steps = std::min(block, k_ - first);
         for (int64_t column = area.left; column < area.right; column += PANEL<T>) {
@@ -210,8 +215,8 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     }
 }
 
-/// Adds to the columns of one panel what `steps` of k contribute; `unpacked` is where the panel is to be packed from, or null. Where c's columns are not whole vectors next to each
-/// other, the sums are kept in a tile of their own.
+/// Adds to the columns of one panel what `steps` of k contribute; `unpacked` is where the panel is to be packed from, or
+/// null. Where c's columns are not whole vectors next to each other, the sums are kept in a tile of their own.
 template <class T>
 void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t first_step, int64_t steps,
                                   int64_t column, int64_t width, T* panel, const T* unpacked) const {
