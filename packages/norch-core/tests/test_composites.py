@@ -37,6 +37,7 @@ SAMPLES = {
     "softmax": [draw(3, 4), 0],
     "log_softmax": [draw(3, 4), 1],
     "linear": [draw(2, 3, 4), draw(5, 4), draw(5)],
+    "linear_activation": [draw(2, 3, 4), draw(5, 4), draw(5), "tanh"],
     "embedding": [np.array([0, 2, 2]), draw(3, 2), None],
     "embedding_grad": [draw(3, 2), np.array([0, 2, 2]), 4, 2],
     "dropout": [draw(3, 4), 0.5, 11, 12],

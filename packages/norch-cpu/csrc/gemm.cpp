@@ -1,6 +1,7 @@
 #include "gemm.h"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 
 #include "gemm_pack.h"
@@ -13,7 +14,8 @@ namespace norch {
 namespace {
 
 constexpr int64_t DIRECT_BYTES = 24 << 10;  // of b: within the first cache it is read again where it lies
-constexpr int64_t PIECE_ROWS = 252, PIECE_COLUMNS = 512;
+constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
+constexpr int64_t MOST_DOTS = 12;  // vectors whose dot products with many others are found one by one
 constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
 
 template <class T>
@@ -55,7 +57,8 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     if (m == 1) a_.row = k * a_.column, c_.row = n * c_.column;
     if (n == 1) b_.column = 1, c_.column = 1;
     if (k == 1) a_.column = 1, b_.row = n * b_.column;
-    if ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n)) {
+    const bool along_k = a_.column == 1 && b_.row == 1;
+    if (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n))) {
         swapped_ = true;
         std::swap(m_, n_);
         std::swap(a_, b_);
@@ -71,7 +74,9 @@ void Product<T>::choose_path() {
     const int64_t b_bytes = k_ * b_.row * int64_t(sizeof(T));
     if (m_ == 0 || n_ == 0 || k_ == 0)
         path_ = Path::fill;
-    else if (b_.row == 1 && m_ <= MAX_DOT_ROWS && k_ >= 2 * FULL_VECTOR<T>)
+    else if (b_.row == 1 && a_.column == 1 && std::min(m_, n_) <= MOST_DOTS && k_ >= 8 * FULL_VECTOR<T>)
+        path_ = Path::dots;
+    else if (b_.row == 1 && m_ <= DOT_ROWS && k_ >= 2 * FULL_VECTOR<T>)
         path_ = Path::dots;
     else if (m_ == 1 && b_.column == 1 && c_.column == 1)
         path_ = Path::row_times_rows;
@@ -88,14 +93,20 @@ void Product<T>::cut() {
     const double element_ns = double(k_) / (FULL_VECTOR<T> * (std::is_integral_v<T> ? 1.5 : 5.0)) + 0.1;
     piece_rows_ = std::max<int64_t>(m_, 1), piece_columns_ = std::max<int64_t>(n_, 1);
     double whole_ns = double(m_) * double(n_) * element_ns;
+    const int64_t wanted = 4 * num_threads();
     switch (path_) {
         case Path::fill: break;
         case Path::row_times_rows:
         case Path::dots: {
-            const double column_ns =
-                std::max(double(m_) * element_ns, double(k_) * sizeof(T) / LINE_BYTES_PER_NS) + 2;
-            piece_columns_ = std::max<int64_t>(64, int64_t(PARALLEL_NS / 4 / column_ns) / 64 * 64);
-            whole_ns = double(n_) * column_ns;
+            // Long lines of one matrix, each read once and used for the few of the other.
+            const bool by_rows = m_ > n_;
+            const int64_t lines = by_rows ? m_ : n_;
+            const double line_ns =
+                std::max(double(std::min(m_, n_)) * element_ns, double(k_) * sizeof(T) / LINE_BYTES_PER_NS) + 2;
+            whole_ns = double(lines) * line_ns;
+            if (whole_ns < PARALLEL_NS) break;
+            const int64_t least = std::max<int64_t>(path_ == Path::dots ? 4 : 64, int64_t(PARALLEL_NS / 4 / line_ns));
+            (by_rows ? piece_rows_ : piece_columns_) = divide_up(std::max(least, divide_up(lines, wanted)), 64) * 64;
             break;
         }
         case Path::direct:
@@ -108,9 +119,9 @@ void Product<T>::cut() {
         case Path::packed:
             piece_rows_ = divide_up(m_, divide_up(m_, PIECE_ROWS));
             piece_columns_ = PIECE_COLUMNS;
-            while (piece_columns_ > PANEL<T> && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < 16)
+            while (piece_columns_ > PANEL<T> && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < wanted)
                 piece_columns_ /= 2;
-            while (piece_rows_ >= 4 * TILE_ROWS && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < 4)
+            while (piece_rows_ >= 8 * TILE_ROWS && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < wanted)
                 piece_rows_ = divide_up(piece_rows_, 2);
     }
     row_pieces_ = divide_up(m_, piece_rows_);
@@ -194,12 +205,19 @@ void Product<T>::direct(const Call& call, const Area& area) const {
 
 template <class T>
 void Product<T>::packed(const Call& call, const Area& area) const {
-    alignas(64) T panel[PANEL_STEPS<T> * PANEL<T>];
     const int64_t blocks = divide_up(k_, PANEL_STEPS<T>), block = divide_up(k_, blocks);
+    // What is left of the columns beside whole panels is better not packed, and up to a few not padded.
+    const int64_t left_over = b_.column == 1 && c_.column == 1 ? (area.right - area.left) % PANEL<T> : 0;
+    if (left_over >= 4) direct(call, {area.top, area.bottom, area.right - left_over, area.right});
+    const int64_t right = left_over >= 4 ? area.right - left_over : area.right;
+    alignas(64) T small[64 * PANEL<T>];
+    std::optional<Scratch<T>> large;
+    if (block > 64) large.emplace(block * PANEL<T>);
+    T* const panel = large ? large->data() : small;
     for (int64_t first = 0; first < k_; first += block) {
         const int64_t steps = std::min(block, k_ - first);
-        for (int64_t column = area.left; column < area.right; column += PANEL<T>) {
-            const int64_t width = std::min(PANEL<T>, area.right - column);
+        for (int64_t column = area.left; column < right; column += PANEL<T>) {
+            const int64_t width = std::min(PANEL<T>, right - column);
             const int64_t padded = divide_up(width, FULL_VECTOR<T>) * FULL_VECTOR<T>;
             const T* b = call.b + first * b_.row + column * b_.column;
             // Whole rows of a panel are packed by the first tile that reads them.
@@ -210,8 +228,8 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     }
 }
 
-/// Adds to the columns of one panel what `steps` of k contribute; `unpacked` is where the panel is to be packed from, or null. Where c's columns are not whole vectors next to each
-/// other, the sums are kept in a tile of their own.
+/// Adds to the columns of one panel what `steps` of k contribute; `unpacked` is where the panel is to be packed from, or
+/// null. Where c's columns are not whole vectors next to each other, the sums are kept in a tile of their own.
 template <class T>
 void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t first_step, int64_t steps,
                                   int64_t column, int64_t width, T* panel, const T* unpacked) const {
@@ -265,15 +283,17 @@ void Product<T>::row_times_rows(const Call& call, const Area& area) const {
 
 template <class T>
 void Product<T>::dots(const Call& call, const Area& area) const {
-    const auto run = [&](const T* a, int64_t a_row) {
-        multiply_dots(a, a_row, m_, call.b + area.left * b_.column, b_.column, area.right - area.left, k_,
-                      call.c + area.left * c_.column, c_.row, c_.column);
-    };
-    if (a_.column == 1) return run(call.a, a_.row);
-    Scratch<T> rows(m_ * k_);
-    for (int64_t i = 0; i < m_; ++i)
-        for (int64_t p = 0; p < k_; ++p) rows[i * k_ + p] = call.a[i * a_.row + p * a_.column];
-    run(rows.data(), k_);
+    const int64_t rows = area.bottom - area.top, columns = area.right - area.left;
+    const T* b = call.b + area.left * b_.column;
+    T* c = call.c + area.top * c_.row + area.left * c_.column;
+    if (a_.column == 1) {
+        multiply_dots(call.a + area.top * a_.row, a_.row, rows, b, b_.column, columns, k_, c, c_.row, c_.column);
+        return;
+    }
+    const Scratch<T> dense(rows * k_);
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t p = 0; p < k_; ++p) dense[i * k_ + p] = call.a[(area.top + i) * a_.row + p * a_.column];
+    multiply_dots<T>(dense.data(), k_, rows, b, b_.column, columns, k_, c, c_.row, c_.column);
 }
 
 template <class T>

@@ -10,9 +10,10 @@
 
 namespace norch {
 
-/// The rows of a panel, so that it stays in the first cache with room for what passes by.
+/// The rows of a panel. It stays in the second cache: fewer rows for the sake of the first cost more, since the sums
+/// would go to memory and back more often.
 template <class T>
-constexpr int64_t PANEL_STEPS = (32 << 10) / (TILE_VECTORS * VECTOR_BYTES);
+constexpr int64_t PANEL_STEPS = (128 << 10) / (TILE_VECTORS * VECTOR_BYTES);
 
 /// panel[p][j] = b[p][j] for p < steps, j < width; zeros up to the panel's width.
 template <class T>

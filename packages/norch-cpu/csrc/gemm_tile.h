@@ -14,6 +14,7 @@ constexpr int TILE_ROWS = 12;  // 32 registers: 24 of sums, 2 of b's vectors, th
 constexpr int TILE_ROWS = 6;
 #endif
 constexpr int TILE_VECTORS = 2;
+constexpr int PREFETCH_STEPS = 16;
 
 template <class T>
 constexpr int FULL_VECTOR = VECTOR_BYTES / int(sizeof(T));
@@ -56,7 +57,10 @@ void multiply_rows(const TileInput<T>& in, T* c, int64_t c_row) {
         for (int v = 0; v < V; ++v) factors[v] = load_vector<L>(b + v * L);
         if constexpr (PACKS) {
             NORCH_UNROLL
-            for (int v = 0; v < V; ++v) store_vector(panel + v * L, factors[v]);
+            for (int v = 0; v < V; ++v) {
+                store_vector(panel + v * L, factors[v]);
+                __builtin_prefetch(b + PREFETCH_STEPS * b_step + v * L);  // no processor foresees such large strides
+            }
             panel += V * L;
         }
         NORCH_UNROLL

@@ -43,8 +43,8 @@ Staged stage(const Operand& operand, DType dtype, bool is_output = false) {
 template <class T>
 class Batched {
 public:
-    Batched(const Operand& out, const Operand& a, const Operand& b)
-        : loops_(collapse({out, a, b}, batch_dims(out))), product_(plan(out, a, b)) {
+    Batched(const Operand& out, const Operand& a, const Operand& b, bool has_bias)
+        : loops_(collapse({out, a, b}, batch_dims(out))), product_(plan(out, a, b, has_bias)) {
         for (int64_t n : loops_.shape) count_ *= n;
     }
 
@@ -69,8 +69,9 @@ private:
         return dims;
     }
 
-    /// The plan of one product. Batch dims along which a or b repeats itself become rows or columns where they can.
-    Product<T> plan(const Operand& out, const Operand& a, const Operand& b) {
+    /// The plan of one product. Batch dims along which b or a repeats itself become rows or columns where they can
+    /// (not columns, of which each has its bias).
+    Product<T> plan(const Operand& out, const Operand& a, const Operand& b, bool has_bias) {
         const int d = out.ndim() - 2;
         int64_t m = out.shape[d], n = out.shape[d + 1], k = a.shape[d + 1];
         MatrixStrides sa{a.strides[d], a.strides[d + 1]}, sb{b.strides[d], b.strides[d + 1]};
@@ -83,7 +84,7 @@ private:
             if (b_step == 0 && (m == 1 || (a_step == m * sa.row && c_step == m * sc.row))) {
                 if (m == 1) sa.row = a_step, sc.row = c_step;
                 m *= count;
-            } else if (a_step == 0 && (n == 1 || (b_step == n * sb.column && c_step == n * sc.column))) {
+            } else if (!has_bias && a_step == 0 && (n == 1 || (b_step == n * sb.column && c_step == n * sc.column))) {
                 if (n == 1) sb.column = b_step, sc.column = c_step;
                 n *= count;
             } else {
@@ -124,7 +125,7 @@ public:
           a_(stage(a, dtype)),
           b_(stage(b, dtype)),
           has_bias_(bias != nullptr),
-          product_(out_.view, a_.view, b_.view) {
+          product_(out_.view, a_.view, b_.view, bias != nullptr) {
         if (bias) bias_ = stage_bias(*bias, dtype);
         if constexpr (std::is_floating_point_v<T>) activation_ = activation_named<T>(activation);
         is_staged_ = out_.copy || a_.copy || b_.copy || bias_.copy;
