@@ -42,7 +42,10 @@ def backward(
     was freed before, or where a saved tensor was changed in place.
     """
     if inputs is None:
-        starts = _starts(tensors, grad_tensors, "backward")
+        if grad_tensors is None and not isinstance(tensors, tuple | list):
+            starts = [_start(tensors, None, "backward")]
+        else:
+            starts = _starts(tensors, grad_tensors, "backward")
         run(starts, None, bool(create_graph if retain_graph is None else retain_graph), create_graph)
         return
     wanted = _as_list(inputs)
@@ -170,27 +173,35 @@ def run(
                 for edge, value in zip(node.edges, node.apply(total), strict=True):
                     if edge is not None and value is not None and (needed is None or edge in needed):
                         _add(pending, heap, edge, value)
+                if not retain:
+                    node.release()
             else:
                 plan = node.plan
                 op = plan.op
-                joint = op.bound[0](node, total) if op.joint else None  # type: ignore[misc]
+                joint = list(op.bound[0](node, total)) if op.joint else None  # type: ignore[misc]
                 for i, edge in enumerate(node.edges):
                     if edge is None or (needed is not None and edge not in needed):
                         continue
-                    value = op.bound[i](node, total) if joint is None else joint[i]  # type: ignore[misc]
+                    if joint is None:
+                        value = op.bound[i](node, total)  # type: ignore[misc]
+                    else:
+                        value, joint[i] = joint[i], None
                     if value is None:
                         continue
                     spec = plan.inputs[op.tensors[i]]
                     if value.spec is not spec:
                         value = conform(value, spec)
-                    if edge in pending:
+                    if type(edge) is Leaf and targets is None and edge.hooks is None:
+                        owner = edge.tensor()
+                        if owner is not None:
+                            accumulate(owner, value, create)
+                    elif edge in pending:
                         pending[edge] = pending[edge] + value
                     else:
                         pending[edge] = value
                         heappush(heap, (-edge.order, edge))
-                joint = None
-            if not retain:
-                node.release()
+                if not retain:
+                    node.values = node.result = None
             value = total = None  # or `accumulate` would find that something holds them
     finally:
         set_recording(before)

@@ -79,11 +79,14 @@ def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -
     return (input - target) * (_spread(grad, reduction, input.spec) * 2)
 
 
-def _mse_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:
-    return _both(mse_loss_grad(g, input, target, reduction), needs)
-
-
-@composite(_infer("mse_loss"), _mse_rule, name="mse_loss", joint=True)
+@composite(
+    _infer("mse_loss"),
+    {
+        "input": lambda g, input, target, reduction: mse_loss_grad(g, input, target, reduction),
+        "target": lambda g, input, target, reduction: -mse_loss_grad(g, input, target, reduction),
+    },
+    name="mse_loss",
+)
 def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     difference = input - target
     return reduced(difference * difference, reduction, "mse_loss")
