@@ -11,18 +11,20 @@ from ..errors import AutogradError, DTypeError, ShapeError
 from .graph import Leaf, Node, Output, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
+    from ..op import Plan
     from ..spec import Spec
     from ..tensor import Tensor
 
 
 _fill: Any = None
 _sum: Any = None
+_tensor: Any = None
 
 
-def bind(fill: Any, total: Any) -> None:
-    """Tells this module how to fill a tensor of a spec and to sum one (it is loaded before any op is)."""
-    global _fill, _sum
-    _fill, _sum = fill, total
+def bind(fill: Any, total: Any, tensor: Any) -> None:
+    """Tells this module how to fill a tensor of a spec, sum one and make one (it is loaded before any op is)."""
+    global _fill, _sum, _tensor
+    _fill, _sum, _tensor = fill, total, tensor
 
 
 def backward(
@@ -43,7 +45,7 @@ def backward(
     """
     if inputs is None:
         if grad_tensors is None and not isinstance(tensors, tuple | list):
-            starts = [_start(tensors, None, "backward")]
+            starts = [_start(tensors, None, "backward")]  # type: ignore[arg-type]
         else:
             starts = _starts(tensors, grad_tensors, "backward")
         run(starts, None, bool(create_graph if retain_graph is None else retain_graph), create_graph)
@@ -183,6 +185,8 @@ def run(
                     if edge is None or (needed is not None and edge not in needed):
                         continue
                     if joint is None:
+                        if op.kind == "view" and not create and _add_through(plan, pending, edge, total):
+                            continue
                         value = op.bound[i](node, total)  # type: ignore[misc]
                     else:
                         value, joint[i] = joint[i], None
@@ -205,6 +209,25 @@ def run(
             value = total = None  # or `accumulate` would find that something holds them
     finally:
         set_recording(before)
+
+
+def _add_through(plan: Plan, pending: dict[Node, Any], edge: Node, value: Tensor) -> bool:
+    """Adds the gradient of a view to what its base has so far, in place: no zeros around it, no sum of both.
+
+    False where the base has none yet, or one that something else holds or that lies in memory in another way.
+    """
+    if edge not in pending or sys.getrefcount(pending[edge]) > _ALONE:
+        return False
+    held = pending[edge]
+    if type(held) is list or held.spec is not plan.inputs[0] or held.base is not None:
+        return False
+    out = plan.out
+    if held.node is not None or out.overlaps or value.spec.dtype is not out.dtype or value.spec.shape != out.shape:
+        return False
+    if sys.getrefcount(held.buffer) > _ALONE:
+        return False
+    _tensor(out, held.buffer, held.offset + plan.shift).add_(value)
+    return True
 
 
 def _add(pending: dict[Node, Any], heap: list[tuple[int, Node]], node: Node, value: Tensor) -> None:

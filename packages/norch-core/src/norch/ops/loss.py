@@ -83,7 +83,7 @@ def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -
     _infer("mse_loss"),
     {
         "input": lambda g, input, target, reduction: mse_loss_grad(g, input, target, reduction),
-        "target": lambda g, input, target, reduction: -mse_loss_grad(g, input, target, reduction),
+        "target": lambda g, input, target, reduction: mse_loss_grad(g, target, input, reduction),
     },
     name="mse_loss",
 )

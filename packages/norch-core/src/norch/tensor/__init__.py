@@ -84,4 +84,4 @@ _types: set[type] = {Tensor}
 dispatch.bind(Tensor)
 composite_call.bind(Tensor)
 graph.bind(dispatch.make_tensor, _types)
-engine.bind(fill_spec, sum_over)
+engine.bind(fill_spec, sum_over, dispatch.make_tensor)
