@@ -13,7 +13,7 @@ library() { "${CXX:-g++}" -print-file-name="$1"; }
 export SKBUILD_BUILD_DIR="$site/cmake"
 "${HATCH_UV:-uv}" pip install -q --no-build-isolation --no-deps --reinstall --no-cache --target "$site/packages" \
   -C cmake.define.NORCH_CPU_SANITIZE="$sanitizers" -C cmake.define.NORCH_CPU_INSTRUCTION_SETS=baseline \
-  -C cmake.build-type=RelWithDebInfo ./packages/norch-cpu
+  ./packages/norch-cpu
 
 # The module looks for OpenBLAS beside itself, where a folder of its own has none.
 LD_LIBRARY_PATH="$(python -c "import importlib.util as u; print(u.find_spec('scipy_openblas32').submodule_search_locations[0])")/lib"
