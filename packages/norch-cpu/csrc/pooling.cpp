@@ -80,12 +80,13 @@ struct Halving<T, 1> {
         *out = Larger::apply(Larger::apply(a[0], a[1]), Larger::apply(b[0], b[1]));
     }
     static void backward(const T* g, const T* a, const T* b, T* to_a, T* to_b) {
-        const T each[4] = {a[0], a[1], b[0], b[1]};
+        const T each[4] = {a[0], a[1], b[0], b[1]}, all = *g;
         T best;
         forward(a, b, &best);
         int first = 0;
         while (first < 3 && each[first] != best && each[first] == each[first]) ++first;
-        for (int i = 0; i < 4; ++i) (i < 2 ? to_a : to_b)[i % 2] = i == first ? *g : T(0);
+        to_a[0] = first == 0 ? all : T(0), to_a[1] = first == 1 ? all : T(0);
+        to_b[0] = first == 2 ? all : T(0), to_b[1] = first == 3 ? all : T(0);
     }
 };
 

@@ -131,7 +131,10 @@ def test_no_memory_is_an_error_and_the_program_goes_on(count):
     assert (x + 1).tolist() == [2, 2, 2]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits address space by setrlimit")
+@pytest.mark.skipif(
+    sys.platform != "linux" or "asan" in os.environ.get("LD_PRELOAD", ""),
+    reason="limits address space, of which AddressSanitizer wants all",
+)
 def test_no_memory_under_a_limit():
     code = """
 import resource, norch
