@@ -156,7 +156,8 @@ NOT_DIFFERENTIABLE = frozenset(
 
 DIFFERENTIATED_BY_PARTS = frozenset(
     "cross_entropy_grad elu_grad gelu_grad hardtanh_grad leaky_relu_grad linear_input_grad linear_weight_grad "
-    "log_softmax_grad mse_loss_grad nll_loss_grad relu_grad sigmoid_grad silu_grad softmax_grad softplus_grad tanh_grad".split()
+    "log_softmax_grad mse_loss_grad nll_loss_grad relu_grad sigmoid_grad silu_grad softmax_grad softplus_grad "
+    "tanh_grad".split()
 )
 
 
