@@ -1,9 +1,9 @@
 """What norch itself costs: per-op Python overhead on a backend whose kernels do nothing, and import time.
 
 Each figure is taken between those of its peers, NumPy and (where it is installed) PyTorch, in the same run: rounds are
-interleaved, and the median and the best round are kept. The targets are ratios to PyTorch: 1.0 us of its 1.7 us for an
-add, 1.3 us of its 2.5 us for a recorded one, 0.7 us of its 1.5 us for a view; without PyTorch they are shown in
-microseconds. Import: at most 40 ms over `import numpy`.
+interleaved, and the median is kept. The targets are ratios to PyTorch: 1.0 us of its 1.7 us for an add, 1.3 us of its
+2.5 us for a recorded one, 0.7 us of its 1.5 us for a view; without PyTorch they are shown in microseconds. Import: at
+most 40 ms over `import numpy`.
 
     python benchmarks/overhead.py [--rounds 15] [--json out.json]
 """
@@ -17,11 +17,11 @@ import statistics
 import subprocess
 import sys
 import time
-import timeit
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from timing import interleaved
 
 import norch
 from norch.testing.null import null_device
@@ -74,18 +74,12 @@ TARGETS = {"a + b": 1.0 / 1.7, "a + b, recorded": 1.3 / 2.5, "a.transpose(0, 1)"
 
 def measure(rounds: int) -> dict[str, dict[str, float]]:
     """Microseconds a call, the median of the rounds, by row and library; the empty call's cost is taken off."""
-    table = cases()
-    times: dict[tuple[str, str], list[float]] = {}
-    empty: list[float] = []
-    for _ in range(rounds):
-        empty.append(timeit.timeit(lambda: None, number=CALLS))
-        for row, calls in table.items():
-            for library, call in calls.items():
-                times.setdefault((row, library), []).append(timeit.timeit(call, number=CALLS))
-    base = statistics.median(empty)
+    calls = {(row, library): call for row, by in cases().items() for library, call in by.items()}
+    times = interleaved({("", ""): lambda: None, **calls}, rounds, CALLS)
+    base = statistics.median(times.pop(("", "")))
     result: dict[str, dict[str, float]] = {}
     for (row, library), found in times.items():
-        result.setdefault(row, {})[library] = (statistics.median(found) - base) / CALLS * 1e6
+        result.setdefault(row, {})[library] = (statistics.median(found) - base) * 1e6
     return result
 
 

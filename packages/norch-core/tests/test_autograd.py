@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import norch
@@ -311,3 +312,30 @@ def test_backward_in_threads() -> None:
         thread.join()
     assert len(results) == 60
     assert all(found == grad((x * f).sin().sum(), x)[0].tolist() for f, found in results)
+
+
+def test_gradients_of_several_views_meet_in_one() -> None:
+    x = norch.arange(24, dtype=norch.float64).reshape(4, 6).requires_grad_()
+    y = x * 2
+    a, b, c = y.split(2, 1)
+    loss = (a * 1 + b * 2 + c * 3).sum() + (y[0] * 10).sum() + y.T[1].sum() + (y * y).sum() + y[::2, 1:3].sum()
+    loss.backward()
+    want = np.repeat([1.0, 2.0, 3.0], 2) + np.zeros((4, 1))
+    want[0] += 10
+    want[:, 1] += 1
+    want[::2, 1:3] += 1
+    want += 2 * 2 * np.arange(24).reshape(4, 6)
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), want * 2)
+
+
+def test_a_gradient_that_others_hold_is_not_changed() -> None:
+    x = norch.ones(4, dtype=norch.float64, requires_grad=True)
+    y = x * 1
+    g = norch.ones(4, dtype=norch.float64)
+    seen: list[Any] = []
+    y.register_hook(seen.append)
+    (second,) = norch.autograd.grad([y, y[1:3]], [x], [g, norch.ones(2, dtype=norch.float64)])
+    assert second is not None
+    assert second.tolist() == [1, 2, 2, 1]
+    assert g.tolist() == [1, 1, 1, 1]

@@ -268,3 +268,7 @@ def test_unique_and_searchsorted() -> None:
     for side in ("left", "right"):
         found = norch.searchsorted(norch.tensor(sequence), norch.tensor(wanted), side=side)
         np.testing.assert_array_equal(found.numpy(), np.searchsorted(sequence, wanted, side))
+
+
+def test_scatter_add_into_a_0_d_tensor():
+    assert norch.tensor(2.5).scatter_add(0, norch.tensor(0), norch.tensor(1.0)).item() == 3.5

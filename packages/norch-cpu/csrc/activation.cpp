@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fastmath.h"
 #include "loop.h"
+#include "math.h"
 
 namespace norch {
 namespace {

@@ -21,7 +21,7 @@ struct Best {
 
 /// Whether b comes before a where a was met first.
 template <class Op, class A>
-inline bool beats(A b, A a) {
+NORCH_INLINE bool beats(A b, A a) {
     bool is_better = std::is_same_v<Op, Largest> ? b > a : b < a;
     return is_better | ((b != b) & (a == a));
 }
@@ -77,7 +77,8 @@ public:
         if (pieces_ > 1) return run_split(data);
         parallel_for(plan_.outputs, ns_, [&](int64_t begin, int64_t end) {
             Odometer at(plan_.kept, begin);
-            for (int64_t i = begin; i < end; ++i, at.next()) put(data[0] + at.out, search(data[1] + at.x, plan_.n).index);
+            for (int64_t i = begin; i < end; ++i, at.next())
+                put(data[0] + at.out, search(data[1] + at.x, plan_.n).index);
         });
     }
 

@@ -36,7 +36,8 @@ inline double negative_log(double v) {
                     z * (0x1.999999997fd78p-2 +
                          z * (0x1.24924941f5201p-2 +
                               z * (0x1.c71c5205e7b68p-3 +
-                                   z * (0x1.74663fa6cba9ap-3 + z * (0x1.39a1a6c5f6b40p-3 + z * 0x1.2f06339d40877p-3))))));
+                                   z * (0x1.74663fa6cba9ap-3 +
+                                        z * (0x1.39a1a6c5f6b40p-3 + z * 0x1.2f06339d40877p-3))))));
     double low = s * (half_square + p) + k * 7.371002565167799e-13;
     return -k * 0.6931471805592082 - (f - (half_square - low)) + 0.0;
 }
@@ -73,7 +74,7 @@ inline Pair<float> box_muller(uint32_t u0, uint32_t u1) {
     float radius = std::sqrt(2.0f * negative_log(float(int32_t(0x1000000u - u0)) * 0x1p-24f));
     int32_t turn = int32_t(u1), q = (turn + 0x200000) >> 22;
     // The second term is by how much 2 pi in float64, which the definition takes, misses 2 pi.
-    float x = float(turn - (q << 22)) * 0x1.921fb6p-22f + float(turn) * -1.459892e-23f;
+    float x = float(turn - (q << 22)) * 0x1.921fb6p-22f + float(turn) * -1.45989275e-23f;
     float s = sine(x), c = cosine(x);
     bool odd = q & 1;
     uint32_t cos_sign = uint32_t((q + 1) & 2) << 30, sin_sign = uint32_t(q & 2) << 30;
@@ -82,14 +83,15 @@ inline Pair<float> box_muller(uint32_t u0, uint32_t u1) {
     return {radius * cos_t, radius * sin_t};
 }
 
-/// The same of two float64 uniforms. The angle is the definition's, rounded as there, and reduced by pi/2 in two parts.
+/// The same of two float64 uniforms. The angle is the definition's, rounded as there; pi/2 is taken off it in three
+/// parts, the first two of which leave no rounding error where it matters, near its multiples.
 inline Pair<double> box_muller(double u0, double u1) {
     double radius = std::sqrt(2.0 * negative_log(1.0 - u0));
     double angle = 6.283185307179586 * u1;
     double nearest = angle * 0.6366197723675814 + 0x1.8p52;  // the integer ends up in the low bits
     uint64_t q = bit_cast<uint64_t>(nearest);
     double k = nearest - 0x1.8p52;
-    double x = (angle - k * 1.5707963267941523) - k * 7.443547480486623e-13;
+    double x = ((angle - k * 0x1.921fb54442p+0) - k * 0x1.a308d31318p-41) - k * 0x1.8a2e03707344ap-81;
     double s = sine(x), c = cosine(x);
     bool odd = q & 1;
     uint64_t cos_sign = ((q + 1) & 2) << 62, sin_sign = (q & 2) << 62;

@@ -5,6 +5,8 @@ namespace {
 
 constexpr int64_t TILE_BYTES = 256 << 10;
 constexpr int64_t LEAST_WINDOWS = 64;
+// Windows jump from plane to plane, which is slow outside the caches; a copy is read row by row.
+constexpr int64_t IN_PLACE_BYTES = 1 << 20;
 
 template <class S, class T>
 inline void copy_row(const S* from, int64_t step, int64_t n, T* to) {
@@ -75,7 +77,8 @@ Source<S>::Source(const Image& image, const WindowGrid& grid, const Tiling& tili
     const int64_t bottom = grid.top + (grid.rows - 1) * grid.step_y + grid.reach_y;
     const int64_t right = grid.left + (grid.columns - 1) * grid.step_x + grid.reach_x;
     is_direct_ = std::is_same_v<S, T> && grid.top >= 0 && grid.left >= 0 && bottom <= image.size[2] &&
-                 right <= image.size[3];
+                 right <= image.size[3] &&
+                 image.size[0] * image.size[1] * image.size[2] * image.size[3] * int64_t(sizeof(S)) <= IN_PLACE_BYTES;
     height_ = (tiling.rows - 1) * grid.step_y + grid.reach_y;
     width_ = (tiling.columns - 1) * grid.step_x + grid.reach_x;
     plane_ = is_direct_ ? image.stride[1] : height_ * width_;

@@ -21,43 +21,58 @@ struct Block {
     int64_t stride;
 };
 
-/// f(0) + ... + f(n - 1), in lanes that the compiler turns into vectors.
-template <int LANES, class C, class F>
-inline C sum_in_lanes(int64_t n, const F& f) {
-    C lanes[LANES] = {};
+struct Plus {
+    template <class C>
+    static C apply(C a, C b) {
+        return a + b;
+    }
+};
+/// NaN is passed over.
+struct Larger {
+    template <class C>
+    static C apply(C a, C b) {
+        return b > a ? b : a;
+    }
+};
+
+template <class Op, int LANES, class C>
+inline C fold(C* lanes) {
+    if constexpr (LANES > 1) {
+        for (int j = 0; j < LANES / 2; ++j) lanes[j] = Op::apply(lanes[j], lanes[j + LANES / 2]);
+        return fold<Op, LANES / 2>(lanes);
+    } else {
+        return lanes[0];
+    }
+}
+
+/// `start`, f(0), ... f(n - 1) combined, in lanes that the compiler turns into vectors.
+template <class Op, int LANES, class C, class F>
+inline C reduce_in_lanes(C start, int64_t n, const F& f) {
+    C lanes[LANES];
+    for (int j = 0; j < LANES; ++j) lanes[j] = start;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         NORCH_INDEPENDENT
-        for (int j = 0; j < LANES; ++j) lanes[j] += f(i + j);
+        for (int j = 0; j < LANES; ++j) lanes[j] = Op::apply(lanes[j], f(i + j));
     }
-    for (int j = 0; i < n; ++i, ++j) lanes[j] += f(i);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
-    return lanes[0];
+    const int rest = int(n - i);
+    NORCH_INDEPENDENT
+    for (int j = 0; j < rest; ++j) lanes[j] = Op::apply(lanes[j], f(i + j));
+    return fold<Op, LANES>(lanes);
 }
+
+constexpr int64_t SHORT = 256;  // rows up to this are not worth many lanes
 
 template <class C, class F>
 inline C sum_of(int64_t n, const F& f) {
-    return n < 64 ? sum_in_lanes<8, C>(n, f) : sum_in_lanes<64, C>(n, f);
+    return n < SHORT ? reduce_in_lanes<Plus, 16>(C(0), n, f) : reduce_in_lanes<Plus, 64>(C(0), n, f);
 }
 
 /// The largest of n > 0 elements; NaN is passed over unless it comes first.
-template <int LANES, class C>
-inline C max_in_lanes(const C* x, int64_t n) {
-    C lanes[LANES];
-    for (int j = 0; j < LANES; ++j) lanes[j] = x[0];
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
-    for (int j = 0; i < n; ++i, ++j) lanes[j] = x[i] > lanes[j] ? x[i] : lanes[j];
-    for (int half = LANES / 2; half; half /= 2)
-        for (int j = 0; j < half; ++j) lanes[j] = lanes[j + half] > lanes[j] ? lanes[j + half] : lanes[j];
-    return lanes[0];
-}
-
 template <class C>
 inline C max_of(const C* x, int64_t n) {
-    return n < 64 ? max_in_lanes<8>(x, n) : max_in_lanes<64>(x, n);
+    const auto f = [=](int64_t i) { return x[i]; };
+    return n < SHORT ? reduce_in_lanes<Larger, 16>(x[0], n, f) : reduce_in_lanes<Larger, 64>(x[0], n, f);
 }
 
 /// F::rows(const Block<C>* x, C* out, rows, n): rows of n contiguous elements; out's lie one after the other.

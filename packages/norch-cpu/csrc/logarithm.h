@@ -5,6 +5,8 @@
 
 namespace norch::math {
 
+constexpr float largest = std::numeric_limits<float>::max();
+
 /// x = 2^exponent (1 + f) with 2/3 <= 1 + f < 4/3, for x > 0; log(1 + f) = f + tail.
 struct LogReduction {
     int32_t exponent;
@@ -20,8 +22,8 @@ inline float log1p_tail(float f) {
 }
 
 inline LogReduction reduce_log(float x) {
-    // Subnormals are scaled by 2^23.
-    const uint32_t scaling = x < std::numeric_limits<float>::min() ? 23u << 23 : 0u;
+    // Subnormals are scaled by 2^23. (And negative numbers, which do not matter.)
+    const uint32_t scaling = uint32_t(int32_t(bit_cast<uint32_t>(x) - 0x00800000u) >> 31) & (23u << 23);
     const uint32_t bits = bit_cast<uint32_t>(x * bit_cast<float>(0x3f800000u + scaling)) - 0x3f2aaaabu;  // of 2/3
     const float f = bit_cast<float>((bits & 0x7fffffu) + 0x3f2aaaabu) - 1.0f;
     return {int32_t(bits - scaling) >> 23, f, log1p_tail(f)};
@@ -29,7 +31,7 @@ inline LogReduction reduce_log(float x) {
 
 /// The value `y` of a logarithm at x, mended where x is not positive and finite.
 inline float log_domain(float x, float y) {
-    return mend(y, x == infinity<float>, !(x >= 0.0f)) - (x == 0.0f ? infinity<float> : 0.0f);
+    return mend(y + (x == 0.0f ? -infinity<float> : 0.0f), x == infinity<float>, !(x >= 0.0f));
 }
 
 // The high part of each logarithm of 2 is so short that a multiple of it is exact (Cody & Waite).
@@ -55,12 +57,13 @@ inline float log10(float x) {
 }
 
 inline float log1p(float x) {
-    const float bounded = at_most(x, std::numeric_limits<float>::max());
+    const float bounded = at_most(x, largest);
     const float u = 1.0f + bounded;
     const uint32_t bits = bit_cast<uint32_t>(u) - 0x3f2aaaabu;
     const int32_t exponent = int32_t(bits) >> 23;
     // What the rounding of 1 + x lost is added to the reduced argument.
-    const float lost = (bounded - (u - 1.0f)) * bit_cast<float>(uint32_t(127 - (exponent > 100 ? 100 : exponent)) << 23);
+    const uint32_t inverse = uint32_t(127 - (exponent > 100 ? 100 : exponent)) << 23;  // 2^-exponent
+    const float lost = (bounded - (u - 1.0f)) * bit_cast<float>(inverse);
     const float f = (bit_cast<float>((bits & 0x7fffffu) + 0x3f2aaaabu) - 1.0f) + lost;
     const float n = float(exponent);
     const float y = n * 0.693359375f + (f + (log1p_tail(f) - n * 2.12194440e-4f));
@@ -70,7 +73,7 @@ inline float log1p(float x) {
 /// log1p in double arithmetic to float's accuracy (2^-30), for -1 < x < infinity; beyond it is without meaning.
 inline double log1p_short(double x) {
     const double u = 1.0 + x;
-    // An offset of 1024 keeps the exponent positive: AVX2 has no arithmetic shift of 64 bits, nor a conversion to double.
+    // An offset of 1024 keeps the exponent positive: AVX2 has no arithmetic shift of 64 bits and no conversion of them.
     const uint64_t bits = bit_cast<uint64_t>(u) - 0x3fe5555555555555u + (uint64_t(1024) << 52);
     const uint64_t exponent = bits >> 52;
     const double n = bit_cast<double>(exponent | 0x4330000000000000u) - (4503599627370496.0 + 1024.0);
@@ -82,24 +85,22 @@ inline double log1p_short(double x) {
     return n * 0.69314718055994531 + f * p;
 }
 
-constexpr double above_floats = 1e39;
-
 inline float asinh(float x) {
-    const double a = at_most(absolute(double(x)), above_floats);
+    const double a = double(bounded_absolute(x, largest));
     const double z = a * a;
     const double y = log1p_short(a + z / (1.0 + std::sqrt(z + 1.0)));
     return with_sign(mend(float(y), absolute(x) == infinity<float>, x != x), x);
 }
 
 inline float acosh(float x) {
-    const double t = at_most(double(x) - 1.0, above_floats);
+    const double t = double(at_most(x, largest)) - 1.0;
     const double y = log1p_short(t + std::sqrt(t * t + 2.0 * t));
     return mend(float(y), x == infinity<float>, !(x >= 1.0f));
 }
 
 inline float atanh(float x) {
-    const double a = absolute(double(x));
-    const double y = 0.5 * log1p_short(at_most(2.0 * a / (1.0 - a), above_floats));
+    const double a = double(bounded_absolute(x, largest));
+    const double y = 0.5 * log1p_short(2.0 * a / ((1.0 - a) + 1e-300));
     return with_sign(mend(float(y), absolute(x) == 1.0f, !(absolute(x) <= 1.0f)), x);
 }
 

@@ -5,6 +5,7 @@
 #include "buffer.h"
 #include "kernel.h"
 #include "launch.h"
+#include "limits.h"
 #include "memory.h"
 #include "threads.h"
 
@@ -17,8 +18,9 @@ const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
         for (auto add : {add_arithmetic, add_copying, add_transcendental, add_reductions, add_scans, add_sorting,
-                         add_indexing, add_random, add_activations, add_softmax, add_normalization, add_matmul,
-                         add_linear, add_convolution, add_pooling, add_optimizers})
+                         add_indexing, add_embedding, add_random, add_dropout, add_activations, add_softmax,
+                         add_attention, add_losses, add_normalization, add_matmul, add_convolution, add_pooling,
+                         add_optimizers, add_linear})
             add(*all);
         return all;
     }();
@@ -129,6 +131,9 @@ NB_MODULE(NORCH_MODULE, m) {
     m.def("memory_stats", stats);
     m.def("reset_peak_memory_stats", reset_peak_memory_stats);
     m.def("empty_cache", empty_cache);
+    m.def("fma_peak", fma_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("copy_bandwidth", copy_bandwidth, nb::arg("nbytes"), nb::arg("threads"),
+          nb::call_guard<nb::gil_scoped_release>());
     m.def("num_threads", num_threads);
     m.def("set_num_threads", set_num_threads, nb::arg("count"));
 }

@@ -16,11 +16,10 @@ inline double log2_short(double a) {
     return n + f * p;
 }
 
-/// 2^y in double arithmetic to 2^-34; beyond float's range it is beyond, no more.
+/// 2^y in double arithmetic to 2^-34, for |y| < 1000.
 inline double exp2_short(double y) {
-    const double bounded = at_least(at_most(y, 200.0), -200.0);
-    const double shifted = bounded + round_double;
-    const double r = bounded - (shifted - round_double);
+    const double shifted = y + round_double;
+    const double r = y - (shifted - round_double);
     const double p = polynomial(r, 0.9999999999616248, 0.6931471807287234, 0.2402265119873523, 0.05550410352837948,
                                 0.009618027172995753, 0.0013333922838555405, 0.00015469317365580888,
                                 1.5201906680448217e-05);
@@ -29,14 +28,18 @@ inline double exp2_short(double y) {
 
 inline float pow(float base, float exponent) {
     const float a = absolute(base);
-    const float positive = float(exp2_short(double(exponent) * log2_short(double(a))));
+    const double y = double(exponent) * log2_short(double(a));
+    const float estimate = float(y);
+    const uint32_t within = absolute(estimate) <= 200.0f ? ~0u : 0u;
+    const uint32_t above = estimate > 200.0f ? ~0u : 0u;
+    const uint32_t power = (bit_cast<uint32_t>(float(exp2_short(y))) & within) | (above & 0x7f800000u);
     // Where a is 0 or infinite, the exponent's sign alone decides.
-    const uint32_t extreme = (a == 0.0f ? ~0u : 0u) | (a == infinity<float> ? ~0u : 0u);
-    const uint32_t to_infinity = (exponent < 0.0f ? ~0u : 0u) ^ (a == infinity<float> ? ~0u : 0u);
-    const uint32_t magnitude = (bit_cast<uint32_t>(positive) & ~extreme) | (extreme & to_infinity & 0x7f800000u);
+    const uint32_t infinite = a == infinity<float> ? ~0u : 0u;
+    const uint32_t extreme = (a == 0.0f ? ~0u : 0u) | infinite;
+    const uint32_t to_infinity = (exponent < 0.0f ? ~0u : 0u) ^ infinite;
+    const uint32_t magnitude = (power & ~extreme) | (extreme & to_infinity & 0x7f800000u);
     // Past 2^24 every float is an even integer.
-    const float low = exponent > -33554432.0f ? exponent : -33554432.0f;
-    const float bounded = low < 33554432.0f ? low : 33554432.0f;
+    const float bounded = at_least(at_most(exponent, 33554432.0f), -33554432.0f);
     const int32_t whole = int32_t(bounded);
     const uint32_t fractional = float(whole) == bounded ? 0u : ~0u;
     const uint32_t sign = (uint32_t(whole) << 31) & ~fractional & bit_cast<uint32_t>(base);

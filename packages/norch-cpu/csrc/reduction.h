@@ -10,6 +10,13 @@
 #include "kernel.h"
 #include "loop.h"
 
+// What a loop calls must be in it: else it does not vectorise.
+#if defined(__GNUC__)
+#define NORCH_INLINE inline __attribute__((always_inline))
+#else
+#define NORCH_INLINE inline
+#endif
+
 namespace norch {
 
 /// Bytes of a vector register: reductions keep eight of them in flight.
@@ -37,6 +44,7 @@ struct ReductionPlan {
     /// Whether nothing is reduced or nothing comes out.
     bool is_empty() const { return outputs == 0 || inputs == 0; }
 };
+int64_t count_of(const std::vector<Axis>& axes);
 ReductionPlan plan_reduction(const Operand& out, const Operand& x, const std::vector<int64_t>& dims);
 
 /// Walks some axes from flat index `start`: how far the input and the output are from where they begin, in bytes.
@@ -73,7 +81,7 @@ private:
 
 struct Or {
     template <class T>
-    static T apply(T a, T b) {
+    static NORCH_INLINE T apply(T a, T b) {
         return T(a | b);
     }
     template <class T>
@@ -85,7 +93,7 @@ struct Or {
 };
 struct And {
     template <class T>
-    static T apply(T a, T b) {
+    static NORCH_INLINE T apply(T a, T b) {
         return T(a & b);
     }
     template <class T>
@@ -97,7 +105,7 @@ struct And {
 };
 struct Sum {
     template <class T>
-    static T apply(T a, T b) {
+    static NORCH_INLINE T apply(T a, T b) {
         if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
         else return a + b;
     }
@@ -111,7 +119,7 @@ struct Sum {
 };
 struct Prod {
     template <class T>
-    static T apply(T a, T b) {
+    static NORCH_INLINE T apply(T a, T b) {
         if constexpr (std::is_floating_point_v<T>) return a * b;
         else return T(uint64_t(a) * uint64_t(b));
     }
@@ -126,7 +134,7 @@ struct Prod {
 /// A NaN wins: in b by the test, in a because every comparison with it is false. Written so that it vectorises.
 struct Largest {
     template <class T>
-    static T apply(T a, T b) {
+    static NORCH_INLINE T apply(T a, T b) {
         T larger = b > a ? b : a;
         return b != b ? b : larger;
     }
@@ -141,7 +149,7 @@ struct Largest {
 };
 struct Smallest {
     template <class T>
-    static T apply(T a, T b) {
+    static NORCH_INLINE T apply(T a, T b) {
         T smaller = b < a ? b : a;
         return b != b ? b : smaller;
     }
@@ -155,12 +163,14 @@ struct Smallest {
     using Bool = And;
 };
 
+KernelPtr amax(const Request& request);  // extremes.cpp
+KernelPtr amin(const Request& request);
 KernelPtr argmax(const Request& request);  // argreduction.cpp
 KernelPtr argmin(const Request& request);
 
 /// The N numbers of `acc` as one, in a tree.
 template <int N, class Op, class A>
-inline A fold_lanes(const A* acc) {
+NORCH_INLINE A fold_lanes(const A* acc) {
     if constexpr (N == 1) {
         return acc[0];
     } else {
@@ -170,39 +180,61 @@ inline A fold_lanes(const A* acc) {
     }
 }
 
+/// Numbers in one vector.
+template <class A>
+constexpr int WIDTH = VECTOR_BYTES / int(sizeof(A));
+
+/// Folds the n elements at p, fewer than 2 * VECTORS vectors, into `acc`, which is so many vectors, and that into one
+/// number. Without HAS_ACC there is none yet.
+template <class T, class Op, int VECTORS, bool HAS_ACC>
+NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, compute_t<T>* acc) {
+    using A = compute_t<T>;
+    constexpr int LANES = VECTORS * WIDTH<A>;
+    if (!HAS_ACC && n >= LANES) {
+        A first[LANES];
+        for (int j = 0; j < LANES; ++j) first[j] = load(p[j]);
+        if constexpr (VECTORS == 1) {
+            return n == LANES ? fold_lanes<LANES, Op>(first) : fold_rest<T, Op, 1, true>(p + LANES, n - LANES, first);
+        } else {
+            A half[LANES / 2];
+            for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(first[j], first[j + LANES / 2]);
+            return fold_rest<T, Op, VECTORS / 2, true>(p + LANES, n - LANES, half);
+        }
+    }
+    if (HAS_ACC && n >= LANES) {
+        for (int j = 0; j < LANES; ++j) acc[j] = Op::apply(acc[j], A(load(p[j])));
+        p += LANES;
+        n -= LANES;
+    }
+    if constexpr (VECTORS > 1) {
+        A half[LANES / 2];
+        if (HAS_ACC)
+            for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(acc[j], acc[j + LANES / 2]);
+        return fold_rest<T, Op, VECTORS / 2, HAS_ACC>(p, n, half);
+    } else {
+        A last[LANES];
+        int rest = int(n);
+        for (int j = 0; j < LANES; ++j) last[j] = j < rest ? load(p[j]) : Op::template identity<A>;
+        if (HAS_ACC)
+            for (int j = 0; j < LANES; ++j) last[j] = Op::apply(acc[j], last[j]);
+        return fold_lanes<LANES, Op>(last);
+    }
+}
+
 /// A contiguous row, at most some thousand elements: partial results in eight vectors, so that the error of a sum stays
 /// that of a pairwise one.
 template <class T, class Op>
 inline compute_t<T> fold_block(const T* p, int64_t n) {
     using A = compute_t<T>;
-    constexpr int WIDTH = VECTOR_BYTES / int(sizeof(A)), LANES = 8 * WIDTH;
-    A last[WIDTH];
-    if (n < WIDTH) {
-        int rest = int(n);
-        for (int j = 0; j < WIDTH; ++j) last[j] = j < rest ? load(p[j]) : Op::template identity<A>;
-        return fold_lanes<WIDTH, Op>(last);
-    }
-    A acc[WIDTH];
-    int64_t i;
-    if (n < LANES) {
-        for (int j = 0; j < WIDTH; ++j) acc[j] = load(p[j]);
-        i = WIDTH;
-    } else {
-        A lanes[LANES], fours[4 * WIDTH], twos[2 * WIDTH];
-        for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
-        for (i = LANES; i + LANES <= n; i += LANES)
-            for (int j = 0; j < LANES; ++j) lanes[j] = Op::apply(lanes[j], A(load(p[i + j])));
-        for (int j = 0; j < 4 * WIDTH; ++j) fours[j] = Op::apply(lanes[j], lanes[j + 4 * WIDTH]);
-        for (int j = 0; j < 2 * WIDTH; ++j) twos[j] = Op::apply(fours[j], fours[j + 2 * WIDTH]);
-        for (int j = 0; j < WIDTH; ++j) acc[j] = Op::apply(twos[j], twos[j + WIDTH]);
-    }
-    for (; i + WIDTH <= n; i += WIDTH)
-        for (int j = 0; j < WIDTH; ++j) acc[j] = Op::apply(acc[j], A(load(p[i + j])));
-    if (int rest = int(n - i)) {
-        for (int j = 0; j < WIDTH; ++j) last[j] = j < rest ? load(p[i + j]) : Op::template identity<A>;
-        for (int j = 0; j < WIDTH; ++j) acc[j] = Op::apply(acc[j], last[j]);
-    }
-    return fold_lanes<WIDTH, Op>(acc);
+    constexpr int LANES = 8 * WIDTH<A>;
+    if (n < LANES) return fold_rest<T, Op, 4, false>(p, n, nullptr);
+    A lanes[LANES], half[LANES / 2];
+    for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
+    int64_t i = LANES;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; ++j) lanes[j] = Op::apply(lanes[j], A(load(p[i + j])));
+    for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(lanes[j], lanes[j + LANES / 2]);
+    return fold_rest<T, Op, 4, true>(p + i, n - i, half);
 }
 
 /// The same for elements `stride` bytes apart.

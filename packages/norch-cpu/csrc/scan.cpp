@@ -1,5 +1,5 @@
-// cumsum. Partial sums of short pieces come first, so that the chain of additions is an eighth as long; float32 is added
-// up in float64.
+// cumsum. Partial sums of short pieces come first, so that the chain of additions is an eighth as long; float32 is
+// added up in float64.
 #include <algorithm>
 
 #include "reduction.h"
@@ -19,6 +19,12 @@ struct Scan {
     static void put(char* out, Wide value) { *reinterpret_cast<T*>(out) = store<T>(A(value)); }
 
     static void row(char* out, const char* x, int64_t out_stride, int64_t x_stride, int64_t n) {
+        constexpr int64_t size = sizeof(T);
+        if (out_stride == size && x_stride == size) elements(out, x, size, size, n);
+        else elements(out, x, out_stride, x_stride, n);
+    }
+
+    static NORCH_INLINE void elements(char* out, const char* x, int64_t out_stride, int64_t x_stride, int64_t n) {
         Wide total = Op::template identity<Wide>;
         int64_t i = 0;
         for (; i + 8 <= n; i += 8) {

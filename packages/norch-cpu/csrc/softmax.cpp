@@ -1,19 +1,25 @@
 // softmax and log_softmax along a dim, and their gradients.
 #include "softmax.h"
 
-#include "fastmath.h"
 #include "lines.h"
+#include "math.h"
 
 namespace norch {
 namespace {
 
-constexpr int64_t SHORT = 64;  // rows shorter than this share one loop of exponentials
-
+// Not to be inlined: where out is x, GCC 12 would make the stores conditional and not vectorise.
 template <class C>
-void exponentials(C* out, const C* x, int64_t n) {
+__attribute__((noinline)) void exponentials_of(C* out, const C* x, int64_t n) {
     NORCH_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i]);
 }
+
+}  // namespace
+
+void exponentials(float* out, const float* x, int64_t n) { exponentials_of(out, x, n); }
+void exponentials(double* out, const double* x, int64_t n) { exponentials_of(out, x, n); }
+
+namespace {
 
 /// out[r] = x[r] - max(x[r])
 template <class C>
@@ -40,7 +46,7 @@ void max_of_columns(const Block<C>& x, int64_t n, int64_t width, C* largest) {
 template <class C>
 struct Softmax {
     static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
-        if (n < SHORT) {
+        if (n < SHORT) {  // all rows share one loop
             shift_rows(*x, out, rows, n);
             exponentials(out, out, rows * n);
         }

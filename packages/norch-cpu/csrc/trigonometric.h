@@ -8,11 +8,11 @@ namespace norch::math {
 /// Up to where sin, cos and tan of a float may be computed by the formulas here.
 constexpr float trigonometric_limit = 2097152.0f;
 
-/// n is below 2^20 in magnitude and so n times the high part of pi is exact (Cody & Waite).
+/// n is below 2^20 in magnitude, so that n times the high part of pi is exact (Cody & Waite).
 inline double subtract_pi(double x, double n) { return (x - n * 0x1.921fb544p+1) - n * 0x1.0b4611a626331p-33; }
 
-/// sin(r) for |r| <= pi / 2 in double arithmetic to float's accuracy (2^-34), with the sign flipped where the lowest bit
-/// of `odd` is 1.
+/// sin(r) for |r| <= pi / 2 in double arithmetic to float's accuracy (2^-34), negated where the lowest bit of `odd` is
+/// set.
 inline double sin_reduced(double r, uint64_t odd) {
     const double z = r * r;
     const double p = polynomial(z, 1.0, -0.16666666638948474, 0.00833333142264532, -0.00019840890276762898,
@@ -67,16 +67,21 @@ inline float atan(float x) {
     const float a = absolute(x);
     const float t = a > 1.0f ? 1.0f / a : a;
     const float z = t * t;
-    const float p = polynomial(z, -0.333333135f, 0.199988425f, -0.142663464f, 0.109585822f, -0.0841065422f, 0.0579135418f,
-                               -0.0309912898f, 0.0107485f, -0.00174370117f);
+    const float p = polynomial(z, -0.333333135f, 0.199988425f, -0.142663464f, 0.109585822f, -0.0841065422f,
+                               0.0579135418f, -0.0309912898f, 0.0107485f, -0.00174370117f);
     const float y = t + t * (z * p);
     return with_sign(a > 1.0f ? (half_pi - y) + half_pi_low : y, x);
 }
 
+/// |x| of a float, with 2^512 for infinity, so that infinity / infinity is 1.
+inline double below_infinity(float x) {
+    const uint64_t bits = bit_cast<uint64_t>(double(x)) & 0x7fffffffffffffffu;
+    return bit_cast<double>(bits - (bits & (bits >> 1) & (uint64_t(1) << 61)));
+}
+
 inline float atan2(float y, float x) {
-    // The bounds make 0 / 0 into 0 and infinity / infinity into 1, and leave any other quotient of floats.
-    const double ax = at_most(absolute(double(x)), 1e300), ay = at_most(absolute(double(y)), 1e300);
-    const double ratio = (ax > ay ? ay : ax) / at_least(ax > ay ? ax : ay, 1e-300);
+    const double ax = below_infinity(x), ay = below_infinity(y);
+    const double ratio = (ax > ay ? ay : ax) / ((ax > ay ? ax : ay) + 1e-300);  // 0 / 0 shall be 0
     const double z = ratio * ratio;
     const double p = polynomial(z, -0.33333333222360084, 0.19999989208569202, -0.14285397658579554, 0.11106718019191368,
                                 -0.09056016374390523, 0.07516237280096405, -0.06064411511003593, 0.044210077120064646,
@@ -86,7 +91,7 @@ inline float atan2(float y, float x) {
     const double quadrant = absolute((ay > ax ? 1.5707963267948966 : 0.0) - octant);
     const uint64_t left = 0 - (bit_cast<uint64_t>(double(x)) >> 63);
     const double whole = absolute(bit_cast<double>(left & bit_cast<uint64_t>(3.1415926535897932)) - quadrant);
-    return with_sign(mend(mend(float(whole), false, x != x), false, y != y), y);
+    return with_sign(mend_nan(mend_nan(float(whole), x), y), y);
 }
 
 inline double sin(double x) { return std::sin(x); }

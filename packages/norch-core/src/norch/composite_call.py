@@ -71,10 +71,11 @@ def _source(op: Op, function: Callable[..., Any], optional: frozenset[int]) -> s
         f"        return _run(_op, {arguments})",
     ]
     absent = [i for i in tensors if i in optional]
-    if op.rules is None or len(absent) > MOST_OPTIONAL:
+    if len(absent) > MOST_OPTIONAL:
         return "\n".join([*lines, f"    return _finish(plan, ({arguments},))"])
+    by_parts = " or _is_recording()" if op.rules is None else ""
     lines += [
-        "    if plan.kernel is None or len(plan.outputs) != 1:",
+        f"    if plan.kernel is None or len(plan.outputs) != 1{by_parts}:",
         f"        return _finish(plan, ({arguments},))",
         "    out = _new(_Tensor)",
         "    try:",
@@ -85,7 +86,7 @@ def _source(op: Op, function: Callable[..., Any], optional: frozenset[int]) -> s
         "    out.spec = plan.out",
         "    out.offset = 0",
         "    out.node = out.base = out._grad = None",
-        *_recording(op, optional),
+        *(_recording(op, optional) if op.rules is not None else ()),
         "    return out",
     ]
     return "\n".join(lines)

@@ -50,7 +50,7 @@ class CpuBackend(Backend):
 
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
         kernel: Kernel | None = native.compile(op, operands, attrs)
-        return kernel or _reference(op, operands, attrs)
+        return kernel
 
     def num_threads(self) -> int:
         count: int = native.num_threads()
@@ -65,19 +65,3 @@ class CpuBackend(Backend):
 
     def host_view(self, buffer: Any) -> memoryview:
         return memoryview(buffer)
-
-
-def _reference(op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
-    """To be removed when every primitive is native."""
-    import numpy as np
-
-    from norch.numpy_backend.backend import HostBuffer, NumpyBackend
-
-    kernel = NumpyBackend().compile(op, operands, attrs)
-    if kernel is None:
-        return None
-
-    def run(*args: Any) -> None:
-        kernel(*[HostBuffer(np.frombuffer(a, np.uint8)) if type(a) is native.Buffer else a for a in args])
-
-    return run

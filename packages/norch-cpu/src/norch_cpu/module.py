@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from .native import chosen, native
 
-__all__ = ["empty_cache", "instruction_set", "memory_stats", "reset_peak_memory_stats"]
+__all__ = [
+    "copy_bandwidth",
+    "empty_cache",
+    "fma_peak",
+    "instruction_set",
+    "memory_stats",
+    "reset_peak_memory_stats",
+]
 
 
 def memory_stats() -> dict[str, int]:
@@ -26,3 +33,15 @@ def empty_cache() -> None:
 def instruction_set() -> str:
     """The build of the kernels in use: "baseline", "avx2" or "avx512"."""
     return chosen
+
+
+def fma_peak(threads: int) -> float:
+    """Float32 operations per second that `threads` threads reach here, measured now; a multiply-add counts as two."""
+    rate: float = native.fma_peak(threads)
+    return rate
+
+
+def copy_bandwidth(nbytes: int, threads: int) -> float:
+    """Bytes read and written per second when `threads` threads copy `nbytes` here, measured now."""
+    rate: float = native.copy_bandwidth(nbytes, threads)
+    return rate

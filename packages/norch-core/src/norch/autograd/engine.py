@@ -11,17 +11,20 @@ from ..errors import AutogradError, DTypeError, ShapeError
 from .graph import Leaf, Node, Output, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
+    from ..op import Plan
     from ..spec import Spec
     from ..tensor import Tensor
 
 
 _fill: Any = None
+_sum: Any = None
+_tensor: Any = None
 
 
-def bind(fill: Any) -> None:
-    """Tells this module how to fill a tensor of a spec (it is loaded before any op is)."""
-    global _fill
-    _fill = fill
+def bind(fill: Any, total: Any, tensor: Any) -> None:
+    """Tells this module how to fill a tensor of a spec, sum one and make one (it is loaded before any op is)."""
+    global _fill, _sum, _tensor
+    _fill, _sum, _tensor = fill, total, tensor
 
 
 def backward(
@@ -40,13 +43,15 @@ def backward(
     Raises AutogradError where a tensor does not require grad, is no scalar and has no gradient given, where the graph
     was freed before, or where a saved tensor was changed in place.
     """
-    outputs = _as_list(tensors)
-    grads = _seeds(outputs, grad_tensors, "backward")
     if inputs is None:
-        run(outputs, grads, None, bool(create_graph if retain_graph is None else retain_graph), create_graph)
+        if grad_tensors is None and not isinstance(tensors, tuple | list):
+            starts = [_start(tensors, None, "backward")]  # type: ignore[arg-type]
+        else:
+            starts = _starts(tensors, grad_tensors, "backward")
+        run(starts, None, bool(create_graph if retain_graph is None else retain_graph), create_graph)
         return
     wanted = _as_list(inputs)
-    found = grad(outputs, wanted, grads, retain_graph, create_graph, allow_unused=True)
+    found = grad(tensors, wanted, grad_tensors, retain_graph, create_graph, allow_unused=True)
     for tensor, value in zip(wanted, found, strict=True):
         if value is not None:
             accumulate(tensor, value, create_graph)
@@ -66,8 +71,8 @@ def grad(
     Raises AutogradError as `backward` does, and for an input that the outputs do not depend on, unless `allow_unused`
     (its gradient is then None) or `materialize_grads` (then zeros).
     """
-    outs, ins = _as_list(outputs), _as_list(inputs)
-    grads = _seeds(outs, grad_outputs, "grad")
+    ins = _as_list(inputs)
+    starts = _starts(outputs, grad_outputs, "grad")
     targets: dict[Node, Tensor | None] = {}
     nodes = []
     for tensor in ins:
@@ -76,7 +81,7 @@ def grad(
             raise AutogradError("grad(): an input does not require grad; mark it with requires_grad_()")
         nodes.append(node)
         targets[node] = None
-    run(outs, grads, targets, bool(create_graph if retain_graph is None else retain_graph), create_graph)
+    run(starts, targets, bool(create_graph if retain_graph is None else retain_graph), create_graph)
     found = [targets[node] for node in nodes]
     if materialize_grads:
         found = [t.new_zeros(t.shape) if g is None else g for g, t in zip(found, ins, strict=True)]
@@ -92,37 +97,44 @@ def _as_list(tensors: Any) -> list[Tensor]:
     return list(tensors) if isinstance(tensors, tuple | list) else [tensors]
 
 
-def _seeds(outputs: list[Tensor], grads: Any, caller: str) -> list[Tensor]:
+def _starts(outputs: Any, grads: Any, caller: str) -> list[tuple[Node, Tensor]]:
+    """Where a backward pass begins: the node of each output, and its gradient."""
+    if not isinstance(outputs, tuple | list):
+        return [_start(outputs, grads[0] if isinstance(grads, tuple | list) and len(grads) == 1 else grads, caller)]
     given = [None] * len(outputs) if grads is None else _as_list(grads)
     if len(given) != len(outputs):
         raise AutogradError(f"{caller}(): {len(outputs)} tensors but {len(given)} gradients")
-    seeds = []
-    for tensor, seed in zip(outputs, given, strict=True):
-        if resolve(tensor) is None:
+    return [_start(tensor, seed, caller) for tensor, seed in zip(outputs, given, strict=True)]
+
+
+def _start(tensor: Tensor, seed: Any, caller: str) -> tuple[Node, Tensor]:
+    node = tensor.node if tensor.base is None else resolve(tensor)
+    if node is None:
+        raise AutogradError(
+            f"{caller}(): a tensor of shape {tuple(tensor.shape)} does not require grad: no operand of the ops "
+            "that made it has requires_grad=True, or they ran under no_grad()"
+        )
+    spec = tensor.spec
+    if seed is None:
+        if spec.numel != 1:
             raise AutogradError(
-                f"{caller}(): a tensor of shape {tuple(tensor.shape)} does not require grad: no operand of the ops "
-                "that made it has requires_grad=True, or they ran under no_grad()"
+                f"{caller}(): a gradient can be made up only for a scalar, not for shape {tuple(spec.shape)}; "
+                "reduce it (sum, mean) or pass the gradient"
             )
-        if seed is None:
-            if tensor.spec.numel != 1:
-                raise AutogradError(
-                    f"{caller}(): a gradient can be made up only for a scalar, not for shape {tuple(tensor.shape)}; "
-                    "reduce it (sum, mean) or pass the gradient"
-                )
-            seed = _fill(tensor.spec if tensor.spec.is_contiguous else tensor.spec.like(), 1)
-        elif seed.spec.shape != tensor.spec.shape:
-            raise ShapeError(
-                f"{caller}(): gradient of shape {tuple(seed.shape)} for a tensor of shape {tuple(tensor.shape)}"
-            )
-        elif not seed.spec.dtype.is_floating_point:
-            raise DTypeError(f"{caller}(): gradient of dtype {seed.dtype} for a tensor of dtype {tensor.dtype}")
-        seeds.append(seed)
-    return seeds
+        return node, _fill(spec if spec.is_contiguous else spec.like(), 1)
+    if isinstance(seed, tuple | list):
+        raise AutogradError(f"{caller}(): 1 tensors but {len(seed)} gradients")
+    if seed.spec.shape != spec.shape:
+        raise ShapeError(
+            f"{caller}(): gradient of shape {tuple(seed.shape)} for a tensor of shape {tuple(tensor.shape)}"
+        )
+    if not seed.spec.dtype.is_floating_point:
+        raise DTypeError(f"{caller}(): gradient of dtype {seed.dtype} for a tensor of dtype {tensor.dtype}")
+    return node, seed
 
 
 def run(
-    outputs: list[Tensor],
-    grads: list[Tensor],
+    starts: list[tuple[Node, Tensor]],
     targets: dict[Node, Tensor | None] | None,
     retain: bool,
     create: bool,
@@ -133,10 +145,10 @@ def run(
     before = is_recording()
     set_recording(create)
     try:
-        for tensor, seed in zip(outputs, grads, strict=True):
-            node = resolve(tensor)
-            assert node is not None
-            _add(pending, heap, node, seed)
+        for start, seed in starts:
+            _add(pending, heap, start, seed)
+        starts.clear()
+        seed = None  # type: ignore[assignment]
         needed = None if targets is None else _leading_to(list(pending), targets)
         while heap:
             node = heappop(heap)[1]
@@ -159,38 +171,63 @@ def run(
                 continue
             if type(total) is list:
                 total = tuple(total)
-            if type(node) is Node and not node.plan.op.joint:
+            if type(node) is not Node:
+                for edge, value in zip(node.edges, node.apply(total), strict=True):
+                    if edge is not None and value is not None and (needed is None or edge in needed):
+                        _add(pending, heap, edge, value)
+                if not retain:
+                    node.release()
+            else:
                 plan = node.plan
                 op = plan.op
-                for at, edge, rule in zip(op.tensors, node.edges, op.bound):
-                    if edge is not None and (needed is None or edge in needed):
-                        value = rule(node, total)  # type: ignore[misc]
-                        if value is None:
+                joint = list(op.bound[0](node, total)) if op.joint else None  # type: ignore[misc]
+                for i, edge in enumerate(node.edges):
+                    if edge is None or (needed is not None and edge not in needed):
+                        continue
+                    if joint is None:
+                        if op.kind == "view" and not create and _add_through(plan, pending, edge, total):
                             continue
-                        if value.spec is not plan.inputs[at]:
-                            value = conform(value, plan.inputs[at])
-                        if edge in pending:
-                            pending[edge] = pending[edge] + value
-                        else:
-                            pending[edge] = value
-                            heappush(heap, (-edge.order, edge))
-            else:
-                for at, (edge, value) in enumerate(zip(node.edges, node.apply(total), strict=True)):
-                    if edge is not None and value is not None and (needed is None or edge in needed):
-                        spec = _operand_spec(node, at)
-                        if spec is not None and value.spec is not spec:
-                            value = conform(value, spec)
-                        _add(pending, heap, edge, value)
-            if not retain:
-                node.release()
+                        value = op.bound[i](node, total)  # type: ignore[misc]
+                    else:
+                        value, joint[i] = joint[i], None
+                    if value is None:
+                        continue
+                    spec = plan.inputs[op.tensors[i]]
+                    if value.spec is not spec:
+                        value = conform(value, spec)
+                    if type(edge) is Leaf and targets is None and edge.hooks is None:
+                        owner = edge.tensor()
+                        if owner is not None:
+                            accumulate(owner, value, create)
+                    elif edge in pending:
+                        pending[edge] = pending[edge] + value
+                    else:
+                        pending[edge] = value
+                        heappush(heap, (-edge.order, edge))
+                if not retain:
+                    node.values = node.result = None
             value = total = None  # or `accumulate` would find that something holds them
     finally:
         set_recording(before)
 
 
-def _operand_spec(node: Node, at: int) -> Spec | None:
-    plan = getattr(node, "plan", None)
-    return None if plan is None else plan.inputs[plan.op.tensors[at]]
+def _add_through(plan: Plan, pending: dict[Node, Any], edge: Node, value: Tensor) -> bool:
+    """Adds the gradient of a view to what its base has so far, in place: no zeros around it, no sum of both.
+
+    False where the base has none yet, or one that something else holds or that lies in memory in another way.
+    """
+    if edge not in pending or sys.getrefcount(pending[edge]) > _ALONE:
+        return False
+    held = pending[edge]
+    if type(held) is list or held.spec is not plan.inputs[0] or held.base is not None:
+        return False
+    out = plan.out
+    if held.node is not None or out.overlaps or value.spec.dtype is not out.dtype or value.spec.shape != out.shape:
+        return False
+    if sys.getrefcount(held.buffer) > _ALONE:
+        return False
+    _tensor(out, held.buffer, held.offset + plan.shift).add_(value)
+    return True
 
 
 def _add(pending: dict[Node, Any], heap: list[tuple[int, Node]], node: Node, value: Tensor) -> None:
@@ -233,12 +270,11 @@ def conform(value: Tensor, spec: Spec) -> Tensor:
     if shape != spec.shape:
         lead = len(shape) - len(spec.shape)
         if shape[lead:] == spec.shape:
-            value = value.sum(tuple(range(lead)))
-            return value if value.spec is spec else conform(value, spec)
-        dims = [i for i, n in enumerate(shape) if i < lead or n != spec.shape[i - lead]]
-        value = value.sum(dims, True) if dims else value
-        if lead:
-            value = value.reshape(spec.shape)
+            value = _sum(value, tuple(range(lead)))
+        else:
+            value = _sum(value, tuple([i for i, n in enumerate(shape) if i < lead or n != spec.shape[i - lead]]), True)
+            if lead:
+                value = value.reshape(spec.shape)
     if value.spec.dtype is not spec.dtype or value.spec.device is not spec.device:
         value = value.to(spec.device, spec.dtype)
     return value

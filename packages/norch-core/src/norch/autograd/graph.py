@@ -81,15 +81,17 @@ class Node:
         )
 
     def saved_result(self) -> Any:
+        """The result, or results, as tensors on the saved memory."""
         if self.result is None:
             raise self.freed()
-        outputs = [
-            _tensor(spec, buffer, offset, self if len(self.result) == 1 else Output(self, i))
-            for i, (spec, (buffer, offset)) in enumerate(zip(self.plan.outputs, self.result, strict=True))
-        ]
-        for output in outputs:
-            self.check_unchanged(output, "its result")
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        outputs = self.plan.outputs
+        results = []
+        for i, (buffer, offset) in enumerate(self.result):
+            result = _tensor(outputs[i], buffer, offset, self if len(outputs) == 1 else Output(self, i))
+            if buffer.modified is not None and buffer.modified[0] > self.order:
+                self.check_unchanged(result, "its result")
+            results.append(result)
+        return results[0] if len(outputs) == 1 else tuple(results)
 
     def check_unchanged(self, value: Tensor, what: str) -> None:
         modified = value.buffer.modified

@@ -90,8 +90,10 @@ def _getter(op: Op, rule: Rule, at: int) -> Bound:
             raise node.freed()
         value = node.values[at]
         buffer = getattr(value, "buffer", None)  # a scalar has none
-        if buffer is not None and buffer.modified is not None:
-            node.check_unchanged(value, "its input")
+        if buffer is not None:
+            modified = buffer.modified
+            if modified is not None and modified[0] > node.order:
+                node.check_unchanged(value, "its input")
         return value
 
     return operand if at in op.tensors else attribute

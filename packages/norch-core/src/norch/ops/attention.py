@@ -65,7 +65,39 @@ def _infer_attention(
     return query.like((*batch, query.shape[-2], value.shape[-1]))
 
 
+def _infer_attention_grad(
+    grad: Spec, query: Spec, key: Spec, value: Spec, is_causal: bool, scale: float
+) -> tuple[Spec, Spec, Spec]:
+    batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], op=_OP)
+    first, second, third = [s.like((*batch, *s.shape[-2:])) for s in (query, key, value)]
+    return first, second, third
+
+
+@composite(_infer_attention_grad, name=f"{_OP}_grad")
+def _attention_grad(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value where there is no mask."""
+    first, second, third, _ = _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))
+    return first, second, third
+
+
 def _attention_rule(
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+    needs: tuple[bool, ...],
+) -> tuple[Any, ...]:
+    if attn_mask is None and needs[:3] == (True, True, True):
+        return (*_attention_grad(g, query, key, value, is_causal, scale), None)
+    return _gradients(g, query, key, value, attn_mask, is_causal, scale, needs)
+
+
+def _gradients(
     g: Tensor,
     query: Tensor,
     key: Tensor,

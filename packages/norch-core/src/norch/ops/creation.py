@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch import allocate, allocate_on, fill_kernel_args, make_tensor, run
+from ..dispatch import allocate_on, make_tensor, run
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..op import SCALARS, Inferred
+from ..planning import raise_failure
 from ..spec import Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
 
@@ -60,9 +61,12 @@ def fill_spec(spec: Spec, value: Scalar) -> Tensor:
         filled: Tensor = run(FILL, spec, value)
         return filled
     plan = FILL.plans[spec, type(value)]
-    out = make_tensor(spec, allocate(plan, plan.nbytes))
-    fill_kernel_args(plan, out, (value,))
-    return out
+    try:
+        buffer = plan.allocate(plan.nbytes, plan.index)
+        plan.kernel(buffer, 0, value)
+    except Exception as error:
+        raise_failure(plan, error)
+    return make_tensor(spec, buffer)
 
 
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:

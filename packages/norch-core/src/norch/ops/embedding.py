@@ -73,13 +73,21 @@ def _embedding(input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor
         return fill_spec(weight.spec.like(shape), 0)
     # gather counts negative indices from the end; here they are errors, as in PyTorch.
     index = where(lt(input, 0), rows, input.to(int64)) if input.spec.dtype.is_signed else input
-    try:
-        return gather(weight, 0, _flat(index, features)).reshape(shape)
-    except IndexError:
-        raise IndexError(
-            f"embedding(): input {tuple(input.spec.shape)} has an index outside [0, {rows}), the rows of weight "
-            f"{tuple(weight.spec.shape)}"
-        ) from None
+    return gather(weight, 0, _flat(index, features)).reshape(shape)
+
+
+def _wrong_index(input: Tensor, weight: Tensor) -> IndexError | None:
+    """The error for an index that is no row; None where all are."""
+    rows = weight.spec.shape[0]
+    if not rows:
+        return None
+    low, high = int(input.min().item()), int(input.max().item())
+    if low >= 0 and high < rows:
+        return None
+    return IndexError(
+        f"embedding(): index {low if low < 0 else high} of input {tuple(input.spec.shape)} is outside [0, {rows}), the "
+        f"rows of weight {tuple(weight.spec.shape)}"
+    )
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
@@ -93,4 +101,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
         if not -rows <= padding_idx < rows:
             raise IndexError(f"embedding(): padding_idx {padding_idx} is no row of weight {tuple(weight.spec.shape)}")
         padding_idx %= rows
-    return _embedding(input, weight, padding_idx)
+    try:
+        return _embedding(input, weight, padding_idx)
+    except IndexError as error:
+        # Kernels and the decomposition name different things; the user sees one message.
+        raise _wrong_index(input.detach(), weight) or error from None

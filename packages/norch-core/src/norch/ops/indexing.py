@@ -93,7 +93,7 @@ def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
         raise ShapeError(f"scatter(): index {tuple(index.shape)} is larger than src {tuple(src.shape)}")
     if src.dtype is not input.dtype:
         raise DTypeError(f"scatter(): input is {input.dtype} and src {src.dtype}; convert one")
-    if not input.shape[at] and index.numel:
+    if input.ndim and not input.shape[at] and index.numel:
         raise IndexError(
             f"scatter(): index {tuple(index.shape)} into dim {dim} of shape {tuple(input.shape)}, an empty one"
         )

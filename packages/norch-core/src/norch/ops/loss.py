@@ -79,11 +79,14 @@ def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -
     return (input - target) * (_spread(grad, reduction, input.spec) * 2)
 
 
-def _mse_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:
-    return _both(mse_loss_grad(g, input, target, reduction), needs)
-
-
-@composite(_infer("mse_loss"), _mse_rule, name="mse_loss", joint=True)
+@composite(
+    _infer("mse_loss"),
+    {
+        "input": lambda g, input, target, reduction: mse_loss_grad(g, input, target, reduction),
+        "target": lambda g, input, target, reduction: mse_loss_grad(g, target, input, reduction),
+    },
+    name="mse_loss",
+)
 def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     difference = input - target
     return reduced(difference * difference, reduction, "mse_loss")
@@ -94,7 +97,9 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: 
 
     Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating.
     """
-    return _mse_loss(*matched("mse_loss", strict, input, target), reduction)
+    if input.spec.shape != target.spec.shape:
+        input, target = matched("mse_loss", strict, input, target)
+    return _mse_loss(input, target, reduction)
 
 
 def _l1_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.mode import no_grad
-from ..dtype import finfo
+from ..dtype import finfo, float32
 from ..errors import ShapeError
 from ..spec import Shape, Spec, as_shape
 from .elementwise import sqrt
 from .families import accepts_axis, composite, floating
 from .movement import expand
+from .optimizer import sgd_step_
 from .precision import wide
 from .reduction import mean, norm
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+# The gradients are composites as well, so that a backend may have a kernel for each. They have no rules of their own:
+# where the backward pass is recorded, they are differentiated through their parts.
 
 Gradients = tuple["Tensor | None", "Tensor | None", "Tensor | None"]
 
@@ -30,6 +34,11 @@ def _standardized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tenso
 def _standardized_grad(g: Tensor, x: Tensor, factor: Tensor, dims: list[int]) -> Tensor:
     """The gradient of what was standardized to `x`: without g's parts along 1 and along x."""
     return (g - mean(g, dims, True) - x * mean(g * x, dims, True)) * factor
+
+
+def _wide_spec(input: Spec, shape: Shape) -> Spec:
+    """A contiguous spec in the dtype that `wide` has."""
+    return input.like(shape, dtype=input.dtype if input.dtype.itemsize >= 4 else float32)
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -70,13 +79,32 @@ def _infer_layer_norm(input: Spec, shape: Shape, weight: Spec | None, bias: Spec
     return input.like()
 
 
+def _infer_layer_norm_grad(
+    grad: Spec, input: Spec, shape: Shape, weight: Spec | None, eps: float, affine: bool
+) -> tuple[Spec, ...]:
+    return (input.like(), *[_wide_spec(input, shape)] * 2) if affine else (input.like(),)
+
+
+@composite(_infer_layer_norm_grad)
+def layer_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, affine: bool) -> Any:
+    """The gradient of layer_norm's input, and if `affine` those of weight and bias."""
+    dims, lead, g = list(range(-len(shape), 0)), list(range(input.spec.ndim - len(shape))), wide(grad)
+    x, factor = _standardized(wide(input), dims, eps)
+    into = _standardized_grad(g if weight is None else g * weight, x, factor, dims).to(input.dtype)
+    return (into, _sum(g * x, lead), _sum(g, lead)) if affine else into
+
+
+def _sum(x: Tensor, dims: list[int]) -> Tensor:
+    return x.sum(dims) if dims else x
+
+
 def _layer_norm_rule(
     g: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
 ) -> Gradients:
-    dims, g = list(range(-len(shape), 0)), wide(g)
-    x, factor = _standardized(wide(input), dims, eps)
-    into = _standardized_grad(g if weight is None else g * weight, x, factor, dims) if needs[0] else None
-    return into, g * x if needs[1] else None, g if needs[2] else None
+    if needs[1] or needs[2]:
+        found: Gradients = layer_norm_grad(g, input, shape, weight, eps, True)
+        return found
+    return layer_norm_grad(g, input, shape, weight, eps, False), None, None
 
 
 @composite(_infer_layer_norm, _layer_norm_rule, name="layer_norm", joint=True)
@@ -107,16 +135,29 @@ def _infer_rms_norm(input: Spec, shape: Shape, weight: Spec | None, eps: float) 
     return input.like()
 
 
+def _infer_rms_norm_grad(
+    grad: Spec, input: Spec, shape: Shape, weight: Spec | None, eps: float, affine: bool
+) -> tuple[Spec, ...]:
+    return (input.like(), _wide_spec(input, shape)) if affine else (input.like(),)
+
+
+@composite(_infer_rms_norm_grad)
+def rms_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, affine: bool) -> Any:
+    """The gradient of rms_norm's input, and if `affine` that of weight."""
+    g = wide(grad)
+    x, factor, dims = _rms(wide(input), shape, eps)
+    part = g if weight is None else g * weight
+    into = ((part - x * mean(part * x, dims, True)) * factor).to(input.dtype)
+    return (into, _sum(g * x, list(range(input.spec.ndim - len(shape))))) if affine else into
+
+
 def _rms_norm_rule(
     g: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor | None]:
-    g = wide(g)
-    x, factor, dims = _rms(wide(input), shape, eps)
-    into = None
-    if needs[0]:
-        part = g if weight is None else g * weight
-        into = (part - x * mean(part * x, dims, True)) * factor
-    return into, g * x if needs[1] else None
+    if needs[1]:
+        found: tuple[Tensor, Tensor] = rms_norm_grad(g, input, shape, weight, eps, True)
+        return found
+    return rms_norm_grad(g, input, shape, weight, eps, False), None
 
 
 @composite(_infer_rms_norm, _rms_norm_rule, name="rms_norm", joint=True)
@@ -179,26 +220,51 @@ def group_norm(
     return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
 
 
-def _infer_batch_norm(input: Spec, weight: Spec | None, bias: Spec | None, eps: float) -> Spec:
-    return input.like()
+def _infer_batch_norm(input: Spec, weight: Spec | None, bias: Spec | None, eps: float) -> tuple[Spec, Spec, Spec]:
+    channels = _wide_spec(input, (input.shape[1],))
+    return input.like(), channels, channels
 
 
-def _batch_norm_rule(g: Tensor, input: Tensor, weight: Tensor | None, eps: float, needs: tuple[bool, ...]) -> Gradients:
-    ndim, g = input.spec.ndim, wide(g)
+def _infer_batch_norm_grad(grad: Spec, input: Spec, weight: Spec | None, eps: float) -> tuple[Spec, Spec, Spec]:
+    channels = _wide_spec(input, (input.shape[1],))
+    return input.like(), channels, channels
+
+
+@composite(_infer_batch_norm_grad)
+def batch_norm_grad(grad: Tensor, input: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of batch_norm's input, weight and bias."""
+    ndim, g = input.spec.ndim, wide(grad)
     others = [0, *range(2, ndim)]
     x, factor = _standardized(wide(input), others, eps)
-    into = None
-    if needs[0]:
-        into = _standardized_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
-    return into, (g * x).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
+    into = _standardized_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
+    return into.to(input.dtype), (g * x).sum(others), g.sum(others)
+
+
+def _batch_norm_rule(
+    g: tuple[Tensor, Tensor | None, Tensor | None], input: Tensor, weight: Tensor | None, eps: float
+) -> Gradients:
+    return batch_norm_grad(g[0], input, weight, eps)  # nothing is made of the statistics that wants a gradient
 
 
 @composite(_infer_batch_norm, _batch_norm_rule, name="batch_norm", joint=True)
-def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """`batch_norm` with the statistics of the batch."""
-    ndim = input.spec.ndim
-    x, _ = _standardized(wide(input), [0, *range(2, ndim)], eps)
-    return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
+def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """`batch_norm` with the statistics of the batch, and those: the mean and unbiased variance of each channel."""
+    ndim, x = input.spec.ndim, wide(input)
+    others = [0, *range(2, ndim)]
+    centre = mean(x, others, True)
+    centred = x - centre
+    spread = mean(centred * centred, others, True)
+    out = _affine(centred * (1 / sqrt(spread + eps)), _channels(weight, ndim), _channels(bias, ndim))
+    count = input.spec.numel / max(input.spec.shape[1], 1)
+    return out.to(input.dtype), centre.reshape(-1), spread.reshape(-1) * (count / max(count - 1, 1))
+
+
+@lru_cache(256)
+def _check_batch_norm(
+    input: Spec, running_mean: Spec | None, running_var: Spec | None, weight: Spec | None, bias: Spec | None
+) -> None:
+    floating("batch_norm", input, running_mean, running_var, weight, bias)
+    _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
 
 
 def batch_norm(
@@ -218,10 +284,7 @@ def batch_norm(
     Raises ShapeError for shapes that do not fit, for training on one value a channel, and without running statistics
     where they are needed; DTypeError unless all are floating.
     """
-    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    specs = {name: None if x is None else x.spec for name, x in given.items()}
-    floating("batch_norm", input.spec, *specs.values())
-    _check_channels("batch_norm", input.spec, **specs)
+    _check_batch_norm(input.spec, *[None if x is None else x.spec for x in (running_mean, running_var, weight, bias)])
     if not training:
         if running_mean is None or running_var is None:
             raise ShapeError("batch_norm(): needs running_mean and running_var unless training")
@@ -234,20 +297,13 @@ def batch_norm(
     count = input.spec.numel // max(input.spec.shape[1], 1)
     if count <= 1 and input.spec.numel:
         raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
-    if running_mean is not None or running_var is not None:
-        with no_grad():
-            _move(input, running_mean, running_var, momentum, count)
-    return _batch_norm(input, weight, bias, eps)
-
-
-def _move(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, count: int) -> None:
-    dims, x = [0, *range(2, input.spec.ndim)], wide(input)
-    centre = mean(x, dims, True)
-    if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(centre.reshape(-1) * momentum)
-    if running_var is not None:
-        spread = ((x - centre) ** 2).sum(dims) / float(count - 1)
-        running_var.mul_(1 - momentum).add_(spread * momentum)
+    normal, centre, spread = _batch_norm(input, weight, bias, eps)
+    moved = [pair for pair in ((running_mean, centre), (running_var, spread)) if pair[0] is not None]
+    if moved:
+        running, new = zip(*moved, strict=True)
+        # running += momentum * (new - running)
+        sgd_step_(running, new, lr=momentum, weight_decay=1.0, maximize=True)
+    return normal
 
 
 # --- To norm 1 ------------------------------------------------------------------------------------------------------

@@ -247,6 +247,9 @@ def _apart(
             if not _together(op, attrs, tuple(zip(*rows, strict=True)), scalars):
                 for row in rows:
                     step(*row)
+                    change = tick(), op.name
+                    for t in row[:-1]:
+                        t.buffer.modified = change
     finally:
         set_recording(before)
 

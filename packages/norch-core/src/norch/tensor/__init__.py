@@ -9,6 +9,7 @@ from ..autograd import engine, graph
 from ..dtype import get_default_dtype
 from ..op import SCALARS
 from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
+from ..ops.reduction import sum_over
 from .base import Storage, TensorBase
 from .elementwise_methods import ElementwiseMethods
 from .indexing_methods import IndexingMethods
@@ -83,4 +84,4 @@ _types: set[type] = {Tensor}
 dispatch.bind(Tensor)
 composite_call.bind(Tensor)
 graph.bind(dispatch.make_tensor, _types)
-engine.bind(fill_spec)
+engine.bind(fill_spec, sum_over, dispatch.make_tensor)

@@ -1,0 +1,281 @@
+"""conv2d, its gradients and its transpose, tap by tap in NumPy and in the decomposition."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import norch
+from norch.autograd import grad
+from norch.testing.gradcheck import gradcheck, gradgradcheck
+from norch_cpu.native import native
+
+BOUNDS = {"float64": 1e-11, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+def draw(*shape, seed=0):
+    """Numbers that every floating dtype holds exactly."""
+    return np.random.default_rng(seed).integers(-8, 9, shape) / 4.0
+
+
+def tensor(array, dtype="float64", **how):
+    return norch.tensor(np.asarray(array, np.float64), dtype=getattr(norch, dtype), **how)
+
+
+def close(got, expected, dtype="float64"):
+    assert got.dtype is getattr(norch, dtype)
+    assert tuple(got.shape) == expected.shape
+    found = got.detach().double().numpy()
+    np.testing.assert_allclose(found, expected, atol=BOUNDS[dtype] * max(1, np.abs(expected).max(initial=0)), rtol=0)
+
+
+def taps(x, w, stride, pads, dilation, groups):
+    """(padded x, for each tap: where in the kernel, which elements of padded x, by group)."""
+    x = np.pad(x, ((0, 0), (0, 0), pads[:2], pads[2:]))
+    counts = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], w.shape[2:], stride, dilation)]
+    places = []
+    for i, j in np.ndindex(*w.shape[2:]):
+        ends = [at * d + (m - 1) * s + 1 for at, d, m, s in zip((i, j), dilation, counts, stride)]
+        slices = [slice(at * d, end, s) for at, d, end, s in zip((i, j), dilation, ends, stride)]
+        places.append(((i, j), (slice(None), slice(None), *slices)))
+    return x, places, counts
+
+
+def by_group(array, groups, dim):
+    shape = array.shape
+    return array.reshape(*shape[:dim], groups, shape[dim] // groups if groups else 0, *shape[dim + 1 :])
+
+
+def conv2d(x, w, b, stride, pads, dilation, groups):
+    x, places, counts = taps(x, w, stride, pads, dilation, groups)
+    out = np.zeros((x.shape[0], groups, w.shape[0] // groups, *counts))
+    for (i, j), where in places:
+        out += np.einsum("ngcyx,goc->ngoyx", by_group(x[where], groups, 1), by_group(w[:, :, i, j], groups, 0))
+    return out.reshape(x.shape[0], w.shape[0], *counts) + b[:, None, None]
+
+
+def gradients(g, x, w, stride, pads, dilation, groups):
+    """Of the input, the weight and the bias."""
+    size = x.shape[2:]
+    x, places, _ = taps(x, w, stride, pads, dilation, groups)
+    dx, dw, parts = np.zeros_like(x), np.zeros_like(w), by_group(g, groups, 1)
+    for (i, j), where in places:
+        each = np.einsum("ngoyx,goc->ngcyx", parts, by_group(w[:, :, i, j], groups, 0))
+        dx[where] += each.reshape(dx[where].shape)
+        weights = np.einsum("ngoyx,ngcyx->goc", parts, by_group(x[where], groups, 1))
+        dw[:, :, i, j] = weights.reshape(dw.shape[:2])
+    return dx[:, :, pads[0] : pads[0] + size[0], pads[2] : pads[2] + size[1]], dw, g.sum((0, 2, 3))
+
+
+ONE, NONE = (1, 1), (0, 0, 0, 0)
+AROUND = (1, 1, 1, 1)
+# input, weight, stride, pads, dilation, groups
+CASES = {
+    "first layer": ((3, 1, 28, 28), (32, 1, 3, 3), ONE, AROUND, ONE, 1),
+    "second layer": ((5, 32, 14, 14), (64, 32, 3, 3), ONE, AROUND, ONE, 1),
+    "more channels than a panel": ((1, 70, 4, 5), (130, 70, 2, 2), ONE, NONE, ONE, 1),
+    "few windows": ((2, 3, 3, 4), (5, 3, 2, 3), ONE, NONE, ONE, 1),
+    "strided": ((2, 4, 17, 19), (6, 4, 3, 3), (2, 3), (1, 1, 2, 2), ONE, 1),
+    "stride larger than kernel": ((2, 2, 11, 12), (4, 2, 2, 1), (3, 4), NONE, ONE, 1),
+    "dilated": ((2, 3, 14, 15), (5, 3, 3, 2), ONE, (2, 2, 3, 3), (2, 5), 1),
+    "strided and dilated": ((2, 3, 20, 21), (4, 3, 3, 3), (2, 3), (1, 1, 1, 1), (3, 2), 1),
+    "stride and dilation with a common factor": ((1, 2, 12, 13), (3, 2, 2, 3), (2, 2), NONE, (2, 4), 1),
+    "groups": ((3, 6, 9, 9), (9, 2, 3, 3), ONE, AROUND, ONE, 3),
+    "depthwise": ((2, 20, 10, 11), (20, 1, 3, 3), ONE, AROUND, ONE, 20),
+    "depthwise, several each": ((2, 3, 10, 11), (12, 1, 2, 2), (2, 1), NONE, ONE, 3),
+    "pointwise": ((4, 20, 7, 7), (33, 20, 1, 1), ONE, NONE, ONE, 1),
+    "strided pointwise": ((2, 3, 8, 9), (4, 3, 1, 1), (2, 2), NONE, ONE, 1),
+    "pointwise with padding": ((1, 2, 3, 3), (4, 2, 1, 1), ONE, AROUND, ONE, 1),
+    "as large as the input": ((3, 4, 6, 7), (5, 4, 6, 7), ONE, NONE, ONE, 1),
+    "wider than the input": ((1, 2, 3, 2), (3, 2, 5, 6), ONE, (2, 2, 2, 2), ONE, 1),
+    "one row": ((2, 3, 1, 5000), (4, 3, 1, 5), (1, 2), (0, 0, 2, 2), ONE, 1),
+    "tall": ((1, 2, 700, 9), (3, 2, 3, 3), ONE, AROUND, ONE, 1),
+    "one sample": ((1, 8, 40, 40), (16, 8, 3, 3), ONE, AROUND, ONE, 1),
+    "no samples": ((0, 3, 5, 5), (4, 3, 3, 3), ONE, AROUND, ONE, 1),
+    "no channels in": ((2, 0, 4, 4), (3, 0, 2, 2), ONE, NONE, ONE, 1),
+    "no channels out": ((2, 3, 4, 4), (0, 3, 2, 2), ONE, NONE, ONE, 1),
+}
+
+
+def arrays(name):
+    x_shape, w_shape, *how = CASES[name]
+    return draw(*x_shape, seed=1), draw(*w_shape, seed=2), draw(w_shape[0], seed=3), how
+
+
+def call(x, w, b, how):
+    stride, pads, dilation, groups = how
+    return norch.conv2d(x, w, b, stride, (pads[0], pads[2]), dilation, groups)
+
+
+def check(name, dtype):
+    x, w, b, how = arrays(name)
+    leaves = [tensor(v, dtype, requires_grad=True) for v in (x, w, b)]
+    y = call(*leaves, how)
+    close(y, conv2d(x, w, b, *how), dtype)
+    g = draw(*y.shape, seed=4)
+    for got, expected in zip(grad(y, leaves, tensor(g, dtype)), gradients(g, x, w, *how), strict=True):
+        close(got, expected, dtype)
+
+
+def test_is_native():
+    assert {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"} <= set(native.ops())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_against_taps(name, dtype):
+    check(name, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["second layer", "strided", "groups", "pointwise", "no channels in"])
+def test_halves_are_summed_in_float32(name, dtype):
+    x, w, b, how = arrays(name)
+    y = call(*[tensor(v, dtype) for v in (x, w, b)], how)
+    # All numbers here are small multiples of 1/16: float32 sums are exact, and the result is rounded once.
+    exact = conv2d(x, w, b, *how)
+    kind = np.float16 if dtype == "float16" else ml_dtypes.bfloat16
+    np.testing.assert_array_equal(y.double().numpy(), exact.astype(kind).astype(np.float64))
+    check(name, dtype)
+
+
+def test_random_shapes():
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        groups, c, o = (int(rng.integers(1, m)) for m in (4, 6, 24))
+        stride, dilation = (tuple(int(v) for v in rng.integers(1, 4, 2)) for _ in range(2))
+        kernel = tuple(int(v) for v in rng.integers(1, 5, 2))
+        pad = tuple(int(v) for v in rng.integers(0, 4, 2))
+        size = [max(int(rng.integers(1, 20)), d * (k - 1) + 1 - 2 * p) for k, d, p in zip(kernel, dilation, pad)]
+        how = (stride, (pad[0], pad[0], pad[1], pad[1]), dilation, groups)
+        CASES["random"] = ((int(rng.integers(1, 4)), groups * c, *size), (groups * o, c, *kernel), *how)
+        check("random", "float64")
+
+
+def layouts(array, dtype):
+    """The same values in other memory: channels last, transposed planes, offset, stepped over, broadcast."""
+    x = tensor(array, dtype)
+    yield x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    yield x.transpose(2, 3).contiguous().transpose(2, 3)
+    yield norch.cat([x, x])[x.shape[0] :]
+    yield norch.stack([x, x + 1], -1)[..., 0]
+    yield norch.cat([x[..., :1], x, x], -1)[..., 1 : x.shape[3] + 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", ["second layer", "strided", "groups", "pointwise"])
+def test_layouts(name, dtype):
+    x, w, b, how = arrays(name)
+    plain = call(*[tensor(v, dtype) for v in (x, w, b)], how)
+    g = draw(*plain.shape, seed=4)
+    _, *leaves = [tensor(v, dtype, requires_grad=True) for v in (x, w, b)]
+    whole = tensor(x, dtype, requires_grad=True)
+    expected = grad(call(whole, *leaves, how), [whole, *leaves], tensor(g, dtype))
+    for vx, vw, vg in zip(layouts(x, dtype), layouts(w, dtype), layouts(g, dtype)):
+        vx, vw = vx.detach().requires_grad_(), vw.detach().requires_grad_()
+        y = call(vx, vw, leaves[1], how)
+        assert y.tolist() == plain.tolist()
+        for got, want in zip(grad(y, [vx, vw, leaves[1]], vg), expected):
+            assert got.tolist() == want.tolist()
+
+
+def test_broadcast_operands():
+    x, w = draw(1, 3, 1, 6), draw(1, 3, 2, 2)
+    wide_x, wide_w = np.broadcast_to(x, (4, 3, 5, 6)), np.broadcast_to(w, (7, 3, 2, 2))
+    y = norch.conv2d(tensor(x).expand(4, 3, 5, 6), tensor(w).expand(7, 3, 2, 2), tensor([2.0]).expand(7))
+    close(y, conv2d(wide_x, wide_w, np.full(7, 2.0), ONE, NONE, ONE, 1))
+    leaf = tensor(w, requires_grad=True)
+    norch.conv2d(tensor(wide_x), leaf.expand(7, 3, 2, 2)).sum().backward()  # the gradient is one number, broadcast
+    ones = np.ones((4, 7, 4, 5))
+    close(leaf.grad, gradients(ones, wide_x, wide_w, ONE, NONE, ONE, 1)[1].sum(0, keepdims=True))
+
+
+def test_same_padding_puts_the_odd_element_behind():
+    x, w, b = draw(2, 3, 6, 7), draw(4, 3, 4, 2), draw(4)
+    y = norch.conv2d(tensor(x), tensor(w), tensor(b), padding="same", dilation=(1, 3))
+    close(y, conv2d(x, w, b, ONE, (1, 2, 1, 2), (1, 3), 1))
+
+
+@pytest.mark.parametrize("name", ["second layer", "strided", "dilated", "strided and dilated", "groups", "few windows"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_transposed(name, dtype):
+    x, w, _, (stride, pads, dilation, groups) = arrays(name)
+    counts = conv2d(x[:1], w, np.zeros(len(w)), stride, pads, dilation, groups).shape[2:]
+    g = draw(x.shape[0], w.shape[0], *counts, seed=6)
+    reaches = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilation)]
+    spare = [
+        n - ((m - 1) * s - p - q + r)
+        for n, m, s, p, q, r in zip(x.shape[2:], counts, stride, pads[::2], pads[1::2], reaches)
+    ]
+    b = draw(x.shape[1], seed=7)
+    how = {"stride": stride, "padding": (pads[0], pads[2]), "dilation": dilation, "groups": groups}
+    got = norch.conv_transpose2d(tensor(g, dtype), tensor(w, dtype), tensor(b, dtype), output_padding=spare, **how)
+    expected = gradients(g, x, w, stride, pads, dilation, groups)[0] + b[:, None, None]
+    close(got, expected, dtype)
+
+
+@pytest.mark.parametrize("name", ["strided", "dilated", "groups", "pointwise"])
+def test_like_the_decomposition(name):
+    from norch.testing.strict import strict_device
+
+    device = strict_device()
+    x, w, b, how = arrays(name)
+    leaves = [tensor(v, "float32", requires_grad=True) for v in (x, w, b)]
+    others = [v.detach().to(device).requires_grad_() for v in leaves]
+    y, z = call(*leaves, how), call(*others, how)
+    close(y, z.detach().to("cpu").double().numpy(), "float32")
+    g = tensor(draw(*y.shape, seed=8), "float32")
+    for got, expected in zip(grad(y, leaves, g), grad(z, others, g.to(device))):
+        close(got, expected.to("cpu").double().numpy(), "float32")
+
+
+@pytest.mark.parametrize("how", [((2, 1), (1, 0), (1, 2), 2), (ONE, ONE, ONE, 1)])
+def test_derivatives(how):
+    stride, padding, dilation, groups = how
+
+    def function(x, w, b):
+        return norch.conv2d(x, w, b, stride, padding, dilation, groups)
+
+    leaves = [tensor(draw(*s), requires_grad=True) for s in ((2, 2, 4, 5), (2, 2 // groups, 2, 2), (2,))]
+    assert gradcheck(function, leaves)
+    assert gradgradcheck(function, leaves)
+
+
+@pytest.mark.parametrize("name", ["second layer", "one row", "tall", "one sample", "strided"])
+def test_results_do_not_depend_on_the_number_of_threads(name):
+    x, w, b, how = arrays(name)
+    # Numbers whose sums round: another order of summation would be seen.
+    values = [v + np.random.default_rng(9).random(v.shape) for v in (x, w, b)]
+    before, found = norch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            norch.set_num_threads(threads)
+            leaves = [tensor(v, "float32", requires_grad=True) for v in values]
+            y = call(*leaves, how)
+            found.append([y.tolist()] + [v.tolist() for v in grad((y * y).sum(), leaves)[:2]])
+    finally:
+        norch.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_stays_in_its_windows(value):
+    x, w = np.ones((2, 3, 9, 9)), np.ones((20, 3, 3, 3))
+    x[1, 2, 4, 5] = value
+    leaves = [tensor(v, "float32", requires_grad=True) for v in (x, w)]
+    y = norch.conv2d(*leaves, padding=1)
+    touched = np.zeros((2, 20, 9, 9), bool)
+    touched[1, :, 3:6, 4:7] = True
+    assert (np.isfinite(y.detach().numpy()) == ~touched).all()
+    np.testing.assert_array_equal(y.detach().numpy()[touched], np.full(touched.sum(), value, np.float32))
+    of_input, of_weight = grad(y, leaves, norch.ones_like(y))
+    assert np.isfinite(of_input.numpy()).all()
+    assert not np.isfinite(of_weight.numpy()[:, 2]).any()
+    assert np.isfinite(of_weight.numpy()[:, :2]).all()
+
+
+def test_one_dim():
+    x, w, b = draw(3, 4, 50), draw(6, 2, 5), draw(6)
+    y = norch.conv1d(*[tensor(v, "float32") for v in (x, w, b)], stride=2, padding=2, groups=2)
+    close(y, conv2d(x[:, :, None], w[:, :, None], b, (1, 2), (0, 0, 2, 2), ONE, 2)[:, :, 0], "float32")

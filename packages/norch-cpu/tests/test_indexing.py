@@ -1,0 +1,308 @@
+"""gather, scatter, scatter_add, embedding and what is made of them, against NumPy and loops."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import norch
+from norch.backend import Operand
+from norch_cpu.native import native
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+DTYPES = (*FLOATS, "int64", "int32", "int16", "int8", "uint8", "bool")
+INTS = ("int64", "int32", "int16", "int8", "uint8")
+
+
+def numpy_dtype(name):
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def values(name, *shape, seed=0):
+    """Small integers, whose sums are exact in every dtype."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 2 if name == "bool" else 4, shape).astype(numpy_dtype(name))
+
+
+def tensor(array):
+    return norch.tensor(array.tolist(), dtype=getattr(norch, array.dtype.name)).reshape(array.shape)
+
+
+def as_float(t):
+    return np.array(t.tolist(), float).reshape(t.shape)
+
+
+def layouts(array):
+    """Tensors of the array's values in several layouts."""
+    x = tensor(array)
+    yield x
+    if array.ndim > 1:
+        reverse = tuple(range(array.ndim))[::-1]
+        yield x.permute(reverse).contiguous().permute(reverse)
+        yield x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    yield norch.stack([x, x, x], -1)[..., 1]
+
+
+def key(index, dim):
+    """What NumPy indexes with to mean the same as gather's index."""
+    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[dim] = index
+    return tuple(grid)
+
+
+def added(out, index, dim, src):
+    """In loops, in row-major order."""
+    out = out.astype(float)
+    for place in np.ndindex(index.shape):
+        at = (*place[:dim], int(index[place]), *place[dim + 1 :])
+        out[at] += float(src[place])
+    return out
+
+
+@pytest.fixture
+def threads():
+    before = norch.get_num_threads()
+    yield norch.set_num_threads
+    norch.set_num_threads(before)
+
+
+def test_the_kernels_are_native():
+    assert {"gather", "scatter", "scatter_add", "embedding", "embedding_grad"} <= set(native.ops())
+
+
+CASES = [((7,), (5,)), ((1,), (1,)), ((5, 6), (3, 6)), ((4, 6), (4, 9)), ((3, 4, 5), (2, 4, 3)), ((6, 5), (0, 5))]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("shapes", CASES, ids=str)
+def test_gather_and_scatter_in_every_layout(name, shapes):
+    shape, index_shape = shapes
+    x = values(name, *shape)
+    for dim in range(len(shape)):
+        if any(m > n for d, (n, m) in enumerate(zip(shape, index_shape, strict=True)) if d != dim):
+            continue
+        rng = np.random.default_rng(dim)
+        index = rng.integers(-shape[dim], shape[dim], index_shape)
+        src = values(name, *index_shape, seed=2)
+        distinct = np.argsort(rng.random(index_shape), dim)
+        distinct = distinct if index_shape[dim] <= shape[dim] else None
+        want_sum = added(x, index, dim, src)
+        want_sum = want_sum != 0 if name == "bool" else want_sum
+        for xt, it, st in zip(layouts(x), layouts(index), list(layouts(src))[::-1], strict=True):
+            np.testing.assert_array_equal(as_float(xt.gather(dim, it)), x[key(index, dim)].astype(float))
+            np.testing.assert_array_equal(as_float(xt.scatter_add(dim, it, st)), want_sum)
+            if distinct is not None:
+                want = x.copy()
+                want[key(distinct, dim)] = src
+                got = xt.scatter(dim, tensor(distinct), st)
+                np.testing.assert_array_equal(as_float(got), want.astype(float))
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int64", "uint8"])
+def test_scatter_into_views(name):
+    out, index = values(name, 6, 40, 3), np.random.default_rng(1).integers(-40, 40, (5, 30, 3))
+    src = values(name, 6, 30, 3, seed=3)
+    want = added(out, index, 1, src)
+    for view in list(layouts(out)):
+        view.scatter_add_(1, tensor(index), tensor(src))
+        np.testing.assert_array_equal(as_float(view), want)
+    wide = norch.zeros(6, 40, 9, dtype=getattr(norch, name))
+    wide[:, :, 3:6].copy_(tensor(out))
+    wide[:, :, 3:6].scatter_add_(1, tensor(index), tensor(src))
+    np.testing.assert_array_equal(as_float(wide[:, :, 3:6]), want)
+    assert (wide[:, :, :3] == 0).all().item()
+    assert (wide[:, :, 6:] == 0).all().item()
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("shape", [(500, 300), (3, 70_001), (40, 30, 50), (150_001,)], ids=str)
+def test_enough_for_several_threads(name, shape, threads):
+    x = values(name, *shape)
+    for dim in range(len(shape)):
+        index = np.random.default_rng(dim).integers(0, shape[dim], shape)
+        src = values(name, *shape, seed=1)
+        with np.errstate(all="ignore"):
+            want = x.astype(np.float64 if name != "int8" else np.int64)
+            np.add.at(want, key(index, dim), src.astype(want.dtype))
+            want = want.astype(numpy_dtype(name))
+        for count in (1, 3):
+            threads(count)
+            xt, it = norch.from_numpy(x), norch.from_numpy(index)
+            assert (xt.gather(dim, it).numpy() == x[key(index, dim)]).all()
+            assert (xt.scatter_add(dim, it, norch.from_numpy(src)).numpy() == want).all()
+
+
+def test_sums_do_not_depend_on_threads(threads):
+    rng = np.random.default_rng(0)
+    src, index = rng.standard_normal((4000, 96)).astype(np.float32), rng.integers(0, 20, 4000)
+    want = np.zeros((20, 96), np.float32)
+    np.add.at(want, index, src)  # one after the other, as the kernel
+    for count in (1, 2, 5):
+        threads(count)
+        got = norch.zeros(20, 96).index_add(0, norch.from_numpy(index), norch.from_numpy(src))
+        assert (got.numpy() == want).all()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_16_bit_sums_are_rounded_once(name):
+    dtype = getattr(norch, name)
+    tenth = norch.full((1000, 3), 0.1, dtype=dtype)
+    out = norch.ones(2, 3, dtype=dtype)
+    index = norch.zeros(1000, dtype=norch.int64)
+    total = 1 + 1000 * tenth[0, 0].item()
+    want = norch.tensor(total, dtype=dtype).item()
+    assert out.index_add(0, index, tenth).tolist() == [[want] * 3, [1.0] * 3]
+    assert out.t().contiguous().index_add(1, index, tenth.t()).tolist() == [[want, 1.0]] * 3
+    weight = norch.ones(2, 3, dtype=dtype, requires_grad=True)
+    norch.embedding(index, weight).backward(tenth)
+    assert weight.grad.tolist() == [[norch.tensor(total - 1, dtype=dtype).item()] * 3, [0.0] * 3]
+
+
+def test_the_last_of_equal_indices_is_kept():
+    index = np.random.default_rng(0).integers(0, 7, (3, 5000))
+    src = np.arange(15000.0).reshape(3, 5000)
+    want = np.zeros((3, 7))
+    for i, j in np.ndindex(3, 5000):
+        want[i, index[i, j]] = src[i, j]
+    zeros, it, st = norch.zeros(3, 7, dtype=norch.float64), norch.from_numpy(index), norch.from_numpy(src)
+    assert (zeros.scatter(1, it, st).numpy() == want).all()
+    assert (zeros.t().scatter(0, it.t(), st.t()).numpy() == want.T).all()
+
+
+def test_nan_and_infinities_pass():
+    x = norch.tensor([np.nan, np.inf, -np.inf, -0.0])
+    index = norch.tensor([3, 2, 1, 0])
+    assert str(x.gather(0, index).tolist()) == "[-0.0, -inf, inf, nan]"
+    assert str(norch.zeros(4).scatter_add(0, index, x).tolist()) == "[0.0, -inf, inf, nan]"
+
+
+@pytest.mark.parametrize("wrong", [3, -4, 2**40, -(2**63)])
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "bool"])
+def test_nothing_is_written_before_an_error(wrong, name):
+    out = norch.zeros(3, 4, dtype=getattr(norch, name))
+    index = norch.zeros(2000, 4, dtype=norch.int64)
+    index[1500, 2] = wrong
+    index[1600, 0] = -77
+    src = norch.ones(2000, 4, dtype=out.dtype)
+    for op in (out.scatter_, out.scatter_add_):
+        with pytest.raises(norch.IndexError, match=rf"index {wrong} is out of bounds for a dim of size 3"):
+            op(0, index, src)
+    with pytest.raises(norch.IndexError, match=rf"index {wrong} "):
+        out.gather(0, index)
+    with pytest.raises(norch.IndexError, match="index -77 "):  # the first in row-major order
+        out.t().gather(1, index.t())
+    assert not out.any().item()
+
+
+def test_empty_and_0d():
+    none = norch.zeros(0, 3, dtype=norch.int64)
+    assert norch.ones(4, 3).gather(0, none).shape == (0, 3)
+    assert norch.ones(4, 3).scatter_add(0, none, norch.ones(0, 3)).tolist() == [[1.0] * 3] * 4
+    assert norch.tensor(2.5).gather(0, norch.tensor(0)).item() == 2.5
+    assert norch.tensor(2.5).gather(0, norch.tensor(-1)).item() == 2.5
+    one, zero = Operand(norch.float32, (), ()), Operand(norch.int64, (), ())
+    kernel = native.compile("scatter_add", (one, zero, one), {"dim": 0})
+    out, at, src = np.array(2.5, np.float32), np.array(-1), np.array(1.0, np.float32)
+    buffers = [native.from_host(memoryview(a.reshape(1).view(np.uint8))) for a in (out, at, src)]
+    kernel(buffers[0], 0, buffers[1], 0, buffers[2], 0)
+    assert out == 3.5
+
+
+# --- Through the public functions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_indexing(name):
+    x = values(name, 30, 20, 6)
+    rows, mask = np.random.default_rng(0).integers(-30, 30, 50), np.random.default_rng(1).random((30, 20)) < 0.4
+    for t in layouts(x):
+        np.testing.assert_array_equal(as_float(t[tensor(rows)]), x[rows].astype(float))
+        np.testing.assert_array_equal(as_float(t[:, tensor(rows % 20)]), x[:, rows % 20].astype(float))
+        np.testing.assert_array_equal(as_float(t[tensor(mask)]), x[mask].astype(float))
+        np.testing.assert_array_equal(as_float(t[tensor(rows), 3]), x[rows, 3].astype(float))
+        for dim in range(3):
+            at = rows % x.shape[dim]
+            np.testing.assert_array_equal(as_float(t.index_select(dim, tensor(at))), x.take(at, dim).astype(float))
+        np.testing.assert_array_equal(as_float(norch.take(t, tensor(rows))), x.reshape(-1)[rows].astype(float))
+
+
+def test_one_hot_and_cross_entropy():
+    target = np.random.default_rng(0).integers(0, 9, 40)
+    assert (norch.one_hot(tensor(target), 9).numpy() == np.eye(9)[target]).all()
+    logits = np.random.default_rng(1).standard_normal((40, 9))
+    x = norch.from_numpy(logits).requires_grad_()
+    loss = norch.cross_entropy(x, tensor(target))
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    np.testing.assert_allclose(loss.item(), -np.log(p[np.arange(40), target]).mean())
+    loss.backward()
+    np.testing.assert_allclose(x.grad.numpy(), (p - np.eye(9)[target]) / 40, atol=1e-12)
+
+
+# --- embedding --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("index_name", INTS)
+def test_embedding_in_every_layout(name, index_name):
+    weight, index = values(name, 11, 5), values(index_name, 7, 3, 2) * 3 % 11
+    for wt, it in zip(layouts(weight), list(layouts(index))[::-1], strict=False):
+        np.testing.assert_array_equal(as_float(norch.embedding(it, wt)), weight[index.astype(int)].astype(float))
+    row = tensor(index[0, 0])
+    np.testing.assert_array_equal(
+        as_float(norch.embedding(row.expand(3, 2), tensor(weight))),
+        weight[np.broadcast_to(index[0, 0].astype(int), (3, 2))].astype(float),
+    )
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("padding", [None, 0, 6])
+def test_embedding_gradient(name, padding):
+    index, grad = np.random.default_rng(0).integers(0, 7, (4, 9)), values(name, 4, 9, 70)
+    want = np.zeros((7, 70))
+    np.add.at(want, index, np.where(index[..., None] == (-1 if padding is None else padding), 0, grad.astype(float)))
+    for it, gt in zip(layouts(index), list(layouts(grad)), strict=True):
+        weight = norch.ones(7, 70, dtype=getattr(norch, name), requires_grad=True)
+        norch.embedding(it, weight, padding).backward(gt)
+        np.testing.assert_array_equal(as_float(weight.grad), want)
+
+
+def test_embedding_gradient_of_padding_is_zero_whatever_comes():
+    weight = norch.ones(3, 2, requires_grad=True)
+    norch.embedding(norch.tensor([0, 1, 1]), weight, -2).backward(norch.full((3, 2), float("nan")))
+    assert str(weight.grad.tolist()) == "[[nan, nan], [0.0, 0.0], [0.0, 0.0]]"
+
+
+def test_large_embedding(threads):
+    rng = np.random.default_rng(0)
+    weight, index = rng.standard_normal((3000, 130)).astype(np.float32), rng.integers(0, 3000, (20, 101))
+    grad = rng.standard_normal((20, 101, 130)).astype(np.float32)
+    want = np.zeros_like(weight)
+    np.add.at(want, index, grad)
+    for count in (1, 3):
+        threads(count)
+        wt = norch.from_numpy(weight.copy()).requires_grad_()
+        y = norch.embedding(norch.from_numpy(index), wt)
+        assert (y.detach().numpy() == weight[index]).all()
+        y.backward(norch.from_numpy(grad))
+        assert (wt.grad.numpy() == want).all()
+
+
+@pytest.mark.parametrize("wrong", [5, -1, 100])
+def test_embedding_names_the_wrong_index(wrong):
+    weight = norch.zeros(5, 3)
+    index = norch.tensor([[0, 4], [wrong, 1]])
+    message = rf"embedding\(\): index {wrong} of input \(2, 2\) is outside \[0, 5\), the rows of weight \(5, 3\)"
+    for given in (index, index.t(), index.to(norch.int8)):
+        with pytest.raises(norch.IndexError, match=message):
+            norch.embedding(given, weight)
+    with pytest.raises(norch.IndexError, match="no rows"):
+        norch.embedding(index, norch.zeros(0, 3))
+
+
+def test_embedding_of_nothing():
+    assert norch.embedding(norch.zeros(0, 2, dtype=norch.int64), norch.zeros(5, 3)).shape == (0, 2, 3)
+    assert norch.embedding(norch.zeros(0, dtype=norch.int64), norch.zeros(0, 3)).shape == (0, 3)
+    assert norch.embedding(norch.zeros(2, dtype=norch.int64), norch.zeros(5, 0)).shape == (2, 0)
+    assert norch.embedding(norch.tensor(3), norch.ones(5, 2)).tolist() == [1.0, 1.0]
+    weight = norch.ones(5, 3, requires_grad=True)
+    norch.embedding(norch.zeros(0, 2, dtype=norch.int64), weight).sum().backward()
+    assert weight.grad.tolist() == [[0.0] * 3] * 5

@@ -1,0 +1,190 @@
+"""The elementary functions of the CPU kernels against NumPy and the C library in float64."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import norch
+
+
+def _libm(function):
+    return lambda x: np.array([function(value) for value in x.tolist()], np.float64)
+
+
+def _sigmoid(x):
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+# The oracle in float64, and how many units in the last place of float32 a result may be off.
+UNARY = {
+    "exp": (np.exp, 2),
+    "expm1": (np.expm1, 2),
+    "log": (np.log, 2),
+    "log1p": (np.log1p, 2),
+    "log2": (np.log2, 3),
+    "log10": (np.log10, 3),
+    "sin": (np.sin, 2),
+    "cos": (np.cos, 2),
+    "tan": (np.tan, 2),
+    "asin": (np.arcsin, 3),
+    "acos": (np.arccos, 2),
+    "atan": (np.arctan, 2),
+    "sinh": (np.sinh, 2),
+    "cosh": (np.cosh, 2),
+    "tanh": (np.tanh, 2),
+    "asinh": (np.arcsinh, 2),
+    "acosh": (np.arccosh, 2),
+    "atanh": (np.arctanh, 2),
+    "sigmoid": (_sigmoid, 2),
+    "erf": (_libm(math.erf), 2),
+}
+
+SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 1.5, -1.5]
+SPECIAL += [1e-45, -1e-45, 1.17549421e-38, 1.17549435e-38, -1.17549435e-38, 3.4028235e38, -3.4028235e38]
+SPECIAL += [16777215.0, -16777215.0, 16777216.0, 8388607.5, -8388607.5, 4e9, -4e9, 0.99999994, 1.0000001, 2097153.0]
+
+
+def _every_exponent(mantissas, seed=0):
+    """Float32 numbers of every sign and exponent, subnormals too, and the special ones."""
+    generator = np.random.default_rng(seed)
+    high = np.arange(512, dtype=np.uint32)[:, None] << np.uint32(23)
+    bits = high | generator.integers(0, 1 << 23, (512, mantissas), dtype=np.uint32)
+    return np.concatenate([bits.ravel().view(np.float32), np.array(SPECIAL, np.float32)])
+
+
+def _ulps(result, exact):
+    """How far float32 results are from float64 ones, in units in the last place; infinite where the kind differs."""
+    rounded = exact.astype(np.float32)
+    off = np.abs(result.astype(np.float64) - exact) / np.spacing(np.abs(rounded)).astype(np.float64)
+    off = np.where(np.isinf(rounded) & (np.abs(result) == np.finfo(np.float32).max), 1, off)
+    off = np.where((result == rounded) & ~np.isfinite(rounded), 0, off)
+    off = np.where(np.signbit(result) != np.signbit(rounded), np.inf, off)
+    off = np.where(np.isnan(rounded), np.where(np.isnan(result), 0, np.inf), off)
+    return np.where(np.isnan(off), np.inf, off)
+
+
+def _assert_close(result, exact, limit, *inputs):
+    assert result.dtype == np.float32
+    off = _ulps(result, exact)
+    worst = int(off.argmax())
+    assert off[worst] <= limit, (off[worst], [x[worst] for x in inputs], result[worst], exact[worst])
+
+
+def _apply(name, *arrays):
+    return getattr(norch, name)(*(norch.from_numpy(array) for array in arrays)).numpy()
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_float32_is_within_a_few_ulp_over_the_whole_range(name):
+    oracle, limit = UNARY[name]
+    x = np.concatenate([_every_exponent(64), np.linspace(-12, 12, 20001, dtype=np.float32)])
+    with np.errstate(all="ignore"):
+        _assert_close(_apply(name, x), oracle(x.astype(np.float64)), limit, x)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_vector_tails_and_alignment(name):
+    """Results do not depend on where in a block an element lies."""
+    x = np.random.default_rng(1).uniform(0.05, 0.95, 80).astype(np.float32) + np.float32(name == "acosh")
+    whole = _apply(name, x)
+    for length in range(1, 71):
+        np.testing.assert_array_max_ulp(_apply(name, x[:length].copy()), whole[:length], maxulp=1)
+    tensor = norch.from_numpy(x)
+    for start in range(1, 9):
+        np.testing.assert_array_max_ulp(getattr(norch, name)(tensor[start:]).numpy(), whole[start:], maxulp=1)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_float64(name):
+    oracle, _ = UNARY[name]
+    x = np.concatenate([np.random.default_rng(2).uniform(-30, 30, 500), np.linspace(-1, 3, 401), SPECIAL])
+    with np.errstate(all="ignore"):
+        result, exact = _apply(name, x), oracle(x)
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(np.isnan(result), np.isnan(exact))
+    number = ~np.isnan(exact)
+    np.testing.assert_array_equal(np.signbit(result[number]), np.signbit(exact[number]))
+    np.testing.assert_allclose(result, exact, rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("dtype", [norch.float16, norch.bfloat16], ids=str)
+def test_16_bit_floats_are_computed_in_float32(name, dtype):
+    x = norch.from_numpy(np.random.default_rng(3).uniform(-4, 4, 300).astype(np.float32)).to(dtype)
+    expected = getattr(norch, name)(x.to(norch.float32)).to(dtype)
+    result = getattr(norch, name)(x)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result.to(norch.float32).numpy(), expected.to(norch.float32).numpy())
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_large_arguments_among_small_ones(name):
+    """A block with arguments beyond the fast reduction, next to blocks without."""
+    x = np.random.default_rng(4).uniform(-2e6, 2e6, 3000).astype(np.float32)
+    x[[700, 1500, 1501, 2999]] = [1e30, -3.4e38, math.inf, 2.1e6]
+    with np.errstate(all="ignore"):
+        exact = UNARY[name][0](x.astype(np.float64))
+    _assert_close(_apply(name, x), exact, 2, x)
+
+
+def _libm_pow(a, b):
+    """pow of C99 with Python's exceptions turned back into values."""
+    if a == 0.0 and b < 0.0:
+        return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
+    if a < 0.0 and math.isfinite(a) and math.isfinite(b) and b != math.floor(b):
+        return math.nan
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        return -math.inf if a < 0.0 and b % 2 == 1 else math.inf
+
+
+def test_pow_of_special_values():
+    a, b = np.array(list(itertools.product(SPECIAL, SPECIAL)), np.float32).T.copy()
+    exact = np.array([_libm_pow(*pair) for pair in zip(a.tolist(), b.tolist(), strict=True)])
+    with np.errstate(all="ignore"):
+        _assert_close(_apply("pow", a, b), exact, 2, a, b)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, -1.0, 2.0, 3.0, 2.5, -2.0, math.inf, -math.inf, math.nan])
+def test_pow_with_a_scalar_exponent(exponent):
+    a = _every_exponent(16)
+    exact = np.array([_libm_pow(value, exponent) for value in a.tolist()])
+    with np.errstate(all="ignore"):
+        _assert_close(norch.pow(norch.from_numpy(a), exponent).numpy(), exact, 2, a)
+        result = norch.pow(norch.from_numpy(a.astype(np.float64)), exponent).numpy()
+        np.testing.assert_allclose(result, exact, rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("base", [0.0, -0.0, 1.0, -1.0, 2.0, -2.5, math.inf, -math.inf, math.nan])
+def test_pow_with_a_scalar_base(base):
+    b = np.concatenate([_every_exponent(16), np.arange(-40, 40, dtype=np.float32)])
+    exact = np.array([_libm_pow(base, value) for value in b.tolist()])
+    with np.errstate(all="ignore"):
+        _assert_close(norch.pow(norch.from_numpy(np.array(base, np.float32)), norch.from_numpy(b)).numpy(), exact, 2, b)
+
+
+def test_pow_over_all_of_the_results_range():
+    generator = np.random.default_rng(5)
+    a = generator.integers(1, 0x7F800000, 20000, dtype=np.uint32).view(np.float32)
+    a[::2] = generator.uniform(0.5, 2, 10000)
+    b = (generator.uniform(-150, 129, 20000) / np.log2(a.astype(np.float64))).astype(np.float32)
+    with np.errstate(all="ignore"):
+        _assert_close(_apply("pow", a, b), np.power(a.astype(np.float64), b.astype(np.float64)), 2, a, b)
+
+
+def test_atan2():
+    special = np.array(list(itertools.product(SPECIAL, SPECIAL)), np.float32)
+    random = np.random.default_rng(6).integers(0, 1 << 32, (20000, 2), dtype=np.uint32).view(np.float32)
+    near = np.random.default_rng(7).uniform(-3, 3, (20000, 2)).astype(np.float32)
+    y, x = np.concatenate([special, random, near]).T.copy()
+    with np.errstate(all="ignore"):
+        exact = np.arctan2(y.astype(np.float64), x.astype(np.float64))
+        _assert_close(_apply("atan2", y, x), exact, 2, y, x)
+        result = _apply("atan2", y.astype(np.float64), x.astype(np.float64))
+        np.testing.assert_allclose(result, exact, rtol=1e-15, atol=0)
+        assert_equal = np.testing.assert_array_equal
+        assert_equal(np.signbit(result[~np.isnan(exact)]), np.signbit(exact[~np.isnan(exact)]))

@@ -1,0 +1,308 @@
+"""Reductions and cumsum of the native kernels against NumPy in a wider type, on every layout and dtype."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import norch
+from norch.backend import Operand
+from norch_cpu.backend import CpuBackend
+from norch_cpu.native import native
+
+FLOATS = [norch.float64, norch.float32, norch.float16, norch.bfloat16]
+INTS = [norch.int64, norch.int32, norch.int16, norch.int8, norch.uint8]
+DTYPES = [*FLOATS, *INTS, norch.bool]
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+BACKEND = CpuBackend()
+SHAPES = [
+    ((0,), (0,)),
+    ((1,), (0,)),
+    ((3, 0), (0,)),
+    ((0, 3), (0,)),
+    ((7,), (0,)),
+    ((2051,), (0,)),
+    ((300_001,), (0,)),
+    ((5, 17), (1,)),
+    ((5, 17), (0,)),
+    ((300, 3), (0,)),
+    ((1037, 33), (0,)),
+    ((70, 2500), (0,)),
+    ((3, 70_001), (1,)),
+    ((4, 60, 31), (1,)),
+    ((9, 5, 13), (0, 2)),
+    ((9, 64, 4, 2), (0, 2)),
+    ((6, 1, 5), (0, 1, 2)),
+    ((40, 3, 70, 70), (0, 2, 3)),
+]
+LAYOUTS = ["dense", "reversed", "stepped", "offset", "expanded"]
+ids = {"ids": lambda v: v.name if isinstance(v, norch.dtype) else None}
+
+
+@pytest.fixture(autouse=True)
+def several_threads():
+    before = native.num_threads()
+    native.set_num_threads(3)
+    yield
+    native.set_num_threads(before)
+
+
+def placed(values, dtype, layout="dense"):
+    """A tensor with these values in a layout, and what the rounded values are as an array."""
+    values = np.asarray(values)
+    if layout == "reversed":
+        x = norch.tensor(values.T.copy(), dtype=dtype).permute(tuple(range(values.ndim))[::-1])
+    elif layout == "stepped":
+        wide = np.full((*values.shape[:-1], 2 * values.shape[-1]), 77, values.dtype)
+        wide[..., ::2] = values
+        x = norch.tensor(wide, dtype=dtype)[..., ::2]
+    elif layout == "offset":
+        wide = np.full((values.shape[0] + 1, *values.shape[1:]), 77, values.dtype)
+        wide[1:] = values
+        x = norch.tensor(wide, dtype=dtype)[1:]
+    elif layout == "expanded":
+        x = norch.tensor(values[..., :1], dtype=dtype).expand(values.shape)
+    else:
+        x = norch.tensor(values, dtype=dtype)
+    return x, x.contiguous().numpy()
+
+
+def numbers(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(size=shape) if dtype.is_floating_point else rng.integers(0, 2 if dtype is norch.bool else 100, shape)
+    )
+
+
+def bits(x):
+    return x.numpy().tobytes()
+
+
+def kernel_call(op, out, inputs, attrs):
+    """Runs a primitive into a strided output; gives the output's whole buffer."""
+    buffers, operands = [], []
+    for array, dtype, strides, size in (out, *inputs):
+        buffer = BACKEND.allocate(size * dtype.itemsize, 0)
+        flat = np.full(size, 77, dtype.numpy)
+        np.lib.stride_tricks.as_strided(flat, array.shape, [s * dtype.itemsize for s in strides])[...] = array
+        BACKEND.copy_in(buffer, 0, memoryview(flat.view(np.uint8)))
+        buffers += [buffer, 0]
+        operands.append(Operand(dtype, array.shape, strides))
+    BACKEND.compile(op, tuple(operands), attrs)(*buffers)
+    dtype, size = out[1], out[3]
+    flat = np.empty(size, dtype.numpy)
+    BACKEND.copy_out(buffers[0], 0, memoryview(flat.view(np.uint8)))
+    return flat
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
+def test_sums_are_as_accurate_as_pairwise_ones(shape, dims, layout):
+    for dtype in FLOATS if math.prod(shape) < 10_000 else FLOATS[1::2]:
+        x, array = placed(numbers(shape, dtype), dtype, layout)
+        got = x.sum(list(dims)).numpy().astype(np.float64)
+        wide = array.astype(np.longdouble)
+        exact = wide.sum(dims)
+        # Each addition's error is at most half an eps of what there is so far; 50 of them follow one on the other.
+        bound = 50 * EPS["float64" if dtype is norch.float64 else "float32"] * np.abs(wide).sum(dims)
+        if dtype.itemsize == 2:
+            bound = bound + EPS[dtype.name] * np.abs(exact) / 1.9 + 1e-6
+        assert (np.abs(got - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
+def test_integers_wrap_around(shape, dims, layout):
+    for dtype in INTS if math.prod(shape) < 10_000 else [norch.int32, norch.int8]:
+        x, array = placed(numbers(shape, dtype) * 3 + 1, dtype, layout)
+        with np.errstate(all="ignore"):
+            total, product = array.sum(dims, dtype.numpy), array.prod(dims, dtype.numpy)
+        assert np.array_equal(x.sum(list(dims), dtype=dtype).numpy(), total)
+        assert np.array_equal(x.prod(list(dims), dtype=dtype).numpy(), product)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
+def test_extremes(shape, dims, layout):
+    if 0 in [shape[d] for d in dims]:
+        with pytest.raises(norch.ShapeError):
+            norch.zeros(shape).amax(list(dims))
+        return
+    for dtype in DTYPES if math.prod(shape) < 10_000 else [norch.float32, norch.bfloat16, norch.int8]:
+        x, array = placed(numbers(shape, dtype) - (50 if dtype.is_signed else 0), dtype, layout)
+        wide = array.astype(np.float64)
+        assert np.array_equal(x.amax(list(dims)).numpy().astype(np.float64), wide.max(dims))
+        assert np.array_equal(x.amin(list(dims)).numpy().astype(np.float64), wide.min(dims))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
+def test_any_and_all(shape, dims, layout):
+    for share in (0.001, 0.999):
+        x, array = placed(np.random.default_rng(1).random(shape) < share, norch.bool, layout)
+        for dim in dims:
+            assert np.array_equal(x.any(dim).numpy(), array.any(dim))
+            assert np.array_equal(x.all(dim).numpy(), array.all(dim))
+        assert x.any().item() is bool(array.any())
+        assert x.all().item() is bool(array.all())
+
+
+@pytest.mark.parametrize("dtype", FLOATS, **ids)
+@pytest.mark.parametrize("n", [1, 3, 16, 77, 5000, 140_000])
+def test_a_nan_wins_wherever_it_is(n, dtype):
+    for at in {0, n // 3, n - 1}:
+        values = np.linspace(-1, 1, n)
+        values[at] = np.nan
+        if n > 5:
+            values[at - 2] = np.inf
+        for x in (norch.tensor(values, dtype=dtype), norch.tensor(np.stack([values] * 2), dtype=dtype).T[:, 0]):
+            assert math.isnan(x.amax().item())
+            assert math.isnan(x.amin().item())
+            assert math.isnan(x.sum().item())
+            assert x.argmax().item() == x.argmin().item() == at
+        both = norch.tensor(np.stack([values, np.linspace(-1, 1, n)], 1), dtype=dtype)
+        assert [math.isnan(v) for v in both.amax(0).tolist()] == [True, False]
+        assert both.argmax(0).tolist()[0] == at
+
+
+@pytest.mark.parametrize("dtype", FLOATS, **ids)
+def test_infinities_and_signed_zeros(dtype):
+    inf = math.inf
+    assert norch.tensor([inf, 1.0, inf] * 50, dtype=dtype).sum().item() == inf
+    assert math.isnan(norch.tensor([inf, 1.0, -inf] * 50, dtype=dtype).sum().item())
+    assert norch.tensor([-inf] * 40, dtype=dtype).amax().item() == -inf
+    assert norch.tensor([inf] * 40, dtype=dtype).amin().item() == inf
+    assert math.isnan(norch.tensor([inf, 0.0] * 9, dtype=dtype).prod().item())
+    for n in (1, 5, 16, 300):
+        x = norch.full((n, 2), -0.0, dtype=dtype)
+        assert [math.copysign(1, v) for v in x.sum(0).tolist()] == [-1, -1]
+        assert math.copysign(1, x.sum().item()) == -1
+    assert math.copysign(1, norch.zeros(0, dtype=dtype).sum().item()) == 1
+
+
+@pytest.mark.parametrize("dtype", [norch.float16, norch.bfloat16], **ids)
+def test_16_bit_floats_add_up_in_float32(dtype):
+    ones = norch.ones(20_000, 2, dtype=dtype)
+    expected = float(np.float64(20_000).astype(dtype.numpy))
+    assert ones.sum(0).tolist() == ones.T.contiguous().sum(1).tolist() == [expected] * 2
+    assert ones.cumsum(0)[-1].tolist() == [expected] * 2
+
+
+def test_reductions_of_nothing():
+    for dtype in DTYPES:
+        x = norch.zeros((0, 3), dtype=dtype)
+        assert x.sum(0, dtype=dtype).tolist() == [0] * 3
+        assert x.prod(0, dtype=dtype).tolist() == [1] * 3
+        assert x.any(0).tolist() == [False] * 3
+        assert x.all(0).tolist() == [True] * 3
+        assert x.amax(1).shape == (0,)
+        assert x.argmin(1).shape == (0,)
+    for op in (norch.argmax, norch.argmin, norch.amax, norch.amin):
+        with pytest.raises(norch.ShapeError):
+            op(norch.zeros(2, 0), 1)
+
+
+def test_0d():
+    for dtype in DTYPES:
+        x = norch.tensor(1, dtype=dtype)
+        for name in ("sum", "prod", "amax", "amin", "any", "all"):
+            assert getattr(x, name)().item() == 1
+        assert x.argmax().item() == x.argmin(0).item() == 0
+        assert x.cumsum(0).item() == 1
+
+
+@pytest.mark.parametrize("dtype", FLOATS[:2], **ids)
+@pytest.mark.parametrize("shape", [(5,), (33, 7), (7, 33), (300, 20)])
+def test_prod_of_floats(shape, dtype):
+    values = np.random.default_rng(2).choice([0.5, -1.0, 2.0, 1.0], shape)
+    x = norch.tensor(values, dtype=dtype)
+    for dim in range(len(shape)):
+        assert np.array_equal(x.prod(dim).numpy(), values.prod(dim))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "shape", [(1,), (5, 17), (17, 5), (64, 10), (3, 2051), (2051, 3), (4, 60, 31), (2, 140_001)], ids=str
+)
+def test_argmax_takes_the_first_of_equals(shape, layout):
+    for dtype in DTYPES if math.prod(shape) < 10_000 else [norch.float32, norch.int16]:
+        x, array = placed(np.random.default_rng(3).integers(0, 2 if dtype is norch.bool else 90, shape), dtype, layout)
+        wide = array.astype(np.float64)
+        for dim in range(len(shape)):
+            assert np.array_equal(x.argmax(dim).numpy(), wide.argmax(dim))
+            assert np.array_equal(x.argmin(dim, keepdim=True).numpy(), wide.argmin(dim, keepdims=True))
+        assert x.argmax().item() == wide.argmax()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(1,), (7,), (8,), (65, 9), (4, 30, 31), (3, 20_001), (301, 700)], ids=str)
+def test_cumsum(shape, layout):
+    for dtype in DTYPES if math.prod(shape) < 10_000 else [norch.float32, norch.bfloat16, norch.int8]:
+        x, array = placed(numbers(shape, dtype), dtype, layout)
+        for dim in range(len(shape)):
+            if dtype is norch.bool:
+                assert np.array_equal(x.cumsum(dim).numpy(), array.cumsum(dim, np.int64))
+            elif dtype.is_floating_point:
+                exact = array.astype(np.longdouble).cumsum(dim)
+                bound = EPS[dtype.name] * (np.abs(exact) + np.abs(array.astype(np.float64)).cumsum(dim) * 1e-6)
+                if dtype is norch.float64:
+                    bound = bound + 1e-14 * shape[dim]
+                assert (np.abs(x.cumsum(dim).numpy().astype(np.float64) - exact) <= bound + 1e-30).all()
+            else:
+                assert np.array_equal(x.cumsum(dim, dtype=dtype).numpy(), array.cumsum(dim, dtype.numpy))
+
+
+def test_cumsum_of_bools_and_of_nothing():
+    x = norch.tensor([[False, True, False], [False, False, False]])
+    assert x.cumsum(1, dtype=norch.bool).tolist() == [[False, True, True], [False] * 3]
+    assert norch.zeros(2, 0).cumsum(1).shape == norch.zeros(2, 0).cumsum(0).shape == (2, 0)
+    assert math.isnan(norch.tensor([1.0, math.nan, 2.0] + [0.0] * 30).cumsum(0)[-1].item())
+
+
+def test_the_number_of_threads_changes_nothing():
+    rng = np.random.default_rng(4)
+    for shape, dim in [((700_001,), 0), ((3000, 300), 0), ((300, 3000), 1), ((2, 300_000), 1), ((90_000, 5), 0)]:
+        x = norch.tensor(rng.normal(size=shape).astype(np.float32))
+        results = set()
+        for count in (1, 2, 5):
+            native.set_num_threads(count)
+            results.add((bits(x.sum(dim)), bits(x.prod(dim)), bits(x.argmax(dim)), bits(x.cumsum(dim))))
+        assert len(results) == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES, **ids)
+@pytest.mark.parametrize("dims", [(0,), (1,), (0, 2), ()])
+def test_strided_outputs(dims, dtype):
+    array = numbers((6, 5, 9), dtype, 5).astype(dtype.numpy)
+    x = (array, dtype, (45, 9, 1), 270)
+    kept = tuple(1 if d in dims else n for d, n in enumerate(array.shape))
+    strides = (2, 13, 70)
+    size = 1 + sum((n - 1) * s for n, s in zip(kept, strides)) + 3
+    wide = array.astype(np.float64)
+    for op, f in [("sum", np.add), ("amax", np.maximum), ("amin", np.minimum)]:
+        flat = kernel_call(op, (np.zeros(kept, dtype.numpy), dtype, strides, size), [x], {"dims": dims})
+        where = np.ndarray(kept, np.int64, np.arange(size), 0, [8 * s for s in strides])
+        want = f.reduce(wide, dims, keepdims=True)
+        got = flat[where].astype(np.float64)
+        if dtype is norch.bool:
+            want = want != 0
+        elif not dtype.is_floating_point:
+            want = want.astype(np.int64).astype(dtype.numpy).astype(np.float64)
+        np.testing.assert_allclose(got, want, rtol=EPS.get(dtype.name, 0), atol=1e-2 if dtype.itemsize == 2 else 1e-6)
+        flat[where] = 77
+        assert (flat.astype(np.float64) == np.full(size, 77, dtype.numpy).astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_strided_outputs_of_argmax_and_cumsum(dim):
+    array = np.random.default_rng(6).integers(0, 9, (6, 11)).astype(np.float32)
+    x = (array, norch.float32, (11, 1), 66)
+    kept = tuple(1 if d == dim else n for d, n in enumerate(array.shape))
+    flat = kernel_call("argmax", (np.zeros(kept, np.int64), norch.int64, (3, 30), 340), [x], {"dims": (dim,)})
+    where = np.ndarray(kept, np.int64, np.arange(340), 0, (24, 240))
+    assert np.array_equal(flat[where], array.argmax(dim, keepdims=True))
+    flat = kernel_call("cumsum", (array, norch.float32, (3, 30), 340), [x], {"dim": dim})
+    where = np.ndarray(array.shape, np.int64, np.arange(340), 0, (24, 240))
+    assert np.array_equal(flat[where], array.cumsum(dim))

@@ -1,0 +1,119 @@
+"""softmax and log_softmax, forward and backward, against float64 NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rows_harness import FLOATS, LAYOUTS, assert_close, draw, exact, gradient, numbers_close, tensor
+
+import norch
+
+
+def softmax(v, dim):
+    e = np.exp(v - v.max(dim, keepdims=True))
+    return e / e.sum(dim, keepdims=True)
+
+
+def log_softmax(v, dim):
+    shifted = v - v.max(dim, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
+
+
+ORACLES = {"softmax": softmax, "log_softmax": log_softmax}
+
+
+def slope(name, v, g, dim):
+    y = softmax(v, dim)
+    return (g - (g * y).sum(dim, keepdims=True)) * y if name == "softmax" else g - y * g.sum(dim, keepdims=True)
+
+
+def check(name, x, dim, dtype=norch.float32, layout="plain"):
+    v = exact(x)
+    function = getattr(norch, name)
+    assert_close(function(x, dim), ORACLES[name](v, dim), dtype, 4)
+    g = tensor(draw(*v.shape, low=-1, high=1, seed=1), dtype, layout)
+    assert_close(gradient(lambda t: function(t, dim), x, g), slope(name, v, exact(g), dim), dtype, 12)
+
+
+both = pytest.mark.parametrize("name", sorted(ORACLES))
+
+
+@both
+@pytest.mark.parametrize("n", [1, 2, 7, 10, 16, 17, 63, 65, 255, 256, 257, 1000, 3000])
+def test_row_lengths(name, n):
+    check(name, tensor(draw(5, n)), 1)
+
+
+@both
+@pytest.mark.parametrize("shape", [(1, 9, 1), (3, 5, 7), (2, 3, 8), (2, 40, 129), (1, 2, 300), (300, 3, 9)])
+@pytest.mark.parametrize("dim", [0, 1, 2, -2])
+def test_dims(name, shape, dim):
+    check(name, tensor(draw(*shape)), dim)
+
+
+@both
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_layouts_and_dtypes(name, layout, dtype):
+    for shape, dim in (((4, 33), 1), ((33, 20), 0), ((3, 5, 9), 1)):
+        check(name, tensor(draw(*shape), dtype, layout), dim, dtype, layout)
+
+
+@both
+def test_many_threads_worth(name):
+    check(name, tensor(draw(3000, 70)), 1)
+    check(name, tensor(draw(40, 70, 100)), 1)
+
+
+@both
+def test_results_do_not_depend_on_the_threads(name):
+    x = tensor(draw(900, 300))
+    before = norch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 3):
+            norch.set_num_threads(threads)
+            results.append([getattr(norch, name)(t, d).numpy() for t, d in ((x, 1), (x, 0))])
+    finally:
+        norch.set_num_threads(before)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@both
+def test_empty_and_0d(name):
+    function = getattr(norch, name)
+    for shape in ((0, 3), (3, 0), (0,)):
+        x = norch.zeros(*shape, requires_grad=True)
+        function(x, -1).sum().backward()
+        assert x.grad.shape == shape
+    assert function(norch.tensor(3.0), 0).item() == (1.0 if name == "softmax" else 0.0)
+
+
+@both
+@pytest.mark.parametrize("n", [5, 300])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_special_values(name, n, dim):
+    v = draw(10, n)
+    v[1, 0], v[2, 1], v[3, 2], v[4] = np.nan, np.inf, -np.inf, -np.inf
+    v[5] += 1000
+    v[6] *= 100
+    v = v if dim == 1 else np.ascontiguousarray(v.T)
+    x = tensor(v)
+    with np.errstate(all="ignore"):
+        expected = ORACLES[name](exact(x), dim)
+    numbers_close(exact(getattr(norch, name)(x, dim)), expected)
+
+
+def test_expanded_gradient():
+    x = tensor(draw(6, 20)).requires_grad_()
+    x.log_softmax(1).sum().backward()
+    assert_close(x.grad, 1 - 20 * softmax(exact(x), 1), loose=20)
+
+
+@both
+def test_errors(name):
+    with pytest.raises(norch.IndexError):
+        getattr(norch, name)(norch.ones(2, 3), 2)
+    with pytest.raises(norch.DTypeError):
+        getattr(norch, name)(norch.tensor([1, 2]), 0)
