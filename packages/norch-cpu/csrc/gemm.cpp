@@ -13,7 +13,8 @@
 namespace norch {
 namespace {
 
-constexpr int64_t DIRECT_BYTES = 24 << 10;  // of b: within the first cache it is read again where it lies
+constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies
+constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
 constexpr int64_t MOST_DOTS = 12;  // vectors whose dot products with many others are found one by one
 constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
@@ -131,7 +132,42 @@ void Product<T>::cut() {
 
 template <class T>
 void Product<T>::run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) const {
+    if (path_ == Path::row_times_rows && k_ >= 64 && k_ * n_ * int64_t(sizeof(T)) >= SPLIT_BYTES) {
+        run_split({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
+        return;
+    }
     parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) { run_pieces(first, last, a, b, c, epilogue); });
+}
+
+/// One row times a large matrix: each part of the matrix's rows gives a row of sums, since rows lie together in memory and
+/// fill a cache evenly, which columns do not.
+template <class T>
+void Product<T>::run_split(const Call& call) const {
+    const int64_t part = std::max<int64_t>(32, divide_up(k_, 16)), parts = divide_up(k_, part);
+    const Scratch<T> sums(parts * n_);
+    parallel_for(parts, double(part * n_) * sizeof(T) / LINE_BYTES_PER_NS, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            T* row = sums.data() + i * n_;
+            std::fill_n(row, n_, T(0));
+            const int64_t first = i * part;
+            add_rows(call.a + first * a_.column, a_.column, call.b + first * b_.row, b_.row, std::min(part, k_ - first),
+                     n_, row);
+        }
+    });
+    const T* bias = starts_with_bias_ ? call.epilogue.bias : nullptr;
+    parallel_for(n_, 0.1 * double(parts), [&](int64_t begin, int64_t end) {
+        if (bias)
+            std::copy(bias + begin, bias + end, call.c + begin);
+        else
+            std::fill(call.c + begin, call.c + end, T(0));
+        for (int64_t i = 0; i < parts; ++i) {
+            const T* row = sums.data() + i * n_;
+            NORCH_INDEPENDENT
+            for (int64_t j = begin; j < end; ++j) call.c[j] += row[j];
+        }
+        const Area area{0, 1, begin, end};
+        if (call.epilogue.activation || (call.epilogue.bias && !starts_with_bias_)) finish(call, area);
+    });
 }
 
 template <class T>

@@ -40,6 +40,7 @@ private:
 
     void choose_path();
     void cut();
+    void run_split(const Call& call) const;
     void run_area(const Call& call, const Area& area) const;
     void fill(const Call& call, const Area& area) const;
     void direct(const Call& call, const Area& area) const;
