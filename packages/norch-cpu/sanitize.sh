@@ -15,9 +15,6 @@ export SKBUILD_BUILD_DIR="$site/cmake"
   -C cmake.define.NORCH_CPU_SANITIZE="$sanitizers" -C cmake.define.NORCH_CPU_INSTRUCTION_SETS=baseline \
   ./packages/norch-cpu
 
-# The module looks for OpenBLAS beside itself, where a folder of its own has none.
-LD_LIBRARY_PATH="$(python -c "import importlib.util as u; print(u.find_spec('scipy_openblas32').submodule_search_locations[0])")/lib"
-export LD_LIBRARY_PATH
 export PYTHONPATH="$site/packages${PYTHONPATH:+:$PYTHONPATH}" NORCH_CPU_INSTRUCTION_SET=baseline NORCH_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1
 export PYTHONMALLOC=malloc UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 case $sanitizers in
@@ -28,7 +25,7 @@ case $sanitizers in
       --device cpu "$@"
     ;;
   thread)
-    LD_PRELOAD="$(library libtsan.so)" TSAN_OPTIONS=halt_on_error=1:suppressions=packages/norch-cpu/tests/tsan.supp \
+    LD_PRELOAD="$(library libtsan.so)" TSAN_OPTIONS=halt_on_error=1 \
       python packages/norch-cpu/tests/stress.py "$@"
     ;;
 esac

@@ -7,12 +7,13 @@
 
 #include "memory.h"
 #include "threads.h"
+#include "vector.h"
 
 namespace norch {
 namespace {
 
-constexpr int LANES = 16;   // floats of a chain: a vector, or a few
-constexpr int CHAINS = 12;  // enough independent ones to cover the latency of a multiply-add
+constexpr int LANES = VECTOR_BYTES / int(sizeof(float));
+constexpr int CHAINS = 12;  // enough to cover the latency of a multiply-add, few enough for the registers
 constexpr int ROUNDS = 20000;
 constexpr int TRIES = 15;
 
