@@ -182,6 +182,9 @@ private:
 /// Whether operands from `first` on (query, key, value, and the outputs and gradient before) are float32, have one batch
 /// shape and contiguous rows, and there is no mask.
 bool is_plain(const Request& request, size_t first) {
+#if !defined(__AVX512F__)
+    return false;  // 16 registers do not hold these tiles: the parts, one product for all heads, are ten times as fast
+#endif
     if (request.operands.size() != first + 3) return false;
     const Operand& query = request.operands[first];
     for (const Operand& o : request.operands) {
