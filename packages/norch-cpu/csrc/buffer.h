@@ -16,6 +16,11 @@ struct Buffer {
 
 extern PyTypeObject* buffer_type;
 
+/// What a launch does with the buffers of its operands before its kernel runs: on the host, nothing.
+struct LaunchScope {
+    bool use(Buffer*) { return true; }
+};
+
 /// Makes the type and adds it to the module. Returns false with a Python error set.
 bool add_buffer_type(PyObject* module);
 

@@ -40,13 +40,15 @@ PyType_Slot type_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
     {0, nullptr},
 };
-PyType_Spec spec = {"norch_cpu.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+PyType_Spec spec = {"norch.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                     type_slots};
 
 /// Turns the C++ exception being handled into a Python one.
 void raise_current() {
     try {
         throw;
+    } catch (const OutOfMemory& error) {
+        PyErr_SetString(PyExc_MemoryError, error.what());
     } catch (const std::bad_alloc&) {
         PyErr_SetString(PyExc_MemoryError, "no memory for the kernel's scratch space");
     } catch (const IndexOutOfBounds& error) {
@@ -75,14 +77,15 @@ bool read_scalar(const Slot& slot, PyObject* value, Scalar* out) {
     return out->i != -1 || !PyErr_Occurred();
 }
 
-bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, char** out) {
+bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, LaunchScope& scope, char** out) {
     if (Py_TYPE(buffer) != buffer_type) {
-        PyErr_Format(PyExc_TypeError, "expected a norch_cpu.Buffer, got %R", buffer);
+        PyErr_Format(PyExc_TypeError, "expected a %R, got %R", buffer_type, buffer);
         return false;
     }
     auto* memory = reinterpret_cast<Buffer*>(buffer);
     Py_ssize_t start = PyLong_AsSsize_t(offset);
     if (start == -1 && PyErr_Occurred()) return false;
+    if (!scope.use(memory)) return false;
     if (slot.extent) {
         int64_t bytes;
         if (start < 0 || __builtin_mul_overflow(int64_t(start), slot.itemsize, &bytes) ||
@@ -99,13 +102,14 @@ bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, char** o
 }
 
 bool run(const Launch* self, PyObject* const* args, char** data, Scalar* scalars) {
+    LaunchScope scope;
     for (int i = 0; i < self->count; ++i) {
         const Slot& slot = self->slots[i];
         if (slot.is_scalar) {
             data[i] = nullptr;
             if (!read_scalar(slot, *args++, &scalars[i])) return false;
         } else {
-            if (!read_pointer(slot, args[0], args[1], &data[i])) return false;
+            if (!read_pointer(slot, args[0], args[1], scope, &data[i])) return false;
             args += 2;
         }
     }
