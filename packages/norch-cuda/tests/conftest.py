@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import norch
 import pytest
+
+import norch
 
 
 @pytest.fixture(scope="session")
