@@ -28,7 +28,7 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from .device import Device
+from .device import Device, get_default_device, set_default_device
 from .device import Device as device
 from .dtype import (
     DType,
