@@ -8,5 +8,6 @@ namespace norch {
 void add_arithmetic(Registry&);      // arithmetic.cu: unary, binary, comparisons
 void add_copying(Registry&);         // copying.cu: copy, fill, where
 void add_transcendental(Registry&);  // transcendental.cu: exp, log, sin and their kin, pow, atan2
+void add_reductions(Registry&);      // reduction.cu: sum, prod, amax, amin, any, all
 
 }  // namespace norch
