@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS) thread_kernel(const __grid_constant__
     p.layout.offsets(i, at);
     accumulator<T> sum = 0;
     const char *x = a + at[1], *y = b + at[2];
-#pragma unroll 4
+#pragma unroll 8
     for (int64_t k = 0; k < p.k; ++k, x += p.a_step, y += p.b_step) sum += load<T>(x) * load<T>(y);
     finish<T>(out + at[0], bias ? bias + at[3] : nullptr, sum, p.activation);
 }

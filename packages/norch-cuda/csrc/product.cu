@@ -138,11 +138,12 @@ public:
         if (bias && bias->numel() > 1 && bias->strides[0] != 1) operands_[3].stage();
         plan();
         const Activation chosen = activation_named(activation);
-        // cuBLASLt adds a bias of these dtypes; its gelu is the approximate one.
+        // cuBLASLt adds a bias of all but float64. Its gelu is the approximate one, and its relu of 16-bit floats and tf32
+        // makes 0 of NaN in some algorithms.
         Gemm& gemm = batches_->gemm;
         is_fused &= out.dtype != DType::f64;
         gemm.has_bias = has_bias_ && is_fused;
-        gemm.has_relu = chosen == Activation::relu && is_fused;
+        gemm.has_relu = chosen == Activation::relu && is_fused && out.dtype == DType::f32 && !allows_tf32;
         if ((has_bias_ && !gemm.has_bias) || (chosen != Activation::none && !gemm.has_relu))
             epilogue_ = epilogue(has_bias_ && !gemm.has_bias, gemm.has_relu ? Activation::none : chosen);
         activation_ = activation;
