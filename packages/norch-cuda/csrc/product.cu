@@ -114,20 +114,6 @@ struct AddAndActivate {
     }
 };
 
-/// An operand that the product sees elsewhere: as a copy without gaps.
-struct Staged {
-    Operand view;
-    KernelPtr copy;  // null where the product sees the operand itself
-    size_t nbytes = 0;
-
-    void stage(bool is_output = false) {
-        Operand dense = contiguous(view);
-        copy = is_output ? copy_kernel(view, dense) : copy_kernel(dense, view);
-        nbytes = size_t(dense.numel() * size_of(dense.dtype));
-        view = dense;
-    }
-};
-
 class ProductKernel final : public Kernel {
 public:
     ProductKernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,

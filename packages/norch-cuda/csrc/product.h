@@ -34,4 +34,18 @@ Operand contiguous(const Operand& operand);
 /// A kernel that copies `from` to `to`.
 KernelPtr copy_kernel(const Operand& to, const Operand& from);
 
+/// An operand that is seen elsewhere: as a copy without gaps.
+struct Staged {
+    Operand view;
+    KernelPtr copy;  // null where the operand itself is seen
+    size_t nbytes = 0;
+
+    void stage(bool is_output = false) {
+        Operand dense = contiguous(view);
+        copy = is_output ? copy_kernel(view, dense) : copy_kernel(dense, view);
+        nbytes = size_t(dense.numel() * size_of(dense.dtype));
+        view = dense;
+    }
+};
+
 }  // namespace norch
