@@ -7,6 +7,9 @@ namespace norch {
 
 void add_arithmetic(Registry&);      // arithmetic.cu: unary, binary, comparisons
 void add_copying(Registry&);         // copying.cu: copy, fill, where
+void add_convolution(Registry&);     // convolution.cu: conv2d and its gradients
+void add_matmul(Registry&);          // matmul.cu: matmul, linear and its gradients
+void add_pooling(Registry&);         // pooling.cu: max_pool2d, sum_pool2d and their gradients
 void add_transcendental(Registry&);  // transcendental.cu: exp, log, sin and their kin, pow, atan2
 void add_reductions(Registry&);      // reduction.cu: sum, prod, amax, amin, any, all
 
