@@ -6,6 +6,9 @@
 namespace norch {
 
 void add_arithmetic(Registry&);      // arithmetic.cu: unary, binary, comparisons
+void add_gather(Registry&);          // gather.cu: gather, embedding
+void add_scatter(Registry&);         // scatter.cu
+void add_scatter_add(Registry&);     // scatter_add.cu
 void add_copying(Registry&);         // copying.cu: copy, fill, where
 void add_transcendental(Registry&);  // transcendental.cu: exp, log, sin and their kin, pow, atan2
 

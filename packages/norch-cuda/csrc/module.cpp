@@ -17,7 +17,7 @@ namespace {
 const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
-        for (auto add : {add_arithmetic, add_copying, add_transcendental}) add(*all);
+        for (auto add : {add_arithmetic, add_copying, add_transcendental, add_gather, add_scatter, add_scatter_add}) add(*all);
         return all;
     }();
     return *made;
