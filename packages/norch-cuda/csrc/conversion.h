@@ -26,7 +26,7 @@ inline KernelPtr conversion(const Operand& out, const Operand& in) {
 }
 
 inline void run_conversion(const Kernel& copy, char* out, char* in) {
-    char* const both[] = {out, in};
+    char* const both[] = {out, in, nullptr};  // g++ takes `copy` for the kernel that calls this, of three operands
     const Scalar none[2] = {};
     copy.run(both, none);
 }

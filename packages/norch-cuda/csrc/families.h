@@ -9,6 +9,10 @@ void add_arithmetic(Registry&);      // arithmetic.cu: unary, binary, comparison
 void add_gather(Registry&);          // gather.cu: gather, embedding
 void add_scatter(Registry&);         // scatter.cu
 void add_scatter_add(Registry&);     // scatter_add.cu
+void add_embedding_grad(Registry&);  // embedding_grad.cu
+void add_activations(Registry&);     // activation.cu
+void add_random(Registry&);          // random.cu
+void add_dropout(Registry&);         // dropout.cu
 void add_copying(Registry&);         // copying.cu: copy, fill, where
 void add_transcendental(Registry&);  // transcendental.cu: exp, log, sin and their kin, pow, atan2
 

@@ -17,7 +17,8 @@ namespace {
 const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
-        for (auto add : {add_arithmetic, add_copying, add_transcendental, add_gather, add_scatter, add_scatter_add}) add(*all);
+        for (auto add : {add_arithmetic, add_copying, add_transcendental, add_gather, add_scatter, add_scatter_add,
+                         add_embedding_grad, add_activations, add_random, add_dropout}) add(*all);
         return all;
     }();
     return *made;

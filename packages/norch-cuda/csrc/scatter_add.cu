@@ -1,9 +1,10 @@
-// scatter_add. Integers are added by atomics. So are floats, yet with the same result in every run: as integers, in units
+// scatter_add. Whole rows of floats are row_sums.cu's. Integers are added by atomics. So are floats, yet with the same result in every run: as integers, in units
 // that the largest addend of each place decides, which makes the order of additions meaningless (the idea of J. Demmel
 // and H. Nguyen, "Fast reproducible floating-point summation", ARITH 2013, with one bin of 62 bits; two for float64).
 #include "families.h"
 #include "indexing.cuh"
 #include "memory.h"
+#include "row_sums.h"
 
 namespace norch {
 namespace {
@@ -264,6 +265,24 @@ private:
     Way way_;
 };
 
+/// Of floats, where an index serves a whole row; null elsewhere.
+KernelPtr add_rows(const Request& r, const Chosen& chosen, int dim) {
+    const Operand &out = r.operands[0], &index = r.operands[1], &src = r.operands[2];
+    if (!is_floating(out.dtype) || index.ndim() < 2) return nullptr;
+    std::vector<int> others;
+    for (int d = 0; d < index.ndim(); ++d)
+        if (d != dim) others.push_back(d);
+    const Loops loops = collapse({indexed(out, index.shape, dim), index, src}, others);
+    const int64_t itemsize = size_of(out.dtype);
+    if (loops.ndim() != 1 || loops.numel < 8 || loops.strides[1][0] != 0) return nullptr;
+    if (loops.strides[0][0] != itemsize || loops.strides[2][0] != itemsize) return nullptr;
+    Operand list = index;
+    list.shape = {index.shape[dim]};
+    list.strides = {index.strides[dim]};
+    return row_sums_kernel({out.dtype, list, chosen.size, loops.numel, out.strides[dim], src.strides[dim], true, true,
+                            -1, chosen.op});
+}
+
 KernelPtr scatter_add(const Request& r) {
     const Operand &out = r.operands[0], &index = r.operands[1], &src = r.operands[2];
     const int dim = int(r.attrs.integer("dim"));
@@ -277,6 +296,8 @@ KernelPtr scatter_add(const Request& r) {
     place.strides.assign(index.shape.size(), 1);
     for (int d = index.ndim() - 2; d >= 0; --d) place.strides[d] = place.strides[d + 1] * place.shape[d + 1];
     const int64_t step = index.ndim() ? place.strides[dim] : 0;
+    if (count > 1)
+        if (KernelPtr kernel = add_rows(r, chosen, dim)) return kernel;
     return visit_device(out.dtype, [&](auto tag) -> KernelPtr {
         using T = typename decltype(tag)::type;
         if constexpr (!std::is_integral_v<T>) {
