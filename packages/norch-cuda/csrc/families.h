@@ -6,6 +6,13 @@
 namespace norch {
 
 void add_arithmetic(Registry&);      // arithmetic.cu: unary, binary, comparisons
+void add_gather(Registry&);          // gather.cu: gather, embedding
+void add_scatter(Registry&);         // scatter.cu
+void add_scatter_add(Registry&);     // scatter_add.cu
+void add_embedding_grad(Registry&);  // embedding_grad.cu
+void add_activations(Registry&);     // activation.cu
+void add_random(Registry&);          // random.cu
+void add_dropout(Registry&);         // dropout.cu
 void add_copying(Registry&);         // copying.cu: copy, fill, where
 void add_convolution(Registry&);     // convolution.cu: conv2d and its gradients
 void add_matmul(Registry&);          // matmul.cu: matmul, linear and its gradients

@@ -19,12 +19,19 @@ const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
         for (auto add : {
+            add_activations,
             add_arithmetic,
             add_convolution,
             add_copying,
+            add_dropout,
+            add_embedding_grad,
+            add_gather,
             add_matmul,
             add_pooling,
+            add_random,
             add_reductions,
+            add_scatter,
+            add_scatter_add,
             add_transcendental,
         })
             add(*all);
