@@ -9,5 +9,8 @@ void add_arithmetic(Registry&);      // arithmetic.cu: unary, binary, comparison
 void add_copying(Registry&);         // copying.cu: copy, fill, where
 void add_transcendental(Registry&);  // transcendental.cu: exp, log, sin and their kin, pow, atan2
 void add_reductions(Registry&);      // reduction.cu: sum, prod, amax, amin, any, all
+void add_argreductions(Registry&);   // argreduction.cu: argmax, argmin
+void add_scans(Registry&);           // scan.cu: cumsum, arange
+void add_sorting(Registry&);         // sorting.cu: sort
 
 }  // namespace norch

@@ -17,7 +17,8 @@ namespace {
 const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
-        for (auto add : {add_arithmetic, add_copying, add_transcendental, add_reductions}) add(*all);
+        for (auto add : {add_arithmetic, add_copying, add_transcendental, add_reductions, add_argreductions, add_scans,
+                         add_sorting}) add(*all);
         return all;
     }();
     return *made;
