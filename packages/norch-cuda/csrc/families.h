@@ -19,5 +19,8 @@ void add_matmul(Registry&);          // matmul.cu: matmul, linear and its gradie
 void add_pooling(Registry&);         // pooling.cu: max_pool2d, sum_pool2d and their gradients
 void add_transcendental(Registry&);  // transcendental.cu: exp, log, sin and their kin, pow, atan2
 void add_reductions(Registry&);      // reduction.cu: sum, prod, amax, amin, any, all
+void add_argreductions(Registry&);   // argreduction.cu: argmax, argmin
+void add_scans(Registry&);           // scan.cu: cumsum, arange
+void add_sorting(Registry&);         // sorting.cu: sort
 
 }  // namespace norch

@@ -20,6 +20,7 @@ const Registry& registry() {
         auto* all = new Registry;
         for (auto add : {
             add_activations,
+            add_argreductions,
             add_arithmetic,
             add_convolution,
             add_copying,
@@ -30,8 +31,10 @@ const Registry& registry() {
             add_pooling,
             add_random,
             add_reductions,
+            add_scans,
             add_scatter,
             add_scatter_add,
+            add_sorting,
             add_transcendental,
         })
             add(*all);
