@@ -168,7 +168,7 @@ Gemm::~Gemm() { delete descriptors_; }
 
 Gemm::Gemm(Gemm&& other) noexcept
     : dtype(other.dtype), m(other.m), n(other.n), k(other.k), batch(other.batch), out(other.out), a(other.a), b(other.b),
-      has_bias(other.has_bias), has_relu(other.has_relu), descriptors_(other.descriptors_),
+      has_bias(other.has_bias), has_relu(other.has_relu), uses_tf32(other.uses_tf32), descriptors_(other.descriptors_),
       choices_(std::move(other.choices_)) {
     other.descriptors_ = nullptr;
 }
@@ -177,9 +177,9 @@ void Gemm::describe() const {
     const Library& lt = library();
     auto made = std::make_unique<Descriptors>();
     const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
-    const int compute = dtype == DType::f64                  ? COMPUTE_64F
-                        : dtype == DType::f32 && allows_tf32 ? COMPUTE_32F_FAST_TF32
-                                                             : COMPUTE_32F;
+    const int compute = dtype == DType::f64                ? COMPUTE_64F
+                        : dtype == DType::f32 && uses_tf32 ? COMPUTE_32F_FAST_TF32
+                                                           : COMPUTE_32F;
     check_status(lt.desc_create(&made->desc, compute, scale), "to describe a product");
     auto set = [&](int attribute, int32_t value) {
         check_status(lt.desc_set(made->desc, attribute, &value, sizeof value), "to describe a product");

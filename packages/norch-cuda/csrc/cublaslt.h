@@ -31,7 +31,7 @@ public:
     DType dtype;
     int64_t m, n, k, batch = 1;
     GemmOperand out, a, b;  // out is not transposed
-    bool has_bias = false, has_relu = false;
+    bool has_bias = false, has_relu = false, uses_tf32 = allows_tf32;
 
     Gemm();
     ~Gemm();
