@@ -7,6 +7,8 @@ namespace norch {
 
 void add_arithmetic(Registry&);      // arithmetic.cu: unary, binary, comparisons
 void add_copying(Registry&);         // copying.cu: copy, fill, where
+void add_attention(Registry&);       // attention.cu: attention and its gradient
+void add_optimizers(Registry&);      // optimizer.cu: steps of optimisers
 void add_transcendental(Registry&);  // transcendental.cu: exp, log, sin and their kin, pow, atan2
 
 }  // namespace norch
