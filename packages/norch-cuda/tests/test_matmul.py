@@ -176,21 +176,21 @@ def test_linear_gradients(cuda, dtype, lead):
 def test_tf32_is_asked_for(cuda):
     a, left = random((512, 512), norch.float32, cuda, 18)
     exact = left @ left
-    assert norch.cuda.get_float32_matmul_precision() == "highest"
+    assert norch.get_float32_matmul_precision() == "highest"
 
     def error():
         return np.linalg.norm((a @ a).to("cpu").numpy() - exact) / np.linalg.norm(exact)
 
     before = error()
-    norch.cuda.set_float32_matmul_precision("high")
+    norch.set_float32_matmul_precision("high")
     try:
         if norch.cuda.get_device_capability() >= (8, 0):
             assert 1e-5 < error() < 1e-3
     finally:
-        norch.cuda.set_float32_matmul_precision("highest")
+        norch.set_float32_matmul_precision("highest")
     assert error() == before < 1e-6
     with pytest.raises(ValueError, match="highest"):
-        norch.cuda.set_float32_matmul_precision("low")
+        norch.set_float32_matmul_precision("low")
 
 
 def test_graph(cuda):

@@ -10,7 +10,6 @@ import norch
 
 from . import _ext
 from ._ext import Event
-from .matmul import get_float32_matmul_precision, set_float32_matmul_precision
 from .stream import CUDAGraph, Stream, current_stream, default_stream, graph, is_current_stream_capturing, stream
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
-    "get_float32_matmul_precision",
     "graph",
     "is_current_stream_capturing",
     "max_memory_allocated",
@@ -35,7 +33,6 @@ __all__ = [
     "pin_memory",
     "reset_peak_memory_stats",
     "set_device",
-    "set_float32_matmul_precision",
     "stream",
     "versions",
 ]
