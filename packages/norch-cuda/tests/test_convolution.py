@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import norch
 import numpy as np
 import pytest
+
+import norch
 from norch.ops.convolution import conv2d, conv2d_input_grad, conv2d_weight_grad, conv_transpose2d
 from norch.ops.pooling import avg_pool2d, max_pool2d
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import norch
 import numpy as np
 import pytest
+
+import norch
 
 FLOATS = [norch.float64, norch.float32, norch.float16, norch.bfloat16]
 INTS = [norch.int64, norch.int32, norch.int16, norch.int8, norch.uint8]
