@@ -1,5 +1,6 @@
 #include "threads.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
@@ -33,27 +34,48 @@ inline void pause() {
 
 thread_local bool in_parallel = false;
 
+constexpr int MAX_SHARES = 64;
+
+/// Each thread begins with its own share of the items, the same in every job: what it wrote in one op it reads in the
+/// next, from its own cache. Then it helps with the others'.
 struct Job {
+    struct alignas(64) Share {
+        std::atomic<int64_t> next;
+        int64_t end;
+    };
+
     void (*body)(const void*, int64_t);
     const void* context;
-    int64_t count;
-    std::atomic<int64_t> next{0};
+    int shares;
+    Share share[MAX_SHARES];
     std::atomic<bool> failed{false};
     std::exception_ptr error;
 
-    void work() {
+    Job(void (*body)(const void*, int64_t), const void* context, int64_t count, int threads)
+        : body(body), context(context), shares(std::min(threads, MAX_SHARES)) {
+        for (int s = 0; s < shares; ++s) {
+            share[s].next.store(count * s / shares, std::memory_order_relaxed);
+            share[s].end = count * (s + 1) / shares;
+        }
+    }
+
+    void work(int thread) {
         in_parallel = true;
-        for (;;) {
-            int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-            if (i >= count) break;
+        for (int s = 0; s < shares; ++s) work_on(share[(thread + s) % shares]);
+        in_parallel = false;
+    }
+
+private:
+    void work_on(Share& s) {
+        while (!failed.load(std::memory_order_relaxed)) {
+            int64_t i = s.next.fetch_add(1, std::memory_order_relaxed);
+            if (i >= s.end) break;
             try {
                 body(context, i);
             } catch (...) {
                 if (!failed.exchange(true)) error = std::current_exception();
-                next.store(count, std::memory_order_relaxed);
             }
         }
-        in_parallel = false;
     }
 };
 
@@ -62,10 +84,7 @@ struct Job {
 class Pool {
 public:
     void run(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads) {
-        Job job;
-        job.body = body;
-        job.context = context;
-        job.count = count;
+        Job job(body, context, count, threads);
         {
             std::lock_guard<std::mutex> lock(mutex_);
             start_workers(threads - 1);
@@ -74,7 +93,7 @@ public:
             generation_.fetch_add(1, std::memory_order_release);
             if (sleeping_) wake_.notify_all();
         }
-        job.work();
+        job.work(0);
         {
             std::lock_guard<std::mutex> lock(mutex_);
             job_ = nullptr;
@@ -117,7 +136,7 @@ private:
                 if (!job || index >= wanted_) continue;
                 active_.fetch_add(1, std::memory_order_relaxed);
             }
-            job->work();
+            job->work(index + 1);
             active_.fetch_sub(1, std::memory_order_release);
         }
     }
