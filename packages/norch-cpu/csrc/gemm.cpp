@@ -31,17 +31,6 @@ const T* zeros() {
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-/// Calls f(first row, tile kernel, rows) for tiles of about one size: of 14 rows two of 7, not one of 12 and one of 2.
-template <class T, int L, int V, class F>
-void for_tiles(int64_t rows, const F& f) {
-    const int64_t tiles = divide_up(rows, TILE_ROWS), least = rows / tiles, larger = rows % tiles;
-    const TileKernel<T> kernel = tile_kernel<T, L, V>(least);
-    const TileKernel<T> larger_kernel = larger ? tile_kernel<T, L, V>(least + 1) : nullptr;
-    int64_t i = 0;
-    for (int64_t t = 0; t < larger; ++t, i += least + 1) f(i, larger_kernel, least + 1);
-    for (int64_t t = larger; t < tiles; ++t, i += least) f(i, kernel, least);
-}
-
 /// Sets where what comes after a tile's rows of a lies together, and the first cache has room for both: each step's
 /// elements, or all steps'.
 template <class T>
