@@ -34,42 +34,41 @@ inline void pause() {
 
 thread_local bool in_parallel = false;
 
-constexpr int MAX_SHARES = 64;
+/// What a thread begins with, in a cache line of its own.
+struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+};
+constexpr int MOST_SHARES = 32;
 
-/// Each thread begins with its own share of the items, the same in every job: what it wrote in one op it reads in the
-/// next, from its own cache. Then it helps with the others'.
+/// Each thread begins with a share that is the same at every call over as much data: that much of it as its caches hold
+/// need not come from another core's. Then it takes of the others' what they have not begun.
 struct Job {
-    struct alignas(64) Share {
-        std::atomic<int64_t> next;
-        int64_t end;
-    };
-
     void (*body)(const void*, int64_t);
     const void* context;
     int shares;
-    Share share[MAX_SHARES];
     std::atomic<bool> failed{false};
     std::exception_ptr error;
+    Share share[MOST_SHARES];
 
-    Job(void (*body)(const void*, int64_t), const void* context, int64_t count, int threads)
-        : body(body), context(context), shares(std::min(threads, MAX_SHARES)) {
-        for (int s = 0; s < shares; ++s) {
-            share[s].next.store(count * s / shares, std::memory_order_relaxed);
-            share[s].end = count * (s + 1) / shares;
+    Job(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads)
+        : body(body), context(context), shares(std::min(threads, MOST_SHARES)) {
+        for (int k = 0; k < shares; ++k) {
+            share[k].next.store(count * k / shares, std::memory_order_relaxed);
+            share[k].end = count * (k + 1) / shares;
         }
     }
 
     void work(int thread) {
         in_parallel = true;
-        for (int s = 0; s < shares; ++s) work_on(share[(thread + s) % shares]);
+        for (int k = 0; k < shares; ++k) work_on(share[(thread + k) % shares]);
         in_parallel = false;
     }
 
-private:
-    void work_on(Share& s) {
+    void work_on(Share& own) {
         while (!failed.load(std::memory_order_relaxed)) {
-            int64_t i = s.next.fetch_add(1, std::memory_order_relaxed);
-            if (i >= s.end) break;
+            int64_t i = own.next.fetch_add(1, std::memory_order_relaxed);
+            if (i >= own.end) break;
             try {
                 body(context, i);
             } catch (...) {
@@ -84,7 +83,7 @@ private:
 class Pool {
 public:
     void run(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads) {
-        Job job(body, context, count, threads);
+        Job job(count, body, context, threads);
         {
             std::lock_guard<std::mutex> lock(mutex_);
             start_workers(threads - 1);
