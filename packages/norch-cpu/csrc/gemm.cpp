@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies
 constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
+constexpr int64_t AHEAD_BYTES = 12 << 10;
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
 constexpr int64_t MOST_DOTS = 12;  // vectors whose dot products with many others are found one by one
 constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
@@ -30,15 +31,17 @@ const T* zeros() {
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-/// Calls f(first row, tile kernel, rows) for tiles of about one size: of 14 rows two of 7, not one of 12 and one of 2.
-template <class T, int L, int V, class F>
-void for_tiles(int64_t rows, const F& f) {
-    const int64_t tiles = divide_up(rows, TILE_ROWS), least = rows / tiles, larger = rows % tiles;
-    const TileKernel<T> kernel = tile_kernel<T, L, V>(least);
-    const TileKernel<T> larger_kernel = larger ? tile_kernel<T, L, V>(least + 1) : nullptr;
-    int64_t i = 0;
-    for (int64_t t = 0; t < larger; ++t, i += least + 1) f(i, larger_kernel, least + 1);
-    for (int64_t t = larger; t < tiles; ++t, i += least) f(i, kernel, least);
+/// Sets where what comes after a tile's rows of a lies together, and the first cache has room for both: each step's
+/// elements, or all steps'.
+template <class T>
+bool look_ahead(TileInput<T>& in, int64_t rows) {
+    if (in.a_row == 1)
+        in.ahead = in.a + 2 * rows - 1, in.ahead_step = in.a_step;
+    else if (in.a_row == in.k && rows * in.k * int64_t(sizeof(T)) <= AHEAD_BYTES)
+        in.ahead = in.a + rows * in.k, in.ahead_step = rows;
+    else
+        return false;
+    return true;
 }
 
 }  // namespace
@@ -241,7 +244,8 @@ void Product<T>::direct(const Call& call, const Area& area) const {
 
 template <class T>
 void Product<T>::packed(const Call& call, const Area& area) const {
-    const int64_t blocks = divide_up(k_, PANEL_STEPS<T>), block = divide_up(k_, blocks);
+    const int64_t most_steps = a_.row == 1 && a_.column != 1 ? COLUMN_STEPS : PANEL_STEPS<T>;
+    const int64_t blocks = divide_up(k_, most_steps), block = divide_up(k_, blocks);
     // What is left of the columns beside whole panels is better not packed, and up to a few not padded.
     const int64_t left_over = b_.column == 1 && c_.column == 1 ? (area.right - area.left) % PANEL<T> : 0;
     if (left_over >= 4) direct(call, {area.top, area.bottom, area.right - left_over, area.right});
@@ -280,9 +284,11 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t fi
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
         if (unpacked) {
             in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
-            if (i == 0) kernel = tile_kernel<T, L, TILE_VECTORS, true>(rows);
+            if (i == 0) kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
         }
         in.a = call.a + (area.top + i) * a_.row + first_step * a_.column;
+        if (padded == PANEL<T> && !(unpacked && i == 0) && look_ahead(in, rows))
+            kernel = tile_kernel<T, L, TILE_VECTORS, Tile::looks_ahead>(rows);
         T* c = call.c + (area.top + i) * c_.row + column * c_.column;
         if (in_place) {
             if (!is_first) in.start = c, in.start_row = c_.row;

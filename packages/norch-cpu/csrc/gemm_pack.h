@@ -14,6 +14,8 @@ namespace norch {
 /// would go to memory and back more often.
 template <class T>
 constexpr int64_t PANEL_STEPS = (128 << 10) / (TILE_VECTORS * VECTOR_BYTES);
+/// The same where a's columns are contiguous: the lines of a that a tile reads, one a step, stay in the first cache.
+constexpr int64_t COLUMN_STEPS = 128;
 
 /// panel[p][j] = b[p][j] for p < steps, j < width; zeros up to the panel's width.
 template <class T>
