@@ -143,7 +143,7 @@ def _recording(op: Op, optional: frozenset[int]) -> list[str]:
         *lines,
         "        if wanted:",
         "            keeps, keeps_result = _keeps[wanted]",
-        "            out.node = node = _new(_Node)",
+        "            out.node = node = _Node()",
         "            node.order = _tick()",
         "            node.plan = plan",
         f"            node.edges = ({edges})",

@@ -218,7 +218,7 @@ def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | f
                     second = resolve(other)
                 if first is not None or second is not None:
                     keep_a, keep_b, keep_out = keeps[0 if second is None else 1 if first is None else 2]
-                    node: Node = _new(Node)
+                    node = Node()
                     node.order = tick()
                     node.plan = plan
                     node.edges = (first, second)

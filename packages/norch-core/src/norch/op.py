@@ -81,7 +81,7 @@ class Op:
             self.rules = (Rule(self, vjp),) * len(self.tensors)
         elif vjp is not None:
             self.rules = tuple([rule and Rule(self, rule) for rule in vjp])
-        self.bound = tuple([None if rule is None else bind_rule(self, rule) for rule in self.rules or ()])
+        self.bound = [None if rule is None else bind_rule(self, rule, i) for i, rule in enumerate(self.rules or ())]
         self.keeps = Keeps(self)
         self.plans = Plans(self)
         _ops.add(self)
