@@ -112,6 +112,8 @@ nb::dict stats() {
 PyMethodDef methods[] = {
     {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocate)), METH_FASTCALL,
      "allocate(nbytes, index) -> Buffer"},
+    {"allocating", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocating)), METH_FASTCALL,
+     "allocating(kernel, nbytes) -> the kernel as a callable that allocates its output and returns it, or None."},
     {"from_host", norch::from_host, METH_O, "A Buffer on writable contiguous host memory, or None."},
     {nullptr, nullptr, 0, nullptr},
 };
