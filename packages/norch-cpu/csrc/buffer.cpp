@@ -81,7 +81,7 @@ bool add_buffer_type(PyObject* module) {
     return buffer_type && PyModule_AddObjectRef(module, "Buffer", reinterpret_cast<PyObject*>(buffer_type)) == 0;
 }
 
-Buffer* new_buffer(Py_ssize_t nbytes) {
+Buffer* new_buffer(Py_ssize_t nbytes, int) {
     char* data;
     try {
         data = static_cast<char*>(allocate_block(size_t(nbytes)));
@@ -112,7 +112,7 @@ PyObject* allocate(PyObject*, PyObject* const* args, Py_ssize_t count) {
         if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "cannot allocate %zd bytes", nbytes);
         return nullptr;
     }
-    return reinterpret_cast<PyObject*>(new_buffer(nbytes));
+    return reinterpret_cast<PyObject*>(new_buffer(nbytes, 0));
 }
 
 PyObject* from_host(PyObject*, PyObject* memory) {

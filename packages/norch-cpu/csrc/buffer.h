@@ -16,11 +16,16 @@ struct Buffer {
 
 extern PyTypeObject* buffer_type;
 
+/// What a launch does with the buffers of its operands before its kernel runs: on the host, nothing.
+struct LaunchScope {
+    bool use(Buffer*) { return true; }
+};
+
 /// Makes the type and adds it to the module. Returns false with a Python error set.
 bool add_buffer_type(PyObject* module);
 
 /// A new buffer, or null with a Python error set.
-Buffer* new_buffer(Py_ssize_t nbytes);
+Buffer* new_buffer(Py_ssize_t nbytes, int index);
 
 /// allocate(nbytes, index) -> Buffer, as a METH_FASTCALL function.
 PyObject* allocate(PyObject* self, PyObject* const* args, Py_ssize_t count);

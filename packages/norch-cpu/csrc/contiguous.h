@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernel.h"
+#include "families.h"
 
 namespace norch {
 

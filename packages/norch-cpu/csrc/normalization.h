@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "families.h"
 #include "memory.h"
 #include "reduction.h"
 #include "threads.h"

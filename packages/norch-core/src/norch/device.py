@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import DeviceError
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from .backend.contract import Backend
 
 known_devices: dict[tuple[str, int], Device] = {}
+current_index: dict[str, Callable[[], int]] = {}
+"""For device types that have a current device: its index, which a type without an index means."""
 
 
 class Device:
@@ -33,7 +36,12 @@ class Device:
         kind, _, number = device.partition(":")
         if not kind.isidentifier() or (number and not number.isdecimal()) or device.endswith(":"):
             raise DeviceError(f"device(): {device!r} is no device; write a type, or a type and an index: 'cuda:1'")
-        at = int(number) if number else index or 0
+        if number:
+            at = int(number)
+        elif index is not None:
+            at = index
+        else:
+            at = current_index[kind]() if kind in current_index else 0
         found = known_devices.get((kind, at))
         if found is None:
             found = object.__new__(cls)

@@ -53,7 +53,7 @@ class CpuBackend(Backend):
         return kernel
 
     def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
-        found: Callable[..., Any] | None = native.allocating(kernel, nbytes)
+        found: Callable[..., Any] | None = native.allocating(kernel, nbytes, index)
         return super().allocating(kernel, nbytes, index) if found is None else found
 
     def num_threads(self) -> int:

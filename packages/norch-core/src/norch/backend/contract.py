@@ -169,6 +169,10 @@ class Backend(ABC):
         """Waits until all work given to device `index` is done."""
         return None
 
+    def current_device(self) -> int:
+        """The index of the device that the type without an index means, for the calling thread."""
+        return 0
+
     def num_threads(self) -> int:
         """How many host threads a kernel may use."""
         return 1

@@ -46,7 +46,7 @@ class DeviceModule:
 
     def current_device(self) -> int:
         """The index of the device that a type without an index means."""
-        return 0
+        return Device(self.device_type).index
 
     def synchronize(self, device: Device | str | int | None = None) -> None:
         """Waits until all work given to a device is done. Raises DeviceError where there is no such device."""

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..device import known_devices
+from ..device import current_index, known_devices
 from ..errors import DeviceError
 from .contract import CONTRACT, Backend
 
@@ -259,6 +259,8 @@ def find(device_type: str) -> Backend:
         raise DeviceError(_why_none(device_type, candidates, choice))
     best = max(usable, key=lambda p: getattr(p.backend, "priority", 0))
     assert best.backend is not None
+    if hasattr(best.backend, "current_device"):
+        current_index[device_type] = best.backend.current_device
     return best.backend
 
 
@@ -337,3 +339,5 @@ def _forget_devices(device_type: str | None) -> None:
     for known in known_devices.values():
         if device_type in (None, known.type):
             known._backend = None
+    for kind in [k for k in current_index if device_type in (None, k)]:
+        del current_index[kind]

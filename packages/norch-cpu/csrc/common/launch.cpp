@@ -22,6 +22,7 @@ struct Launch {
     Slot* slots;
     int count;        // operands
     int arguments;    // what the call must have
+    int index;        // the device of the output where the call is to allocate that, else -1
 };
 
 PyTypeObject* launch_type = nullptr;
@@ -40,13 +41,15 @@ PyType_Slot type_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
     {0, nullptr},
 };
-PyType_Spec spec = {"norch_cpu.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+PyType_Spec spec = {"norch.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                     type_slots};
 
 /// Turns the C++ exception being handled into a Python one.
 void raise_current() {
     try {
         throw;
+    } catch (const OutOfMemory& error) {
+        PyErr_SetString(PyExc_MemoryError, error.what());
     } catch (const std::bad_alloc&) {
         PyErr_SetString(PyExc_MemoryError, "no memory for the kernel's scratch space");
     } catch (const IndexOutOfBounds& error) {
@@ -75,14 +78,15 @@ bool read_scalar(const Slot& slot, PyObject* value, Scalar* out) {
     return out->i != -1 || !PyErr_Occurred();
 }
 
-bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, char** out) {
+bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, LaunchScope& scope, char** out) {
     if (Py_TYPE(buffer) != buffer_type) {
-        PyErr_Format(PyExc_TypeError, "expected a norch_cpu.Buffer, got %R", buffer);
+        PyErr_Format(PyExc_TypeError, "expected a %R, got %R", buffer_type, buffer);
         return false;
     }
     auto* memory = reinterpret_cast<Buffer*>(buffer);
     Py_ssize_t start = PyLong_AsSsize_t(offset);
     if (start == -1 && PyErr_Occurred()) return false;
+    if (!scope.use(memory)) return false;
     if (slot.extent) {
         int64_t bytes;
         if (start < 0 || __builtin_mul_overflow(int64_t(start), slot.itemsize, &bytes) ||
@@ -99,15 +103,19 @@ bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, char** o
 }
 
 bool run(const Launch* self, Buffer* out, PyObject* const* args, char** data, Scalar* scalars) {
+    LaunchScope scope;
     int i = 0;
-    if (out) data[i++] = out->data;
+    if (out) {
+        if (!scope.use(out)) return false;
+        data[i++] = out->data;
+    }
     for (; i < self->count; ++i) {
         const Slot& slot = self->slots[i];
         if (slot.is_scalar) {
             data[i] = nullptr;
             if (!read_scalar(slot, *args++, &scalars[i])) return false;
         } else {
-            if (!read_pointer(slot, args[0], args[1], &data[i])) return false;
+            if (!read_pointer(slot, args[0], args[1], scope, &data[i])) return false;
             args += 2;
         }
     }
@@ -147,7 +155,7 @@ PyObject* launch(PyObject* object, PyObject* const* args, Py_ssize_t count) {
 
 PyObject* launch_allocating(PyObject* object, PyObject* const* args, Py_ssize_t count) {
     auto* self = reinterpret_cast<const Launch*>(object);
-    Buffer* out = new_buffer(self->slots[0].extent);
+    Buffer* out = new_buffer(self->slots[0].extent, self->index);
     if (out && !call(self, out, args, count)) Py_CLEAR(out);
     return reinterpret_cast<PyObject*>(out);
 }
@@ -211,20 +219,25 @@ PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands) 
     self->slots = slots.release();
     self->count = int(operands.size());
     self->arguments = arguments;
+    self->index = -1;
     PyObject* callable = PyCFunction_NewEx(&launch_method, reinterpret_cast<PyObject*>(self), nullptr);
     Py_DECREF(self);
     return callable;
 }
 
 PyObject* allocating(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    if (count != 2) return PyErr_Format(PyExc_TypeError, "allocating(kernel, nbytes) takes 2 arguments, got %zd", count);
+    if (count != 3)
+        return PyErr_Format(PyExc_TypeError, "allocating(kernel, nbytes, index) takes 3 arguments, got %zd", count);
     Py_ssize_t nbytes = PyLong_AsSsize_t(args[1]);
-    if (nbytes == -1 && PyErr_Occurred()) return nullptr;
+    long index = PyLong_AsLong(args[2]);
+    if (PyErr_Occurred()) return nullptr;
     if (!PyCFunction_Check(args[0])) Py_RETURN_NONE;
     PyObject* owner = PyCFunction_GetSelf(args[0]);
     if (!owner || Py_TYPE(owner) != launch_type) Py_RETURN_NONE;
-    auto* self = reinterpret_cast<const Launch*>(owner);
+    auto* self = reinterpret_cast<Launch*>(owner);
     if (!self->count || self->slots[0].is_scalar || self->slots[0].extent != nbytes) Py_RETURN_NONE;
+    if (self->index != -1 && self->index != index) Py_RETURN_NONE;
+    self->index = int(index);
     return PyCFunction_NewEx(&allocating_method, owner, nullptr);
 }
 

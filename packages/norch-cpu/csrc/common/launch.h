@@ -14,8 +14,9 @@ bool add_launch_type(PyObject* module);
 /// shapes or strides are negative, disagree, or count past what 63 bits hold.
 PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands);
 
-/// allocating(kernel, nbytes) -> the same kernel as a callable that allocates its first operand, of as many bytes, and
-/// returns it; None where `kernel` is not made here or its first operand is of another size. A METH_FASTCALL function.
+/// allocating(kernel, nbytes, index) -> the same kernel as a callable that allocates its first operand, of as many bytes,
+/// on device `index`, and returns it; None where `kernel` is not made here, its first operand is of another size, or
+/// it does so on another device. A METH_FASTCALL function.
 PyObject* allocating(PyObject* self, PyObject* const* args, Py_ssize_t count);
 
 /// Checks operands before any kernel is made of them.

@@ -1,0 +1,47 @@
+"""CudaBackend: the contract of norch on the CUDA kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from norch.backend import Backend, Kernel, Operand
+
+from . import _ext, module
+
+
+class CudaBackend(Backend):
+    device_type = "cuda"
+    module = module
+    allocate = staticmethod(_ext.allocate)
+    copy_in = staticmethod(_ext.copy_in)
+    copy_out = staticmethod(_ext.copy_out)
+    copy = staticmethod(_ext.copy)
+
+    def device_count(self) -> int:
+        count: int = _ext.device_count()
+        return count
+
+    def unusable_reason(self) -> str | None:
+        reason: str = _ext.unusable_reason()
+        return reason or None
+
+    def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        kernel: Kernel | None = _ext.compile(op, operands, attrs)
+        return kernel
+
+    def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
+        found: Callable[..., Any] | None = _ext.allocating(kernel, nbytes, index)
+        return super().allocating(kernel, nbytes, index) if found is None else found
+
+    def synchronize(self, index: int) -> None:
+        _ext.synchronize(index)
+
+    def current_device(self) -> int:
+        """The index that the device "cuda" without one means."""
+        index: int = _ext.current_device()
+        return index
+
+    def data_ptr(self, buffer: Any) -> int:
+        address: int = buffer.data_ptr
+        return address

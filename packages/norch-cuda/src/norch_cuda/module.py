@@ -1,0 +1,141 @@
+"""What `norch.cuda` offers beside what every device has: streams, events, graphs, memory, pinned host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import norch
+
+from . import _ext
+from ._ext import Event
+from .stream import CUDAGraph, Stream, current_stream, default_stream, graph, is_current_stream_capturing, stream
+
+__all__ = [
+    "CUDAGraph",
+    "Event",
+    "Stream",
+    "current_stream",
+    "default_stream",
+    "device",
+    "empty_cache",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "graph",
+    "is_current_stream_capturing",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "pin_memory",
+    "reset_peak_memory_stats",
+    "set_device",
+    "stream",
+    "versions",
+]
+
+DeviceLike = norch.device | str | int | None
+
+
+def _index(device: DeviceLike) -> int:
+    if device is None:
+        index: int = _ext.current_device()
+        return index
+    if isinstance(device, int):
+        return device
+    found = norch.device(device)
+    if found.type != "cuda":
+        raise norch.DeviceError(f"norch.cuda: {found} is no CUDA device")
+    return int(found.index)
+
+
+def set_device(device: DeviceLike) -> None:
+    """Makes a device the one that "cuda" without an index means, in this thread."""
+    _ext.set_current_device(_index(device))
+
+
+@contextmanager
+def device(device: DeviceLike) -> Iterator[None]:
+    """Within this context "cuda" without an index means `device`."""
+    before = _ext.current_device()
+    _ext.set_current_device(_index(device))
+    try:
+        yield
+    finally:
+        _ext.set_current_device(before)
+
+
+def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:
+    """`name`, `major`, `minor`, `multi_processor_count`, `total_memory` and `l2_cache_size` (bytes) of a device."""
+    return SimpleNamespace(**_ext.properties(_index(device)))
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """Such as "NVIDIA H200"."""
+    name: str = _ext.properties(_index(device))["name"]
+    return name
+
+
+def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
+    """The compute capability: (9, 0) for Hopper."""
+    found = _ext.properties(_index(device))
+    return found["major"], found["minor"]
+
+
+def versions() -> dict[str, str]:
+    """The versions of CUDA that the kernels were built with and that the driver supports."""
+    runtime, driver = _ext.cuda_version()
+    return {"runtime": f"{runtime // 1000}.{runtime % 1000 // 10}", "driver": f"{driver // 1000}.{driver % 1000 // 10}"}
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:
+    """Bytes in use and taken from CUDA, now and at most; how many blocks were given out, and how many CUDA gave."""
+    stats: dict[str, int] = _ext.memory_stats(_index(device))
+    return stats
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes in use by tensors and kernels."""
+    return memory_stats(device)["allocated_bytes"]
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """The most bytes in use since the start, or since `reset_peak_memory_stats()`."""
+    return memory_stats(device)["peak_allocated_bytes"]
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes taken from CUDA: those in use and those kept for later."""
+    return memory_stats(device)["reserved_bytes"]
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """The most bytes taken from CUDA since the start, or since `reset_peak_memory_stats()`."""
+    return memory_stats(device)["peak_reserved_bytes"]
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Counts the `max_memory_…` from now on."""
+    _ext.reset_peak_memory_stats(_index(device))
+
+
+def empty_cache(device: DeviceLike = None) -> None:
+    """Waits for the device and returns the memory that is kept for later tensors to CUDA."""
+    _ext.empty_cache(_index(device))
+
+
+def pin_memory(tensor: norch.Tensor) -> norch.Tensor:
+    """A copy of a CPU tensor in page-locked memory, contiguous. `.to("cuda")` of it does not wait; it must not be
+    changed before the copy is done (`norch.cuda.synchronize()`, an `Event`)."""
+    source = tensor.detach().contiguous()
+    if source.device.type != "cpu":
+        raise norch.DeviceError(f"pin_memory(): the tensor is on {source.device}, not on the CPU")
+    if not source.numel():
+        return source
+    memory = memoryview(_ext.PinnedBytes(source.numel() * source.dtype.itemsize))
+    pinned = norch.frombuffer(memory, dtype=source.dtype).reshape(source.shape)
+    pinned.copy_(source)
+    return pinned

@@ -1,0 +1,146 @@
+"""Streams, and graphs recorded from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import norch
+
+from . import _ext
+
+
+class Stream:
+    """A queue of work on a device. It does not wait for the default stream, nor that one for it."""
+
+    def __init__(self, device: Any = None, priority: int = 0) -> None:
+        """A new stream on `device` (the current one); a lower `priority` is served first."""
+        index = (
+            _ext.current_device()
+            if device is None
+            else device
+            if isinstance(device, int)
+            else norch.device(device).index
+        )
+        self._native = _ext.make_stream(index, priority)
+
+    @property
+    def device(self) -> norch.device:
+        """The device that the stream belongs to."""
+        return norch.device("cuda", self._native.device)
+
+    @property
+    def cuda_stream(self) -> int:
+        """The cudaStream_t, as a number."""
+        handle: int = self._native.cuda_stream
+        return handle
+
+    def query(self) -> bool:
+        """Whether all work given to the stream is done."""
+        done: bool = self._native.query()
+        return done
+
+    def synchronize(self) -> None:
+        """Waits until all work given to the stream is done; then raises what kernels of its device reported."""
+        self._native.synchronize()
+
+    def record_event(self, event: Any = None) -> Any:
+        """Records `event` (a new one) after the work given so far, and returns it."""
+        event = _ext.Event() if event is None else event
+        event.record(self._native)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        """Work given from now on waits for `event`."""
+        event.wait(self._native)
+
+    def wait_stream(self, other: Stream) -> None:
+        """Work given from now on waits for what `other` was given so far."""
+        self.wait_event(other.record_event())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and self._native is other._native
+
+    def __hash__(self) -> int:
+        return hash(id(self._native))
+
+    def __repr__(self) -> str:
+        return f"<norch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+def _wrap(native: Any) -> Stream:
+    made = object.__new__(Stream)
+    made._native = native
+    return made
+
+
+def _index(device: Any) -> int:
+    if isinstance(device, int):
+        return device
+    index: int = _ext.current_device() if device is None else norch.device(device).index
+    return index
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The stream that this thread's work on a device goes to."""
+    return _wrap(_ext.current_stream(_index(device)))
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream that work on a device goes to where no other was chosen."""
+    return _wrap(_ext.default_stream(_index(device)))
+
+
+@contextmanager
+def stream(stream: Stream | None) -> Iterator[None]:
+    """Within this context the work of this thread on the stream's device goes to `stream`; None changes nothing."""
+    if stream is None:
+        yield
+        return
+    native = stream._native
+    before, device = _ext.current_stream(native.device), _ext.current_device()
+    _ext.set_current_device(native.device)
+    _ext.set_current_stream(native)
+    try:
+        yield
+    finally:
+        _ext.set_current_stream(before)
+        _ext.set_current_device(device)
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether the current stream records a graph."""
+    capturing: bool = _ext.current_stream(_ext.current_device()).is_capturing
+    return capturing
+
+
+class CUDAGraph:
+    """Work that was recorded once and is given to the device as a whole: `replay()` costs one launch.
+
+    The replay reads and writes the memory of the recording: write new inputs into the same tensors with `copy_`. Host
+    data cannot be copied, and nothing can be read back, while recording.
+    """
+
+    def __init__(self) -> None:
+        self._native = _ext.Graph()
+
+    def replay(self) -> None:
+        """Gives the recorded work to the current stream."""
+        self._native.replay()
+
+
+@contextmanager
+def graph(cuda_graph: CUDAGraph, stream: Stream | None = None) -> Iterator[None]:
+    """Records the work of this context into `cuda_graph`; none of it runs. On `stream`, or on one of its own."""
+    chosen = stream or Stream()
+    chosen.synchronize()
+    with _use(chosen):
+        cuda_graph._native.begin()
+        try:
+            yield
+        finally:
+            cuda_graph._native.end()
+
+
+_use = stream
