@@ -5,7 +5,7 @@
 #include "buffer.h"
 #include "families.h"
 #include "launch.h"
-#include "limits.h"
+#include "machine.h"
 #include "memory.h"
 #include "request.h"
 #include "threads.h"
