@@ -206,3 +206,23 @@ def test_meshgrid_and_diagonals() -> None:
     assert columns.tolist() == [[0, 1, 2], [0, 1, 2]]
     assert norch.meshgrid(norch.arange(2), norch.arange(3), indexing="xy")[0].shape == (3, 2)
     assert norch.diag(norch.tensor([1, 2])).tolist() == [[1, 0], [0, 2]]
+
+
+def test_the_default_device_is_where_tensors_are_made():
+    from norch.testing.strict import strict_device
+
+    strict = norch.device(strict_device())
+    x = norch.ones(2)
+    assert norch.get_default_device() == norch.device("cpu")
+    norch.set_default_device(strict)
+    try:
+        for made in (norch.zeros(2), norch.tensor([1.0]), norch.rand(3), norch.arange(4), norch.as_tensor([1, 2])):
+            assert made.device is strict
+        assert norch.as_tensor(x) is x
+        assert norch.zeros_like(x).device == norch.tensor([1], device="cpu").device == norch.device("cpu")
+    finally:
+        norch.set_default_device(None)
+    assert norch.zeros(2).device == norch.device("cpu")
+    with pytest.raises(norch.DeviceError, match="no installed package"):
+        norch.set_default_device("abacus")
+    assert norch.get_default_device() == norch.device("cpu")

@@ -5,7 +5,7 @@ import pytest
 
 import norch
 from norch import fallback
-from norch.backend import IndexOutOfBounds, registry
+from norch.backend import IndexOutOfBounds, get_float32_matmul_precision, registry
 from norch.numpy_backend.backend import NumpyBackend
 from norch.op import PLAN_LIMIT
 from norch.ops.elementwise import exp, mul
@@ -127,6 +127,28 @@ def test_the_default_dtype_is_part_of_what_plans_know():
     finally:
         norch.set_default_dtype(norch.float32)
     assert (x * 0.5).dtype is norch.float32
+
+
+def test_kernels_are_compiled_anew_for_another_matmul_precision(chip, monkeypatch):
+    a = on_chip([[1.0, 2.0], [3.0, 4.0]])
+    seen, compile = [], chip.compile
+
+    def noting(op, operands, attrs):
+        if op == "matmul":
+            seen.append(get_float32_matmul_precision())
+        return compile(op, operands, attrs)
+
+    monkeypatch.setattr(chip, "compile", noting)
+    try:
+        a @ a
+        norch.set_float32_matmul_precision("high")
+        a @ a
+        a @ a
+    finally:
+        norch.set_float32_matmul_precision("highest")
+    assert seen == ["highest", "high"]
+    with pytest.raises(ValueError, match="highest, high, medium, got 'low'"):
+        norch.set_float32_matmul_precision("low")
 
 
 def test_a_missing_kernel_is_an_error_that_offers_the_fallback(chip):

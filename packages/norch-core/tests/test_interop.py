@@ -12,6 +12,7 @@ import pytest
 import norch
 from norch import AutogradError, DTypeError, ShapeError
 from norch.dtype import DTYPES
+from norch.testing.strict import strict_device
 
 Tensor = norch.Tensor
 
@@ -182,6 +183,12 @@ def test_copies(name: str, dtype: norch.DType) -> None:
     assert y.is_leaf
     assert y.tolist() == x.tolist()
     assert y.data_ptr() != x.data_ptr()
+
+
+@pytest.mark.parametrize("name", COPIERS)
+def test_copies_stay_on_their_device(name: str) -> None:
+    x = norch.ones(3, device=strict_device())
+    assert COPIERS[name](x).device == x.device
 
 
 def test_shallow_copy_and_deepcopy_of_several() -> None:

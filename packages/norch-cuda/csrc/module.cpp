@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "buffer.h"
+#include "cublaslt.h"
 #include "families.h"
 #include "graph.h"
 #include "launch.h"
@@ -17,7 +18,28 @@ namespace {
 const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
-        for (auto add : {add_arithmetic, add_copying, add_transcendental}) add(*all);
+        for (auto add : {
+            add_activations,
+            add_argreductions,
+            add_arithmetic,
+            add_attention,
+            add_convolution,
+            add_copying,
+            add_dropout,
+            add_embedding_grad,
+            add_gather,
+            add_matmul,
+            add_optimizers,
+            add_pooling,
+            add_random,
+            add_reductions,
+            add_scans,
+            add_scatter,
+            add_scatter_add,
+            add_sorting,
+            add_transcendental,
+        })
+            add(*all);
         return all;
     }();
     return *made;
@@ -269,5 +291,11 @@ NB_MODULE(_ext, m) {
     }, nb::arg("device"));
     nb::class_<PinnedBytes>(m, "PinnedBytes", nb::type_slots(pinned_slots)).def(nb::init<Py_ssize_t>(), nb::arg("nbytes"));
     m.def("is_pinned", [](nb::handle data) { return is_pinned(HostBytes(data, PyBUF_SIMPLE).data()); }, nb::arg("data"));
+    m.def("set_cublaslt_finder", [](nb::callable find) {
+        nb::handle held = find.inc_ref();  // for good: the process may outlive the interpreter
+        find_cublaslt = [held] { return nb::cast<std::string>(held()); };
+    }, nb::arg("find"));
+    m.def("set_allows_tf32", [](bool allows) { allows_tf32 = allows; }, nb::arg("allows"));
+    m.def("get_allows_tf32", [] { return allows_tf32; });
     add_runtime(m);
 }

@@ -50,7 +50,7 @@ def path_of(framework, optimizer, **options):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        path.append(p.detach().numpy().copy())
+        path.append(p.detach().cpu().numpy().copy())
     return np.stack(path)
 
 

@@ -20,8 +20,8 @@ X = np.array([[-3.0, -0.5, 0.0], [0.25, 2.0, 30.0]], np.float32)
 def test_linear(shape):
     layer = nn.Linear(3, 4)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    expected = x @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
-    np.testing.assert_allclose(layer(norch.tensor(x)).detach().numpy(), expected, rtol=1e-5, atol=1e-6)
+    expected = x @ layer.weight.detach().cpu().numpy().T + layer.bias.detach().cpu().numpy()
+    np.testing.assert_allclose(layer(norch.tensor(x)).detach().cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_linear_without_bias():
@@ -35,7 +35,7 @@ def test_linear_starts_as_pytorchs():
     norch.manual_seed(0)
     layer = nn.Linear(100, 50)
     for p in (layer.weight, layer.bias):
-        values = p.detach().numpy()
+        values = p.detach().cpu().numpy()
         assert np.abs(values).max() <= 0.1
         assert np.abs(values).max() > 0.08
         assert abs(values.mean()) < 0.02
@@ -84,7 +84,7 @@ ACTIVATIONS = [
 
 @pytest.mark.parametrize(("module", "expected"), ACTIVATIONS, ids=lambda v: repr(v) if isinstance(v, nn.Module) else "")
 def test_activations(module, expected):
-    np.testing.assert_allclose(module(norch.tensor(X)).numpy(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(module(norch.tensor(X)).cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_relu_in_place():
@@ -151,7 +151,7 @@ def test_cross_entropy(weight, smoothing, ignore, reduction):
     expected = {"mean": losses.sum() / weights.sum(), "sum": losses.sum(), "none": losses}[reduction]
     tensor = None if weight is None else norch.tensor(weight, dtype=norch.float64)
     criterion = nn.CrossEntropyLoss(tensor, ignore, reduction, smoothing)
-    np.testing.assert_allclose(criterion(norch.tensor(scores), norch.tensor(target)).numpy(), expected, rtol=1e-9)
+    np.testing.assert_allclose(criterion(norch.tensor(scores), norch.tensor(target)).cpu().numpy(), expected, rtol=1e-9)
 
 
 def test_cross_entropy_takes_pixels_and_probabilities():
@@ -198,7 +198,7 @@ def test_init_has_the_mean_and_variance_it_says(fill, mean, variance):
     norch.manual_seed(0)
     p = nn.Parameter(norch.empty(SHAPE))
     assert fill(p) is p
-    values = p.detach().numpy()
+    values = p.detach().cpu().numpy()
     assert values.mean() == pytest.approx(mean, abs=5 * math.sqrt(variance / values.size))
     assert values.var() == pytest.approx(variance, rel=0.03)
     assert p.is_leaf
@@ -219,7 +219,7 @@ def test_init_takes_a_generator():
 
 
 def test_fans_count_the_kernel():
-    assert init.kaiming_normal_(norch.empty(64, 8, 5, 5), nonlinearity="relu").numpy().var() == pytest.approx(
+    assert init.kaiming_normal_(norch.empty(64, 8, 5, 5), nonlinearity="relu").cpu().numpy().var() == pytest.approx(
         2 / 200, rel=0.1
     )
     with pytest.raises(norch.ShapeError, match="at least 2 dims"):

@@ -48,7 +48,7 @@ def path_of(framework, sgd, **options):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        path.append(p.detach().numpy().copy())
+        path.append(p.detach().cpu().numpy().copy())
     return np.stack(path)
 
 
@@ -228,7 +228,7 @@ def trained(make, given, grads, one_by_one):
             p.grad = g
         for optimizer in optimizers:
             optimizer.step()
-    return [p.detach().double().numpy() for p in params]
+    return [p.detach().double().cpu().numpy() for p in params]
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
@@ -287,7 +287,7 @@ def test_parameters_in_one_memory(make):
         for p in params:
             p.grad = norch.full(p.shape, 0.5)
         optimizer.step()
-        return memory.numpy()
+        return memory.cpu().numpy()
 
     whole = step([(0, 6)])
     np.testing.assert_allclose(step([(0, 2), (2, 6)]), whole, rtol=1e-6)
@@ -346,4 +346,4 @@ def test_infinite_gradients_and_parameters():
     p = nn.Parameter(norch.tensor([1.0, np.inf, 1.0]))
     p.grad = norch.tensor([np.inf, 1.0, np.nan])
     optim.SGD([p], lr=0.1).step()
-    np.testing.assert_array_equal(p.detach().numpy(), [-np.inf, np.inf, np.nan])
+    np.testing.assert_array_equal(p.detach().cpu().numpy(), [-np.inf, np.inf, np.nan])

@@ -76,12 +76,11 @@ def test_activations():
 
 
 def test_parameters():
-    assert repr(nn.Parameter(norch.tensor([1.0, 2.0]))) == (
+    assert repr(nn.Parameter(norch.tensor([1.0, 2.0], device="cpu"))) == (
         "Parameter containing:\ntensor([1., 2.], requires_grad=True)"
     )
-    assert str(nn.Parameter(norch.zeros(2, dtype=norch.int64), requires_grad=False)) == (
-        "Parameter containing:\ntensor([0, 0])"
-    )
+    integers = norch.zeros(2, dtype=norch.int64, device="cpu")
+    assert str(nn.Parameter(integers, requires_grad=False)) == ("Parameter containing:\ntensor([0, 0])")
 
 
 def test_optimizers():

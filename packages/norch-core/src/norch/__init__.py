@@ -28,7 +28,7 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from .device import Device
+from .device import Device, get_default_device, set_default_device
 from .device import Device as device
 from .dtype import (
     DType,
@@ -66,6 +66,7 @@ from .errors import (
     ShapeError,
 )
 from .fallback import is_cpu_fallback_allowed, set_cpu_fallback
+from .matmul_precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .ops import *  # noqa: F403
 from .spec import Size
 from .tensor.interop import from_dlpack

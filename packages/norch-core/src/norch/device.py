@@ -73,3 +73,19 @@ class Device:
 
 
 CPU = Device("cpu")
+
+
+_default = CPU
+
+
+def get_default_device() -> Device:
+    """Where tensors are made that no device was given for: the CPU at first."""
+    return _default
+
+
+def set_default_device(device: Device | str | None) -> None:
+    """Sets `get_default_device()`; None sets the CPU. Raises DeviceError for one that cannot be used."""
+    global _default
+    chosen = CPU if device is None else Device(device)
+    chosen.backend  # noqa: B018
+    _default = chosen

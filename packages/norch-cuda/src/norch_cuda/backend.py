@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from norch.backend import Backend, Kernel, Operand
+from norch.backend import Backend, Kernel, Operand, get_float32_matmul_precision
 
-from . import _ext, module
+from . import _ext, cublaslt, module  # noqa: F401
 
 
 class CudaBackend(Backend):
@@ -27,6 +27,7 @@ class CudaBackend(Backend):
         return reason or None
 
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        _ext.set_allows_tf32(get_float32_matmul_precision() != "highest")
         kernel: Kernel | None = _ext.compile(op, operands, attrs)
         return kernel
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType
 from ..errors import BackendError, OutOfMemoryError
+from ..matmul_precision import get_float32_matmul_precision
 from .contract import (
     BINARY,
     COMPARISON,
@@ -57,6 +58,7 @@ __all__ = [
     "Kernel",
     "Operand",
     "OutOfMemoryError",
+    "get_float32_matmul_precision",
     "hookimpl",
     "register",
 ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..device import CPU, Device
+from ..device import Device, get_default_device
 from ..dispatch import allocate_on, make_tensor, run
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
@@ -46,9 +46,9 @@ ARANGE = primitive("arange", "spec start step", (1, 2), _infer_arange)  # type: 
 
 
 def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
-    """A contiguous spec from what a user gave; the default dtype on the CPU where nothing was given."""
+    """A contiguous spec from what a user gave; the default dtype and device where nothing was given."""
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
-    return Spec(as_shape(size, op), None, chosen, CPU if device is None else Device(device))
+    return Spec(as_shape(size, op), None, chosen, get_default_device() if device is None else Device(device))
 
 
 def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
@@ -241,7 +241,8 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
     if not isinstance(data, np.ndarray):
         data = _array_of(data, chosen)
     out = array_to_tensor(data, chosen, copy or data.dtype.hasobject)
-    return out if target is None else out.to(target)
+    target = target or get_default_device()
+    return out if target is out.device else out.to(target)
 
 
 def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:

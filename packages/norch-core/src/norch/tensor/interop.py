@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.graph import resolve
-from ..device import CPU
+from ..device import CPU, Device
 from ..dispatch import make_tensor
 from ..dtype import DType, as_dtype, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
@@ -172,11 +172,14 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
-    return _rebuild, (type(self), numpy(self.detach().cpu()), self.spec.dtype, self.requires_grad)
+    spec = self.spec
+    return _rebuild, (type(self), numpy(self.detach().cpu()), spec.dtype, self.requires_grad, spec.device)
 
 
-def _rebuild(kind: type[Tensor], values: np.ndarray[Any, Any], dtype: DType, requires_grad: bool) -> Tensor:
-    made = array_to_tensor(values, dtype, True)
+def _rebuild(
+    kind: type[Tensor], values: np.ndarray[Any, Any], dtype: DType, requires_grad: bool, device: Device = CPU
+) -> Tensor:
+    made = array_to_tensor(values, dtype, True).to(device)
     out: Tensor = object.__new__(kind)
     out.spec, out.buffer, out.offset, out.node, out.base, out._grad = made.spec, made.buffer, 0, None, None, None
     return out.requires_grad_() if requires_grad else out

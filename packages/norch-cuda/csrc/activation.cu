@@ -1,0 +1,228 @@
+// Activations and their gradients. The formulas are norch.ops.activation's, in the order of its operations.
+#include "elementwise.cuh"
+#include "families.h"
+
+namespace norch {
+namespace {
+
+enum class Op {
+    relu, leaky_relu, hardtanh, elu, gelu, gelu_tanh, silu, softplus,
+    tanh, sigmoid,  // gradients only
+};
+
+constexpr double ROOT_HALF = 0.70710678118654752440, NORMAL_DENSITY = 0.39894228040143267794;  // 1 / sqrt(2 pi)
+constexpr double TANH_SCALE = 0.79788456080286535588, CUBIC = 0.044715;                        // sqrt(2 / pi)
+
+/// An op's number attributes.
+template <class C>
+struct Constants {
+    C a, b, c;
+};
+
+template <class C>
+__device__ inline C sigmoid(C x) {
+    return C(1) / (C(1) + ::exp(-x));
+}
+template <class C>
+__device__ inline C normal_below(C x) {
+    return (::erf(x * C(ROOT_HALF)) + C(1)) * C(0.5);
+}
+template <class C>
+__device__ inline C inner_tanh(C x) {
+    return ::tanh((x + x * x * x * C(CUBIC)) * C(TANH_SCALE));
+}
+template <class C>
+__device__ inline C negative_part(C x) {
+    return x > C(0) ? C(0) : x;
+}
+
+template <class C>
+__device__ inline C elu(C x, const Constants<C>& k) {
+    const C below = ::expm1(negative_part(x) * k.c) * k.a;
+    return (x > C(0) ? x : below) * k.b;
+}
+template <class C>
+__device__ inline C elu_slope(C x, const Constants<C>& k) {
+    return x > C(0) ? k.b : ::exp(negative_part(x) * k.c) * (k.a * k.b * k.c);
+}
+
+template <class C>
+__device__ inline C gelu_slope(C x) {
+    return normal_below(x) + x * ::exp(x * x * C(-0.5)) * C(NORMAL_DENSITY);
+}
+template <class C>
+__device__ inline C gelu_tanh_slope(C x) {
+    const C t = inner_tanh(x), inner = (x * x * C(3 * CUBIC) + C(1)) * C(TANH_SCALE);
+    return (t + C(1)) * C(0.5) + x * (C(1) - t * t) * inner * C(0.5);
+}
+
+template <class C>
+__device__ inline C silu_slope(C x) {
+    const C s = sigmoid(x);
+    return s * (x * (C(1) - s) + C(1));
+}
+
+template <class C>
+__device__ inline C softplus(C x, const Constants<C>& k) {
+    const C scaled = x * k.a;
+    const C soft = (scaled < C(0) ? C(0) : scaled) + ::log1p(::exp(-::fabs(scaled)));
+    return scaled > k.b ? x : soft / k.a;
+}
+
+/// In pieces, of any number.
+template <class T>
+struct Simple {
+    using In = T;
+    using Out = T;
+    static constexpr int INPUTS = 1;
+    Op op;
+    Constants<computed<T>> k;
+
+    template <int K>
+    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[1][K]) const {
+        using C = computed<T>;
+        switch (op) {
+            case Op::leaky_relu: NORCH_EACH(x[0][i] > C(0) ? x[0][i] : C(x[0][i] * k.a))
+            case Op::hardtanh: NORCH_EACH(x[0][i] < k.a ? k.a : x[0][i] > k.b ? k.b : x[0][i])
+            default: NORCH_EACH(x[0][i] <= C(0) ? C(0) : x[0][i])
+        }
+    }
+};
+
+template <class T>
+struct Smooth {
+    using In = T;
+    using Out = T;
+    static constexpr int INPUTS = 1;
+    Op op;
+    Constants<computed<T>> k;
+
+    template <int K>
+    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[1][K]) const {
+        using C = computed<T>;
+        switch (op) {
+            case Op::elu: NORCH_EACH(elu(x[0][i], k))
+            case Op::gelu: NORCH_EACH(x[0][i] * normal_below(x[0][i]))
+            case Op::gelu_tanh: NORCH_EACH(x[0][i] * C(0.5) * (inner_tanh(x[0][i]) + C(1)))
+            case Op::silu: NORCH_EACH(x[0][i] * sigmoid(x[0][i]))
+            default: NORCH_EACH(softplus(x[0][i], k))
+        }
+    }
+};
+
+/// Of the gradient of the result, and the result (relu, hardtanh, tanh, sigmoid) or the input.
+template <class T>
+struct SimpleGrad {
+    using In = T;
+    using Out = T;
+    static constexpr int INPUTS = 2;
+    Op op;
+    Constants<computed<T>> k;
+
+    template <int K>
+    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[2][K]) const {
+        using C = computed<T>;
+        switch (op) {
+            case Op::leaky_relu: NORCH_EACH(x[1][i] > C(0) ? x[0][i] : x[0][i] * k.a)
+            case Op::hardtanh: NORCH_EACH(x[1][i] <= k.a || x[1][i] >= k.b ? C(0) : x[0][i])
+            case Op::tanh: NORCH_EACH(x[0][i] * (C(1) - x[1][i] * x[1][i]))
+            case Op::sigmoid: NORCH_EACH(x[0][i] * (x[1][i] * (C(1) - x[1][i])))
+            default: NORCH_EACH(x[1][i] <= C(0) ? C(0) : x[0][i])
+        }
+    }
+};
+
+template <class T>
+struct SmoothGrad {
+    using In = T;
+    using Out = T;
+    static constexpr int INPUTS = 2;
+    Op op;
+    Constants<computed<T>> k;
+
+    template <int K>
+    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[2][K]) const {
+        switch (op) {
+            case Op::elu: NORCH_EACH(x[0][i] * elu_slope(x[1][i], k))
+            case Op::gelu: NORCH_EACH(x[0][i] * gelu_slope(x[1][i]))
+            case Op::gelu_tanh: NORCH_EACH(x[0][i] * gelu_tanh_slope(x[1][i]))
+            case Op::silu: NORCH_EACH(x[0][i] * silu_slope(x[1][i]))
+            default: NORCH_EACH(x[1][i] * k.a > k.b ? x[0][i] : x[0][i] * sigmoid(x[1][i] * k.a))
+        }
+    }
+};
+
+/// A kernel for floats; `names` are the op's number attributes.
+template <template <class> class Family>
+KernelPtr make(const Request& request, Op op, std::initializer_list<const char*> names = {}) {
+    if (!is_floating(request.operands[0].dtype)) return nullptr;
+    double numbers[3] = {};
+    int count = 0;
+    for (const char* name : names) numbers[count++] = request.attrs.number(name);
+    return visit_floating_device(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
+        using T = typename decltype(tag)::type;
+        using C = computed<T>;
+        return map(request, Family<T>{op, {C(numbers[0]), C(numbers[1]), C(numbers[2])}});
+    });
+}
+
+KernelPtr relu(const Request& request) {
+    const DType dtype = request.operands[0].dtype;
+    if (is_floating(dtype)) return make<Simple>(request, Op::relu);
+    if (dtype == DType::boolean) return nullptr;
+    return visit_integer_device(dtype, [&](auto tag) -> KernelPtr {
+        return map(request, Simple<typename decltype(tag)::type>{Op::relu, {}});
+    });
+}
+
+Op gelu_of(const Request& request) {
+    return request.attrs.text("approximate") == "none" ? Op::gelu : Op::gelu_tanh;
+}
+
+template <template <class> class Family, Op op>
+KernelPtr plain(const Request& request) {
+    return make<Family>(request, op);
+}
+template <template <class> class Family>
+KernelPtr leaky_relu(const Request& request) {
+    return make<Family>(request, Op::leaky_relu, {"negative_slope"});
+}
+template <template <class> class Family>
+KernelPtr hardtanh(const Request& request) {
+    return make<Family>(request, Op::hardtanh, {"min_val", "max_val"});
+}
+template <template <class> class Family>
+KernelPtr elu(const Request& request) {
+    return make<Family>(request, Op::elu, {"alpha", "scale", "input_scale"});
+}
+template <template <class> class Family>
+KernelPtr softplus(const Request& request) {
+    return make<Family>(request, Op::softplus, {"beta", "threshold"});
+}
+template <template <class> class Family>
+KernelPtr gelu(const Request& request) {
+    return make<Family>(request, gelu_of(request));
+}
+
+}  // namespace
+
+void add_activations(Registry& registry) {
+    registry["relu"] = relu;
+    registry["relu_grad"] = plain<SimpleGrad, Op::relu>;
+    registry["tanh_grad"] = plain<SimpleGrad, Op::tanh>;
+    registry["sigmoid_grad"] = plain<SimpleGrad, Op::sigmoid>;
+    registry["leaky_relu"] = leaky_relu<Simple>;
+    registry["leaky_relu_grad"] = leaky_relu<SimpleGrad>;
+    registry["hardtanh"] = hardtanh<Simple>;
+    registry["hardtanh_grad"] = hardtanh<SimpleGrad>;
+    registry["elu"] = elu<Smooth>;
+    registry["elu_grad"] = elu<SmoothGrad>;
+    registry["gelu"] = gelu<Smooth>;
+    registry["gelu_grad"] = gelu<SmoothGrad>;
+    registry["silu"] = plain<Smooth, Op::silu>;
+    registry["silu_grad"] = plain<SmoothGrad, Op::silu>;
+    registry["softplus"] = softplus<Smooth>;
+    registry["softplus_grad"] = softplus<SmoothGrad>;
+}
+
+}  // namespace norch

@@ -1,0 +1,104 @@
+"""Proves norch-cuda on this machine's GPU: builds the wheel, runs the tests, the demos and the sanitizers, measures.
+
+    python packages/norch-cuda/prove.py [--skip build,samples,...] [--json benchmarks/results/h200.json]
+
+It needs a GPU, nvcc (on PATH or from NVIDIA's wheel), and in this environment: scikit-build-core, nanobind, cmake,
+ninja, hatchling, pytest, pytest-xdist, numpy, ml_dtypes, pluggy; for the comparison PyTorch; compute-sanitizer for the
+sanitizers. Nothing is downloaded. What each step printed last goes into the JSON file, with versions and commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = "packages/norch-core/tests/test_samples.py"
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--tb=short"]
+WORKERS = ["-n", "12"]
+SANITIZED = "sum or softmax or layer_norm or matmul or conv or gather or sort or attention or cross_entropy"
+
+
+def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
+    """The commands, by name, in order."""
+    sanitizer = shutil.which("compute-sanitizer") or "compute-sanitizer"
+    kernels = [*PYTEST, "packages/norch-cuda/tests", "-x", "-k", SANITIZED]
+    wheels = [f"./packages/norch-{name}" for name in ("core", "nn", "cuda")]
+    install = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--upgrade", "--target", str(site)]
+    return {
+        "build": [sys.executable, "-m", "pip", *install, *wheels],
+        "samples": [*PYTEST, *WORKERS, SAMPLES, "--device", "cuda"],
+        "cuda tests": [*PYTEST, *WORKERS, "packages/norch-cuda/tests"],
+        "nn tests": [*PYTEST, *WORKERS, "packages/norch-nn/tests", "--default-device", "cuda"],
+        "demo": [sys.executable, "examples/sin_squared.py", "--device", "cuda", "--out", str(site / "sin.png")],
+        "digits": [sys.executable, "examples/digits.py", "--device", "cuda", "--out", str(site / "digits.png")],
+        "memcheck": [sanitizer, "--tool", "memcheck", "--error-exitcode", "9", *kernels],
+        "racecheck": [sanitizer, "--tool", "racecheck", "--error-exitcode", "9", *kernels],
+        "benchmark": [sys.executable, "benchmarks/cuda.py", "--json", str(json_path)],
+    }
+
+
+def run(name: str, command: list[str], environment: dict[str, str]) -> dict[str, object]:
+    """Runs a step and returns how it went."""
+    start = time.perf_counter()
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=540
+        )
+        code, output = done.returncode, done.stdout
+    except FileNotFoundError as error:
+        code, output = 127, str(error)
+    except subprocess.TimeoutExpired as error:
+        code, output = 124, f"{error.stdout or b''!r:.2000}\ntimed out"
+    lines = output.strip().splitlines()
+    seconds = time.perf_counter() - start
+    print(f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.1f} s", flush=True)
+    print("\n".join(lines[-(40 if name == "benchmark" or code else 4) :]), flush=True)
+    return {"command": " ".join(command), "exit": code, "seconds": round(seconds, 1), "output": lines[-12:]}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Prove norch-cuda on this machine's GPU.")
+    parser.add_argument("--skip", default="", help="steps to leave out, separated by commas")
+    parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
+    options = parser.parse_args()
+    skipped = {name.strip() for name in options.skip.split(",")}
+    with tempfile.TemporaryDirectory() as folder:
+        site, figures = Path(folder) / "site", Path(folder) / "figures.json"
+        path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
+        found = {
+            name: run(name, command, environment)
+            for name, command in steps(site, figures).items()
+            if name not in skipped
+        }
+        report: dict[str, object] = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+        if figures.exists():
+            report |= json.loads(figures.read_text())
+    report["driver"] = driver()
+    report["steps"] = found
+    options.json.write_text(json.dumps(report, indent=2) + "\n")
+    failed = [name for name, step in found.items() if step["exit"]]
+    print("failed: " + ", ".join(failed) if failed else "all passed")
+    return len(failed)
+
+
+def driver() -> str:
+    """What nvidia-smi says of GPU and driver."""
+    ask = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(ask, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        return "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""Attention and its gradient on a GPU against NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import norch
+from norch.ops.attention import _attention_grad
+
+RNG = np.random.default_rng(5)
+DTYPES = (norch.float32, norch.float16, norch.bfloat16)
+TOLERANCE = {norch.float32: 2e-6, norch.float16: 2e-3, norch.bfloat16: 1.5e-2}  # relative to the norm
+
+
+def draw(*shape, scale=1.0):
+    return RNG.standard_normal(shape).astype(np.float32) * np.float32(scale)
+
+
+def put(x, dtype, device):
+    return norch.tensor(x).to(device).to(dtype)
+
+
+def values(x):
+    return x.detach().float().to("cpu").numpy().astype(np.float64)
+
+
+def reference(q, k, v, g, is_causal=False, scale=None):
+    """out and the gradients of q, k and v."""
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    s = q @ k.swapaxes(-1, -2) * scale
+    if is_causal:
+        s = np.where(np.arange(k.shape[-2]) <= np.arange(q.shape[-2])[:, None], s, -np.inf)
+    w = np.exp(s - s.max(-1, keepdims=True))
+    w /= w.sum(-1, keepdims=True)
+    slopes = g @ v.swapaxes(-1, -2)
+    slopes = (slopes - (slopes * w).sum(-1, keepdims=True)) * w * scale
+    return w @ v, slopes @ k, slopes.swapaxes(-1, -2) @ q, w.swapaxes(-1, -2) @ g
+
+
+def assert_near(got, expected, tolerance):
+    for x, y in zip(got, expected, strict=True):
+        x = values(x)
+        assert x.shape == y.shape
+        assert np.isfinite(x).all()
+        assert np.linalg.norm(x - y) <= tolerance * max(np.linalg.norm(y), 1e-3 * math.sqrt(y.size))
+
+
+def attend(q, k, v, g, is_causal=False, scale=None):
+    """out and the gradients, by the backend."""
+    scale = float(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    out = norch.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale)
+    return (out, *_attention_grad(g, q, k, v, is_causal, scale))
+
+
+def check(tensors, tolerance, **how):
+    assert_near(attend(*tensors, **how), reference(*map(values, tensors), **how), tolerance)
+
+
+SHAPES = [  # batch, queries, keys, size, size of a value
+    ((16, 4), 64, 64, 32, 32),
+    ((), 1, 1, 1, 1),
+    ((2,), 5, 7, 8, 8),
+    ((3,), 33, 31, 17, 9),
+    ((2,), 64, 64, 128, 128),
+    ((2, 2), 70, 130, 64, 64),
+    ((2,), 130, 70, 64, 32),
+    ((3,), 129, 65, 128, 128),
+    ((2,), 100, 200, 40, 72),
+    ((1,), 1, 300, 64, 64),
+    ((2,), 300, 1, 16, 16),
+    ((2,), 200, 257, 20, 33),
+    ((300,), 128, 128, 64, 64),
+    ((2, 1, 3), 96, 160, 24, 24),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("batch", "queries", "keys", "size", "size_v"), SHAPES)
+def test_values(cuda, dtype, is_causal, batch, queries, keys, size, size_v):
+    shapes = (queries, size), (keys, size), (keys, size_v), (queries, size_v)
+    tensors = [put(draw(*batch, *shape), dtype, cuda) for shape in shapes]
+    check(tensors, TOLERANCE[dtype], is_causal=is_causal)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+def test_sharp_weights(cuda, dtype):
+    """Scores that grow with the key, so that the largest so far changes in every tile."""
+    q, k, v, g = draw(2, 90, 32), draw(2, 300, 32), draw(2, 300, 32), draw(2, 90, 32)
+    k *= np.linspace(0.1, 4, 300, dtype=np.float32)[:, None]
+    tensors = [put(x, dtype, cuda) for x in (q, k, v, g)]
+    check(tensors, 4 * TOLERANCE[dtype], scale=0.5)
+    check(tensors, 4 * TOLERANCE[dtype], scale=0.5, is_causal=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("length", [50, 150])
+def test_parts_of_one_projection(cuda, dtype, length):
+    qkv = put(draw(2, length, 3 * 4 * 32), dtype, cuda).reshape(2, length, 3, 4, 32)
+    q, k, v = (qkv[:, :, i].transpose(1, 2) for i in range(3))
+    g = put(draw(2, length, 4, 32), dtype, cuda).transpose(1, 2)
+    assert not q.is_contiguous()
+    check((q, k, v, g), TOLERANCE[dtype], is_causal=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("length", [40, 150])
+def test_other_layouts(cuda, dtype, length):
+    wide = put(draw(2, length, 33), dtype, cuda)
+    odd, one = wide[..., 1:], wide[..., :1]
+    turned = put(draw(2, 32, length), dtype, cuda).mT
+    check((odd, turned, odd, turned), TOLERANCE[dtype])
+    check((turned, odd, turned, put(draw(1, 1, 1), dtype, cuda).expand(2, length, 32)), TOLERANCE[dtype])
+    check((odd, odd, odd, one.expand(2, length, 32)), TOLERANCE[dtype], is_causal=True)
+    stepped = put(draw(2, 2 * length, 64), dtype, cuda)[:, ::2, ::2]
+    check((stepped, odd, stepped, odd), TOLERANCE[dtype])
+
+
+def test_broadcast_batches(cuda):
+    q, k, v = (put(draw(*shape), norch.float32, cuda) for shape in ((3, 2, 70, 16), (2, 80, 16), (1, 1, 80, 8)))
+    out = norch.scaled_dot_product_attention(q, k, v)
+    full = [np.broadcast_to(values(x), (3, 2, *x.shape[-2:])) for x in (q, k, v)]
+    g = np.zeros((3, 2, 70, 8))
+    assert_near([out], reference(*full, g)[:1], 2e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+def test_into_a_graph_of_derivatives(cuda, dtype):
+    tensors = [put(draw(2, 70, 32), dtype, cuda) for _ in range(4)]
+    *leaves, g = tensors
+    leaves = [x.detach().requires_grad_() for x in leaves]
+    norch.scaled_dot_product_attention(*leaves, is_causal=True).backward(g)
+    expected = reference(*map(values, tensors), is_causal=True)[1:]
+    assert_near([x.grad for x in leaves], expected, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("length", [60, 200])
+def test_same_bits_again(cuda, dtype, length):
+    tensors = [put(draw(8, length, 64), dtype, cuda) for _ in range(4)]
+    first, second = ([values(x) for x in attend(*tensors, is_causal=True)] for _ in range(2))
+    for x, y in zip(first, second, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+def test_infinite_and_missing_numbers(cuda, dtype):
+    q, k, v = draw(100, 16), draw(100, 16), draw(100, 16)
+    q[:, 0] = 1
+    k[:70, 0] = -np.inf  # the first tile has no weight
+    q[80] = np.nan
+    tensors = [put(x, dtype, cuda) for x in (q, k, v)]
+    out = values(norch.scaled_dot_product_attention(*tensors))
+    assert np.isnan(out[80]).all()
+    plain = [values(x) for x in tensors]
+    plain[1], plain[2] = plain[1][70:], plain[2][70:]
+    expected = reference(*plain, plain[0])[0]
+    rest = np.arange(100) != 80
+    assert np.linalg.norm(out[rest] - expected[rest]) <= TOLERANCE[dtype] * np.linalg.norm(expected[rest])
+    k[:, 0] = -np.inf
+    assert np.isnan(values(norch.scaled_dot_product_attention(tensors[0], put(k, dtype, cuda), tensors[2]))).all()
+    v[50] = np.nan
+    out = values(norch.scaled_dot_product_attention(*(put(x, dtype, cuda) for x in (q[:80], v, v)), is_causal=True))
+    assert np.isnan(out[50:]).all()

@@ -1,0 +1,155 @@
+"""Convolution and pooling on the GPU, against what norch computes on the CPU in float64."""
+
+from __future__ import annotations
+
+import norch
+import numpy as np
+import pytest
+from norch.ops.convolution import conv2d, conv2d_input_grad, conv2d_weight_grad, conv_transpose2d
+from norch.ops.pooling import avg_pool2d, max_pool2d
+
+LIMITS = {norch.float64: 1e-13, norch.float32: 3e-6, norch.float16: 3e-3, norch.bfloat16: 2e-2}
+DTYPES = list(LIMITS)
+
+
+def random(shape, dtype, seed):
+    return norch.tensor(np.random.default_rng(seed).standard_normal(shape)).to(dtype)
+
+
+def close(got, wanted, dtype):
+    got, wanted = (x.to("cpu").to(norch.float64).numpy() for x in (got, wanted))
+    assert got.shape == wanted.shape
+    assert np.linalg.norm(got - wanted) <= LIMITS[dtype] * max(np.linalg.norm(wanted), 1)
+
+
+# input, weight, then stride, padding, dilation, groups
+CASES = [
+    ((2, 1, 9, 8), (4, 1, 3, 3), 1, 0, 1, 1),
+    ((3, 3, 12, 11), (10, 3, 3, 5), (2, 1), (1, 2), 1, 1),
+    ((2, 16, 13, 13), (20, 16, 3, 3), 1, 1, 1, 1),
+    ((5, 16, 10, 9), (33, 16, 3, 3), 2, 0, 2, 1),
+    ((2, 64, 7, 7), (130, 64, 1, 1), 1, 0, 1, 1),
+    ((2, 64, 7, 7), (24, 64, 1, 1), 2, 0, 1, 1),
+    ((2, 64, 6, 6), (200, 64, 3, 3), 1, 1, 1, 1),
+    ((2, 12, 9, 9), (12, 1, 3, 3), 1, 1, 1, 12),
+    ((2, 12, 9, 9), (24, 1, 3, 3), 2, 1, 1, 12),
+    ((2, 32, 8, 8), (48, 16, 3, 3), 1, 1, 1, 2),
+    ((2, 40, 8, 8), (40, 4, 3, 3), 1, 1, 1, 10),
+    ((1, 8, 1, 30), (6, 8, 1, 5), (1, 3), (0, 2), (1, 2), 1),
+    ((300, 1, 28, 28), (32, 1, 3, 3), 1, 0, 1, 1),
+    ((64, 32, 13, 13), (64, 32, 3, 3), 1, 0, 1, 1),
+    ((1, 3, 40, 40), (8, 3, 31, 31), 1, 0, 1, 1),
+    ((2, 5, 3, 3), (4, 5, 3, 3), 1, 0, 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_convolution(cuda, case, dtype):
+    shape, weight_shape, stride, padding, dilation, groups = case
+    x, w, b = random(shape, dtype, 1), random(weight_shape, dtype, 2), random(weight_shape[:1], dtype, 3)
+    how = (stride, padding, dilation, groups)
+    wide = [t.to(norch.float64) for t in (x, w, b)]
+    wanted = conv2d(*wide, *how)
+    close(conv2d(x.to(cuda), w.to(cuda), b.to(cuda), *how), wanted, dtype)
+    close(conv2d(x.to(cuda), w.to(cuda), None, *how), wanted - wide[2].reshape(-1, 1, 1), dtype)
+
+    def two(value):
+        return value if isinstance(value, tuple) else (value, value)
+
+    p = two(padding)
+    plain = (two(stride), (p[0], p[0], p[1], p[1]), two(dilation), groups)
+    g = random(wanted.shape, dtype, 4)
+    got = conv2d_input_grad(g.to(cuda), w.to(cuda), shape, *plain)
+    close(got, conv2d_input_grad(g.to(norch.float64), wide[1], shape, *plain), dtype)
+    got = conv2d_weight_grad(g.to(cuda), x.to(cuda), weight_shape, *plain)
+    close(got, conv2d_weight_grad(g.to(norch.float64), wide[0], weight_shape, *plain), dtype)
+    again = conv2d_weight_grad(g.to(cuda), x.to(cuda), weight_shape, *plain)
+    assert np.array_equal(*(t.to("cpu").double().numpy() for t in (got, again)))
+
+
+@pytest.mark.parametrize("channels", [2, 24])
+def test_layouts(cuda, channels):
+    x, w = random((3, 10, 11, channels), norch.float32, 5), random((3, 3, channels, 7), norch.float32, 6)
+    b = random((14,), norch.float32, 7)[::2]
+    g = random((3, 8, 9, 7), norch.float32, 8)
+    how = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
+
+    def results(x, w, b, g):
+        x, w, g = x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), g.permute(0, 3, 1, 2)
+        return (
+            conv2d(x, w, b),
+            conv2d_input_grad(g, w, tuple(x.shape), *how),
+            conv2d_weight_grad(g, x, tuple(w.shape), *how),
+            max_pool2d(x, 2),
+            avg_pool2d(x, 3, 2, 1),
+            conv2d(x, w[:, :, 1:2, 1:2], None),
+        )
+
+    there = results(*(t.to(cuda) for t in (x, w)), b.to(cuda), g.to(cuda))
+    for got, wanted in zip(there, results(x, w, b, g), strict=True):
+        close(got, wanted, norch.float32)
+    close(max_pool2d(x.to(cuda)[1:, 1:], 2), max_pool2d(x[1:, 1:], 2), norch.float32)
+
+
+def test_transposed(cuda):
+    x, w, b = (random(s, norch.float32, 9) for s in ((2, 6, 5, 7), (6, 4, 3, 3), (8,)))
+    how = (2, 1, 1, 2)
+    close(conv_transpose2d(*(t.to(cuda) for t in (x, w, b)), *how), conv_transpose2d(x, w, b, *how), norch.float32)
+
+
+POOLS = [
+    ((2, 3, 8, 8), 2, None, 0, 1, False), ((2, 3, 9, 7), 2, None, 0, 1, False), ((2, 3, 9, 7), 3, 2, 1, 1, False),
+    ((1, 2, 10, 11), (3, 2), (1, 2), (1, 0), (2, 1), True), ((3, 1, 1, 17), (1, 4), (1, 3), 0, 1, True),
+    ((64, 32, 26, 26), 2, None, 0, 1, False), ((2, 3, 5, 5), 5, 1, 2, 1, False), ((1, 1, 1, 1), 2, 1, 1, 2, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, norch.int64, norch.int8, norch.uint8], ids=str)
+@pytest.mark.parametrize("case", POOLS, ids=str)
+def test_max_pool(cuda, case, dtype):
+    shape, *how = case
+    x = (random(shape, norch.float64, 10) * 3).round().abs().to(dtype)  # has ties
+    with norch.no_grad():  # where nothing is recorded the indices have a kernel of their own
+        values, places = max_pool2d(x.to(cuda), *how, return_indices=True)
+        wanted, wanted_places = max_pool2d(x, *how, return_indices=True)
+    assert np.array_equal(*(t.to("cpu").to(norch.float64).numpy() for t in (values, wanted)))
+    assert np.array_equal(places.to("cpu").numpy(), wanted_places.numpy())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", POOLS[:-1], ids=str)
+def test_pool_gradients(cuda, case, dtype):
+    from norch.ops.pooling import _max_pool2d_grad, _plan, _sum_pool2d, _sum_pool2d_grad
+
+    shape, *how = case
+    x = (random(shape, norch.float64, 11) * 3).round().to(dtype)
+    if dtype is norch.float32:
+        x[0, 0, 0, 0] = float("nan")
+    windows, pads = _plan(x, tuple(how), "max_pool2d")
+    g = random(max_pool2d(x, *how).shape, dtype, 12)
+    close(
+        _max_pool2d_grad(g.to(cuda), x.to(cuda), windows, pads),
+        _max_pool2d_grad(g.to(norch.float64), x.to(norch.float64), windows, pads), dtype,
+    )  # fmt: skip
+    got = _sum_pool2d_grad(g.to(cuda), shape, windows, pads)
+    close(got, _sum_pool2d_grad(g.to(norch.float64), shape, windows, pads), dtype)
+    y = random(shape, dtype, 13)
+    close(_sum_pool2d(y.to(cuda), windows, pads), _sum_pool2d(y.to(norch.float64), windows, pads), dtype)
+
+
+def test_nan_in_windows(cuda):
+    x = random((1, 2, 8, 8), norch.float32, 14)
+    x[0, 0, 3, 3] = float("nan")
+    x[0, 1] = float("-inf")
+    assert np.array_equal(*(t.to("cpu").numpy() for t in (max_pool2d(x.to(cuda), 2), max_pool2d(x, 2))), equal_nan=True)
+    w = random((3, 2, 3, 3), norch.float32, 15)
+    with np.errstate(invalid="ignore"):
+        got, wanted = conv2d(x.to(cuda), w.to(cuda)).to("cpu").numpy(), conv2d(x, w).numpy()
+    assert np.array_equal(np.isnan(got), np.isnan(wanted))
+
+
+def test_no_images(cuda):
+    x, w = norch.zeros(0, 3, 8, 8, device=cuda), norch.ones(4, 3, 3, 3, device=cuda)
+    assert tuple(conv2d(x, w).shape) == (0, 4, 6, 6)
+    assert tuple(max_pool2d(x, 2).shape) == (0, 3, 4, 4)

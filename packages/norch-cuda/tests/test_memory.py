@@ -1,0 +1,93 @@
+"""The allocator: what it counts, when it gives memory back, what it says when there is none; pinned memory."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import norch
+
+
+def test_memory_is_counted_and_used_again(cuda):
+    norch.cuda.empty_cache()
+    before = norch.cuda.memory_allocated()
+    x = norch.zeros(1 << 20, device=cuda)
+    address = x.data_ptr()
+    assert norch.cuda.memory_allocated() - before == 4 << 20
+    assert norch.cuda.max_memory_allocated() >= norch.cuda.memory_allocated()
+    assert norch.cuda.memory_reserved() >= norch.cuda.memory_allocated()
+    del x
+    assert norch.cuda.memory_allocated() == before
+    assert norch.zeros(1 << 20, device=cuda).data_ptr() == address
+
+
+def test_small_blocks_do_not_overlap(cuda):
+    tensors = [norch.full((n,), float(n), device=cuda) for n in range(1, 700)]
+    for n, x in enumerate(tensors, 1):
+        assert x.data_ptr() % 256 == 0
+        assert x.tolist() == [float(n)] * n
+
+
+def test_the_cache_is_given_back(cuda):
+    norch.cuda.empty_cache()
+    before = norch.cuda.memory_reserved()
+    x, y = norch.zeros(1 << 22, device=cuda), norch.zeros(100, device=cuda)
+    del x, y
+    gc.collect()
+    assert norch.cuda.memory_reserved() > before
+    norch.cuda.empty_cache()
+    assert norch.cuda.memory_reserved() <= before
+
+
+def test_the_peak_can_be_reset(cuda):
+    norch.zeros(1 << 22, device=cuda)
+    norch.cuda.reset_peak_memory_stats()
+    assert norch.cuda.max_memory_allocated() == norch.cuda.memory_allocated()
+    assert norch.cuda.max_memory_reserved() == norch.cuda.memory_reserved()
+
+
+def test_too_much_says_what_was_asked_for_and_what_there_is(cuda):
+    total = norch.cuda.get_device_properties().total_memory
+    with pytest.raises(
+        norch.OutOfMemoryError, match=rf"cuda:0 cannot allocate {2 * total} bytes: \d+ are in use, \d+ res"
+    ):
+        norch.empty(2 * total, dtype=norch.uint8, device=cuda)
+    assert norch.ones(3, device=cuda).sum().item() == 3
+
+
+def test_the_cache_makes_room_before_memory_is_out(cuda):
+    free = norch.cuda.get_device_properties().total_memory - norch.cuda.memory_reserved()
+    size = int(free * 0.6)
+    x = norch.empty(size, dtype=norch.uint8, device=cuda)
+    del x  # cached now; another size does not fit beside it
+    y = norch.empty(int(size * 0.7), dtype=norch.uint8, device=cuda)
+    z = norch.empty(int(size * 0.6), dtype=norch.uint8, device=cuda)
+    assert y.numel() + z.numel() > size
+    del y, z
+    norch.cuda.empty_cache()
+
+
+def test_pinned_memory_goes_over_and_back(cuda):
+    values = np.arange(100_000, dtype=np.float32)
+    pinned = norch.cuda.pin_memory(norch.tensor(values))
+    assert pinned.device.type == "cpu"
+    assert norch.cuda.memory_stats()["pinned_bytes"] >= values.nbytes
+    moved = pinned.to(cuda, non_blocking=True)
+    np.testing.assert_array_equal(moved.cpu().numpy(), values)
+
+
+def test_what_a_copy_still_reads_is_not_freed(cuda):
+    copies = []
+    for i in range(50):
+        pinned = norch.cuda.pin_memory(norch.full((100_000,), float(i)))
+        copies.append(pinned.to(cuda))
+        del pinned
+    assert [x[99_999].item() for x in copies] == list(range(50))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 1000, (1 << 18) + 1, 1 << 22, (1 << 24) + 5])
+def test_host_data_of_every_size(cuda, count):
+    values = np.arange(count, dtype=np.float32)
+    np.testing.assert_array_equal(norch.tensor(values).to(cuda).cpu().numpy(), values)

@@ -1,0 +1,134 @@
+"""Streams, events, graphs, the current device; nothing waits that need not."""
+
+from __future__ import annotations
+
+import pytest
+
+import norch
+
+
+def keep_busy(cuda):
+    """Work for many milliseconds."""
+    x = norch.ones(1 << 27, device=cuda)
+    for _ in range(200):
+        x.mul_(1.0)
+    return x
+
+
+def test_work_of_two_streams_is_ordered_by_events(cuda):
+    side = norch.cuda.Stream()
+    x = keep_busy(cuda)
+    y = x[:1000] + 1
+    side.wait_stream(norch.cuda.current_stream())
+    with norch.cuda.stream(side):
+        assert norch.cuda.current_stream() == side
+        z = y * 2
+    norch.cuda.current_stream().wait_stream(side)
+    assert z.sum().item() == 4000
+    assert norch.cuda.current_stream() == norch.cuda.default_stream()
+
+
+def test_memory_used_on_another_stream_is_not_given_away_too_early(cuda):
+    side = norch.cuda.Stream()
+    for _ in range(20):
+        x = norch.full((1 << 20,), 3.0, device=cuda)
+        side.wait_stream(norch.cuda.current_stream())
+        with norch.cuda.stream(side):
+            big = norch.ones(1 << 24, device=cuda)
+            for _ in range(10):
+                big.mul_(1.0)
+            y = x + 1
+        del x
+        norch.full((1 << 20,), 7.0, device=cuda)  # would take the same memory
+        side.synchronize()
+        assert y.amax().item() == y.amin().item() == 4
+
+
+def test_events_tell_time_and_order(cuda):
+    start, end = norch.cuda.Event(enable_timing=True), norch.cuda.Event(enable_timing=True)
+    start.record()
+    keep_busy(cuda)
+    end.record()
+    assert not end.query()
+    end.synchronize()
+    assert end.query()
+    assert start.elapsed_time(end) > 0
+    with pytest.raises(ValueError, match="enable_timing"):
+        norch.cuda.Event().elapsed_time(end)
+
+
+def test_a_training_loop_that_reads_nothing_back_never_waits(cuda):
+    nn, optim = pytest.importorskip("norch.nn"), pytest.importorskip("norch.optim")
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(cuda)
+    optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    criterion = nn.CrossEntropyLoss()
+    images, labels = norch.randn(16, 64), norch.randint(0, 10, (16,))
+
+    def step():
+        loss = criterion(model(images.to(cuda)), labels.to(cuda))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step().item()
+    done = norch.cuda.Event()
+    busy = keep_busy(cuda)
+    done.record()
+    loss = step()
+    assert not done.query(), "a step waited for the device"
+    assert loss.item() > 0
+    assert busy[0].item() == 1
+
+
+def test_a_graph_replays_what_was_recorded(cuda):
+    x, w = norch.ones(8, 4, device=cuda), norch.full((4,), 2.0, device=cuda)
+    for _ in range(3):
+        (x * w + 1).exp()
+    graph = norch.cuda.CUDAGraph()
+    with norch.cuda.graph(graph):
+        assert norch.cuda.is_current_stream_capturing()
+        y = (x * w + 1) * 0.5
+        z = y + 1  # memory is taken and given back while recording
+        del y
+        out = z * 2
+    assert not norch.cuda.is_current_stream_capturing()
+    graph.replay()
+    assert out.tolist() == [[5.0] * 4] * 8
+    x.copy_(norch.zeros(8, 4, device=cuda))
+    other = [norch.full((8, 4), -1.0, device=cuda) for _ in range(50)]  # takes none of the graph's memory
+    graph.replay()
+    assert out.tolist() == [[3.0] * 4] * 8
+    assert all(t.tolist() == [[-1.0] * 4] * 8 for t in other)
+
+
+def test_what_cannot_be_recorded_says_so(cuda):
+    graph = norch.cuda.CUDAGraph()
+    with pytest.raises(Exception, match="cannot be recorded in a graph"), norch.cuda.graph(graph):
+        norch.ones(3, device=cuda).tolist()
+    assert norch.ones(3, device=cuda).tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="has not been recorded"):
+        norch.cuda.CUDAGraph().replay()
+
+
+def test_devices_are_counted_and_chosen(cuda):
+    count = norch.cuda.device_count()
+    assert norch.cuda.current_device() == 0
+    assert norch.ones(1, device="cuda").device == norch.device("cuda:0")
+    with pytest.raises(norch.DeviceError, match=f"cuda:{count}: there"):
+        norch.ones(1, device=f"cuda:{count}")
+    with norch.cuda.device(count - 1):
+        assert norch.ones(1, device="cuda").device.index == count - 1
+    assert norch.cuda.current_device() == 0
+    assert "NVIDIA" in norch.cuda.get_device_name()
+    assert norch.cuda.get_device_capability() >= (8, 0)
+
+
+def test_two_devices(cuda):
+    if norch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    x = norch.arange(1000, device="cuda:1", dtype=norch.float32)
+    y = x.to("cuda:0") * 2
+    assert (y.to("cuda:1") - x).sum().item() == 499500
+    with pytest.raises(norch.DeviceError):
+        x + y
