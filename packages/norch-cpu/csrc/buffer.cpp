@@ -54,7 +54,7 @@ PyObject* get_data_ptr(PyObject* object, void*) {
 
 PyMemberDef members[] = {
     {"nbytes", T_PYSSIZET, offsetof(Buffer, nbytes), READONLY, "How many bytes were asked for."},
-    {"modified", T_OBJECT, offsetof(Buffer, modified), 0, "(tick, op) of the last in-place op, or None."},
+    {"modified", T_OBJECT_EX, offsetof(Buffer, modified), 0, "(tick, op) of the last in-place op, or None."},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -81,6 +81,26 @@ bool add_buffer_type(PyObject* module) {
     return buffer_type && PyModule_AddObjectRef(module, "Buffer", reinterpret_cast<PyObject*>(buffer_type)) == 0;
 }
 
+Buffer* new_buffer(Py_ssize_t nbytes, int) {
+    char* data;
+    try {
+        data = static_cast<char*>(allocate_block(size_t(nbytes)));
+    } catch (const std::bad_alloc&) {
+        PyErr_Format(PyExc_MemoryError, "cannot allocate %zd bytes", nbytes);
+        return nullptr;
+    }
+    Buffer* self = new_object();
+    if (!self) {
+        release_block(data, size_t(nbytes));
+        return nullptr;
+    }
+    self->data = data;
+    self->nbytes = nbytes;
+    self->modified = Py_NewRef(Py_None);
+    self->foreign = nullptr;
+    return self;
+}
+
 PyObject* allocate(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (count != 2) return PyErr_Format(PyExc_TypeError, "allocate(nbytes, index) takes 2 arguments, got %zd", count);
     Py_ssize_t nbytes = PyLong_AsSsize_t(args[0]);
@@ -92,22 +112,7 @@ PyObject* allocate(PyObject*, PyObject* const* args, Py_ssize_t count) {
         if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "cannot allocate %zd bytes", nbytes);
         return nullptr;
     }
-    char* data;
-    try {
-        data = static_cast<char*>(allocate_block(size_t(nbytes)));
-    } catch (const std::bad_alloc&) {
-        return PyErr_Format(PyExc_MemoryError, "cannot allocate %zd bytes", nbytes);
-    }
-    Buffer* self = new_object();
-    if (!self) {
-        release_block(data, size_t(nbytes));
-        return nullptr;
-    }
-    self->data = data;
-    self->nbytes = nbytes;
-    self->modified = Py_NewRef(Py_None);
-    self->foreign = nullptr;
-    return reinterpret_cast<PyObject*>(self);
+    return reinterpret_cast<PyObject*>(new_buffer(nbytes, 0));
 }
 
 PyObject* from_host(PyObject*, PyObject* memory) {

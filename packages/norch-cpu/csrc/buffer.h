@@ -24,6 +24,9 @@ struct LaunchScope {
 /// Makes the type and adds it to the module. Returns false with a Python error set.
 bool add_buffer_type(PyObject* module);
 
+/// A new buffer, or null with a Python error set.
+Buffer* new_buffer(Py_ssize_t nbytes, int index);
+
 /// allocate(nbytes, index) -> Buffer, as a METH_FASTCALL function.
 PyObject* allocate(PyObject* self, PyObject* const* args, Py_ssize_t count);
 

@@ -5,7 +5,7 @@
 #include "buffer.h"
 #include "families.h"
 #include "launch.h"
-#include "limits.h"
+#include "machine.h"
 #include "memory.h"
 #include "request.h"
 #include "threads.h"
@@ -46,6 +46,8 @@ nb::dict stats() {
 PyMethodDef methods[] = {
     {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocate)), METH_FASTCALL,
      "allocate(nbytes, index) -> Buffer"},
+    {"allocating", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocating)), METH_FASTCALL,
+     "allocating(kernel, nbytes, index) -> the kernel as a callable that allocates its output and returns it, or None."},
     {"from_host", norch::from_host, METH_O, "A Buffer on writable contiguous host memory, or None."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -202,6 +202,35 @@ def test_arguments_of_the_wrong_kind_are_refused():
         native.compile("neg", (operand(4, dtype=int64)._replace(dtype=type("D", (), {"name": "complex64"})),) * 2, {})
 
 
+def test_a_kernel_allocates_its_output():
+    kernel = native.compile("neg", (operand(4), operand(4)), {})
+    negated = backend.allocating(kernel, 16, 0)
+    x = norch.tensor([1.0, -2.0, 3.0, 4.0])
+    out = negated(x.buffer, 0)
+    assert type(out) is type(x.buffer)
+    assert (out.nbytes, out.modified) == (16, None)
+    assert memoryview(out).cast("f").tolist() == [-1.0, 2.0, -3.0, -4.0]
+    assert negated(x.buffer, 0) is not out
+    for args in ((), (x.buffer,), (x.buffer, 0, x.buffer, 0), (bytearray(16), 0)):
+        with pytest.raises(TypeError):
+            negated(*args)
+    with pytest.raises(ValueError, match="does not lie in a buffer"):
+        negated(x.buffer, 1)
+
+
+@pytest.mark.parametrize("kernel", [None, len, lambda out, at, x, start: None])
+def test_only_its_own_kernels_are_made_to_allocate(kernel):
+    assert native.allocating(kernel, 16, 0) is None
+
+
+def test_a_kernel_allocates_only_as_much_as_it_writes():
+    kernel = native.compile("neg", (operand(4), operand(4)), {})
+    assert native.allocating(kernel, 20, 0) is None
+    assert native.allocating(kernel, 16, 0) is not None
+    assert native.allocating(kernel, 16, 1) is None  # it writes to device 0 already
+    assert backend.allocating(kernel, 20, 0)(norch.ones(4).buffer, 0).nbytes == 20
+
+
 def test_an_op_that_it_lacks():
     assert backend.compile("no_such_op", (operand(4),), {}) is None
 

@@ -39,7 +39,7 @@ PyObject* get_device(PyObject* object, void*) { return PyLong_FromLong(device_of
 
 PyMemberDef members[] = {
     {"nbytes", T_PYSSIZET, offsetof(Buffer, nbytes), READONLY, "How many bytes were asked for."},
-    {"modified", T_OBJECT, offsetof(Buffer, modified), 0, "(tick, op) of the last in-place op, or None."},
+    {"modified", T_OBJECT_EX, offsetof(Buffer, modified), 0, "(tick, op) of the last in-place op, or None."},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -66,26 +66,16 @@ bool add_buffer_type(PyObject* module) {
     return buffer_type && PyModule_AddObjectRef(module, "Buffer", reinterpret_cast<PyObject*>(buffer_type)) == 0;
 }
 
-PyObject* allocate(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    if (count != 2) return PyErr_Format(PyExc_TypeError, "allocate(nbytes, index) takes 2 arguments, got %zd", count);
-    Py_ssize_t nbytes = PyLong_AsSsize_t(args[0]);
-    if (nbytes < 0) {
-        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
-            PyErr_Clear();
-            return PyErr_Format(PyExc_MemoryError, "cannot allocate %S bytes", args[0]);
-        }
-        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "cannot allocate %zd bytes", nbytes);
-        return nullptr;
-    }
-    long index = PyLong_AsLong(args[1]);
-    if (index == -1 && PyErr_Occurred()) return nullptr;
+Buffer* new_buffer(Py_ssize_t nbytes, int index) {
     Block block;
     try {
-        block = allocate_block(current_stream(int(index)), size_t(nbytes));
+        block = allocate_block(current_stream(index), size_t(nbytes));
     } catch (const OutOfMemory& error) {
-        return PyErr_Format(PyExc_MemoryError, "%s", error.what());
+        PyErr_Format(PyExc_MemoryError, "%s", error.what());
+        return nullptr;
     } catch (const std::exception& error) {
-        return PyErr_Format(PyExc_RuntimeError, "%s", error.what());
+        PyErr_Format(PyExc_RuntimeError, "%s", error.what());
+        return nullptr;
     }
     Buffer* self = kept_count ? reinterpret_cast<Buffer*>(PyObject_Init(reinterpret_cast<PyObject*>(kept[--kept_count]),
                                                                         buffer_type))
@@ -99,7 +89,23 @@ PyObject* allocate(PyObject*, PyObject* const* args, Py_ssize_t count) {
     self->modified = Py_NewRef(Py_None);
     self->block = block;
     self->used_on = nullptr;
-    return reinterpret_cast<PyObject*>(self);
+    return self;
+}
+
+PyObject* allocate(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "allocate(nbytes, index) takes 2 arguments, got %zd", count);
+    Py_ssize_t nbytes = PyLong_AsSsize_t(args[0]);
+    if (nbytes < 0) {
+        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Clear();
+            return PyErr_Format(PyExc_MemoryError, "cannot allocate %S bytes", args[0]);
+        }
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "cannot allocate %zd bytes", nbytes);
+        return nullptr;
+    }
+    long index = PyLong_AsLong(args[1]);
+    if (index == -1 && PyErr_Occurred()) return nullptr;
+    return reinterpret_cast<PyObject*>(new_buffer(nbytes, int(index)));
 }
 
 void note_use(Buffer* buffer, Stream& stream) {

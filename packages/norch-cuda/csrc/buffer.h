@@ -24,6 +24,9 @@ extern PyTypeObject* buffer_type;
 /// Makes the type and adds it to the module. Returns false with a Python error set.
 bool add_buffer_type(PyObject* module);
 
+/// A new buffer for the current stream of device `index`, or null with a Python error set.
+Buffer* new_buffer(Py_ssize_t nbytes, int index);
+
 /// allocate(nbytes, index) -> Buffer for the current stream of device `index`, as a METH_FASTCALL function.
 PyObject* allocate(PyObject* self, PyObject* const* args, Py_ssize_t count);
 

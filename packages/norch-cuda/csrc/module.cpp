@@ -198,6 +198,8 @@ private:
 PyMethodDef methods[] = {
     {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocate)), METH_FASTCALL,
      "allocate(nbytes, index) -> Buffer"},
+    {"allocating", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocating)), METH_FASTCALL,
+     "allocating(kernel, nbytes, index) -> the kernel as a callable that allocates its output and returns it, or None."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -75,11 +75,11 @@ def _source(op: Op, function: Callable[..., Any], optional: frozenset[int]) -> s
         return "\n".join([*lines, f"    return _finish(plan, ({arguments},))"])
     by_parts = " or _is_recording()" if op.rules is None else ""
     lines += [
-        f"    if plan.kernel is None or len(plan.outputs) != 1{by_parts}:",
+        "    make = plan.make",
+        f"    if make is None{by_parts}:",
         f"        return _finish(plan, ({arguments},))",
         "    out = _new(_Tensor)",
         "    try:",
-        "        out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)",
         *_launches(op, absent),
         "    except Exception as error:",
         "        _raise_failure(plan, error)",
@@ -109,13 +109,13 @@ def _launches(op: Op, absent: list[int]) -> list[str]:
         if absent:
             tests = [f"{op.params[i]} is {'None' if i in missing else 'not None'}" for i in absent]
             lines.append(f"        {'elif' if at else 'if'} {' and '.join(tests)}:")
-        flat = ["buffer, 0"]
+        flat = []
         for i, name in enumerate(op.params):
             if i in op.scalars:
                 flat.append(name)
             elif i in op.tensors and i not in missing:
                 flat.append(f"{name}.buffer, {name}.offset")
-        lines.append(f"        {'    ' if absent else ''}plan.kernel({', '.join(flat)})")
+        lines.append(f"        {'    ' if absent else ''}out.buffer = buffer = make({', '.join(flat)})")
     return lines
 
 
@@ -143,7 +143,7 @@ def _recording(op: Op, optional: frozenset[int]) -> list[str]:
         *lines,
         "        if wanted:",
         "            keeps, keeps_result = _keeps[wanted]",
-        "            out.node = node = _new(_Node)",
+        "            out.node = node = _Node()",
         "            node.order = _tick()",
         "            node.plan = plan",
         f"            node.edges = ({edges})",

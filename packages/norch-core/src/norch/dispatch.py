@@ -63,12 +63,11 @@ def run_one(op: Op, input: Tensor, *attrs: Any) -> Any:
         plan = op.plans[(input.spec, *attrs)]
     except AttributeError:
         _refuse(op, input)
-    if plan.kernel is None or len(plan.outputs) != 1:
+    if plan.make is None:
         return finish(plan, (input, *attrs))
     out: Tensor = _new(Tensor)
     try:
-        out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
-        plan.kernel(buffer, 0, input.buffer, input.offset)
+        out.buffer = plan.make(input.buffer, input.offset)
     except Exception as error:
         raise_failure(plan, error)
     out.spec = plan.out
@@ -167,6 +166,8 @@ def unary_call(op: Op) -> Callable[[Tensor], Tensor]:
     """The function of an op on one tensor."""
     plans = op.plans
     recorded = op.rules is not None
+    keeps, keep_out = op.keeps[1] if recorded else (None, False)
+    keep_in = keeps is None or keeps[0]
 
     def call(input: Tensor) -> Tensor:
         try:
@@ -175,15 +176,24 @@ def unary_call(op: Op) -> Callable[[Tensor], Tensor]:
             _refuse(op, input)
         out: Tensor = _new(Tensor)
         try:
-            out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
-            plan.kernel(buffer, 0, input.buffer, input.offset)
+            out.buffer = buffer = plan.make(input.buffer, input.offset)
         except Exception as error:
             raise_failure(plan, error)
         out.spec = plan.out
         out.offset = 0
         out.node = out.base = out._grad = None
-        if input.node is not None and recorded and is_recording():
-            record_unary(plan, input, out)
+        edge = input.node
+        if edge is not None and recorded and is_recording():
+            if input.base is not None:
+                edge = resolve(input)
+            if edge is not None:
+                out.node = node = Node()
+                node.order = tick()
+                node.plan = plan
+                node.edges = (edge,)
+                node.hooks = None
+                node.values = (input,) if keep_in else (None,)
+                node.result = ((buffer, 0),) if keep_out else None
         return out
 
     return call
@@ -203,8 +213,7 @@ def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | f
                 return cast("Tensor", run_mixed(op, input, other))
             out: Tensor = _new(Tensor)
             try:
-                out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
-                plan.kernel(buffer, 0, input.buffer, input.offset, other.buffer, other.offset)
+                out.buffer = buffer = plan.make(input.buffer, input.offset, other.buffer, other.offset)
             except Exception as error:
                 raise_failure(plan, error)
             out.spec = plan.out
@@ -218,7 +227,7 @@ def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | f
                     second = resolve(other)
                 if first is not None or second is not None:
                     keep_a, keep_b, keep_out = keeps[0 if second is None else 1 if first is None else 2]
-                    node: Node = _new(Node)
+                    node = Node()
                     node.order = tick()
                     node.plan = plan
                     node.edges = (first, second)
@@ -231,8 +240,7 @@ def binary_call(op: Op, reflected: bool = False) -> Callable[[Tensor, Tensor | f
             plan = plans[input.spec, type(other)]
             out = _new(Tensor)
             try:
-                out.buffer = buffer = plan.allocate(plan.nbytes, plan.index)
-                plan.kernel(buffer, 0, input.buffer, input.offset, other)
+                out.buffer = plan.make(input.buffer, input.offset, other)
             except Exception as error:
                 raise_failure(plan, error)
             out.spec = plan.out

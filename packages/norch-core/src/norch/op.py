@@ -81,7 +81,7 @@ class Op:
             self.rules = (Rule(self, vjp),) * len(self.tensors)
         elif vjp is not None:
             self.rules = tuple([rule and Rule(self, rule) for rule in vjp])
-        self.bound = tuple([None if rule is None else bind_rule(self, rule) for rule in self.rules or ()])
+        self.bound = [None if rule is None else bind_rule(self, rule, i) for i, rule in enumerate(self.rules or ())]
         self.keeps = Keeps(self)
         self.plans = Plans(self)
         _ops.add(self)
@@ -112,20 +112,22 @@ class Plan:
     """What dispatch remembers of an op for operands of given specs.
 
     kernel: called with buffers, offsets and scalars, outputs first; None means: decompose.
+    make: the same for one output, which it makes and returns: called with the other operands. None where there is no
+        kernel, or one with more outputs.
     inputs: the key's parts: the specs, or types of scalars, and attributes that the plan was made for.
     out, outputs: the specs of the results. For a view, `shift` is added to the offset.
     """
 
-    __slots__ = ("allocate", "index", "inputs", "kernel", "nbytes", "op", "out", "outputs", "shift", "slots")
+    __slots__ = ("allocate", "index", "inputs", "kernel", "make", "op", "out", "outputs", "shift", "slots")
 
     op: Op
     inputs: tuple[Any, ...]
     out: Any  # a Spec; None for a view that there is not
     outputs: tuple[Spec, ...]
     kernel: Kernel
+    make: Callable[..., Any]
     allocate: Callable[[int, int], Any]
     index: int
-    nbytes: int
     shift: int
     slots: tuple[int, ...]
 

@@ -39,10 +39,12 @@ def make_plan(op: Op, key: Any) -> Plan:
     device = plan.out.device
     plan.index = device.index
     plan.allocate = device.backend.allocate
-    plan.nbytes = plan.out.nbytes
     given = [i for i in (*op.tensors, *op.scalars) if values[i] is not None and i < len(values)]
     plan.slots = tuple(sorted(given))
     plan.kernel = _compile(op, device, [(i in op.scalars, values[i]) for i in plan.slots], inferred)
+    plan.make = None  # type: ignore[assignment]
+    if plan.kernel is not None and into is None and len(plan.outputs) == 1:
+        plan.make = device.backend.allocating(plan.kernel, plan.out.nbytes, plan.index)
     return plan
 
 

@@ -22,6 +22,7 @@ struct Launch {
     Slot* slots;
     int count;        // operands
     int arguments;    // what the call must have
+    int index;        // the device of the output where the call is to allocate that, else -1
 };
 
 PyTypeObject* launch_type = nullptr;
@@ -101,9 +102,14 @@ bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, LaunchSc
     return true;
 }
 
-bool run(const Launch* self, PyObject* const* args, char** data, Scalar* scalars) {
+bool run(const Launch* self, Buffer* out, PyObject* const* args, char** data, Scalar* scalars) {
     LaunchScope scope;
-    for (int i = 0; i < self->count; ++i) {
+    int i = 0;
+    if (out) {
+        if (!scope.use(out)) return false;
+        data[i++] = out->data;
+    }
+    for (; i < self->count; ++i) {
         const Slot& slot = self->slots[i];
         if (slot.is_scalar) {
             data[i] = nullptr;
@@ -125,26 +131,42 @@ bool run(const Launch* self, PyObject* const* args, char** data, Scalar* scalars
     return true;
 }
 
-PyObject* launch(PyObject* object, PyObject* const* args, Py_ssize_t count) {
-    auto* self = reinterpret_cast<const Launch*>(object);
-    if (count != self->arguments)
-        return PyErr_Format(PyExc_TypeError, "this kernel takes %d arguments, got %zd", self->arguments, count);
-    bool done;
+/// Runs the kernel, its first operand in `out` unless that is null. Returns false with a Python error set.
+bool call(const Launch* self, Buffer* out, PyObject* const* args, Py_ssize_t count) {
+    int expected = self->arguments - (out ? 2 : 0);
+    if (count != expected) {
+        PyErr_Format(PyExc_TypeError, "this kernel takes %d arguments, got %zd", expected, count);
+        return false;
+    }
     if (self->count <= ON_STACK) {
         char* data[ON_STACK];
         Scalar scalars[ON_STACK];
-        done = run(self, args, data, scalars);
-    } else {
-        std::vector<char*> data(size_t(self->count));
-        std::vector<Scalar> scalars(size_t(self->count));
-        done = run(self, args, data.data(), scalars.data());
+        return run(self, out, args, data, scalars);
     }
-    if (!done) return nullptr;
+    std::vector<char*> data(size_t(self->count));
+    std::vector<Scalar> scalars(size_t(self->count));
+    return run(self, out, args, data.data(), scalars.data());
+}
+
+PyObject* launch(PyObject* object, PyObject* const* args, Py_ssize_t count) {
+    if (!call(reinterpret_cast<const Launch*>(object), nullptr, args, count)) return nullptr;
     Py_RETURN_NONE;
 }
 
-PyMethodDef launch_method = {"kernel", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(launch)), METH_FASTCALL,
-                             "kernel(buffer, offset, ..., scalar, ...)"};
+PyObject* launch_allocating(PyObject* object, PyObject* const* args, Py_ssize_t count) {
+    auto* self = reinterpret_cast<const Launch*>(object);
+    Buffer* out = new_buffer(self->slots[0].extent, self->index);
+    if (out && !call(self, out, args, count)) Py_CLEAR(out);
+    return reinterpret_cast<PyObject*>(out);
+}
+
+template <class Function>
+PyMethodDef method(Function function, const char* doc) {
+    return {"kernel", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL, doc};
+}
+
+PyMethodDef launch_method = method(launch, "kernel(buffer, offset, ..., scalar, ...)");
+PyMethodDef allocating_method = method(launch_allocating, "kernel(buffer, offset, ..., scalar, ...) -> its output");
 
 int64_t extent_of(const Operand& operand) {
     int64_t size = size_of(operand.dtype), last = 0, count = 1;
@@ -197,9 +219,26 @@ PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands) 
     self->slots = slots.release();
     self->count = int(operands.size());
     self->arguments = arguments;
+    self->index = -1;
     PyObject* callable = PyCFunction_NewEx(&launch_method, reinterpret_cast<PyObject*>(self), nullptr);
     Py_DECREF(self);
     return callable;
+}
+
+PyObject* allocating(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 3)
+        return PyErr_Format(PyExc_TypeError, "allocating(kernel, nbytes, index) takes 3 arguments, got %zd", count);
+    Py_ssize_t nbytes = PyLong_AsSsize_t(args[1]);
+    long index = PyLong_AsLong(args[2]);
+    if (PyErr_Occurred()) return nullptr;
+    if (!PyCFunction_Check(args[0])) Py_RETURN_NONE;
+    PyObject* owner = PyCFunction_GetSelf(args[0]);
+    if (!owner || Py_TYPE(owner) != launch_type) Py_RETURN_NONE;
+    auto* self = reinterpret_cast<Launch*>(owner);
+    if (!self->count || self->slots[0].is_scalar || self->slots[0].extent != nbytes) Py_RETURN_NONE;
+    if (self->index != -1 && self->index != index) Py_RETURN_NONE;
+    self->index = int(index);
+    return PyCFunction_NewEx(&allocating_method, owner, nullptr);
 }
 
 }  // namespace norch

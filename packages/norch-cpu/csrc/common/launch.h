@@ -14,6 +14,11 @@ bool add_launch_type(PyObject* module);
 /// shapes or strides are negative, disagree, or count past what 63 bits hold.
 PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands);
 
+/// allocating(kernel, nbytes, index) -> the same kernel as a callable that allocates its first operand, of as many bytes,
+/// on device `index`, and returns it; None where `kernel` is not made here, its first operand is of another size, or
+/// it does so on another device. A METH_FASTCALL function.
+PyObject* allocating(PyObject* self, PyObject* const* args, Py_ssize_t count);
+
 /// Checks operands before any kernel is made of them.
 void check_operands(const std::vector<Operand>& operands);
 

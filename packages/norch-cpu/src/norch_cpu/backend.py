@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from norch.backend import Backend, Kernel, Operand
@@ -51,6 +51,10 @@ class CpuBackend(Backend):
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
         kernel: Kernel | None = native.compile(op, operands, attrs)
         return kernel
+
+    def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
+        found: Callable[..., Any] | None = native.allocating(kernel, nbytes, index)
+        return super().allocating(kernel, nbytes, index) if found is None else found
 
     def num_threads(self) -> int:
         count: int = native.num_threads()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from norch.backend import Backend, Kernel, Operand, get_float32_matmul_precision
@@ -30,6 +30,10 @@ class CudaBackend(Backend):
         _ext.set_allows_tf32(get_float32_matmul_precision() != "highest")
         kernel: Kernel | None = _ext.compile(op, operands, attrs)
         return kernel
+
+    def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
+        found: Callable[..., Any] | None = _ext.allocating(kernel, nbytes, index)
+        return super().allocating(kernel, nbytes, index) if found is None else found
 
     def synchronize(self, index: int) -> None:
         _ext.synchronize(index)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+_SEQUENCES = (tuple, list)  # `tuple | list` is made anew at each call
 _fill: Any = None
 _sum: Any = None
 _tensor: Any = None
@@ -44,7 +45,7 @@ def backward(
     was freed before, or where a saved tensor was changed in place.
     """
     if inputs is None:
-        if grad_tensors is None and not isinstance(tensors, tuple | list):
+        if grad_tensors is None and not isinstance(tensors, _SEQUENCES):
             starts = [_start(tensors, None, "backward")]  # type: ignore[arg-type]
         else:
             starts = _starts(tensors, grad_tensors, "backward")
@@ -94,13 +95,13 @@ def grad(
 
 
 def _as_list(tensors: Any) -> list[Tensor]:
-    return list(tensors) if isinstance(tensors, tuple | list) else [tensors]
+    return list(tensors) if isinstance(tensors, _SEQUENCES) else [tensors]
 
 
 def _starts(outputs: Any, grads: Any, caller: str) -> list[tuple[Node, Tensor]]:
     """Where a backward pass begins: the node of each output, and its gradient."""
-    if not isinstance(outputs, tuple | list):
-        return [_start(outputs, grads[0] if isinstance(grads, tuple | list) and len(grads) == 1 else grads, caller)]
+    if not isinstance(outputs, _SEQUENCES):
+        return [_start(outputs, grads[0] if isinstance(grads, _SEQUENCES) and len(grads) == 1 else grads, caller)]
     given = [None] * len(outputs) if grads is None else _as_list(grads)
     if len(given) != len(outputs):
         raise AutogradError(f"{caller}(): {len(outputs)} tensors but {len(given)} gradients")
@@ -122,7 +123,7 @@ def _start(tensor: Tensor, seed: Any, caller: str) -> tuple[Node, Tensor]:
                 "reduce it (sum, mean) or pass the gradient"
             )
         return node, _fill(spec if spec.is_contiguous else spec.like(), 1)
-    if isinstance(seed, tuple | list):
+    if isinstance(seed, _SEQUENCES):
         raise AutogradError(f"{caller}(): 1 tensors but {len(seed)} gradients")
     if seed.spec.shape != spec.shape:
         raise ShapeError(
@@ -142,6 +143,7 @@ def run(
     """One backward pass: into the leaves' `.grad`, or, given `targets`, into that dict only."""
     pending: dict[Node, Any] = {}
     heap: list[tuple[int, Node]] = []
+    ahead: Node | None = None  # one of the pending nodes, which is not in the heap: in a chain there is no other
     before = is_recording()
     set_recording(create)
     try:
@@ -150,8 +152,11 @@ def run(
         starts.clear()
         seed = None  # type: ignore[assignment]
         needed = None if targets is None else _leading_to(list(pending), targets)
-        while heap:
-            node = heappop(heap)[1]
+        while heap or ahead is not None:
+            if ahead is None or (heap and heap[0][0] < -ahead.order):
+                node = heappop(heap)[1]
+            else:
+                node, ahead = ahead, None
             total = pending.pop(node)
             if node.hooks and type(total) is not list:
                 total = call_hooks(node.hooks, total)
@@ -203,7 +208,10 @@ def run(
                         pending[edge] = pending[edge] + value
                     else:
                         pending[edge] = value
-                        heappush(heap, (-edge.order, edge))
+                        if ahead is None:
+                            ahead = edge
+                        else:
+                            heappush(heap, (-edge.order, edge))
                 if not retain:
                     node.values = node.result = None
             value = total = None  # or `accumulate` would find that something holds them

@@ -35,8 +35,6 @@ set_recording = _grad_mode.set
 RETAIN = -1
 """The key, among a node's hooks, of the one that `retain_grad` sets."""
 
-_new = object.__new__
-
 
 class Node:
     """A recorded op.
@@ -85,13 +83,19 @@ class Node:
         if self.result is None:
             raise self.freed()
         outputs = self.plan.outputs
+        if len(outputs) == 1:
+            ((buffer, offset),) = self.result
+            result = _tensor(outputs[0], buffer, offset, self)
+            modified = buffer.modified
+            if modified is not None and modified[0] > self.order:
+                self.check_unchanged(result, "its result")
+            return result
         results = []
         for i, (buffer, offset) in enumerate(self.result):
-            result = _tensor(outputs[i], buffer, offset, self if len(outputs) == 1 else Output(self, i))
-            if buffer.modified is not None and buffer.modified[0] > self.order:
-                self.check_unchanged(result, "its result")
+            result = _tensor(outputs[i], buffer, offset, Output(self, i))
+            self.check_unchanged(result, "its result")
             results.append(result)
-        return results[0] if len(outputs) == 1 else tuple(results)
+        return tuple(results)
 
     def check_unchanged(self, value: Tensor, what: str) -> None:
         modified = value.buffer.modified
@@ -155,7 +159,7 @@ class Untracked(Node):
     __slots__ = ()
 
 
-UNTRACKED: Any = _new(Untracked)
+UNTRACKED: Any = Untracked()
 """The node of a view whose base was a constant when the view was made."""
 
 _tensor_types: set[type] = set()
@@ -189,7 +193,7 @@ def resolve(tensor: Tensor) -> Node | None:
             return node
     from ..ops.movement import view_plan
 
-    fresh: Node = _new(Node)
+    fresh = Node()
     fresh.order, fresh.edges, fresh.hooks, fresh.result = tick(), (made,), None, None
     fresh.plan, fresh.values = view_plan(base, tensor)
     tensor.node = fresh
@@ -218,7 +222,7 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
     if not wanted:
         return
     keeps, keeps_result = op.keeps[wanted]
-    node: Node = _new(Node)
+    node = Node()
     node.order = tick()
     node.plan = plan
     node.edges = tuple(edges)
@@ -238,7 +242,7 @@ def record_unary(plan: Plan, input: Tensor, out: Tensor) -> None:
     edge = input.node if input.base is None else resolve(input)
     if edge is not None:
         keeps, keeps_result = plan.op.keeps[1]
-        node: Node = _new(Node)
+        node = Node()
         node.order = tick()
         node.plan = plan
         node.edges = (edge,)
@@ -253,7 +257,7 @@ def record_scalar(plan: Plan, input: Tensor, other: float, out: Tensor) -> None:
     edge = input.node if input.base is None else resolve(input)
     if edge is not None:
         keeps, keeps_result = plan.op.keeps[1]
-        node: Node = _new(Node)
+        node = Node()
         node.order = tick()
         node.plan = plan
         node.edges = (edge, None)

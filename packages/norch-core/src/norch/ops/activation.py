@@ -42,7 +42,7 @@ def relu_grad(grad: Tensor, y: Tensor) -> Tensor:
     return where(le(y, 0), 0.0, grad)
 
 
-@composite(_infer_relu, lambda g, y: relu_grad(g, y))
+@composite(_infer_relu, relu_grad)
 def relu(input: Tensor) -> Tensor:
     """max(input, 0), elementwise; NaN stays. Shape and dtype kept. Raises DTypeError for bool."""
     return maximum(input, 0)
@@ -56,10 +56,7 @@ def leaky_relu_grad(grad: Tensor, input: Tensor, negative_slope: float) -> Tenso
     return where(gt(input, 0), grad, grad * negative_slope)
 
 
-@composite(
-    _elementwise("leaky_relu"),
-    lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope),
-)
+@composite(_elementwise("leaky_relu"), leaky_relu_grad)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`input` where it is positive, `negative_slope * input` elsewhere. Shape and dtype kept; floating only."""
     return where(gt(input, 0), input, input * negative_slope)
@@ -71,11 +68,7 @@ def elu_grad(grad: Tensor, input: Tensor, alpha: float, scale: float, input_scal
     return (grad * where(gt(input, 0), scale, below)).to(grad.dtype)
 
 
-@composite(
-    _elementwise("elu"),
-    lambda g, input, alpha, scale, input_scale: elu_grad(g, input, alpha, scale, input_scale),
-    name="elu",
-)
+@composite(_elementwise("elu"), elu_grad, name="elu")
 def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     # The minimum keeps the branch that is not taken finite, and with it the branch's gradient.
     x = wide(input)
@@ -112,7 +105,7 @@ def hardtanh_grad(grad: Tensor, y: Tensor, min_val: float, max_val: float) -> Te
     return where(le(y, min_val) | ge(y, max_val), 0.0, grad)
 
 
-@composite(_elementwise("hardtanh"), lambda g, y, min_val, max_val: hardtanh_grad(g, y, min_val, max_val))
+@composite(_elementwise("hardtanh"), hardtanh_grad)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`input` held between `min_val` and `max_val`; the gradient is 0 at and beyond both. NaN stays.
 
@@ -156,7 +149,7 @@ def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
     return (grad * slope).to(grad.dtype)
 
 
-@composite(_elementwise("gelu"), lambda g, input, approximate: gelu_grad(g, input, approximate), name="gelu")
+@composite(_elementwise("gelu"), gelu_grad, name="gelu")
 def _gelu(input: Tensor, approximate: str) -> Tensor:
     x = wide(input)
     if approximate == "none":
@@ -183,7 +176,7 @@ def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
     return grad * (s * (input * (1 - s) + 1))
 
 
-@composite(_elementwise("silu"), lambda g, input: silu_grad(g, input))
+@composite(_elementwise("silu"), silu_grad)
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), also called swish (Elfwing et al., 2017). Shape and dtype kept; floating only."""
     return input * sigmoid(input)
@@ -213,7 +206,7 @@ def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) ->
     return where(gt(scaled, threshold), grad, grad * sigmoid(scaled))
 
 
-@composite(_elementwise("softplus"), lambda g, input, beta, threshold: softplus_grad(g, input, beta, threshold))
+@composite(_elementwise("softplus"), softplus_grad)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * input)) / beta, and `input` itself where beta * input exceeds `threshold`.
 
@@ -279,7 +272,7 @@ def log_softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
     return grad - exp(y) * grad.sum(dim, True)
 
 
-@composite(_infer_softmax("softmax"), lambda g, y, dim: softmax_grad(g, y, dim), name="softmax")
+@composite(_infer_softmax("softmax"), softmax_grad, name="softmax")
 def _softmax(input: Tensor, dim: int) -> Tensor:
     if not input.spec.numel:  # a largest of no elements there is not
         return input.clone()
@@ -288,7 +281,7 @@ def _softmax(input: Tensor, dim: int) -> Tensor:
     return (e / e.sum(dim, True)).to(input.dtype)
 
 
-@composite(_infer_softmax("log_softmax"), lambda g, y, dim: log_softmax_grad(g, y, dim), name="log_softmax")
+@composite(_infer_softmax("log_softmax"), log_softmax_grad, name="log_softmax")
 def _log_softmax(input: Tensor, dim: int) -> Tensor:
     if not input.spec.numel:
         return input.clone()

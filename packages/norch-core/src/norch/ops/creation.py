@@ -62,8 +62,7 @@ def fill_spec(spec: Spec, value: Scalar) -> Tensor:
         return filled
     plan = FILL.plans[spec, type(value)]
     try:
-        buffer = plan.allocate(plan.nbytes, plan.index)
-        plan.kernel(buffer, 0, value)
+        buffer = plan.make(value)
     except Exception as error:
         raise_failure(plan, error)
     return make_tensor(spec, buffer)

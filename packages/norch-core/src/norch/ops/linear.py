@@ -56,8 +56,8 @@ def linear_weight_grad(grad: Tensor, input: Tensor) -> Tensor:
 @composite(
     _infer_linear,
     {
-        "input": lambda g, weight: linear_input_grad(g, weight),
-        "weight": lambda g, input: linear_weight_grad(g, input),
+        "input": linear_input_grad,
+        "weight": linear_weight_grad,
         "bias": lambda g: g,
     },
     name="linear",

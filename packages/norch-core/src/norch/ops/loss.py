@@ -82,7 +82,7 @@ def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -
 @composite(
     _infer("mse_loss"),
     {
-        "input": lambda g, input, target, reduction: mse_loss_grad(g, input, target, reduction),
+        "input": mse_loss_grad,
         "target": lambda g, input, target, reduction: mse_loss_grad(g, target, input, reduction),
     },
     name="mse_loss",

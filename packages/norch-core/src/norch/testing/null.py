@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..backend.contract import PRIMITIVES, Backend, Kernel, Operand
@@ -34,6 +34,14 @@ class NullBackend(Backend):
         out: NullBuffer = _new(NullBuffer)
         out.nbytes = nbytes
         return out
+
+    def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., NullBuffer]:
+        def call(*args: Any) -> NullBuffer:
+            out: NullBuffer = _new(NullBuffer)
+            out.nbytes = nbytes
+            return out
+
+        return call
 
     def copy_in(self, buffer: Any, offset: int, data: memoryview) -> None:
         pass

@@ -28,7 +28,7 @@ class Sequential(Module):
     def forward(self, input: Any) -> Any:
         """The result of the last module; `input` itself where there is none."""
         own = self.__dict__
-        for name in self._module_names:
+        for name in own["_module_names"]:
             input = own[name](input)
         return input
 

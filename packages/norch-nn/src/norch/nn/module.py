@@ -7,12 +7,13 @@ attribute costs. Beside it a module keeps only the names, in order of registrati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import norch
 
 from .hooks import Hook, RemovableHandle, call_with_hooks
 from .parameter import Buffer, Parameter
+from .registry import Registry, uninitialised
 from .state import LoadResult, load_state, save_state
 from .transfer import convert, destination
 
@@ -32,9 +33,9 @@ class Module:
     """
 
     training: bool
-    _parameter_names: dict[str, bool]
-    _buffer_names: dict[str, bool]  # whether the buffer is persistent
-    _module_names: dict[str, bool]
+    _parameter_names: Any = Registry()  # dict[str, bool], as the next two
+    _buffer_names: Any = Registry()  # whether the buffer is persistent
+    _module_names: Any = Registry()
     _forward_pre_hooks: dict[int, Hook]
     _forward_hooks: dict[int, Hook]
 
@@ -48,11 +49,21 @@ class Module:
             _forward_hooks={},
         )
 
+    if TYPE_CHECKING:  # only there: with a `__getattr__` every attribute of a module is found eight times slower
+
+        def __getattr__(self, name: str) -> Any: ...
+
     # --- The call ---------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._forward_pre_hooks or self._forward_hooks:
+        try:
+            hooked = self._forward_pre_hooks or self._forward_hooks
+        except AttributeError:
+            raise uninitialised(self) from None
+        if hooked:
             return call_with_hooks(self, self._forward_pre_hooks, self._forward_hooks, args, kwargs)
+        if len(args) == 1 and not kwargs:  # most calls, and passing on any arguments takes a third longer
+            return self.forward(args[0])
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -95,15 +106,6 @@ class Module:
         for names in _registries(self):
             names.pop(name, None)
         object.__delattr__(self, name)
-
-    def __getattr__(self, name: str) -> Any:
-        title = type(self).__name__
-        if "_module_names" not in self.__dict__:
-            raise AttributeError(
-                f"'{title}' object has no attribute '{name}': Module.__init__() was not called; call "
-                f"super().__init__() first in {title}.__init__()"
-            )
-        raise AttributeError(f"'{title}' object has no attribute '{name}'")
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Adds a parameter, or None as the place of one that is not there. `self.name = param` does the same.

@@ -66,10 +66,10 @@ class Optimizer:
         """Forgets the gradients of all parameters, or sets them to 0 where `set_to_none=False`."""
         for group in self.param_groups:
             for param in group["params"]:
-                if set_to_none or param.grad is None:
-                    param.grad = None
+                if set_to_none or param._grad is None:
+                    param._grad = None
                 else:
-                    param.grad = norch.zeros_like(param.grad)
+                    param._grad = norch.zeros_like(param._grad)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters by their gradients. `closure` computes the loss anew, and its result is returned."""
@@ -87,7 +87,7 @@ class Optimizer:
         params: list[norch.Tensor] = []
         grads: list[norch.Tensor] = []
         for param in group["params"]:
-            grad = param.grad
+            grad = param._grad  # without the property, which takes as long as all else here
             if grad is not None:
                 params.append(param)
                 grads.append(grad)

@@ -1,5 +1,5 @@
 // What the machine can do, for benchmarks to compare with: arithmetic and copies at full speed on every thread.
-#include "limits.h"
+#include "machine.h"
 
 #include <algorithm>
 #include <chrono>
