@@ -42,12 +42,6 @@ void statistics(const C* x, int64_t rows, int64_t n, double eps, Statistics<C>* 
     for (int64_t r = 0; r < rows; ++r) out[r] = {mean[r], C(1) / std::sqrt(square[r])};
 }
 
-/// Asks for a row before it is needed: the processor's own prefetching stops at the end of each page.
-template <class C>
-void prefetch(const C* x, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(C))) __builtin_prefetch(x + i, 0, 2);
-}
-
 template <class C>
 void write_row(C* out, const C* x, const C* weight, const C* bias, int64_t n, Statistics<C> s) {
     if (weight && bias) {
