@@ -29,12 +29,6 @@ KernelPtr elementwise(const Request& request, Loop loop, double ns, unsigned how
 #define NORCH_INDEPENDENT
 #endif
 
-/// Asks for n elements before they are needed: the processor's own prefetching stops at the end of each page.
-template <class T>
-void prefetch(const T* x, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(x + i, 0, 2);
-}
-
 template <class T, class F>
 void unary_loop(char* const* p, unsigned, int64_t n) {
     T* out = reinterpret_cast<T*>(p[0]);

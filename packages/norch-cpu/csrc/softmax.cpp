@@ -56,23 +56,32 @@ void max_of_columns(const Block<C>& x, int64_t n, int64_t width, C* largest) {
 template <class C>
 struct Softmax {
     static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
-        if (n < SHORT) {  // all rows share one loop
-            shift_rows(*x, out, rows, n);
-            raised_exponentials(out, out, rows * n);
-        }
+        n < SHORT ? short_rows(*x, out, rows, n) : long_rows(*x, out, rows, n);
+    }
+
+    /// All rows share one loop.
+    static void short_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+        shift_rows(x, out, rows, n);
+        raised_exponentials(out, out, rows * n);
         for (int64_t r = 0; r < rows; ++r, out += n) {
-            C sum;
-            if (n < SHORT) {
-                sum = sum_of<C>(n, [=](int64_t i) { return out[i]; });
-            } else {
-                const C* row = x->data + r * x->stride;
-                const C largest = max_of(row, n);
-                sum = sum_of<C>(n, [=](int64_t i) { return out[i] = math::exp_raised(row[i] - largest); });
-            }
-            if (r + 1 < rows && n >= SHORT) prefetch(x->data + (r + 1) * x->stride, n);
-            const C scale = C(1) / sum;
+            const C scale = C(1) / sum_of<C>(n, [=](int64_t i) { return out[i]; });
             NORCH_INDEPENDENT
             for (int64_t i = 0; i < n; ++i) out[i] *= scale;
+        }
+    }
+
+    /// While a row is scaled, the next one is fetched: its largest element is found.
+    static void long_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+        const C* row = x.data;
+        C largest = max_of(row, n);
+        for (int64_t r = 0; r < rows; ++r, out += n) {
+            const C sum = sum_of<C>(n, [=](int64_t i) { return out[i] = math::exp_raised(row[i] - largest); });
+            const C scale = C(1) / sum;
+            if (r + 1 < rows) row += x.stride;
+            largest = reduce_in_lanes<Larger, 64>(row[0], n, [=](int64_t i) {
+                out[i] *= scale;
+                return row[i];
+            });
         }
     }
 
