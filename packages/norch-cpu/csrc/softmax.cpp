@@ -51,7 +51,7 @@ void max_of_columns(const Block<C>& x, int64_t n, int64_t width, C* largest) {
     }
 }
 
-// Of numbers that are at most 0, all exponentials here are 2^64 times too large: that saves the care for subnormal ones.
+// The exponentials of softmax and log_softmax are 2^64 times too large: none is subnormal, which would need care.
 
 template <class C>
 struct Softmax {
