@@ -5,62 +5,76 @@
 
 namespace norch::math {
 
-/// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r - 1.
+constexpr float log2_e = 1.44269504f;
+
+/// x = n ln 2 + r with |r| <= ln 2 / 2; n + bias is in the low bits of `shifted`, and e^r is 1 + r q.
+template <int bias>
 struct ExpReduction {
-    uint32_t n;  // modulo 2^32
-    float expm1_r;
+    explicit ExpReduction(float x) {
+        constexpr float zero = round_float + float(bias);
+        const float sum = x * log2_e + zero;
+        const float n = sum - zero;
+        // Cody & Waite: n times the high part of ln 2 is exact.
+        r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+        p = polynomial(r, 0.49999994f, 0.166665196f, 0.0416684933f, 0.00836885627f, 0.00138071331f);
+        q = 1.0f + r * p;
+        shifted = bit_cast<uint32_t>(sum);
+    }
+    float power() const { return 1.0f + r * q; }
+    float power_less_1() const { return r + r * (r * p); }
+
+    uint32_t shifted;
+    float r, p, q;
 };
 
-inline ExpReduction reduce_exp(float x) {
-    // Cody & Waite: n times the high part of ln 2 is exact.
-    const float shifted = x * 1.44269504f + round_float;
-    const float n = shifted - round_float;
-    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    const float p = polynomial(r, 0.49999994f, 0.166665196f, 0.0416684933f, 0.00836885627f, 0.00138071331f);
-    return {bit_cast<uint32_t>(shifted) - bit_cast<uint32_t>(round_float), r + r * r * p};
-}
-
-inline float power_of_two(uint32_t n) { return bit_cast<float>((n + 127u) << 23); }
+/// 2^(n - 127), where n is in the low bits of `shifted`: 0 for n = 0, infinity for n = 255.
+inline float power_of_two(uint32_t shifted) { return bit_cast<float>(shifted << 23); }
 
 /// exp for -176.1 <= x <= 89: the results are 0 and infinity there.
 inline float exp_bounded(float x) {
-    const ExpReduction e = reduce_exp(x);
+    const ExpReduction<254> e(x);
     // Two steps: 2^n alone may be out of range, and a subnormal result must be rounded only once.
-    const uint32_t half = uint32_t(int32_t(e.n) >> 1);
-    return (1.0f + e.expm1_r) * power_of_two(half) * power_of_two(e.n - half);
-}
-
-/// exp for |x| < 87.
-inline float exp_normal(float x) {
-    const ExpReduction e = reduce_exp(x);
-    return (1.0f + e.expm1_r) * power_of_two(e.n);
+    const uint32_t half = e.shifted >> 1;
+    return e.power() * power_of_two(half) * power_of_two(e.shifted - half);
 }
 
 // At -176.1 both powers of 2 are 0: exp(-inf) is 0 without a product that underflows, which processors are slow at.
 inline float exp(float x) { return mend_nan(exp_bounded(at_least(at_most(x, 89.0f), -176.1f)), x); }
 
+/// 2^64 exp(x) for x <= 0: never subnormal, and 0 below -132.
+inline float exp_raised(float x) {
+    const ExpReduction<127 + 64> e(x < -132.4f ? -132.4f : x);
+    return e.power() * power_of_two(e.shifted);
+}
+
 inline float expm1(float x) {
-    const ExpReduction e = reduce_exp(at_least(at_most(x, 89.0f), -18.0f));
-    const float scale = power_of_two(e.n - 1);  // 2^128 would overflow
-    const float y = 2.0f * (scale * e.expm1_r + (scale - 0.5f));
+    const ExpReduction<126> e(at_least(at_most(x, 89.0f), -18.0f));
+    const float scale = power_of_two(e.shifted);  // 2^128 would overflow
+    const float y = 2.0f * (scale * e.power_less_1() + (scale - 0.5f));
     return absolute(x) >= 1e-8f ? y : x;
 }
 
+/// 2^-30 / (2^-30 + 2^-30 exp(-x)): that exponential is normal wherever sigmoid is neither 1 nor 0.
 inline float sigmoid(float x) {
-    const float e = exp_bounded(-bounded_absolute(x, 104.0f));
-    const float d = 1.0f + e;
-    const float lost = e - (d - 1.0f);
-    const float y = (x < 0.0f ? e : 1.0f) / d;
-    return mend_nan(y - y * (lost * (1.5f - 0.5f * d)), x);  // about 1 / d will do
+    constexpr float one = 9.31322575e-10f;
+    const float above = x < -104.0f ? -104.0f : x;
+    const ExpReduction<127 - 30> e(-(above > 60.0f ? 60.0f : above));
+    const float scale = power_of_two(e.shifted);
+    return one / ((e.r * scale * e.q + one) + scale);
 }
 
+/// With |x| = r + n ln 2 / 2 by the addition theorem for tanh r and (1 - i) / (1 + i), where i = 2^-n. What that differs
+/// from (1 - i)^2, which is near, has a rounding error that hardly counts.
 inline float tanh(float x) {
+    constexpr float zero = round_float + 127.0f;
     const float a = absolute(x);
-    const float z = a * a;
-    const float p = polynomial(z, -0.333332926f, 0.133315414f, -0.0537386239f, 0.0206159968f, -0.00566477515f);
-    const float small = a + a * (z * p);
-    const float large = 1.0f - 2.0f / (exp_normal(2.0f * bounded_absolute(x, 10.0f)) + 1.0f);
-    return with_sign(a >= 0.625f ? large : small, x);
+    const float sum = a * (-2 * log2_e) + zero;
+    const float r = a + (sum - zero) * 0.34657359f;  // exactly enough as n is small
+    const float z = r * r;
+    const float t = r + r * (z * polynomial(z, -0.333333224f, 0.133311033f, -0.0527057499f));
+    const float i = power_of_two(bit_cast<uint32_t>(sum)), c = 1.0f - i;
+    const float y = c * c + i * ((4.0f + i * (i - 3.0f)) * t + c * i) / (c * t + (1.0f + i));
+    return with_sign(a > 10.0f ? 1.0f : y, x);
 }
 
 /// exp in double arithmetic to float's accuracy (2^-34), for |x| < 700.
@@ -90,6 +104,7 @@ inline float cosh(float x) {
 }
 
 inline double exp(double x) { return std::exp(x); }
+inline double exp_raised(double x) { return 0x1p64 * std::exp(x); }
 inline double expm1(double x) { return std::expm1(x); }
 inline double tanh(double x) { return std::tanh(x); }
 inline double sinh(double x) { return std::sinh(x); }

@@ -106,8 +106,8 @@ public:
         for (const Part& p : part_) staged_ += !p.is_direct;
         bool row_wise = !staged_;
         by_columns_ = column_wise && !row_wise;
-        int64_t least = row_wise ? 1 : 16;
-        size_ = by_columns_ ? COLUMNS : std::max<int64_t>(least, LINES_BLOCK / std::max<int64_t>(n_, 1));
+        int64_t least = row_wise ? 1 : 16, most = row_wise && n_ >= SHORT ? 8 * LINES_BLOCK : LINES_BLOCK;
+        size_ = by_columns_ ? COLUMNS : std::max<int64_t>(least, most / std::max<int64_t>(n_, 1));
         size_ = std::max<int64_t>(1, std::min(size_, lines_));
         blocks_ = (lines_ + size_ - 1) / size_;
         items_ = blocks_;

@@ -7,6 +7,7 @@ namespace {
 constexpr double ELEMENT_NS = 0.2, ROW_NS = 25;
 
 constexpr int64_t MOST_ROWS = 16;
+constexpr int64_t LONG_ROW = 512;
 
 /// Rows that go through each phase together: what one row waits for, the next ones need not. They stay in the cache.
 int64_t rows_together(int64_t n) { return std::min(MOST_ROWS, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1))); }
@@ -48,20 +49,45 @@ void prefetch(const C* x, int64_t n) {
     for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(C))) __builtin_prefetch(x + i, 0, 2);
 }
 
-template <class C>
-void write_row(C* out, const C* x, const C* weight, const C* bias, int64_t n, Statistics<C> s) {
-    if (weight && bias) {
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - s.mean) * s.factor * weight[i] + bias[i];
-    } else if (weight) {
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - s.mean) * s.factor * weight[i];
-    } else if (bias) {
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - s.mean) * s.factor + bias[i];
-    } else {
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - s.mean) * s.factor;
+/// loop(f), where f(i) is element i of a row of the result.
+template <class C, class F>
+auto with_result(const C* x, const C* weight, const C* bias, Statistics<C> s, const F& loop) {
+    auto y = [=](int64_t i) { return (x[i] - s.mean) * s.factor; };
+    if (weight && bias) return loop([=](int64_t i) { return y(i) * weight[i] + bias[i]; });
+    if (weight) return loop([=](int64_t i) { return y(i) * weight[i]; });
+    if (bias) return loop([=](int64_t i) { return y(i) + bias[i]; });
+    return loop(y);
+}
+
+template <bool Centred, class C>
+void normalize_short(C* out, const C* x, const C* weight, const C* bias, int64_t rows, int64_t n, double eps) {
+    Statistics<C> found[MOST_ROWS];
+    statistics<Centred>(x, rows, n, eps, found);
+    for (int64_t r = 0; r < rows; ++r, out += n, x += n) {
+        with_result(x, weight, bias, found[r], [=](auto y) {
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < n; ++i) out[i] = y(i);
+        });
+    }
+}
+
+/// While a row is written, the next one is fetched: its elements, or their squares, are added up.
+template <bool Centred, class C>
+void normalize_long(C* out, const C* x, const C* weight, const C* bias, int64_t rows, int64_t n, double eps) {
+    const double share = 1 / double(n);
+    double sum = total<C>(n, [=](int64_t i) { return Centred ? x[i] : x[i] * x[i]; });
+    for (int64_t r = 0; r < rows; ++r, out += n) {
+        const C mean = Centred ? C(sum * share) : C(0);
+        if (Centred) sum = total<C>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+        const Statistics<C> found{mean, C(1) / std::sqrt(C(sum * share + eps))};
+        const C* next = r + 1 < rows ? x + n : x;
+        sum = with_result(x, weight, bias, found, [=](auto y) {
+            return total<C>(n, [=](int64_t i) {
+                out[i] = y(i);
+                return Centred ? next[i] : next[i] * next[i];
+            });
+        });
+        x = next;
     }
 }
 
@@ -87,15 +113,14 @@ KernelPtr forward(const Request& request) {
             const C* w = weight ? reinterpret_cast<const C*>(data[weight]) : nullptr;
             const C* b = bias ? reinterpret_cast<const C*>(data[bias]) : nullptr;
             parallel_for(rows, ns, [&](int64_t begin, int64_t end) {
+                const C* x = reinterpret_cast<const C*>(data[1]);
+                C* to = reinterpret_cast<C*>(data[0]);
+                if (n >= LONG_ROW) {
+                    normalize_long<Centred>(to + begin * n, x + begin * n, w, b, end - begin, n, eps);
+                    return;
+                }
                 for_rows(begin, end, n, [&](int64_t first, int64_t count) {
-                    const C* x = reinterpret_cast<const C*>(data[1]) + first * n;
-                    C* to = reinterpret_cast<C*>(data[0]) + first * n;
-                    Statistics<C> found[MOST_ROWS];
-                    statistics<Centred>(x, count, n, eps, found);
-                    for (int64_t r = 0; r < count; ++r) {
-                        if (first + count + r < end) prefetch(x + (count + r) * n, n);
-                        write_row(to + r * n, x + r * n, w, b, n, found[r]);
-                    }
+                    normalize_short<Centred>(to + first * n, x + first * n, w, b, count, n, eps);
                 });
             });
         };

@@ -14,6 +14,14 @@ __attribute__((noinline)) void exponentials_of(C* out, const C* x, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i]);
 }
 
+template <class C>
+__attribute__((noinline)) void raised_exponentials(C* out, const C* x, int64_t n) {
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) out[i] = math::exp_raised(x[i]);
+}
+template <class C>
+constexpr C lowering = C(0x1p-64);
+
 }  // namespace
 
 void exponentials(float* out, const float* x, int64_t n) { exponentials_of(out, x, n); }
@@ -43,25 +51,37 @@ void max_of_columns(const Block<C>& x, int64_t n, int64_t width, C* largest) {
     }
 }
 
+// The exponentials of softmax and log_softmax are 2^64 times too large: none is subnormal, which would need care.
+
 template <class C>
 struct Softmax {
     static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
-        if (n < SHORT) {  // all rows share one loop
-            shift_rows(*x, out, rows, n);
-            exponentials(out, out, rows * n);
-        }
+        n < SHORT ? short_rows(*x, out, rows, n) : long_rows(*x, out, rows, n);
+    }
+
+    /// All rows share one loop.
+    static void short_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+        shift_rows(x, out, rows, n);
+        raised_exponentials(out, out, rows * n);
         for (int64_t r = 0; r < rows; ++r, out += n) {
-            C sum;
-            if (n < SHORT) {
-                sum = sum_of<C>(n, [=](int64_t i) { return out[i]; });
-            } else {
-                const C* row = x->data + r * x->stride;
-                const C largest = max_of(row, n);
-                sum = sum_of<C>(n, [=](int64_t i) { return out[i] = math::exp(row[i] - largest); });
-            }
-            const C scale = C(1) / sum;
+            const C scale = C(1) / sum_of<C>(n, [=](int64_t i) { return out[i]; });
             NORCH_INDEPENDENT
             for (int64_t i = 0; i < n; ++i) out[i] *= scale;
+        }
+    }
+
+    /// While a row is scaled, the next one is fetched: its largest element is found.
+    static void long_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+        const C* row = x.data;
+        C largest = max_of(row, n);
+        for (int64_t r = 0; r < rows; ++r, out += n) {
+            const C sum = sum_of<C>(n, [=](int64_t i) { return out[i] = math::exp_raised(row[i] - largest); });
+            const C scale = C(1) / sum;
+            if (r + 1 < rows) row += x.stride;
+            largest = reduce_in_lanes<Larger, 64>(row[0], n, [=](int64_t i) {
+                out[i] *= scale;
+                return row[i];
+            });
         }
     }
 
@@ -73,7 +93,7 @@ struct Softmax {
             C* to = out + k * stride;
             NORCH_INDEPENDENT
             for (int64_t j = 0; j < width; ++j) {
-                const C e = math::exp(row[j] - largest[j]);
+                const C e = math::exp_raised(row[j] - largest[j]);
                 to[j] = e;
                 sum[j] += e;
             }
@@ -94,8 +114,8 @@ struct LogSoftmax {
         for (int64_t r = 0; r < rows; ++r, out += n) {
             const C* row = x->data + r * x->stride;
             const C largest = max_of(row, n);
-            const C sum = sum_of<C>(n, [=](int64_t i) { return math::exp(row[i] - largest); });
-            const C log_sum = math::log(sum);
+            const C sum = sum_of<C>(n, [=](int64_t i) { return math::exp_raised(row[i] - largest); });
+            const C log_sum = math::log(sum * lowering<C>);
             NORCH_INDEPENDENT
             for (int64_t i = 0; i < n; ++i) out[i] = (row[i] - largest) - log_sum;
         }
@@ -105,10 +125,10 @@ struct LogSoftmax {
     static void short_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
         C chances[LINES_BLOCK], sums[LINES_BLOCK];
         shift_rows(x, out, rows, n);
-        exponentials(chances, out, rows * n);
+        raised_exponentials(chances, out, rows * n);
         for (int64_t r = 0; r < rows; ++r) sums[r] = sum_of<C>(n, [&](int64_t i) { return chances[r * n + i]; });
         NORCH_INDEPENDENT
-        for (int64_t r = 0; r < rows; ++r) sums[r] = math::log(sums[r]);
+        for (int64_t r = 0; r < rows; ++r) sums[r] = math::log(sums[r] * lowering<C>);
         for (int64_t r = 0; r < rows; ++r, out += n) {
             const C log_sum = sums[r];
             NORCH_INDEPENDENT
@@ -122,10 +142,10 @@ struct LogSoftmax {
         for (int64_t k = 0; k < n; ++k) {
             const C* row = x->data + k * x->stride;
             NORCH_INDEPENDENT
-            for (int64_t j = 0; j < width; ++j) sum[j] += math::exp(row[j] - largest[j]);
+            for (int64_t j = 0; j < width; ++j) sum[j] += math::exp_raised(row[j] - largest[j]);
         }
         NORCH_INDEPENDENT
-        for (int64_t j = 0; j < width; ++j) sum[j] = math::log(sum[j]);
+        for (int64_t j = 0; j < width; ++j) sum[j] = math::log(sum[j] * lowering<C>);
         for (int64_t k = 0; k < n; ++k) {
             const C* row = x->data + k * x->stride;
             C* to = out + k * stride;

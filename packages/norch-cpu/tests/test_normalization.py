@@ -124,11 +124,12 @@ def test_batch_norm(shape, dtype):
 
 @pytest.mark.parametrize("weight", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-def test_weight_and_bias_may_be_left_out(weight, bias):
-    x, w, b, g = (drawn(*s, seed=i) for i, s in enumerate(((4, 6), (6,), (6,), (4, 6))))
+@pytest.mark.parametrize("n", [6, 700])
+def test_weight_and_bias_may_be_left_out(weight, bias, n):
+    x, w, b, g = (drawn(*s, seed=i) for i, s in enumerate(((4, n), (n,), (n,), (4, n))))
     scale, shift = w if weight else 1.0, b if bias else 0.0
     for op, axes in (
-        (lambda t, *rest: norch.layer_norm(t, 6, *rest), 1),
+        (lambda t, *rest: norch.layer_norm(t, n, *rest), 1),
         (lambda t, *rest: norch.batch_norm(t, None, None, *rest, training=True), 0),
     ):
         t = tensor(x).requires_grad_()

@@ -105,6 +105,20 @@ def test_special_values(name, n, dim):
     numbers_close(exact(getattr(norch, name)(x, dim)), expected)
 
 
+@pytest.mark.parametrize("n", [20, 1000])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_chances_down_to_subnormal_ones_and_0(n, dim):
+    v = np.zeros((9, n), np.float32)
+    v[:, 1:] = np.linspace(-140, -80, 9 * (n - 1)).reshape(9, n - 1)
+    v[::3, 2] = -np.inf
+    found = norch.softmax(norch.from_numpy(v if dim else v.T.copy()), dim).numpy()
+    found = found if dim else found.T
+    with np.errstate(under="ignore"):
+        expected = softmax(v.astype(np.float64), 1)
+    np.testing.assert_allclose(found, expected, rtol=3e-7, atol=1.5e-45)
+    assert (found[::3, 2] == 0).all()
+
+
 def test_expanded_gradient():
     x = tensor(draw(6, 20)).requires_grad_()
     x.log_softmax(1).sum().backward()
