@@ -21,7 +21,7 @@ struct Search {
     int64_t chunk;
     uint32_t chunks;
     Arrangement threads;
-    bool is_max;
+    bool is_max, is_contiguous;
 };
 
 /// Where results go: indices to the output, or the best of each chunk with its index to a row of parts. With `given`
@@ -38,7 +38,7 @@ template <class T>
 __global__ void __launch_bounds__(THREADS) search_kernel(const __grid_constant__ Search s, const char* x,
                                                          const Found<folded<T>> found) {
     using A = folded<T>;
-    constexpr int U = 8;
+    constexpr int U = 8, VEC = PER_16_BYTES<T>, PACKETS = VEC > 4 ? 2 : 4;
     __shared__ A values[THREADS];
     __shared__ int64_t indices[THREADS];
     const uint32_t across = 1u << s.threads.log_across, along = THREADS >> s.threads.log_across;
@@ -52,12 +52,30 @@ __global__ void __launch_bounds__(THREADS) search_kernel(const __grid_constant__
     int64_t offset[2] = {}, index = std::numeric_limits<int64_t>::max();
     A best = A(0);
     if (is_active) s.kept.offsets(output, offset);
-    if (row < n) {
-        const char* from = x + offset[0] + begin * s.stride;
+    const char* from = x + offset[0] + begin * s.stride;
+    const bool has_packets = s.is_contiguous && reinterpret_cast<uintptr_t>(from) % 16 == 0;
+    const uint32_t packets = has_packets ? n / VEC : 0, first = row < packets ? row * VEC : packets * VEC + row;
+    if (first < n) {
         auto at = [&](uint32_t i) { return A(widen(*reinterpret_cast<const T*>(from + i * s.stride))); };
-        best = at(row);
-        uint32_t place = row;
-        for (uint32_t i = row + along; i < n; i += U * along) {
+        best = at(first);
+        uint32_t place = first;
+        for (uint32_t i = row; i < packets; i += PACKETS * along) {
+            Packet<T, VEC> y[PACKETS];
+#pragma unroll
+            for (int u = 0; u < PACKETS; ++u)
+                if (i + u * along < packets)
+                    y[u] = *reinterpret_cast<const Packet<T, VEC>*>(from + int64_t(i + u * along) * 16);
+#pragma unroll
+            for (int u = 0; u < PACKETS; ++u) {
+                if (i + u * along >= packets) break;
+#pragma unroll
+                for (int j = 0; j < VEC; ++j) {
+                    const A value = A(widen(y[u].v[j]));
+                    if (beats(s.is_max, value, best)) best = value, place = (i + u * along) * VEC + j;
+                }
+            }
+        }
+        for (uint32_t i = packets * VEC + row; i < n; i += U * along) {
             A y[U];
 #pragma unroll
             for (int u = 0; u < U; ++u) y[u] = i + u * along < n ? at(i + u * along) : best;
@@ -107,6 +125,7 @@ public:
         s_.count = loops.reduced.numel;
         s_.stride = loops.reduced.ndim() ? loops.reduced.strides[0][0] : 0;
         s_.is_max = is_max;
+        s_.is_contiguous = s_.stride == sizeof(T) && !is_columns_;
     }
 
     void run(char* const* data, const Scalar*) const override {
@@ -139,7 +158,7 @@ private:
         const int64_t along = THREADS >> s.threads.log_across;
         int64_t chunks = 1;
         if (s.count > 64 * along) chunks = std::min(ceil_div(s.count, 16 * along), ceil_div(16 * sms, blocks));
-        s.chunk = ceil_div(s.count, std::max(chunks, ceil_div(s.count, MOST)));
+        s.chunk = ceil_div(ceil_div(s.count, std::max(chunks, ceil_div(s.count, MOST))), 64) * 64;
         s.chunks = uint32_t(ceil_div(s.count, s.chunk));
     }
 
@@ -152,6 +171,7 @@ private:
         }
         s.stride = stride;
         s.count = s.chunk = first.chunks;
+        s.is_contiguous = false;
         s.chunks = 1;
         s.threads = {log2_up(s.kept.numel, s.count > 64 ? 3 : 5), false};
         return s;

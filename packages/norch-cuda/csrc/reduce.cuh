@@ -72,6 +72,22 @@ __device__ inline void fold_packets(Fold fold, A identity, A (&total)[VEC], uint
     }
 }
 
+/// Folds the elements i, i + step, ... below `end`, eight at a time; returns the first of those that are left.
+template <class T, class A>
+__device__ inline uint32_t fold_strided(Fold fold, A (&total)[1], const char* x, int64_t stride, uint32_t i,
+                                        uint32_t step, uint32_t end) {
+    constexpr int U = 8;
+    const int64_t apart = step * stride;
+    x += i * stride;
+    for (; i + (U - 1) * step < end; i += U * step, x += U * apart) {
+        A y[U][1];
+#pragma unroll
+        for (int u = 0; u < U; ++u) y[u][0] = A(widen(*reinterpret_cast<const T*>(x + u * apart)));
+        take(fold, total, y);
+    }
+    return i;
+}
+
 /// Where results go: to the output, or as a part of them to `parts`, which has `outputs` of them in a row.
 template <class T>
 struct Target {
@@ -90,17 +106,18 @@ struct Reduction {
     Layout<1> reduced;  // of x
     uint32_t chunk, chunks;
     Fold fold;
+    bool is_line;       // `reduced` is contiguous and counts elements even where x is read in packets
 };
 
-/// Reduces along contiguous memory: 2**log_group threads for each output. With one dim `reduced` counts elements, and
-/// rows may start anywhere; with more it counts packets, and these are aligned.
+/// Reduces along contiguous memory: 2**log_group threads for each output. Where `r.is_line`, rows may start
+/// anywhere; otherwise `r.reduced` counts packets, and these are aligned.
 template <class T, int VEC>
 __global__ void __launch_bounds__(THREADS) row_kernel(const __grid_constant__ Reduction r, int log_group, const char* x,
                                                       Target<T> target, folded<T> identity) {
     using A = folded<T>;
     const uint32_t group = 1u << log_group, lane = threadIdx.x & (group - 1);
     const uint32_t task = blockIdx.x * (THREADS >> log_group) + (threadIdx.x >> log_group);
-    const uint32_t output = task / r.chunks, chunk = task - output * r.chunks;
+    const uint32_t output = r.chunks == 1 ? task : task / r.chunks, chunk = task - output * r.chunks;
     const bool is_active = output < r.kept.numel;
     int64_t offset[2] = {};
     A total[VEC];
@@ -110,7 +127,7 @@ __global__ void __launch_bounds__(THREADS) row_kernel(const __grid_constant__ Re
         r.kept.offsets(output, offset);
         const char* row = x + offset[0];
         const uint32_t begin = chunk * r.chunk, end = min(begin + r.chunk, r.reduced.numel);
-        if (r.reduced.ndim == 1) {
+        if (r.is_line) {
             row += int64_t(begin) * sizeof(T);
             const uint32_t n = end - begin, past = uint32_t(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
             const uint32_t head = min(n, past ? VEC - past : 0), packets = (n - head) / VEC;
@@ -173,7 +190,12 @@ __global__ void __launch_bounds__(THREADS)
     if (is_active) {
         r.kept.offsets(output, offset);
         const uint32_t begin = chunk * r.chunk, end = min(begin + r.chunk, r.reduced.numel);
-        fold_packets<In, VEC>(r.fold, identity, total, begin + row, along, end, [&](uint32_t i) {
+        uint32_t first = begin + row;
+        if constexpr (VEC == 1) {
+            if (r.reduced.ndim == 1)  // with so little to load at a time, index arithmetic would be the limit
+                first = fold_strided<In>(r.fold, total, x + offset[0], r.reduced.stride[0][0], first, along, end);
+        }
+        fold_packets<In, VEC>(r.fold, identity, total, first, along, end, [&](uint32_t i) {
             int64_t at[1];
             r.reduced.offsets(i, at);
             return x + offset[0] + at[0];

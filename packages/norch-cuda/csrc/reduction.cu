@@ -56,11 +56,12 @@ void split(Job& job, int64_t total, int64_t unit, int64_t chunks) {
 }
 
 void plan_rows(Job& job, int vec) {
-    const bool is_line = job.r.reduced.ndim == 1;
-    const int64_t scale = is_line ? vec : 1, packets = ceil_div(job.r.reduced.numel, scale);
+    const int64_t scale = job.r.is_line ? vec : 1, packets = ceil_div(job.r.reduced.numel, scale);
     const int64_t outputs = job.r.kept.numel, sms = multiprocessors();
     const bool is_block = packets >= 512 || (packets > 64 && outputs < 2 * sms);
-    job.log_group = is_block ? log2_up(THREADS, 31) : log2_up(packets, 5);
+    // Where there are outputs enough for all threads, each takes several packets.
+    const int64_t each = packets <= 32 && outputs * packets > 8192 * sms ? 4 : 1;
+    job.log_group = is_block ? log2_up(THREADS, 31) : log2_up(ceil_div(packets, each), 5);
     int64_t chunks = 1;
     if (packets > 4096) chunks = std::min(ceil_div(packets, 4 * THREADS), ceil_div(BLOCKS * sms, outputs));
     split(job, packets * scale, 4 * THREADS * scale, chunks);
@@ -73,8 +74,8 @@ void plan_columns(Job& job, bool is_along_reduced) {
     const int64_t outputs = job.r.kept.numel, count = job.r.reduced.numel, sms = multiprocessors();
     job.threads.is_along_reduced = is_along_reduced;
     if (is_along_reduced) job.threads.log_across = LOG_THREADS - log2_up(count, LOG_THREADS);
-    else job.threads.log_across = log2_up(outputs, outputs < 32 * sms && count <= 1024 ? 3 : 5);
-    // Few outputs of few elements: more threads for each than there is work would be in vain, fewer blocks not.
+    else if (outputs < 32 * sms && count <= 1024) job.threads.log_across = log2_up(outputs, count <= 256 ? 3 : 2);
+    else job.threads.log_across = log2_up(outputs, job.kind == Job::any && outputs >= 4096 ? 7 : 5);
     const int64_t blocks = ceil_div(outputs, int64_t(1) << job.threads.log_across);
     const int64_t along = THREADS >> job.threads.log_across;
     int64_t chunks = 1;
@@ -123,6 +124,7 @@ private:
         job.r.kept = kept.layout;
         job.r.reduced = reduced.layout;
         job.r.fold = fold_;
+        job.r.is_line = is_line_;
         job.start = reduced.start[0];
         job.out_stride = kept.layout.stride[1][0];
         if (job.kind == Job::columns) job.r.kept = in_packets(kept.layout, VEC);

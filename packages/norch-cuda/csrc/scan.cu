@@ -219,7 +219,7 @@ private:
     void split(ScanPlan& p, int64_t blocks) const {
         const int64_t tile = is_columns_ ? THREADS / 32 * COLUMN_ITEMS : THREADS * ROW_ITEMS, sms = multiprocessors();
         int64_t chunks = 1;
-        if (p.n > 8 * tile && blocks < 4 * sms) chunks = std::min(ceil_div(p.n, 4 * tile), ceil_div(16 * sms, blocks));
+        if (p.n > 8 * tile && blocks < 2 * sms) chunks = std::min(ceil_div(p.n, 4 * tile), ceil_div(16 * sms, blocks));
         p.chunk = ceil_div(ceil_div(p.n, chunks), tile) * tile;
         p.chunks = uint32_t(ceil_div(p.n, p.chunk));
     }
@@ -256,23 +256,31 @@ KernelPtr cumsum(const Request& request) {
 
 // --- arange ---------------------------------------------------------------------------------------------------------
 
+constexpr int AT_ONCE = 8;
+
 template <class T>
-__global__ void __launch_bounds__(THREADS) arange_kernel(char* out, int64_t stride, int64_t n, Scalar start, Scalar step,
-                                                         bool is_bool) {
-    const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
-    if (i >= n) return;
-    T value;
+__device__ inline T element(int64_t i, Scalar start, Scalar step, bool is_bool) {
     if constexpr (std::is_integral_v<T>) {
         const uint64_t exact = uint64_t(start.i) + uint64_t(i) * uint64_t(step.i);
-        value = is_bool ? T(exact != 0) : T(exact);
+        return is_bool ? T(exact != 0) : T(exact);
     } else {
         // The product is rounded before the sum, as in NumPy, and the sum to T at once.
         const double exact = __dadd_rn(start.f, __dmul_rn(double(i), step.f));
-        if constexpr (std::is_same_v<T, __half>) value = __double2half(exact);
-        else if constexpr (std::is_same_v<T, __nv_bfloat16>) value = __double2bfloat16(exact);
-        else value = T(exact);
+        if constexpr (std::is_same_v<T, __half>) return __double2half(exact);
+        else if constexpr (std::is_same_v<T, __nv_bfloat16>) return __double2bfloat16(exact);
+        else return T(exact);
     }
-    *reinterpret_cast<T*>(out + i * stride) = value;
+}
+
+template <class T>
+__global__ void __launch_bounds__(THREADS) arange_kernel(char* out, int64_t stride, int64_t n, Scalar start, Scalar step,
+                                                         bool is_bool) {
+    const int64_t first = int64_t(blockIdx.x) * THREADS * AT_ONCE + threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; ++k) {
+        const int64_t i = first + k * THREADS;
+        if (i < n) *reinterpret_cast<T*>(out + i * stride) = element<T>(i, start, step, is_bool);
+    }
 }
 
 KernelPtr arange(const Request& request) {
@@ -283,7 +291,7 @@ KernelPtr arange(const Request& request) {
         using T = typename decltype(tag)::type;
         return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
             if (n == 0) return;
-            arange_kernel<T><<<unsigned(ceil_div(n, THREADS)), THREADS, 0, stream_handle()>>>(
+            arange_kernel<T><<<unsigned(ceil_div(n, THREADS * AT_ONCE)), THREADS, 0, stream_handle()>>>(
                 data[0], stride, n, scalars[1], scalars[2], is_bool);
             check_launch("arange");
         });

@@ -119,7 +119,9 @@ __global__ void __launch_bounds__(1024) sort_short(const __grid_constant__ Rows 
     }
     for (int size = 2; size <= width; size *= 2)
         for (int step = size / 2; step > 0; step /= 2) {
-            __syncthreads();
+            // Steps up to 32 stay among the 64 neighbours that a warp has.
+            if (step >= 32 || (size == 2 && step == 1)) __syncthreads();
+            else __syncwarp();
             for (int t = threadIdx.x; t < count / 2; t += blockDim.x) {
                 const int i = 2 * t - (t & (step - 1));
                 entries.order(i, i + step, (i & (width - 1) & size) == 0);
