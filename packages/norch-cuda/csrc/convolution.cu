@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cublaslt.h"
 #include "device.cuh"
 #include "families.h"
 #include "memory.h"
@@ -273,11 +274,19 @@ private:
     KernelPtr product_, last_, gather_, last_gather_;
 };
 
+/// Tensor cores are worth a matrix of windows.
+bool is_implicit(const Request& r, const Convolution& conv) {
+    return r.operands[0].dtype == DType::f32 && !allows_tf32 && !conv.is_pointwise();
+}
+
 KernelPtr forward(const Request& r) {
     const Convolution conv(r.operands[1], r.operands[0], r.operands[2].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
     if (conv.depth() <= FEW || conv.groups > MANY_GROUPS) {
         if (KernelPtr kernel = direct_convolution(conv, r)) return kernel;
+    }
+    if (is_implicit(r, conv)) {
+        if (KernelPtr kernel = implicit_convolution(conv, r)) return kernel;
     }
     return std::make_unique<Forward>(r, conv);
 }
@@ -285,6 +294,9 @@ KernelPtr forward(const Request& r) {
 KernelPtr input_grad(const Request& r) {
     const Convolution conv(r.operands[0], r.operands[1], r.operands[2].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
+    if (is_implicit(r, conv)) {
+        if (KernelPtr kernel = implicit_input_grad(conv, r)) return kernel;
+    }
     return std::make_unique<InputGrad>(r, conv);
 }
 

@@ -203,3 +203,10 @@ def test_graph(cuda):
     a.copy_(a * 2)
     graph.replay()
     close(out, 2 * left @ right, norch.float32)
+
+
+def test_a_missing_library_is_named(tmp_path):
+    """Without a GPU too: what is said where cuBLASLt cannot be loaded."""
+    from norch_cuda.matmul import _find_cublaslt
+
+    assert isinstance(_find_cublaslt(), str)
