@@ -285,16 +285,13 @@ KernelPtr forward(const Request& r) {
     if (conv.depth() <= FEW || conv.groups > MANY_GROUPS) {
         if (KernelPtr kernel = direct_convolution(conv, r)) return kernel;
     }
-    if (is_implicit(r, conv)) {
-        if (KernelPtr kernel = implicit_convolution(conv, r)) return kernel;
-    }
     return std::make_unique<Forward>(r, conv);
 }
 
 KernelPtr input_grad(const Request& r) {
     const Convolution conv(r.operands[0], r.operands[1], r.operands[2].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
-    if (is_implicit(r, conv)) {
+    if (is_implicit(r, conv) && conv.c / conv.groups >= 64) {
         if (KernelPtr kernel = implicit_input_grad(conv, r)) return kernel;
     }
     return std::make_unique<InputGrad>(r, conv);

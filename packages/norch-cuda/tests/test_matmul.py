@@ -205,8 +205,8 @@ def test_graph(cuda):
     close(out, 2 * left @ right, norch.float32)
 
 
-def test_a_missing_library_is_named(tmp_path):
-    """Without a GPU too: what is said where cuBLASLt cannot be loaded."""
+def test_where_the_library_is_looked_for():
+    """Without a GPU too: a path, or nothing where it is not found."""
     from norch_cuda.matmul import _find_cublaslt
 
-    assert isinstance(_find_cublaslt(), str)
+    assert "cublasLt" in (_find_cublaslt() or "libcublasLt.so.13")
