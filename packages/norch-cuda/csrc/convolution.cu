@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cublaslt.h"
 #include "device.cuh"
 #include "families.h"
 #include "memory.h"
@@ -273,6 +274,11 @@ private:
     KernelPtr product_, last_, gather_, last_gather_;
 };
 
+/// Tensor cores are worth a matrix of windows.
+bool is_implicit(const Request& r, const Convolution& conv) {
+    return r.operands[0].dtype == DType::f32 && !allows_tf32 && !conv.is_pointwise();
+}
+
 KernelPtr forward(const Request& r) {
     const Convolution conv(r.operands[1], r.operands[0], r.operands[2].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
@@ -285,6 +291,9 @@ KernelPtr forward(const Request& r) {
 KernelPtr input_grad(const Request& r) {
     const Convolution conv(r.operands[0], r.operands[1], r.operands[2].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
+    if (is_implicit(r, conv) && conv.c / conv.groups >= 64) {
+        if (KernelPtr kernel = implicit_input_grad(conv, r)) return kernel;
+    }
     return std::make_unique<InputGrad>(r, conv);
 }
 

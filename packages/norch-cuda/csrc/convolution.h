@@ -38,4 +38,9 @@ void launch_sum_of_parts(DType dtype, char* out, const char* parts, int64_t coun
 /// The convolution itself, without a matrix of windows; null where a group's weights do not fit shared memory.
 KernelPtr direct_convolution(const Convolution& conv, const Request& request);
 
+/// The convolution in float32, or the gradient of its input, with windows only in shared memory; null where channels or
+/// images are too few for it, or for a gradient's steps.
+KernelPtr implicit_convolution(const Convolution& conv, const Request& request);
+KernelPtr implicit_input_grad(const Convolution& conv, const Request& request);
+
 }  // namespace norch

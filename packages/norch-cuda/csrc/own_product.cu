@@ -213,16 +213,15 @@ private:
             thread_kernel<T><<<unsigned(ceil_div(count, threads)), threads, 0, stream_handle()>>>(sums, out, a, b, bias);
             return;
         }
-        constexpr int VEC = PER_16_BYTES<T>;
-        const bool is_vector = has_packets_ && is_aligned(a, 16) && is_aligned(b, 16);
-        if (is_vector && is_by_block_)
-            launch_groups<VEC, THREADS>(sums, out, a, b, bias);
-        else if (is_vector)
-            launch_groups<VEC, 32>(sums, out, a, b, bias);
-        else if (is_by_block_)
-            launch_groups<1, THREADS>(sums, out, a, b, bias);
-        else
-            launch_groups<1, 32>(sums, out, a, b, bias);
+        if constexpr (!std::is_integral_v<T>) {
+            constexpr int VEC = PER_16_BYTES<T>;
+            if (has_packets_ && is_aligned(a, 16) && is_aligned(b, 16)) {
+                if (is_by_block_) return launch_groups<VEC, THREADS>(sums, out, a, b, bias);
+                return launch_groups<VEC, 32>(sums, out, a, b, bias);
+            }
+            if (is_by_block_) return launch_groups<1, THREADS>(sums, out, a, b, bias);
+        }
+        launch_groups<1, 32>(sums, out, a, b, bias);
     }
 
     template <int VEC, int GROUP>

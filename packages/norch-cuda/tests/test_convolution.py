@@ -38,7 +38,12 @@ CASES = [
     ((2, 40, 8, 8), (40, 4, 3, 3), 1, 1, 1, 10),
     ((1, 8, 1, 30), (6, 8, 1, 5), (1, 3), (0, 2), (1, 2), 1),
     ((300, 1, 28, 28), (32, 1, 3, 3), 1, 0, 1, 1),
-    ((64, 32, 13, 13), (64, 32, 3, 3), 1, 0, 1, 1),
+    ((160, 32, 13, 13), (64, 32, 3, 3), 1, 0, 1, 1),
+    ((100, 16, 30, 30), (128, 16, 3, 3), 1, 0, 1, 1),
+    ((70, 17, 20, 20), (32, 17, 2, 3), 1, 1, 1, 1),
+    ((200, 32, 8, 8), (48, 16, 3, 3), 1, 1, 1, 2),
+    ((256, 16, 20, 19), (33, 16, 3, 3), 2, 0, 2, 1),
+    ((60, 24, 20, 19), (20, 24, 3, 2), 1, (2, 0), (1, 2), 1),
     ((1, 3, 40, 40), (8, 3, 31, 31), 1, 0, 1, 1),
     ((2, 5, 3, 3), (4, 5, 3, 3), 1, 0, 1, 1),
 ]  # fmt: skip
@@ -69,11 +74,11 @@ def test_convolution(cuda, case, dtype):
     assert np.array_equal(*(t.to("cpu").double().numpy() for t in (got, again)))
 
 
-@pytest.mark.parametrize("channels", [2, 24])
-def test_layouts(cuda, channels):
-    x, w = random((3, 10, 11, channels), norch.float32, 5), random((3, 3, channels, 7), norch.float32, 6)
-    b = random((14,), norch.float32, 7)[::2]
-    g = random((3, 8, 9, 7), norch.float32, 8)
+@pytest.mark.parametrize(("images", "channels", "out"), [(3, 2, 7), (3, 24, 7), (200, 24, 20)])
+def test_layouts(cuda, images, channels, out):
+    x, w = random((images, 10, 11, channels), norch.float32, 5), random((3, 3, channels, out), norch.float32, 6)
+    b = random((2 * out,), norch.float32, 7)[::2]
+    g = random((images, 8, 9, out), norch.float32, 8)
     how = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
 
     def results(x, w, b, g):

@@ -204,3 +204,10 @@ def test_graph(cuda):
     a.copy_(a * 2)
     graph.replay()
     close(out, 2 * left @ right, norch.float32)
+
+
+def test_where_the_library_is_looked_for():
+    """Without a GPU too: a path, or nothing where it is not found."""
+    from norch_cuda.matmul import _find_cublaslt
+
+    assert "cublasLt" in (_find_cublaslt() or "libcublasLt.so.13")
