@@ -39,7 +39,7 @@ unsigned* fresh(Pool& pool) {
 }  // namespace
 
 unsigned* take_ticket() {
-    static std::vector<Pool> pools(size_t(device_count()));
+    static auto pools = std::vector<Pool>(size_t(device_count()));
     const Stream& stream = launch_stream();
     Pool& pool = pools[size_t(stream.device)];
     if (stream.is_capturing) return fresh(pool);
