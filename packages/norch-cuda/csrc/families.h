@@ -19,6 +19,9 @@ void add_matmul(Registry&);          // matmul.cu: matmul, linear and its gradie
 void add_pooling(Registry&);         // pooling.cu: max_pool2d, sum_pool2d and their gradients
 void add_attention(Registry&);       // attention.cu: attention and its gradient
 void add_optimizers(Registry&);      // optimizer.cu: steps of optimisers
+void add_losses(Registry&);          // losses.cu: nll_loss, mse_loss, the gradient of cross_entropy
+void add_normalization(Registry&);   // normalization.cu, channelnorm.cu: layer_norm, rms_norm, batch_norm
+void add_softmax(Registry&);         // softmax.cu: softmax, log_softmax, cross_entropy
 void add_transcendental(Registry&);  // transcendental.cu: exp, log, sin and their kin, pow, atan2
 void add_reductions(Registry&);      // reduction.cu: sum, prod, amax, amin, any, all
 void add_argreductions(Registry&);   // argreduction.cu: argmax, argmin

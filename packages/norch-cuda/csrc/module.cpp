@@ -28,7 +28,9 @@ const Registry& registry() {
             add_dropout,
             add_embedding_grad,
             add_gather,
+            add_losses,
             add_matmul,
+            add_normalization,
             add_optimizers,
             add_pooling,
             add_random,
@@ -36,6 +38,7 @@ const Registry& registry() {
             add_scans,
             add_scatter,
             add_scatter_add,
+            add_softmax,
             add_sorting,
             add_transcendental,
         })

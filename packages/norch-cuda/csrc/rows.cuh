@@ -1,0 +1,183 @@
+// What kernels over rows share: the threads of a row, its elements in registers, sums over it.
+//
+// A row belongs to `lanes` threads: a power of two within a warp, so that a warp has several short rows, or a block.
+#pragma once
+
+#include <algorithm>
+
+#include "device.cuh"
+
+namespace norch {
+
+constexpr int WARP = 32, ROW_THREADS = 128, MOST_THREADS = 1024;
+constexpr unsigned EVERY_LANE = 0xffffffffu;
+
+template <class C>
+__device__ constexpr C negative_infinity() {
+    return -C(INFINITY);
+}
+
+struct Sum {
+    template <class C>
+    __device__ static C apply(C a, C b) {
+        return a + b;
+    }
+    template <class C>
+    __device__ static C identity() {
+        return C(0);
+    }
+};
+/// NaN is passed over.
+struct Largest {
+    template <class C>
+    __device__ static C apply(C a, C b) {
+        return b > a ? b : a;
+    }
+    template <class C>
+    __device__ static C identity() {
+        return negative_infinity<C>();
+    }
+};
+
+template <class Op, int N, class C>
+__device__ inline void reduce_lanes(C (&v)[N], int lanes) {
+    for (int o = lanes >> 1; o; o >>= 1) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) v[j] = Op::apply(v[j], __shfl_xor_sync(EVERY_LANE, v[j], o));
+    }
+}
+
+/// Gives every thread of a block what all of them have together. The order is fixed.
+template <class Op, int N, class C>
+__device__ inline void reduce_block(C (&v)[N]) {
+    __shared__ C parts[N][WARP];
+    const int warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    reduce_lanes<Op>(v, WARP);
+    if (warps == 1) return;
+    __syncthreads();  // the parts may still be read from the last time
+    if (lane == 0) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) parts[j][warp] = v[j];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < N; ++j) v[j] = lane < warps ? parts[j][lane] : Op::template identity<C>();
+    reduce_lanes<Op>(v, WARP);
+}
+
+/// The same for the threads of a row: `lanes` of a warp, or the block.
+template <bool BLOCK, class Op, int N, class C>
+__device__ inline void reduce_row(C (&v)[N], int lanes) {
+    if constexpr (BLOCK) reduce_block<Op>(v);
+    else reduce_lanes<Op>(v, lanes);
+}
+template <bool BLOCK, class Op, class C>
+__device__ inline C reduce_row(C value, int lanes) {
+    C v[1] = {value};
+    reduce_row<BLOCK, Op>(v, lanes);
+    return v[0];
+}
+
+template <class T, int VEC, class C>
+__device__ inline void load_values(C* x, const T* from) {
+    const auto packet = *reinterpret_cast<const Packet<T, VEC>*>(from);
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) x[j] = C(widen(packet.v[j]));
+}
+template <class T, int VEC, class C>
+__device__ inline void store_values(T* to, const C* x) {
+    Packet<T, VEC> packet;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) packet.v[j] = narrow<T>(x[j]);
+    *reinterpret_cast<Packet<T, VEC>*>(to) = packet;
+}
+
+/// Packet k of thread `lane` of a row is at (k * lanes + lane) * VEC. `empty` stands for what lies past n.
+template <class T, int VEC, int K, class C>
+__device__ inline void load_row(C (&x)[K * VEC], const T* row, int n, int lanes, int lane, C empty) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+        const int i = (k * lanes + lane) * VEC;
+        if (i < n) {
+            load_values<T, VEC>(x + k * VEC, row + i);
+        } else {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) x[k * VEC + j] = empty;
+        }
+    }
+}
+template <class T, int VEC, int K, class C>
+__device__ inline void store_row(T* row, const C (&x)[K * VEC], int n, int lanes, int lane) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+        const int i = (k * lanes + lane) * VEC;
+        if (i < n) store_values<T, VEC>(row + i, x + k * VEC);
+    }
+}
+
+/// The rows that a block has at once, and this thread's place in them.
+template <bool BLOCK>
+struct Place {
+    int lanes, lane, group, groups;
+
+    __device__ explicit Place(int lanes_of_row) {
+        lanes = BLOCK ? blockDim.x : lanes_of_row;
+        lane = BLOCK ? threadIdx.x : threadIdx.x & (lanes - 1);
+        group = BLOCK ? 0 : threadIdx.x / lanes;
+        groups = BLOCK ? 1 : blockDim.x / lanes;
+    }
+};
+
+/// How rows of n elements are shared out among threads.
+struct RowPlan {
+    enum Kind { lanes_packets, block_packets, lanes_single, loop_packets, loop_single } kind;
+    int lanes = 1, threads = ROW_THREADS;
+
+    int64_t rows_of_block() const {
+        return kind == lanes_packets || kind == lanes_single ? threads / lanes : 1;
+    }
+    /// A grid that goes over all rows, `per_multiprocessor` blocks on each at most.
+    unsigned blocks(int64_t rows, int per_multiprocessor) const {
+        return unsigned(std::min(ceil_div(rows, rows_of_block()), int64_t(multiprocessors()) * per_multiprocessor));
+    }
+};
+
+inline int power_of_two(int64_t at_least, int most) {
+    int out = 1;
+    while (out < at_least && out < most) out *= 2;
+    return out;
+}
+
+/// What a thread may keep of a row: packets of `vec` elements, where rows have lanes of a warp and where they have a
+/// block; and elements where there are no packets.
+struct Keep {
+    int vec, lanes_packets, block_packets, single;
+};
+
+/// has_packets: whether rows start at multiples of 16 bytes.
+inline RowPlan plan_rows(int64_t n, bool has_packets, Keep keep) {
+    RowPlan plan;
+    if (has_packets && n <= int64_t(WARP) * keep.lanes_packets * keep.vec) {
+        plan.kind = RowPlan::lanes_packets;
+        plan.lanes = power_of_two(ceil_div(n, 2 * keep.vec), WARP);
+    } else if (!has_packets && n <= WARP * keep.single) {
+        plan.kind = RowPlan::lanes_single;
+        plan.lanes = power_of_two(ceil_div(n, 4), WARP);
+    } else if (has_packets && n <= int64_t(MOST_THREADS) * keep.block_packets * keep.vec) {
+        plan.kind = RowPlan::block_packets;
+        plan.threads = int(ceil_div(ceil_div(n, keep.block_packets * keep.vec), WARP)) * WARP;
+    } else {
+        plan.kind = has_packets ? RowPlan::loop_packets : RowPlan::loop_single;
+        plan.threads = n < 4096 ? 256 : 512;
+    }
+    return plan;
+}
+
+/// Whether 16-byte accesses reach rows of n elements that lie one after the other from each of some pointers on.
+template <class T>
+bool rows_have_packets(int64_t n, std::initializer_list<const void*> starts) {
+    if (n % PER_16_BYTES<T>) return false;
+    return std::all_of(starts.begin(), starts.end(), [](const void* p) { return is_aligned(p, 16); });
+}
+
+}  // namespace norch
