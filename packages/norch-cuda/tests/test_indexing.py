@@ -105,7 +105,7 @@ def test_scatter(cuda: str, dtype: Any) -> None:
 
 
 def test_scatter_keeps_one_of_equal_indices(cuda: str) -> None:
-    src = norch.arange(1000, device=cuda)
+    src = norch.tensor(np.arange(1000), device=cuda)
     out = host(norch.zeros(4, dtype=norch.int64, device=cuda).scatter(0, src % 3, src))
     assert (out[:3] % 3 == np.arange(3)).all()
     assert out[3] == 0
@@ -120,6 +120,7 @@ def test_scatter_keeps_one_of_equal_indices(cuda: str) -> None:
         ((4, 9), 1, (4, 1)),
         ((3, 50, 4), 1, (3, 120, 2)),
         ((2, 2), 0, (0, 2)),
+        ((140, 37), 1, (133, 300)),
     ],
 )
 def test_scatter_add(cuda: str, dtype: Any, shape: Any, dim: int, wanted: Any) -> None:
@@ -185,6 +186,13 @@ def test_sums_of_numbers_of_all_sizes(cuda: str, dtype: Any) -> None:
     assert out[5] == -inf
     assert out[7] == 0
     assert out[6] == inf if dtype is norch.float32 else out[6] == 4e38
+    lines = norch.scatter_add(
+        norch.zeros(140, 8, dtype=dtype, device=cuda),
+        1,
+        index.repeat(10).expand(140, 140),
+        norch.cat((src, norch.zeros(126, dtype=dtype, device=cuda))).expand(140, 140),
+    )
+    np.testing.assert_array_equal(host(lines), np.broadcast_to(out, (140, 8)))
     tiny = norch.full((5,), 5e-324 if dtype is norch.float64 else 1e-45, dtype=dtype, device=cuda)
     total = host(
         norch.zeros(1, dtype=dtype, device=cuda).scatter_add(0, norch.zeros(5, dtype=norch.int64, device=cuda), tiny)
@@ -250,7 +258,7 @@ OUT_OF_RANGE = {
 @pytest.mark.parametrize("op", OUT_OF_RANGE)
 @pytest.mark.parametrize("index", [7, -8])
 def test_index_out_of_range(cuda: str, op: str, index: int) -> None:
-    x = norch.arange(7.0, device=cuda)
+    x = norch.tensor(np.arange(7.0), device=cuda)
     out = OUT_OF_RANGE[op](x, norch.tensor([1, index, 2], device=cuda))
     with pytest.raises(IndexError, match=rf"{op}\(\): index {index} is out of bounds for a dim of size 7"):
         norch.cuda.synchronize()
