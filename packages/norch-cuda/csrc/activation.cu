@@ -1,4 +1,4 @@
-// Activations and their gradients. The formulas are norch.ops.activation's, in the order of its operations.
+// Activations and their gradients, by the formulas of norch.ops.activation.
 #include "elementwise.cuh"
 #include "families.h"
 
@@ -19,17 +19,25 @@ struct Constants {
     C a, b, c;
 };
 
-template <class C>
+/// For 16-bit results the fast functions do: their error, 2**-20 or so, is lost in the rounding.
+template <class T, class C = computed<T>>
+__device__ inline C exponential(C x) {
+    if constexpr (sizeof(T) == 2) return __expf(x);
+    else return ::exp(x);
+}
+template <class T, class C = computed<T>>
 __device__ inline C sigmoid(C x) {
-    return C(1) / (C(1) + ::exp(-x));
+    if constexpr (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
+    else return C(1) / (C(1) + ::exp(-x));
 }
 template <class C>
 __device__ inline C normal_below(C x) {
     return (::erf(x * C(ROOT_HALF)) + C(1)) * C(0.5);
 }
-template <class C>
-__device__ inline C inner_tanh(C x) {
-    return ::tanh((x + x * x * x * C(CUBIC)) * C(TANH_SCALE));
+/// (tanh(y) + 1) / 2 is sigmoid(2 y), and that without cancellation.
+template <class T, class C = computed<T>>
+__device__ inline C gelu_gate(C x) {
+    return sigmoid<T>((x + x * x * x * C(CUBIC)) * C(2 * TANH_SCALE));
 }
 template <class C>
 __device__ inline C negative_part(C x) {
@@ -46,27 +54,28 @@ __device__ inline C elu_slope(C x, const Constants<C>& k) {
     return x > C(0) ? k.b : ::exp(negative_part(x) * k.c) * (k.a * k.b * k.c);
 }
 
-template <class C>
+template <class T, class C = computed<T>>
 __device__ inline C gelu_slope(C x) {
-    return normal_below(x) + x * ::exp(x * x * C(-0.5)) * C(NORMAL_DENSITY);
+    return normal_below(x) + x * exponential<T>(x * x * C(-0.5)) * C(NORMAL_DENSITY);
 }
-template <class C>
+template <class T, class C = computed<T>>
 __device__ inline C gelu_tanh_slope(C x) {
-    const C t = inner_tanh(x), inner = (x * x * C(3 * CUBIC) + C(1)) * C(TANH_SCALE);
-    return (t + C(1)) * C(0.5) + x * (C(1) - t * t) * inner * C(0.5);
+    const C s = gelu_gate<T>(x), inner = (x * x * C(3 * CUBIC) + C(1)) * C(2 * TANH_SCALE);
+    return s + x * (s * (C(1) - s)) * inner;
 }
 
-template <class C>
+template <class T, class C = computed<T>>
 __device__ inline C silu_slope(C x) {
-    const C s = sigmoid(x);
+    const C s = sigmoid<T>(x);
     return s * (x * (C(1) - s) + C(1));
 }
 
-template <class C>
+/// k: beta, the threshold, 1 / beta.
+template <class T, class C = computed<T>>
 __device__ inline C softplus(C x, const Constants<C>& k) {
     const C scaled = x * k.a;
-    const C soft = (scaled < C(0) ? C(0) : scaled) + ::log1p(::exp(-::fabs(scaled)));
-    return scaled > k.b ? x : soft / k.a;
+    const C soft = (scaled < C(0) ? C(0) : scaled) + ::log1p(exponential<T>(-::fabs(scaled)));
+    return scaled > k.b ? x : soft * k.c;
 }
 
 /// In pieces, of any number.
@@ -103,9 +112,9 @@ struct Smooth {
         switch (op) {
             case Op::elu: NORCH_EACH(elu(x[0][i], k))
             case Op::gelu: NORCH_EACH(x[0][i] * normal_below(x[0][i]))
-            case Op::gelu_tanh: NORCH_EACH(x[0][i] * C(0.5) * (inner_tanh(x[0][i]) + C(1)))
-            case Op::silu: NORCH_EACH(x[0][i] * sigmoid(x[0][i]))
-            default: NORCH_EACH(softplus(x[0][i], k))
+            case Op::gelu_tanh: NORCH_EACH(x[0][i] * gelu_gate<T>(x[0][i]))
+            case Op::silu: NORCH_EACH(x[0][i] * sigmoid<T>(x[0][i]))
+            default: NORCH_EACH(softplus<T>(x[0][i], k))
         }
     }
 };
@@ -144,10 +153,10 @@ struct SmoothGrad {
     __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[2][K]) const {
         switch (op) {
             case Op::elu: NORCH_EACH(x[0][i] * elu_slope(x[1][i], k))
-            case Op::gelu: NORCH_EACH(x[0][i] * gelu_slope(x[1][i]))
-            case Op::gelu_tanh: NORCH_EACH(x[0][i] * gelu_tanh_slope(x[1][i]))
-            case Op::silu: NORCH_EACH(x[0][i] * silu_slope(x[1][i]))
-            default: NORCH_EACH(x[1][i] * k.a > k.b ? x[0][i] : x[0][i] * sigmoid(x[1][i] * k.a))
+            case Op::gelu: NORCH_EACH(x[0][i] * gelu_slope<T>(x[1][i]))
+            case Op::gelu_tanh: NORCH_EACH(x[0][i] * gelu_tanh_slope<T>(x[1][i]))
+            case Op::silu: NORCH_EACH(x[0][i] * silu_slope<T>(x[1][i]))
+            default: NORCH_EACH(x[1][i] * k.a > k.b ? x[0][i] : x[0][i] * sigmoid<T>(x[1][i] * k.a))
         }
     }
 };
@@ -159,6 +168,7 @@ KernelPtr make(const Request& request, Op op, std::initializer_list<const char*>
     double numbers[3] = {};
     int count = 0;
     for (const char* name : names) numbers[count++] = request.attrs.number(name);
+    if (op == Op::softplus) numbers[2] = 1 / numbers[0];
     return visit_floating_device(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
         using T = typename decltype(tag)::type;
         using C = computed<T>;

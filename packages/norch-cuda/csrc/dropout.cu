@@ -29,13 +29,13 @@ constexpr int64_t PART = int64_t(1) << 31;  // elements of one launch
 /// Both operands row by row without gaps and aligned; VEC elements at once, which are whole blocks but for float64.
 template <class T>
 __global__ void __launch_bounds__(THREADS) drop_kernel(const __grid_constant__ Philox philox, T* out, const T* x,
-                                                       int64_t first, int64_t n, const Drop drop) {
+                                                       uint32_t block, uint32_t n, const Drop drop) {
     constexpr int VEC = sizeof(T) == 2 ? 8 : 4, UNROLL = 2;
-    const int64_t start = (int64_t(blockIdx.x) * (THREADS * UNROLL) + threadIdx.x) * VEC;
+    const uint32_t start = (blockIdx.x * (THREADS * UNROLL) + threadIdx.x) * VEC;
     Packet<T, VEC> value[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        const int64_t i = start + int64_t(u) * (THREADS * VEC);
+        const uint32_t i = start + u * (THREADS * VEC);
         if (i + VEC <= n) {
             value[u] = *reinterpret_cast<const Packet<T, VEC>*>(x + i);
         } else {
@@ -46,11 +46,11 @@ __global__ void __launch_bounds__(THREADS) drop_kernel(const __grid_constant__ P
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        const int64_t i = start + int64_t(u) * (THREADS * VEC);
+        const uint32_t i = start + u * (THREADS * VEC);
         if (i >= n) return;
 #pragma unroll
         for (int j = 0; j < VEC; j += 4) {
-            const uint4 w = philox(uint64_t(first + i + j) / 4);
+            const uint4 w = philox(block + (i + j) / 4);
             value[u].v[j] = drop(value[u].v[j], w.x);
             value[u].v[j + 1] = drop(value[u].v[j + 1], w.y);
             value[u].v[j + 2] = drop(value[u].v[j + 2], w.z);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(THREADS) drop_strided(const __grid_constant__ 
     int64_t offset[2];
     layout.offsets(i, offset);
     const uint64_t count = uint64_t(first) + i;
-    const uint4 w = philox(count / 4);
+    const uint4 w = philox.any(count / 4);
     const uint32_t word = count & 2 ? (count & 1 ? w.w : w.z) : (count & 1 ? w.y : w.x);
     *reinterpret_cast<T*>(out + offset[0]) = drop(*reinterpret_cast<const T*>(x + offset[1]), word);
 }
@@ -92,19 +92,21 @@ public:
 
     void run(char* const* data, const Scalar* s) const override {
         const Drop drop(p_is_float_ ? s[2].f : double(s[2].i));
-        const Philox philox(uint64_t(s[3].i), uint64_t(s[4].i));
+        const auto seed = uint64_t(s[3].i), offset = uint64_t(s[4].i);
         constexpr int PER_THREAD = sizeof(T) == 2 ? 16 : 8;
         constexpr size_t ALIGNMENT = alignof(Packet<T, PER_THREAD / 2>);
         if (is_contiguous_ && is_aligned(data[0], ALIGNMENT) && is_aligned(data[1], ALIGNMENT)) {
             for (int64_t first = 0; first < n_; first += PART) {
                 const int64_t count = std::min(PART, n_ - first);
+                const uint64_t block = uint64_t(first) / 4;
                 drop_kernel<T><<<unsigned(ceil_div(count, THREADS * PER_THREAD)), THREADS, 0, stream_handle()>>>(
-                    philox, reinterpret_cast<T*>(data[0]) + first, reinterpret_cast<const T*>(data[1]) + first, first,
-                    count, drop);
+                    Philox(seed, offset, block), reinterpret_cast<T*>(data[0]) + first,
+                    reinterpret_cast<const T*>(data[1]) + first, uint32_t(block), uint32_t(count), drop);
                 check_launch("dropout");
             }
             return;
         }
+        const Philox philox(seed, offset);
         int64_t first = 0;
         for (const Piece<2>& piece : pieces_) {
             drop_strided<T><<<unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS, 0, stream_handle()>>>(

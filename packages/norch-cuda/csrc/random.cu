@@ -74,20 +74,20 @@ struct Normal64 {
 
 constexpr int64_t PART = int64_t(1) << 31;  // elements of one launch
 
-/// Elements first ... first + n of a draw, to `out`, which is where element `first` lies; `first` starts a block.
+/// n elements of a draw, from the start of the block on that has this low word.
 template <class Draw, bool is_aligned>
 __global__ void __launch_bounds__(THREADS) draw_kernel(const __grid_constant__ Philox philox, typename Draw::Out* out,
-                                                       int64_t first, int64_t n) {
+                                                       uint32_t block, uint32_t n) {
     using T = typename Draw::Out;
     constexpr int PER = Draw::PER, BLOCKS = std::max(2, 16 / int(PER * sizeof(T)));
     constexpr int VEC = std::min(PER, 16 / int(sizeof(T)));
-    const int64_t start = (int64_t(blockIdx.x) * (THREADS * BLOCKS) + threadIdx.x) * PER;
+    const uint32_t start = (blockIdx.x * (THREADS * BLOCKS) + threadIdx.x) * PER;
 #pragma unroll
     for (int b = 0; b < BLOCKS; ++b) {
-        const int64_t i = start + int64_t(b) * (THREADS * PER);
+        const uint32_t i = start + b * (THREADS * PER);
         if (i >= n) return;
         T y[PER];
-        Draw::make(philox(uint64_t(first + i) / PER), y);
+        Draw::make(philox(block + i / PER), y);
         if (is_aligned && i + PER <= n) {
 #pragma unroll
             for (int v = 0; v < PER; v += VEC) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(THREADS) draw_strided(const __grid_constant__ 
     if (i >= layout.numel) return;
     const uint64_t count = uint64_t(first) + i;
     T y[PER];
-    Draw::make(philox(count / PER), y);
+    Draw::make(philox.any(count / PER), y);
     T chosen = y[0];
 #pragma unroll
     for (int j = 1; j < PER; ++j)
@@ -129,13 +129,15 @@ KernelPtr contiguous_draw(int64_t n) {
     using T = typename Draw::Out;
     constexpr int PER = Draw::PER, BLOCKS = std::max(2, 16 / int(PER * sizeof(T)));
     return make_kernel(0, [n](char* const* data, const Scalar* s) {
-        const Philox philox(uint64_t(s[1].i), uint64_t(s[2].i));
         const bool is_packed = is_aligned(data[0], 16);
         for (int64_t first = 0; first < n; first += PART) {
             const int64_t count = std::min(PART, n - first);
+            const uint64_t block = uint64_t(first) / PER;
+            const Philox philox(uint64_t(s[1].i), uint64_t(s[2].i), block);
             const auto blocks = unsigned(ceil_div(count, THREADS * PER * BLOCKS));
             auto* kernel = is_packed ? draw_kernel<Draw, true> : draw_kernel<Draw, false>;
-            kernel<<<blocks, THREADS, 0, stream_handle()>>>(philox, reinterpret_cast<T*>(data[0]) + first, first, count);
+            kernel<<<blocks, THREADS, 0, stream_handle()>>>(philox, reinterpret_cast<T*>(data[0]) + first,
+                                                               uint32_t(block), uint32_t(count));
             check_launch("random numbers");
         }
     });

@@ -95,6 +95,42 @@ __device__ inline uint32_t biased_exponent(double x) {
 /// The exponent of the unit in which addends of a place are counted: the largest takes 61 - headroom bits of it.
 __device__ inline int unit_of(uint32_t seen, int headroom) { return int(seen - 1) - 1023 - (61 - headroom); }
 
+/// Whether the addend is the first that a place sees.
+__device__ inline bool note(uint32_t* seen, double x) {
+    const uint32_t exponent = biased_exponent(x);
+    if (exponent != 0x7ff) return atomicMax(seen, exponent + 1) == 0;
+    return atomicOr(seen, x != x ? NOT_A_NUMBER : x > 0 ? PLUS_INFINITY : MINUS_INFINITY) == 0;
+}
+
+/// Adds to the sum of a place, in the place's unit; of a float64 also in a unit of what that leaves.
+template <class T>
+__device__ inline void add_in_units(uint32_t seen, int headroom, unsigned long long* high, unsigned long long* low,
+                                    double x) {
+    if (seen >= PLUS_INFINITY || x == 0) return;
+    const double scaled = scalbn(x, -unit_of(seen, headroom));
+    const long long whole = __double2ll_rn(scaled);
+    if (whole) atomicAdd(high, static_cast<unsigned long long>(whole));
+    if constexpr (std::is_same_v<T, double>) {
+        const long long rest = __double2ll_rn(scalbn(scaled - double(whole), 61 - headroom));
+        if (rest) atomicAdd(low, static_cast<unsigned long long>(rest));
+    }
+}
+
+template <class T>
+__device__ inline void write_sum(T& result, uint32_t seen, int headroom, unsigned long long high,
+                                 unsigned long long low) {
+    double sum;
+    if (seen >= PLUS_INFINITY) {
+        const bool is_nan = (seen & NOT_A_NUMBER) || ((seen & PLUS_INFINITY) && (seen & MINUS_INFINITY));
+        const double infinity = __longlong_as_double(0x7ff0000000000000);
+        sum = is_nan ? infinity - infinity : seen & PLUS_INFINITY ? infinity : -infinity;
+    } else {
+        const double rest = scalbn(double(static_cast<long long>(low)), headroom - 61);
+        sum = scalbn(double(static_cast<long long>(high)) + rest, unit_of(seen, headroom));
+    }
+    result = narrow<T>(computed<T>(double(widen(result)) + sum));
+}
+
 /// Calls f(place, address of the output, addend) for each element.
 template <class T, class F>
 __device__ inline void each_addend(const Layout<4>& layout, char* out, const char* src, const char* index,
@@ -130,31 +166,19 @@ __global__ void __launch_bounds__(THREADS) note_addends(const __grid_constant__ 
                                                         const char* src, const char* index, const Chosen chosen,
                                                         const Sums sums, const ErrorSink sink) {
     each_addend<T>(layout, out, src, index, chosen, sums, &sink, [&](int64_t place, char*, double x) {
-        const uint32_t exponent = biased_exponent(x);
-        uint32_t before;
-        if (exponent != 0x7ff) before = atomicMax(sums.seen + place, exponent + 1);
-        else before = atomicOr(sums.seen + place, x != x ? NOT_A_NUMBER : x > 0 ? PLUS_INFINITY : MINUS_INFINITY);
-        if (before) return;
+        if (!note(sums.seen + place, x)) return;
         sums.high[place] = 0;
         if (sums.low) sums.low[place] = 0;
     });
 }
 
-/// Then the sums, in each place's unit; of a float64 also in a unit of what that leaves.
+/// Then the sums.
 template <class T>
 __global__ void __launch_bounds__(THREADS) add_addends(const __grid_constant__ Layout<4> layout, char* out,
                                                        const char* src, const char* index, const Chosen chosen,
                                                        const Sums sums) {
     each_addend<T>(layout, out, src, index, chosen, sums, nullptr, [&](int64_t place, char*, double x) {
-        const uint32_t seen = sums.seen[place];
-        if (seen >= PLUS_INFINITY || x == 0) return;
-        const double scaled = scalbn(x, -unit_of(seen, sums.headroom));
-        const long long high = __double2ll_rn(scaled);
-        if (high) atomicAdd(sums.high + place, static_cast<unsigned long long>(high));
-        if constexpr (std::is_same_v<T, double>) {
-            const long long low = __double2ll_rn(scalbn(scaled - double(high), 61 - sums.headroom));
-            if (low) atomicAdd(sums.low + place, static_cast<unsigned long long>(low));
-        }
+        add_in_units<T>(sums.seen[place], sums.headroom, sums.high + place, sums.low + place, x);
     });
 }
 
@@ -166,19 +190,58 @@ __global__ void __launch_bounds__(THREADS) write_sums(const __grid_constant__ La
     each_addend<T>(layout, out, src, index, chosen, sums, nullptr, [&](int64_t place, char* to, double) {
         const uint32_t seen = atomicExch(sums.seen + place, 0u);
         if (!seen) return;
-        double sum;
-        if (seen >= PLUS_INFINITY) {
-            const bool is_nan = (seen & NOT_A_NUMBER) || ((seen & PLUS_INFINITY) && (seen & MINUS_INFINITY));
-            const double infinity = __longlong_as_double(0x7ff0000000000000);
-            sum = is_nan ? infinity - infinity : seen & PLUS_INFINITY ? infinity : -infinity;
-        } else {
-            const auto high = static_cast<long long>(sums.high[place]);
-            const auto low = sums.low ? static_cast<long long>(sums.low[place]) : 0ll;
-            sum = scalbn(double(high) + scalbn(double(low), sums.headroom - 61), unit_of(seen, sums.headroom));
-        }
-        T& result = *reinterpret_cast<T*>(to);
-        result = narrow<T>(computed<T>(double(widen(result)) + sum));
+        write_sum(*reinterpret_cast<T*>(to), seen, sums.headroom, sums.high[place], sums.low ? sums.low[place] : 0);
     });
+}
+
+// --- The same of lines, in shared memory ----------------------------------------------------------------------------
+
+/// Lines along the dim: what is between elements of out, src and index (bytes), and how many of src and index there are.
+struct Line {
+    int64_t out_step, src_step, index_step;
+    int count, headroom;
+};
+
+template <class T>
+constexpr int BYTES_PER_PLACE = sizeof(T) == 8 ? 20 : 12;
+
+template <class T>
+__global__ void __launch_bounds__(THREADS) add_lines(const __grid_constant__ Layout<3> lines, char* out,
+                                                     const char* src, const char* index, const Line line,
+                                                     const Chosen chosen, const ErrorSink sink) {
+    extern __shared__ __align__(8) char shared[];
+    const int size = int(chosen.size);
+    auto* high = reinterpret_cast<unsigned long long*>(shared);
+    auto* low = high + (sizeof(T) == 8 ? size : 0);
+    auto* seen = reinterpret_cast<uint32_t*>(low + size);
+    int64_t offset[3];
+    lines.offsets(blockIdx.x, offset);
+    for (int k = threadIdx.x; k < size; k += THREADS) {
+        high[k] = low[k] = 0;
+        seen[k] = 0;
+    }
+    __syncthreads();
+    auto each = [&](const auto& f) {
+#pragma unroll 4
+        for (int i = threadIdx.x; i < line.count; i += THREADS) {
+            int64_t k = *reinterpret_cast<const int64_t*>(index + offset[2] + i * line.index_step);
+            const double x = double(widen(*reinterpret_cast<const T*>(src + offset[0] + i * line.src_step)));
+            f(k, x);
+        }
+    };
+    each([&](int64_t k, double x) {
+        if (find_place(k, chosen, sink)) note(seen + k, x);
+    });
+    __syncthreads();
+    each([&](int64_t k, double x) {
+        if (k < 0) k += size;
+        if (uint64_t(k) < uint64_t(size)) add_in_units<T>(seen[k], line.headroom, high + k, low + k, x);
+    });
+    __syncthreads();
+    for (int k = threadIdx.x; k < size; k += THREADS)
+        if (seen[k])
+            write_sum(*reinterpret_cast<T*>(out + offset[1] + k * line.out_step), seen[k], line.headroom, high[k],
+                      sizeof(T) == 8 ? low[k] : 0);
 }
 
 int bits_of(int64_t count) {
@@ -196,11 +259,9 @@ public:
     ReproducibleAdd(const Loops& loops, const Chosen& chosen, int64_t places, int64_t step, int64_t count)
         : pieces_(cut<4>(loops)), chosen_(chosen), places_(places), step_(step), headroom_(bits_of(count)) {}
 
-    static constexpr int64_t bytes_per_place() { return sizeof(T) == 8 ? 20 : 12; }
-
     void run(char* const* data, const Scalar*) const override {
         if (pieces_.empty()) return;
-        Scratch scratch(size_t(places_ * bytes_per_place()));
+        Scratch scratch(size_t(places_ * BYTES_PER_PLACE<T>));
         Sums sums = {};
         sums.high = scratch.data<unsigned long long>();
         if (sizeof(T) == 8) sums.low = sums.high + places_;
@@ -246,6 +307,27 @@ private:
 };
 
 template <class T>
+class LinesAdd final : public Kernel {
+public:
+    LinesAdd(const Loops& lines, const Line& line, const Chosen& chosen)
+        : pieces_(cut<3>(lines)), line_(line), chosen_(chosen) {}
+
+    void run(char* const* data, const Scalar*) const override {
+        for (const Piece<3>& piece : pieces_) {
+            add_lines<T><<<piece.layout.numel, THREADS, size_t(chosen_.size) * BYTES_PER_PLACE<T>, stream_handle()>>>(
+                piece.layout, data[0] + piece.start[1], data[2] + piece.start[0], data[1] + piece.start[2], line_,
+                chosen_, error_sink());
+            check_launch("a scatter_add");
+        }
+    }
+
+private:
+    std::vector<Piece<3>> pieces_;
+    Line line_;
+    Chosen chosen_;
+};
+
+template <class T>
 class PlainAdd final : public Kernel {
 public:
     PlainAdd(const Loops& loops, const Chosen& chosen, Way way) : pieces_(cut<3>(loops)), chosen_(chosen), way_(way) {}
@@ -279,8 +361,28 @@ KernelPtr add_rows(const Request& r, const Chosen& chosen, int dim) {
     Operand list = index;
     list.shape = {index.shape[dim]};
     list.strides = {index.strides[dim]};
-    return row_sums_kernel({out.dtype, list, chosen.size, loops.numel, out.strides[dim], src.strides[dim], true, true,
-                            -1, chosen.op});
+    KernelPtr made = row_sums_kernel(
+        {out.dtype, list, chosen.size, loops.numel, out.strides[dim], src.strides[dim], true, true, -1, chosen.op});
+    if (!made) return nullptr;
+    std::shared_ptr<Kernel> sums = std::move(made);
+    return make_kernel(0, [sums](char* const* data, const Scalar* scalars) {
+        char* const operands[] = {data[0], data[2], data[1]};
+        sums->run(operands, scalars);
+    });
+}
+
+/// Of many long lines along the dim that fit shared memory; null elsewhere.
+template <class T>
+KernelPtr add_by_lines(const Request& r, const Chosen& chosen, int dim) {
+    const Operand &out = r.operands[0], &index = r.operands[1], &src = r.operands[2];
+    const int64_t count = size_along(index, dim), lines = count ? index.numel() / count : 0;
+    if (count < 128 || count > 65536 || lines < 132 || chosen.size * BYTES_PER_PLACE<T> > 48 * 1024) return nullptr;
+    if (src.strides[dim] > 1 || index.strides[dim] > 1) return nullptr;
+    std::vector<int> others;
+    for (int d = 0; d < index.ndim(); ++d)
+        if (d != dim) others.push_back(d);
+    const Line line = {chosen.step, stride_along(src, dim), stride_along(index, dim), int(count), bits_of(count)};
+    return std::make_unique<LinesAdd<T>>(collapse({src, indexed(out, index.shape, dim), index}, others), line, chosen);
 }
 
 KernelPtr scatter_add(const Request& r) {
@@ -301,7 +403,8 @@ KernelPtr scatter_add(const Request& r) {
     return visit_device(out.dtype, [&](auto tag) -> KernelPtr {
         using T = typename decltype(tag)::type;
         if constexpr (!std::is_integral_v<T>) {
-            if (count > 1 && places * ReproducibleAdd<T>::bytes_per_place() <= MOST_SCRATCH) {
+            if (KernelPtr kernel = add_by_lines<T>(r, chosen, dim)) return kernel;
+            if (count > 1 && places * BYTES_PER_PLACE<T> <= MOST_SCRATCH) {
                 const Loops loops = collapse({src, to, index, indexed(place, index.shape, dim)});
                 return std::make_unique<ReproducibleAdd<T>>(loops, chosen, places, step, count);
             }

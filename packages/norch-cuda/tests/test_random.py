@@ -1,0 +1,95 @@
+"""random and dropout on the GPU: the same numbers as norch-core's definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import norch
+from norch.numpy_backend import philox
+from norch.ops.random import draw_keyed
+
+SIZES = [0, 1, 2, 3, 4, 5, 7, 1023, 4097, 70001]
+KINDS = sorted(philox.KINDS)
+SEED, OFFSET = 0x9ABCDEF012345678, 0x8000000300000007
+
+
+def expected(kind: str, dtype: str, n: int) -> Any:
+    per_block = 2 if dtype in ("float64", "int64") and kind != "bits" else 4
+    blocks = -(-n // per_block)
+    return philox.KINDS[kind, dtype](philox.words(SEED, OFFSET, 0, blocks)).reshape(-1)[:n]
+
+
+def drawn(kind: str, dtype: str, shape: Any, device: str, strides: Any = None) -> Any:
+    like = norch.empty(shape, dtype=getattr(norch, dtype), device=device)
+    out = draw_keyed(like.spec, kind, SEED, OFFSET).to("cpu")
+    return (out.to(norch.float64) if dtype in ("float16", "bfloat16") else out).numpy()
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_definition(cuda: str, kind: str, dtype: str) -> None:
+    for n in SIZES:
+        out, wanted = drawn(kind, dtype, n, cuda), expected(kind, dtype, n)
+        if kind != "normal":
+            np.testing.assert_array_equal(out, wanted if dtype != "int64" else wanted.astype(np.int64))
+        else:
+            ulp = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+            near = np.abs(out - wanted) <= 6 * ulp * np.abs(wanted) + (2**-24 if dtype == "float16" else 0)
+            assert near.all(), (out[~near][:3], wanted[~near][:3])
+
+
+def test_shapes_count_row_by_row(cuda: str) -> None:
+    flat = drawn("uniform", "float32", 3 * 7 * 5, cuda)
+    np.testing.assert_array_equal(drawn("uniform", "float32", (3, 7, 5), cuda).reshape(-1), flat)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_strided_and_offset_outputs(cuda: str, kind: str, dtype: str) -> None:
+    from norch.backend.contract import Operand
+    from norch_cuda.backend import CudaBackend
+
+    of = getattr(norch, dtype)
+    scalar = Operand(norch.int64, (), (), True)
+    backend = CudaBackend()
+    for strides, offset, places in (((1, 7), 0, 35), ((5, 1), 1, 36), ((12, 2), 3, 90)):
+        kernel = backend.compile("random", (Operand(of, (7, 5), strides), scalar, scalar), {"kind": kind})
+        buffer = backend.allocate(places * of.itemsize, 0)
+        kernel(buffer, offset, SEED, OFFSET)
+        raw = bytearray(places * of.itemsize)
+        backend.copy_out(buffer, 0, memoryview(raw))
+        flat = norch.frombuffer(raw, dtype=of).to(norch.int64 if dtype == "int64" else norch.float64).numpy()
+        at = offset + np.arange(7)[:, None] * strides[0] + np.arange(5) * strides[1]
+        np.testing.assert_array_equal(flat[at].reshape(-1), drawn(kind, dtype, 35, cuda))
+
+
+def test_the_same_generator_gives_the_same_as_the_cpu(cuda: str) -> None:
+    def draws(device: str) -> list[Any]:
+        norch.manual_seed(5)
+        made = (norch.rand(100, device=device), norch.rand(2, 3, dtype=norch.float64, device=device))
+        return [x.to("cpu").numpy() for x in made]
+
+    for a, b in zip(draws("cpu"), draws(cuda), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [norch.float64, norch.float32, norch.float16, norch.bfloat16], ids=str)
+@pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
+def test_dropout(cuda: str, dtype: Any, p: float) -> None:
+    for shape in ((0,), (1,), (6,), (33, 65), (4096, 3)):
+        x = norch.tensor(np.random.default_rng(0).normal(size=shape)).to(dtype)
+        for view in (lambda x: x, lambda x: x.T, lambda x: x[..., 1:], lambda x: x[:1].expand(x.shape)):
+            on_host = view(x)
+            norch.manual_seed(3)
+            a = norch.dropout(on_host, p)
+            norch.manual_seed(3)
+            b = norch.dropout(view(x.to(cuda)), p).to("cpu")
+            np.testing.assert_array_equal(a.to(norch.float64).numpy(), b.to(norch.float64).numpy())
+
+
+def test_gradient_of_dropout_drops_the_same(cuda: str) -> None:
+    x = norch.ones(1000, device=cuda).requires_grad_()
+    y = norch.dropout(x, 0.3)
+    y.backward(norch.ones(1000, device=cuda))
+    np.testing.assert_array_equal(y.detach().to("cpu").numpy(), x.grad.to("cpu").numpy())
