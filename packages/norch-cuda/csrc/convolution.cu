@@ -27,8 +27,8 @@ Operand operand(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> st
 int64_t padded(int64_t count) { return (count + 7) / 8 * 8; }
 
 /// A result's rows * columns elements must lie behind each other to be one dim of a matrix.
-Staged staged_places(const Operand& result) {
-    Staged out;
+StagedOperand staged_places(const Operand& result) {
+    StagedOperand out;
     out.view = result;
     const int64_t rows = result.shape[2], columns = result.shape[3];
     const bool is_run = (columns == 1 || result.strides[3] == 1) && (rows == 1 || result.strides[2] == columns);
@@ -46,7 +46,7 @@ Operand grouped(const Convolution& c, const Operand& result, int64_t images) {
 /// A copy where one is needed, for as long as a launch takes.
 class Seen {
 public:
-    Seen(const Staged& staged, char* data) : data_(data) {
+    Seen(const StagedOperand& staged, char* data) : data_(data) {
         if (!staged.copy) return;
         scratch_.emplace(staged.nbytes);
         char* const both[] = {scratch_->data(), data};
@@ -103,7 +103,7 @@ protected:
     int64_t size_;
     Columns columns_;
     Chunks chunks_;
-    Staged weight_;
+    StagedOperand weight_;
     bool has_windows_;
     KernelPtr product_, last_;
 };
@@ -144,7 +144,7 @@ public:
     }
 
 private:
-    Staged image_;
+    StagedOperand image_;
     KernelPtr add_bias_;
     int64_t out_step_;
 };
@@ -176,7 +176,7 @@ public:
 
 private:
     Operand out_;
-    Staged grad_;
+    StagedOperand grad_;
 };
 
 /// Of one product for each image, whose results are summed; for few channels and many places.
@@ -218,7 +218,7 @@ private:
     Convolution conv_;
     Operand image_;
     int64_t size_;
-    Staged grad_;
+    StagedOperand grad_;
     Columns columns_;
     Chunks chunks_;
     KernelPtr product_, last_;

@@ -125,7 +125,8 @@ public:
     using First = typename FirstOf<F>::type;
     using Out = typename F::Out;
     static constexpr int VEC = std::min(8, 16 / int(std::max(sizeof(In), sizeof(Out))));
-    static constexpr int UNROLL = VEC >= 8 ? 1 : 2;
+    // A copy by one packet a thread reached 4.25 TB/s on an H200, by two 4.12: short blocks leave fewer gaps.
+    static constexpr int UNROLL = VEC >= 8 || F::INPUTS == 1 ? 1 : 2;
 
     Map(const Request& request, F f) : f_(f) {
         for (int k = 0; k < N; ++k) {

@@ -156,7 +156,7 @@ public:
 private:
     /// Stages what cuBLASLt cannot be given.
     void plan() {
-        Staged &out = operands_[0], &a = operands_[1], &b = operands_[2];
+        StagedOperand &out = operands_[0], &a = operands_[1], &b = operands_[2];
         const size_t d = size_t(out.view.ndim() - 2);
         const bool is_tall = out.view.shape[d + 1] != 1 && out.view.strides[d + 1] != 1 && out.view.strides[d] == 1;
         if (is_tall && !has_bias_) {  // the transpose of the product
@@ -221,7 +221,7 @@ private:
         return own_product_kernel(out, a, b, bias, activation_);
     }
 
-    Staged operands_[4];  // as the product sees them: a and b exchanged if is_swapped_
+    StagedOperand operands_[4];  // as the product sees them: a and b exchanged if is_swapped_
     bool has_bias_, is_swapped_ = false;
     std::optional<Batches> batches_;
     KernelPtr epilogue_;
@@ -274,15 +274,6 @@ Operand contiguous(const Operand& operand) {
         stride *= std::max<int64_t>(operand.shape[size_t(d)], 1);
     }
     return out;
-}
-
-KernelPtr copy_kernel(const Operand& to, const Operand& from) {
-    static const Registry copying = [] {
-        Registry all;
-        add_copying(all);
-        return all;
-    }();
-    return copying.at("copy")(Request{"copy", {to, from}, {}});
 }
 
 }  // namespace norch

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/kernel.h"
+#include "staging.h"
 
 namespace norch {
 
@@ -31,11 +31,8 @@ bool as_rows(const Operand& operand, Operand* rows);
 /// `operand`'s shape without gaps.
 Operand contiguous(const Operand& operand);
 
-/// A kernel that copies `from` to `to`.
-KernelPtr copy_kernel(const Operand& to, const Operand& from);
-
 /// An operand that is seen elsewhere: as a copy without gaps.
-struct Staged {
+struct StagedOperand {
     Operand view;
     KernelPtr copy;  // null where the operand itself is seen
     size_t nbytes = 0;
