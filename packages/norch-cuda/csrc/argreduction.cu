@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(THREADS) search_kernel(const __grid_constant__
     const uint32_t column = s.threads.is_along_reduced ? threadIdx.x / along : threadIdx.x & (across - 1);
     const uint32_t row = s.threads.is_along_reduced ? threadIdx.x & (along - 1) : threadIdx.x >> s.threads.log_across;
     const uint32_t blocks = (s.kept.numel + across - 1) >> s.threads.log_across;
-    const uint32_t chunk = blockIdx.x / blocks, output = ((blockIdx.x - chunk * blocks) << s.threads.log_across) + column;
+    const uint32_t chunk = blockIdx.x / blocks;
+    const uint32_t output = ((blockIdx.x - chunk * blocks) << s.threads.log_across) + column;
     const bool is_active = output < s.kept.numel;
     const int64_t begin = chunk * s.chunk;
     const uint32_t n = is_active ? uint32_t(min(s.chunk, s.count - begin)) : 0;

@@ -182,7 +182,8 @@ private:
             column_kernel<T, T, VEC><<<blocks, THREADS, 0, stream_handle()>>>(job.r, job.threads, job.out_stride, x,
                                                                               target, identity_);
         else
-            column_kernel<T, T, 1><<<blocks, THREADS, 0, stream_handle()>>>(job.r, job.threads, 0, x, target, identity_);
+            column_kernel<T, T, 1><<<blocks, THREADS, 0, stream_handle()>>>(job.r, job.threads, 0, x, target,
+                                                                            identity_);
         check_launch("a reduction");
     }
 

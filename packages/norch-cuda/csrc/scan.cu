@@ -2,10 +2,10 @@
 // chunks: these are added up first, and each then starts from the sum of those before it.
 #include <algorithm>
 
+#include "device.cuh"
 #include "families.h"
 #include "memory.h"
 #include "reduction.h"
-#include "device.cuh"
 
 namespace norch {
 namespace {
@@ -183,14 +183,16 @@ __global__ void __launch_bounds__(THREADS) scan_columns(const __grid_constant__ 
 template <class T>
 class CumSum final : public Kernel {
 public:
+    static constexpr int64_t PACKET = sizeof(Packet<T, ROW_ITEMS>);
+
     CumSum(const ReductionLoops& loops, const ScanPlan& plan)
         : lines_(cut<2>(loops.kept)), plan_(plan), is_columns_(loops.is_columns) {
-        constexpr int64_t PACKET = sizeof(Packet<T, ROW_ITEMS>);
         plan_.has_packets = plan.x_stride == sizeof(T) && plan.out_stride == sizeof(T);
         for (const Piece<2>& piece : lines_)
             for (int k = 0; k < 2; ++k) {
                 plan_.has_packets &= piece.start[k] % PACKET == 0;
-                for (int d = 0; d < piece.layout.ndim; ++d) plan_.has_packets &= piece.layout.stride[k][d] % PACKET == 0;
+                for (int d = 0; d < piece.layout.ndim; ++d)
+                    plan_.has_packets &= piece.layout.stride[k][d] % PACKET == 0;
             }
         plan_.is_short = !is_columns_ && plan.n <= 32 * ROW_ITEMS * 2;
     }
@@ -201,9 +203,9 @@ public:
             p.lines = piece.layout;
             const char* x = data[1] + piece.start[0];
             char* out = data[0] + piece.start[1];
-            p.has_packets &= is_aligned(x, sizeof(Packet<T, ROW_ITEMS>)) && is_aligned(out, sizeof(Packet<T, ROW_ITEMS>));
+            p.has_packets &= is_aligned(x, PACKET) && is_aligned(out, PACKET);
             const int64_t lines = p.lines.numel;
-            const int64_t blocks = is_columns_ ? ceil_div(lines, 32) : p.is_short ? ceil_div(lines, THREADS / 32) : lines;
+            const int64_t blocks = ceil_div(lines, is_columns_ ? 32 : p.is_short ? THREADS / 32 : 1);
             split(p, blocks);
             if (p.chunks == 1) {
                 launch(p, blocks, x, out, nullptr, false);
@@ -273,8 +275,8 @@ __device__ inline T element(int64_t i, Scalar start, Scalar step, bool is_bool) 
 }
 
 template <class T>
-__global__ void __launch_bounds__(THREADS) arange_kernel(char* out, int64_t stride, int64_t n, Scalar start, Scalar step,
-                                                         bool is_bool) {
+__global__ void __launch_bounds__(THREADS) arange_kernel(char* out, int64_t stride, int64_t n, Scalar start,
+                                                         Scalar step, bool is_bool) {
     const int64_t first = int64_t(blockIdx.x) * THREADS * AT_ONCE + threadIdx.x;
 #pragma unroll
     for (int k = 0; k < AT_ONCE; ++k) {

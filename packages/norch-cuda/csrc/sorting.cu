@@ -1,6 +1,6 @@
 // sort: each element becomes a key, an unsigned integer in the wanted order, with its index. Short rows are sorted by a
-// bitonic network in shared memory, where the index makes all entries different and the order stable; long ones by CUB's
-// radix sort, which is stable: rows that are sorted together have their number above the key.
+// bitonic network in shared memory, where the index makes all entries different and the order stable; long ones by the
+// radix sort of CUB, which is stable: rows that are sorted together have their number above the key.
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 
@@ -68,44 +68,63 @@ __device__ inline void put(const Rows& r, char* values, char* indices, const cha
 // --- Short rows -----------------------------------------------------------------------------------------------------
 
 /// A key and an index: one integer for keys of at most 32 bits, otherwise two.
-struct PackedEntries {
-    uint64_t* entries;
-    static constexpr size_t SIZE = 8;
-    __device__ PackedEntries(char* shared, int) : entries(reinterpret_cast<uint64_t*>(shared)) {}
-    __device__ void set(int i, uint64_t key, uint32_t index) { entries[i] = key << 32 | index; }
-    __device__ uint32_t index(int i) const { return uint32_t(entries[i]); }
-    __device__ void order(int i, int j, bool ascending) {
-        const uint64_t a = entries[i], b = entries[j];
-        if ((a > b) == ascending) entries[i] = b, entries[j] = a;
-    }
+struct Packed {
+    uint64_t bits;
+    Packed() = default;
+    __device__ Packed(uint64_t key, uint32_t index) : bits(key << 32 | index) {}
+    __device__ uint32_t index() const { return uint32_t(bits); }
+    __device__ bool operator>(const Packed& other) const { return bits > other.bits; }
 };
-struct PairedEntries {
-    uint64_t* keys;
-    uint32_t* places;
-    static constexpr size_t SIZE = 12;
-    __device__ PairedEntries(char* shared, int count)
-        : keys(reinterpret_cast<uint64_t*>(shared)), places(reinterpret_cast<uint32_t*>(shared + 8 * count)) {}
-    __device__ void set(int i, uint64_t key, uint32_t index) { keys[i] = key, places[i] = index; }
-    __device__ uint32_t index(int i) const { return places[i]; }
-    __device__ void order(int i, int j, bool ascending) {
-        const uint64_t a = keys[i], b = keys[j];
-        const uint32_t p = places[i], q = places[j];
-        if ((a > b || (a == b && p > q)) == ascending) {
-            keys[i] = b, keys[j] = a;
-            places[i] = q, places[j] = p;
-        }
+struct Paired {
+    uint64_t key;
+    uint32_t place;
+    Paired() = default;
+    __device__ Paired(uint64_t key, uint32_t index) : key(key), place(index) {}
+    __device__ uint32_t index() const { return place; }
+    __device__ bool operator>(const Paired& other) const {
+        return key > other.key || (key == other.key && place > other.place);
     }
 };
 
+/// Where entry i lies in shared memory: with a gap after every 8, so that eight in a row meet no bank twice.
+__device__ inline int slot(int i) { return i + i / 8; }
+
+/// The steps `step`, step / 2, ... (STEPS of them) of the network, of 2**STEPS entries in the registers of a thread.
+template <int STEPS, class Entry>
+__device__ inline void exchange(Entry* entries, int count, int width, int size, int step) {
+    constexpr int N = 1 << STEPS;
+    const int last = step >> (STEPS - 1);
+    __syncthreads();
+    for (int t = threadIdx.x; t < count / N; t += blockDim.x) {
+        const int low = t & (last - 1), first = (t - low) * N + low;
+        const bool is_ascending = (first & (width - 1) & size) == 0;
+        Entry e[N];
+#pragma unroll
+        for (int m = 0; m < N; ++m) e[m] = entries[slot(first + m * last)];
+#pragma unroll
+        for (int half = N / 2; half > 0; half /= 2)
+#pragma unroll
+            for (int m = 0; m < N; ++m) {
+                if (m & half) continue;
+                const Entry a = e[m], b = e[m + half];
+                const bool is_swapped = (a > b) == is_ascending;
+                e[m] = is_swapped ? b : a;
+                e[m + half] = is_swapped ? a : b;
+            }
+#pragma unroll
+        for (int m = 0; m < N; ++m) entries[slot(first + m * last)] = e[m];
+    }
+}
+
 /// 2**log_rows rows of at most 2**log_width elements in each block (K. Batcher, "Sorting networks and their
 /// applications", 1968).
-template <class Entries>
-__global__ void __launch_bounds__(1024) sort_short(const __grid_constant__ Rows r, int log_width, int log_rows,
-                                                   char* values, char* indices, const char* x) {
+template <class Entry>
+__global__ void __launch_bounds__(THREADS) sort_short(const __grid_constant__ Rows r, int log_width, int log_rows,
+                                                      char* values, char* indices, const char* x) {
     extern __shared__ __align__(16) char shared[];
     const int width = 1 << log_width, count = width << log_rows;
     const uint32_t first = blockIdx.x << log_rows;
-    Entries entries(shared, count);
+    auto* entries = reinterpret_cast<Entry*>(shared);
     int64_t offset[3];
     for (int e = threadIdx.x; e < count; e += blockDim.x) {
         const int i = e & (width - 1);
@@ -115,37 +134,35 @@ __global__ void __launch_bounds__(1024) sort_short(const __grid_constant__ Rows 
             r.layout.offsets(row, offset);
             key = key_at(x + offset[2] + i * r.stride[2], r.dtype) ^ r.flip;
         }
-        entries.set(e, key, i < r.n ? uint32_t(i) : ~uint32_t(0));
+        entries[slot(e)] = Entry(key, i < r.n ? uint32_t(i) : ~uint32_t(0));
     }
-    for (int size = 2; size <= width; size *= 2)
-        for (int step = size / 2; step > 0; step /= 2) {
-            // Steps up to 32 stay among the 64 neighbours that a warp has.
-            if (step >= 32 || (size == 2 && step == 1)) __syncthreads();
-            else __syncwarp();
-            for (int t = threadIdx.x; t < count / 2; t += blockDim.x) {
-                const int i = 2 * t - (t & (step - 1));
-                entries.order(i, i + step, (i & (width - 1) & size) == 0);
-            }
-        }
+    for (int log_size = 1; log_size <= log_width; ++log_size) {
+        const int size = 1 << log_size;
+        int left = log_size;
+        if (left % 3 == 1) exchange<1>(entries, count, width, size, 1 << --left);
+        if (left % 3 == 2) exchange<2>(entries, count, width, size, 1 << (left - 1)), left -= 2;
+        for (; left > 0; left -= 3) exchange<3>(entries, count, width, size, 1 << (left - 1));
+    }
     __syncthreads();
     for (int e = threadIdx.x; e < count; e += blockDim.x) {
         const int i = e & (width - 1);
         const uint32_t row = first + (e >> log_width);
         if (i >= r.n || row >= r.layout.numel) continue;
         r.layout.offsets(row, offset);
-        put(r, values + offset[0], indices + offset[1], x + offset[2], i, entries.index(e));
+        put(r, values + offset[0], indices + offset[1], x + offset[2], i, entries[slot(e)].index());
     }
 }
 
-template <class Entries>
+template <class Entry>
 void run_short(const Rows& r, char* values, char* indices, const char* x) {
     int log_width = 0, log_rows = 0;
     while ((int64_t(1) << log_width) < r.n) ++log_width;
-    while (log_width + log_rows < 9 && (int64_t(1) << log_rows) < r.layout.numel) ++log_rows;
-    const int count = 1 << (log_width + log_rows), threads = std::min(1024, std::max(32, count / 2));
+    while (log_width + log_rows < 10 && int64_t(r.layout.numel >> log_rows) > 4 * multiprocessors()) ++log_rows;
+    const int count = 1 << (log_width + log_rows), threads = std::min(THREADS, std::max(32, count / 8));
     const int64_t blocks = ceil_div(r.layout.numel, int64_t(1) << log_rows);
-    sort_short<Entries><<<unsigned(blocks), threads, count * Entries::SIZE, stream_handle()>>>(r, log_width, log_rows,
-                                                                                              values, indices, x);
+    const size_t bytes = size_t(count + count / 8) * sizeof(Entry);
+    sort_short<Entry><<<unsigned(blocks), threads, bytes, stream_handle()>>>(r, log_width, log_rows, values, indices,
+                                                                             x);
     check_launch("a sort of short rows");
 }
 
@@ -209,8 +226,9 @@ void run_long(const Rows& r, int64_t first_row, int64_t rows, char* values, char
     Scratch key_memory(2 * stored * sizeof(Key)), place_memory(2 * stored * sizeof(uint32_t));
     cub::DoubleBuffer<Key> keys(key_memory.data<Key>(), key_memory.data<Key>() + stored);
     cub::DoubleBuffer<uint32_t> places(place_memory.data<uint32_t>(), place_memory.data<uint32_t>() + stored);
-    make_keys<Key><<<blocks, THREADS, 0, stream_handle()>>>(r, first_row, count, is_flat || !row_bits ? 0 : bits, is_flat,
-                                                            x, keys.Current(), places.Current());
+    const int row_shift = is_flat || !row_bits ? 0 : bits;
+    make_keys<Key><<<blocks, THREADS, 0, stream_handle()>>>(r, first_row, count, row_shift, is_flat, x, keys.Current(),
+                                                            places.Current());
     radix_sort(keys, places, uint32_t(count), is_flat ? bits : bits + row_bits);
     if (is_flat) {
         auto* row_keys = key_memory.data<uint32_t>();
@@ -247,8 +265,8 @@ public:
             const char* x = data[2] + piece.start[2];
             const bool is_wide = size_of(r.dtype) == 8;
             if (r.n <= SHORT) {
-                if (is_wide) run_short<PairedEntries>(r, values, indices, x);
-                else run_short<PackedEntries>(r, values, indices, x);
+                if (is_wide) run_short<Paired>(r, values, indices, x);
+                else run_short<Packed>(r, values, indices, x);
                 continue;
             }
             const int64_t together = std::max<int64_t>(1, TOGETHER / r.n);
