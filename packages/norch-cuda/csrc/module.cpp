@@ -18,7 +18,8 @@ namespace {
 const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
-        for (auto add : {add_arithmetic, add_convolution, add_copying, add_matmul, add_pooling, add_transcendental}) add(*all);
+        for (auto add : {add_arithmetic, add_convolution, add_copying, add_matmul, add_pooling, add_transcendental})
+            add(*all);
         return all;
     }();
     return *made;
