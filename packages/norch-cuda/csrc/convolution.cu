@@ -1,6 +1,6 @@
-// conv2d and its gradients: few channels directly, others as matrix products with the matrix of windows (K. Chellapilla,
-// S. Puri and P. Simard, "High performance convolutional neural networks for document processing", 2006), some images at
-// a time.
+// conv2d and its gradients: few channels directly, float32 by tiles (implicit.cu), others as products with the matrix of
+// windows of some images at a time (K. Chellapilla, S. Puri and P. Simard, "High performance convolutional neural
+// networks for document processing", 2006).
 #include "convolution.h"
 
 #include <algorithm>
@@ -92,7 +92,8 @@ protected:
     Operand windows(int64_t images, const Operand* image) const {
         const int64_t depth = conv_.depth(), image_step = image ? image->strides[0] : columns_.image_step;
         const int64_t row_step = image ? image->strides[1] : columns_.row_step;
-        return operand(dtype_, {images, conv_.groups, depth, conv_.places()}, {image_step, depth * row_step, row_step, 1});
+        return operand(dtype_, {images, conv_.groups, depth, conv_.places()},
+                       {image_step, depth * row_step, row_step, 1});
     }
     size_t window_bytes() const { return has_windows_ ? size_t(chunks_.images * columns_.image_step * size_) : 0; }
     const Kernel& product(int64_t chunk) const { return chunk + 1 < chunks_.count ? *product_ : *last_; }
@@ -135,7 +136,8 @@ public:
             const int64_t first = chunk * chunks_.images;
             char* from = image.data() + first * image_.view.strides[0] * size_;
             if (has_windows_) launch_windows(conv_, image_.view, columns_, scratch.data(), from, images(chunk));
-            char* const all[] = {data[0] + first * out_step_ * size_, weight.data(), has_windows_ ? scratch.data() : from};
+            char* const seen = has_windows_ ? scratch.data() : from;
+            char* const all[] = {data[0] + first * out_step_ * size_, weight.data(), seen};
             product(chunk).run(all, scalars);
         }
         if (!add_bias_) return;
@@ -236,7 +238,8 @@ public:
 
     void run(char* const* data, const Scalar* scalars) const override {
         const int64_t numel = conv_.o * conv_.depth(), most = padded(chunks_.images * conv_.places());
-        const Scratch windows(size_t(conv_.c * conv_.kh * conv_.kw * most * size_)), grads(size_t(conv_.o * most * size_));
+        const Scratch windows(size_t(conv_.c * conv_.kh * conv_.kw * most * size_));
+        const Scratch grads(size_t(conv_.o * most * size_));
         const Scratch parts(chunks_.count > 1 ? size_t(chunks_.count * numel * size_) : 0);
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const bool is_last = chunk + 1 == chunks_.count;
@@ -285,13 +288,16 @@ KernelPtr forward(const Request& r) {
     if (conv.depth() <= FEW || conv.groups > MANY_GROUPS) {
         if (KernelPtr kernel = direct_convolution(conv, r)) return kernel;
     }
+    if (is_implicit(r, conv)) {
+        if (KernelPtr kernel = implicit_convolution(conv, r)) return kernel;
+    }
     return std::make_unique<Forward>(r, conv);
 }
 
 KernelPtr input_grad(const Request& r) {
     const Convolution conv(r.operands[0], r.operands[1], r.operands[2].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
-    if (is_implicit(r, conv) && conv.c / conv.groups >= 64) {
+    if (is_implicit(r, conv)) {
         if (KernelPtr kernel = implicit_input_grad(conv, r)) return kernel;
     }
     return std::make_unique<InputGrad>(r, conv);

@@ -47,8 +47,8 @@ constexpr uint32_t REDUCTION_COMPUTE_TYPE = 2;
 
 struct Library {
     Status (*create)(Handle*);
-    Status (*matmul)(Handle, void* desc, const void* alpha, const void* a, void* a_layout, const void* b, void* b_layout,
-                     const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
+    Status (*matmul)(Handle, void* desc, const void* alpha, const void* a, void* a_layout, const void* b,
+                     void* b_layout, const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
                      const Algorithm* algorithm, void* workspace, size_t workspace_bytes, cudaStream_t stream);
     Status (*heuristic)(Handle, void* desc, void* a_layout, void* b_layout, void* c_layout, void* d_layout,
                         void* preference, int requested, Heuristic* results, int* returned);
@@ -102,7 +102,8 @@ const Library& library() {
 }
 
 void check_status(Status status, const char* what) {
-    if (status != 0) throw std::runtime_error(std::string("cuBLASLt failed ") + what + ": status " + std::to_string(status));
+    if (status == 0) return;
+    throw std::runtime_error(std::string("cuBLASLt failed ") + what + ": status " + std::to_string(status));
 }
 
 /// Lets calls that allocate be made while a stream of this thread records a graph.
@@ -167,8 +168,8 @@ Gemm::Gemm() = default;
 Gemm::~Gemm() { delete descriptors_; }
 
 Gemm::Gemm(Gemm&& other) noexcept
-    : dtype(other.dtype), m(other.m), n(other.n), k(other.k), batch(other.batch), out(other.out), a(other.a), b(other.b),
-      has_bias(other.has_bias), has_relu(other.has_relu), uses_tf32(other.uses_tf32), descriptors_(other.descriptors_),
+    : dtype(other.dtype), m(other.m), n(other.n), k(other.k), batch(other.batch), out(other.out), a(other.a),
+      b(other.b), has_bias(other.has_bias), has_relu(other.has_relu), uses_tf32(other.uses_tf32), descriptors_(other.descriptors_),
       choices_(std::move(other.choices_)) {
     other.descriptors_ = nullptr;
 }
@@ -213,7 +214,8 @@ const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
     for (int which = PREF_MIN_ALIGNMENT_A_BYTES; which <= PREF_MIN_ALIGNMENT_D_BYTES; ++which)
         lt.preference_set(preference, which, &alignment, sizeof alignment);
     // Partial sums of 16-bit products stay in float32.
-    if (is_half(dtype)) lt.preference_set(preference, PREF_REDUCTION_SCHEME_MASK, &REDUCTION_COMPUTE_TYPE, sizeof(uint32_t));
+    if (is_half(dtype))
+        lt.preference_set(preference, PREF_REDUCTION_SCHEME_MASK, &REDUCTION_COMPUTE_TYPE, sizeof(uint32_t));
     Heuristic found = {};
     int count = 0;
     const Descriptors& d = *descriptors_;
@@ -240,8 +242,8 @@ bool Gemm::run(char* to, const char* left, const char* right, const char* bias) 
         const bool is_64 = dtype == DType::f64;
         const void* alpha = is_64 ? static_cast<const void*>(&one64) : &one32;
         const void* beta = is_64 ? static_cast<const void*>(&zero64) : &zero32;
-        check_status(lt.matmul(handle_of(stream.device), d.desc, alpha, right, d.first, left, d.second, beta, to, d.out, to,
-                               d.out, &choice.algorithm, workspace, choice.workspace, stream.handle),
+        check_status(lt.matmul(handle_of(stream.device), d.desc, alpha, right, d.first, left, d.second, beta, to, d.out,
+                               to, d.out, &choice.algorithm, workspace, choice.workspace, stream.handle),
                      "to multiply matrices");
     };
     if (choice.workspace) {

@@ -1,9 +1,12 @@
 // Convolution in float32 as a matrix product whose right side, the windows, is never written: tiles of it are gathered
 // into shared memory, one element of the kernel and DEPTH channels at a time.
 #include <algorithm>
+#include <array>
 
 #include "convolution.h"
 #include "device.cuh"
+#include "memory.h"
+#include "product.h"
 
 namespace norch {
 namespace {
@@ -30,7 +33,9 @@ __global__ void __launch_bounds__(THREADS, 2) correlation_kernel(const __grid_co
     constexpr int A_EACH = ROWS * DEPTH / THREADS, B_EACH = COLUMNS * DEPTH / THREADS, B_STEP = THREADS / COLUMNS;
     static_assert(DOWN % 4 == 0 && A_EACH * THREADS == ROWS * DEPTH, "tiles must fit the threads");
     __shared__ __align__(16) float left[2][DEPTH][ROWS], right[2][DEPTH][COLUMNS];
-    const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+    // A warp has 8 * 4 threads of the tile: what they read of shared memory at once lies in 128 bytes.
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int tx = warp % (TX / 8) * 8 + lane % 8, ty = warp / (TX / 8) * 4 + lane / 8;
     const int group = blockIdx.z, first_row = blockIdx.y * ROWS;
     const uint32_t first_column = blockIdx.x * COLUMNS;
     image += group * p.image_group;
@@ -128,56 +133,78 @@ __global__ void __launch_bounds__(THREADS, 2) correlation_kernel(const __grid_co
     }
 }
 
+/// Weights are read along the channels that come out, so they are copied to lie that way.
 template <int ROWS, int COLUMNS>
-KernelPtr tiled(const Correlation& p, bool has_bias) {
-    const dim3 blocks(unsigned(ceil_div(p.count, COLUMNS)), unsigned(ceil_div(p.to, ROWS)), unsigned(p.groups));
-    return make_kernel(0, [=](char* const* data, const Scalar*) {
-        auto at = [data](int i) { return reinterpret_cast<float*>(data[i]); };
-        correlation_kernel<ROWS, COLUMNS><<<blocks, THREADS, 0, stream_handle()>>>(p, at(0), at(1), at(2),
-                                                                                  has_bias ? at(3) : nullptr);
-        check_launch("a convolution");
-    });
-}
+class Implicit final : public Kernel {
+public:
+    Implicit(const Correlation& p, Staged weight, bool has_bias)
+        : p_(p), weight_(std::move(weight)), has_bias_(has_bias),
+          blocks_(unsigned(ceil_div(p.count, COLUMNS)), unsigned(ceil_div(p.to, ROWS)), unsigned(p.groups)) {}
 
-/// Null where channels or tiles are too few.
-KernelPtr make(Correlation p, const Operand& image, const Operand& out, bool has_bias) {
+    void run(char* const* data, const Scalar* scalars) const override {
+        const Scratch scratch(weight_.nbytes);
+        char* const both[] = {scratch.data(), data[2]};
+        weight_.copy->run(both, scalars);
+        auto at = [data](int i) { return reinterpret_cast<float*>(data[i]); };
+        correlation_kernel<ROWS, COLUMNS><<<blocks_, THREADS, 0, stream_handle()>>>(
+            p_, at(0), at(1), scratch.data<float>(), has_bias_ ? at(3) : nullptr);
+        check_launch("a convolution");
+    }
+
+private:
+    Correlation p_;
+    Staged weight_;
+    bool has_bias_;
+    dim3 blocks_;
+};
+
+/// `order`: the dims of the weight, those of the kernel first, the channels that come out last. Null where channels or
+/// tiles are too few.
+KernelPtr make(Correlation p, const Request& r, const std::array<size_t, 4>& order) {
+    const Operand &out = r.operands[0], &image = r.operands[1], &weight = r.operands[2];
     for (size_t d = 0; d < 4; ++d) p.image[d] = image.strides[d];
     p.h = int(image.shape[2]), p.w = int(image.shape[3]);
     p.across = FastDivide(uint32_t(out.shape[3])), p.down = FastDivide(uint32_t(out.shape[2]));
     p.count = uint32_t(out.shape[0] * out.shape[2] * out.shape[3]);
     p.image_group = p.from * image.strides[1];
+    const bool has_bias = r.operands.size() == 4;
+    p.bias_stride = has_bias ? r.operands[3].strides[0] : 0;
     const int64_t blocks = ceil_div(p.count, 128) * ceil_div(p.to, 64) * p.groups;
-    if (p.from < DEPTH || p.to < 16 || blocks < 100 || p.groups > 8) return nullptr;
-    if (p.to <= 32) return tiled<32, 256>(p, has_bias);
-    return p.to % 128 == 0 && blocks >= 1000 ? tiled<128, 128>(p, has_bias) : tiled<64, 128>(p, has_bias);
+    if (p.from < DEPTH || p.to <= 32 || blocks < 100 || p.groups > 8) return nullptr;
+    Staged staged;
+    staged.view = weight;
+    for (size_t d = 0; d < 4; ++d) {
+        staged.view.shape[d] = weight.shape[order[d]];
+        staged.view.strides[d] = weight.strides[order[d]];
+    }
+    staged.stage();
+    p.weight[0] = 1, p.weight[1] = staged.view.strides[2];
+    p.weight[2] = staged.view.strides[0], p.weight[3] = staged.view.strides[1];
+    if (p.to % 128 == 0 && blocks >= 1000) return std::make_unique<Implicit<128, 128>>(p, std::move(staged), has_bias);
+    return std::make_unique<Implicit<64, 128>>(p, std::move(staged), has_bias);
 }
 
 }  // namespace
 
 KernelPtr implicit_convolution(const Convolution& c, const Request& r) {
-    const Operand& weight = r.operands[2];
     Correlation p = {};
-    p.groups = int(c.groups), p.from = int(c.c / c.groups), p.to = int(c.o / c.groups), p.kh = int(c.kh), p.kw = int(c.kw);
+    p.groups = int(c.groups), p.from = int(c.c / c.groups), p.to = int(c.o / c.groups);
+    p.kh = int(c.kh), p.kw = int(c.kw);
     p.step_y = int(c.step_y), p.step_x = int(c.step_x), p.first_y = int(-c.top), p.first_x = int(-c.left);
     p.move_y = int(c.gap_y), p.move_x = int(c.gap_x);
-    for (size_t d = 0; d < 4; ++d) p.weight[d] = weight.strides[d];
-    p.weight_group = p.to * weight.strides[0];
-    const bool has_bias = r.operands.size() == 4;
-    p.bias_stride = has_bias ? r.operands[3].strides[0] : 0;
-    return make(p, r.operands[1], r.operands[0], has_bias);
+    p.weight_group = p.to;
+    return make(p, r, {2, 3, 1, 0});
 }
 
 KernelPtr implicit_input_grad(const Convolution& c, const Request& r) {
     if (c.step_y != 1 || c.step_x != 1) return nullptr;
-    const Operand& weight = r.operands[2];
     Correlation p = {};
-    p.groups = int(c.groups), p.from = int(c.o / c.groups), p.to = int(c.c / c.groups), p.kh = int(c.kh), p.kw = int(c.kw);
+    p.groups = int(c.groups), p.from = int(c.o / c.groups), p.to = int(c.c / c.groups);
+    p.kh = int(c.kh), p.kw = int(c.kw);
     p.step_y = p.step_x = 1, p.first_y = int(c.top), p.first_x = int(c.left);
     p.move_y = int(-c.gap_y), p.move_x = int(-c.gap_x);
-    p.weight[0] = weight.strides[1], p.weight[1] = weight.strides[0];
-    p.weight[2] = weight.strides[2], p.weight[3] = weight.strides[3];
-    p.weight_group = p.from * weight.strides[0];
-    return make(p, r.operands[1], r.operands[0], false);
+    p.weight_group = int64_t(p.from) * p.to;
+    return make(p, r, {2, 3, 0, 1});
 }
 
 }  // namespace norch

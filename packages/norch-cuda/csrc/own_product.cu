@@ -7,10 +7,12 @@
 namespace norch {
 namespace {
 
-/// What the sums of T are kept in; unsigned for integers, whose overflow is defined. The low bits of a product are those
-/// of its factors' low bits.
+/// What the sums of T are kept in; unsigned for integers, whose overflow is defined. A product's low bits are those of
+/// its factors' low bits.
 template <class T>
-using accumulator = std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>, computed<T>>;
+using wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T>
+using accumulator = std::conditional_t<std::is_integral_v<T>, wrapping<T>, computed<T>>;
 
 template <class T>
 __device__ accumulator<T> load(const char* data) {
@@ -76,7 +78,8 @@ __global__ void __launch_bounds__(THREADS) group_kernel(const __grid_constant__ 
     A sum = sums[0];
 #pragma unroll
     for (int j = 1; j < VEC; ++j) sum += sums[j];
-    for (int64_t k = end * VEC + lane; k < p.k; k += GROUP) sum += load<T>(x + k * p.a_step) * load<T>(y + k * p.b_step);
+    for (int64_t k = end * VEC + lane; k < p.k; k += GROUP)
+        sum += load<T>(x + k * p.a_step) * load<T>(y + k * p.b_step);
 #pragma unroll
     for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if constexpr (GROUP > 32) {
@@ -121,8 +124,10 @@ __global__ void __launch_bounds__(THREADS) tile_kernel(const __grid_constant__ T
                 const int ai = is_row ? e / DEPTH : e % TILE, ak = is_row ? e % DEPTH : e / TILE;
                 const int bj = is_column ? e % TILE : e / DEPTH, bk = is_column ? e / TILE : e % DEPTH;
                 const int64_t i = first_row + ai, j = first_column + bj;
-                left[ak][ai] = i < p.m && k + ak < p.k ? load<T>(a + at[1] + i * p.row[1] + (k + ak) * p.column[1]) : A(0);
-                right[bk][bj] = j < p.n && k + bk < p.k ? load<T>(b + at[2] + (k + bk) * p.row[2] + j * p.column[2]) : A(0);
+                const char* x = a + at[1] + i * p.row[1] + (k + ak) * p.column[1];
+                const char* y = b + at[2] + (k + bk) * p.row[2] + j * p.column[2];
+                left[ak][ai] = i < p.m && k + ak < p.k ? load<T>(x) : A(0);
+                right[bk][bj] = j < p.n && k + bk < p.k ? load<T>(y) : A(0);
             }
             __syncthreads();
 #pragma unroll
@@ -210,7 +215,8 @@ private:
         const int64_t count = sums.layout.numel;
         if (is_by_thread_) {
             const int threads = count <= 64 * 1024 ? 64 : THREADS;  // small ones are spread over more multiprocessors
-            thread_kernel<T><<<unsigned(ceil_div(count, threads)), threads, 0, stream_handle()>>>(sums, out, a, b, bias);
+            const unsigned blocks = unsigned(ceil_div(count, threads));
+            thread_kernel<T><<<blocks, threads, 0, stream_handle()>>>(sums, out, a, b, bias);
             return;
         }
         if constexpr (!std::is_integral_v<T>) {
@@ -280,8 +286,8 @@ private:
 /// A matrix times a vector that both lie along what is summed over.
 bool is_matrix_vector(const Operand& out, const Operand& a, const Operand& b) {
     const int last = out.ndim() - 1;
-    return (rows_of(out) == 1 || columns_of(out) == 1) && a.strides[size_t(last)] == 1 && b.strides[size_t(last - 1)] == 1 &&
-           columns_of(a) < (1 << 20);
+    return (rows_of(out) == 1 || columns_of(out) == 1) && a.strides[size_t(last)] == 1 &&
+           b.strides[size_t(last - 1)] == 1 && columns_of(a) < (1 << 20);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// max_pool2d, where its largest elements are, sums of windows (behind avg_pool2d), and their gradients: a thread for each
-// element of the output.
+// max_pool2d, where its largest elements are, sums of windows (behind avg_pool2d), and their gradients: a thread for
+// each element of the output.
 #include <limits>
 
 #include "device.cuh"
@@ -45,7 +45,8 @@ __device__ C larger(C best, C x) {
 
 template <class C>
 __host__ __device__ C lowest() {
-    return std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity() : std::numeric_limits<C>::lowest();
+    using Limits = std::numeric_limits<C>;
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
 
 /// K is the windows' height and width, or 0 where it is only known at run time.
@@ -175,7 +176,8 @@ Pool pool_of(const Operand& whole, const Operand& pooled, const Attrs& attrs, in
     Pool p;
     p.kh = int(windows[0]), p.kw = int(windows[1]), p.step_y = int(windows[2]), p.step_x = int(windows[3]);
     p.gap_y = int(windows[4]), p.gap_x = int(windows[5]), p.top = int(pads[0]), p.left = int(pads[2]);
-    p.h = int(whole.shape[2]), p.w = int(whole.shape[3]), p.rows = int(pooled.shape[2]), p.columns = int(pooled.shape[3]);
+    p.h = int(whole.shape[2]), p.w = int(whole.shape[3]);
+    p.rows = int(pooled.shape[2]), p.columns = int(pooled.shape[3]);
     p.across = FastDivide(uint32_t(std::max<int64_t>(across, 1)));
     p.down = FastDivide(uint32_t(std::max<int64_t>(down, 1)));
     p.channels = FastDivide(uint32_t(std::max<int64_t>(whole.shape[1], 1)));
@@ -232,7 +234,10 @@ KernelPtr indices(const Request& r) {
 bool all_see(int64_t size, int64_t count, int64_t k, int64_t step, int64_t gap, int64_t before) {
     for (int64_t at = 0; at < count; ++at) {
         bool sees = false;
-        for (int64_t i = 0; i < k && !sees; ++i) sees = at * step - before + i * gap >= 0 && at * step - before + i * gap < size;
+        for (int64_t i = 0; i < k && !sees; ++i) {
+            const int64_t place = at * step - before + i * gap;
+            sees = place >= 0 && place < size;
+        }
         if (!sees) return false;
     }
     return true;

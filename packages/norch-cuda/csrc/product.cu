@@ -1,4 +1,4 @@
-// Matrix products of any layout: what of it cuBLASLt can be given as it is, what has to be copied, and what is to follow.
+// Matrix products of any layout: what cuBLASLt can be given as it is, what has to be copied, and what is to follow.
 #include "product.h"
 
 #include <algorithm>
@@ -124,8 +124,8 @@ public:
         if (bias && bias->numel() > 1 && bias->strides[0] != 1) operands_[3].stage();
         plan();
         const Activation chosen = activation_named(activation);
-        // cuBLASLt adds a bias of all but float64. Its gelu is the approximate one, and its relu of 16-bit floats and tf32
-        // makes 0 of NaN in some algorithms.
+        // cuBLASLt adds a bias of all but float64. Its gelu is the approximate one, and its relu of 16-bit floats makes 0
+        // of NaN in some algorithms.
         Gemm& gemm = batches_->gemm;
         is_fused &= out.dtype != DType::f64;
         gemm.has_bias = has_bias_ && is_fused;
@@ -160,7 +160,7 @@ private:
         const size_t d = size_t(out.view.ndim() - 2);
         const bool is_tall = out.view.shape[d + 1] != 1 && out.view.strides[d + 1] != 1 && out.view.strides[d] == 1;
         if (is_tall && !has_bias_) {  // the transpose of the product
-            std::swap(out.view.shape[d], out.view.shape[d + 1]), std::swap(out.view.strides[d], out.view.strides[d + 1]);
+            out.view = transposed(out.view);
             std::swap(a, b);
             a.view = transposed(a.view), b.view = transposed(b.view);
             is_swapped_ = true;

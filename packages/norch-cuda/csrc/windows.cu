@@ -10,16 +10,19 @@ Convolution::Convolution(const Operand& image, const Operand& result, const std:
                          const Attrs& attrs)
     : n(image.shape[0]), c(image.shape[1]), h(image.shape[2]), w(image.shape[3]), o(weight[0]), kh(weight[2]),
       kw(weight[3]), rows(result.shape[2]), columns(result.shape[3]), groups(attrs.integer("groups")) {
-    const auto &stride = attrs.integers("stride"), &dilation = attrs.integers("dilation"), &pads = attrs.integers("pads");
+    const auto &stride = attrs.integers("stride"), &dilation = attrs.integers("dilation");
+    const auto& pads = attrs.integers("pads");
     step_y = stride[0], step_x = stride[1], gap_y = dilation[0], gap_x = dilation[1], top = pads[0], left = pads[2];
 }
 
 bool Convolution::is_usual() const {
     constexpr int64_t LIMIT = int64_t(1) << 28;
-    auto small = [](int64_t a, int64_t b) { return std::abs(a) < LIMIT && std::abs(b) < LIMIT && std::abs(a * b) < LIMIT; };
-    return small(h, w) && small(rows, columns) && small(kh, kw) && small(c * kh * kw, rows * columns) && small(c, h * w) &&
-           small(step_y, rows) && small(step_x, columns) && small(gap_y, kh) && small(gap_x, kw) && small(top, 1) &&
-           small(left, 1) && small(n, places());
+    auto small = [](int64_t a, int64_t b) {
+        return std::abs(a) < LIMIT && std::abs(b) < LIMIT && std::abs(a * b) < LIMIT;
+    };
+    return small(h, w) && small(rows, columns) && small(kh, kw) && small(c * kh * kw, rows * columns) &&
+           small(c, h * w) && small(step_y, rows) && small(step_x, columns) && small(gap_y, kh) && small(gap_x, kw) &&
+           small(top, 1) && small(left, 1) && small(n, places());
 }
 
 namespace {
@@ -39,7 +42,8 @@ Grid grid_of(const Convolution& c, int64_t images, int64_t channels, int64_t dow
     g.channels = FastDivide(uint32_t(channels));
     g.by_step_y = FastDivide(uint32_t(c.step_y)), g.by_step_x = FastDivide(uint32_t(c.step_x));
     g.count = uint32_t(images * channels * down * across);
-    g.h = int(c.h), g.w = int(c.w), g.kh = int(c.kh), g.kw = int(c.kw), g.rows = int(c.rows), g.columns = int(c.columns);
+    g.h = int(c.h), g.w = int(c.w), g.kh = int(c.kh), g.kw = int(c.kw);
+    g.rows = int(c.rows), g.columns = int(c.columns);
     g.step_y = int(c.step_y), g.step_x = int(c.step_x), g.gap_y = int(c.gap_y), g.gap_x = int(c.gap_x);
     g.top = int(c.top), g.left = int(c.left);
     return g;
