@@ -115,19 +115,37 @@ __device__ Moments<double> moments_of_parts(const double* parts) {
 }
 
 /// out = (grad - shift - (x - mean) * slope) * scale, or forward (x - mean) * scale + shift.
+template <class T, bool GRAD>
+struct Factors {
+    using C = computed<T>;
+    C mean, scale, shift, slope;
+
+    __device__ Factors(const Channels& a, int64_t channel, const Moments<double>& m) {
+        const double factor = 1 / std::sqrt(m.square / double(a.count) + a.eps);
+        mean = C(m.mean);
+        scale = C(factor * double(a.weight.at<T>(channel, 1)));
+        shift = GRAD ? C(m.grad / double(a.count)) : a.bias.at<T>(channel, 0);
+        slope = GRAD ? C(m.product / double(a.count) * factor * factor) : C(0);
+    }
+    __device__ C operator()(C x, C g) const {
+        return GRAD ? (g - shift - (x - mean) * slope) * scale : (x - mean) * scale + shift;
+    }
+};
+
+template <class C, bool GRAD>
+__device__ void write_statistics(const Channels& a, int64_t channel, const Moments<double>& m) {
+    const double factor = 1 / std::sqrt(m.square / double(a.count) + a.eps);
+    reinterpret_cast<C*>(a.first)[channel] = C(GRAD ? m.product * factor : m.mean);
+    reinterpret_cast<C*>(a.second)[channel] = C(GRAD ? m.grad : m.square / double(a.count > 1 ? a.count - 1 : 1));
+}
+
 template <class T, int VEC, bool GRAD>
 __device__ void write_channel(const Channels& a, int64_t channel, uint32_t begin, uint32_t end,
                               const Moments<double>& m) {
     using C = computed<T>;
     constexpr int UNROLL = VEC == 1 ? 8 : VEC == 8 ? 2 : 4;
-    const double factor = 1 / std::sqrt(m.square / double(a.count) + a.eps);
-    const C mean = C(m.mean), scale = C(factor * double(a.weight.at<T>(channel, 1)));
-    const C shift = GRAD ? C(m.grad / double(a.count)) : a.bias.at<T>(channel, 0);
-    const C slope = GRAD ? C(m.product / double(a.count) * factor * factor) : C(0);
-    if (blockIdx.y == 0 && threadIdx.x == 0) {
-        reinterpret_cast<C*>(a.first)[channel] = C(GRAD ? m.product * factor : m.mean);
-        reinterpret_cast<C*>(a.second)[channel] = C(GRAD ? m.grad : m.square / double(a.count > 1 ? a.count - 1 : 1));
-    }
+    const Factors<T, GRAD> of(a, channel, m);
+    if (blockIdx.y == 0 && threadIdx.x == 0) write_statistics<C, GRAD>(a, channel, m);
     const Elements<T, VEC> elements{a, channel};
     for (uint32_t p = begin + threadIdx.x; p < end; p += UNROLL * blockDim.x) {
         C x[UNROLL][VEC], g[UNROLL][VEC] = {};
@@ -143,10 +161,7 @@ __device__ void write_channel(const Channels& a, int64_t channel, uint32_t begin
         for (int u = 0; u < UNROLL; ++u) {
             if (p + u * blockDim.x >= end) break;
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) {
-                const C off = x[u][j] - mean;
-                x[u][j] = GRAD ? (g[u][j] - shift - off * slope) * scale : off * scale + shift;
-            }
+            for (int j = 0; j < VEC; ++j) x[u][j] = of(x[u][j], g[u][j]);
             store_values<T, VEC>(reinterpret_cast<T*>(a.out) + at[u], x[u]);
         }
     }
@@ -163,6 +178,125 @@ __global__ void __launch_bounds__(THREADS) channel_kernel(const __grid_constant_
         const double found[5] = {m.count, m.mean, m.square, m.grad, m.product};
         for (int i = 0; i < 5; ++i) parts[blockIdx.y * 5 + i] = found[i];
     }
+}
+
+// --- Channels side by side ------------------------------------------------------------------------------------------
+
+constexpr int TALL = THREADS / WARP;  // threads that share a channel of (batch, channels); a block has 32 channels
+
+template <bool GRAD, class C>
+__device__ inline Moments<double> column_together(const Moments<C>& m) {
+    __shared__ double shared[5][TALL][WARP];
+    __syncthreads();
+    const double found[5] = {double(m.count), double(m.mean), double(m.square), double(m.grad), double(m.product)};
+#pragma unroll
+    for (int i = 0; i < 5; ++i) shared[i][threadIdx.y][threadIdx.x] = found[i];
+    __syncthreads();
+    Moments<double> out;
+    for (int k = 0; k < TALL; ++k) {
+        const double count = shared[0][k][threadIdx.x];
+        out.count += count;
+        out.mean += count > 0 ? count * shared[1][k][threadIdx.x] : 0;
+    }
+    out.mean /= out.count;
+    for (int k = 0; k < TALL; ++k) {
+        const double count = shared[0][k][threadIdx.x], gap = shared[1][k][threadIdx.x] - out.mean;
+        if (count == 0) continue;
+        out.square += shared[2][k][threadIdx.x] + gap * gap * count;
+        out.grad += shared[3][k][threadIdx.x];
+        out.product += shared[4][k][threadIdx.x] + gap * shared[3][k][threadIdx.x];
+    }
+    return out;
+}
+
+/// Adds the moments of other numbers.
+template <class C>
+__device__ inline void merge(Moments<C>& m, const Moments<C>& other) {
+    if (other.count == 0) return;
+    const C total = m.count + other.count, gap = other.mean - m.mean, step = gap * (other.count / total);
+    m.square += other.square + gap * step * m.count;
+    m.product += other.product - m.grad * step + other.grad * (gap - step);
+    m.grad += other.grad;
+    m.mean += step;
+    m.count = total;
+}
+
+/// What the launch before has found of a channel's parts.
+template <bool GRAD>
+__device__ Moments<double> column_parts(const double* parts) {
+    Moments<double> m;
+    for (int k = threadIdx.y; k < int(gridDim.y); k += TALL) {
+        const double* part = parts + k * 5;
+        merge(m, Moments<double>{part[0], part[1], part[2], part[3], part[4]});
+    }
+    return column_together<GRAD>(m);
+}
+
+/// The same for (batch, channels): `each` is the rows of a part.
+template <class T, bool GRAD>
+__global__ void __launch_bounds__(THREADS) column_kernel(const __grid_constant__ Channels a) {
+    using C = computed<T>;
+    constexpr int UNROLL = 8;
+    const int64_t channel = int64_t(blockIdx.x) * WARP + threadIdx.x;
+    const bool is_channel = channel < a.channels;
+    const int64_t begin = int64_t(blockIdx.y) * a.each, end = is_channel ? min(begin + a.each, a.count) : begin;
+    const T *in = reinterpret_cast<const T*>(a.in) + channel, *grad = reinterpret_cast<const T*>(a.grad) + channel;
+    double* parts = a.parts ? a.parts + channel * gridDim.y * 5 : nullptr;
+    Moments<double> m;
+    if (a.is_last) {
+        m = column_parts<GRAD>(is_channel ? parts : a.parts);
+    } else {
+        Moments<C> own;
+        int64_t row = begin + threadIdx.y;
+        for (; row + (UNROLL - 1) * TALL < end; row += UNROLL * TALL) {
+            C x[UNROLL], g[UNROLL] = {};
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) {
+                x[u] = C(widen(in[(row + u * TALL) * a.channels]));
+                if (GRAD) g[u] = C(widen(grad[(row + u * TALL) * a.channels]));
+            }
+            add<GRAD>(own, x, g);
+        }
+        for (; row < end; row += TALL) {
+            const C x[1] = {C(widen(in[row * a.channels]))};
+            const C g[1] = {GRAD ? C(widen(grad[row * a.channels])) : C(0)};
+            add<GRAD>(own, x, g);
+        }
+        m = column_together<GRAD>(own);
+    }
+    if (!is_channel) return;
+    if (a.parts && !a.is_last) {
+        if (threadIdx.y) return;
+        const double found[5] = {m.count, m.mean, m.square, m.grad, m.product};
+        for (int i = 0; i < 5; ++i) parts[blockIdx.y * 5 + i] = found[i];
+        return;
+    }
+    if (blockIdx.y == 0 && threadIdx.y == 0) write_statistics<C, GRAD>(a, channel, m);
+    const Factors<T, GRAD> of(a, channel, m);
+    T* out = reinterpret_cast<T*>(a.out) + channel;
+#pragma unroll 8
+    for (int64_t row = begin + threadIdx.y; row < end; row += TALL)
+        out[row * a.channels] = narrow<T>(
+            of(C(widen(in[row * a.channels])), GRAD ? C(widen(grad[row * a.channels])) : C(0)));
+}
+
+// --- Launches -------------------------------------------------------------------------------------------------------
+
+template <class T, bool GRAD>
+void launch_columns(Channels& a) {
+    const int64_t blocks = ceil_div(a.channels, WARP), most = ceil_div(a.count, 16 * TALL);
+    int64_t parts = std::min<int64_t>({ceil_div(int64_t(multiprocessors()) * 8, blocks), most, 1024});
+    a.each = uint32_t(ceil_div(a.count, parts));
+    parts = ceil_div(a.count, a.each);
+    const Scratch scratch(parts > 1 ? size_t(parts * a.channels) * 5 * sizeof(double) : 1);
+    const dim3 grid{unsigned(blocks), unsigned(parts)}, threads{WARP, TALL};
+    if (parts > 1) {
+        a.parts = scratch.data<double>();
+        column_kernel<T, GRAD><<<grid, threads, 0, stream_handle()>>>(a);
+        a.is_last = true;
+    }
+    column_kernel<T, GRAD><<<grid, threads, 0, stream_handle()>>>(a);
+    check_launch("batch_norm");
 }
 
 constexpr int MOST_PARTS = 128;              // of a channel; fewer than threads of a block
@@ -219,7 +353,8 @@ KernelPtr batch_norm(const Request& request) {
             a.in = data[input];
             a.weight.data = weight ? data[weight] : nullptr;
             a.bias.data = bias ? data[bias] : nullptr;
-            if (rows_have_packets<T>(inner, {a.out, a.grad, a.in})) launch<T, PER_16_BYTES<T>, GRAD>(a, inner);
+            if (inner == 1) launch_columns<T, GRAD>(a);
+            else if (rows_have_packets<T>(inner, {a.out, a.grad, a.in})) launch<T, PER_16_BYTES<T>, GRAD>(a, inner);
             else launch<T, 1, GRAD>(a, inner);
         });
     });

@@ -251,16 +251,23 @@ __global__ void __launch_bounds__(THREADS) softmax_columns_kernel(const Columns 
     const T* in = reinterpret_cast<const T*>(a.in) + start;
     T* out = reinterpret_cast<T*>(a.out) + start;
     Online<C> found;
-#pragma unroll 4
-    for (int64_t k = threadIdx.y; k < n; k += blockDim.y) {
-        const C x[1] = {C(widen(in[k * a.inner]))};
+    constexpr int UNROLL = 8;
+    int64_t first = threadIdx.y;
+    for (; first + (UNROLL - 1) * blockDim.y < n; first += UNROLL * blockDim.y) {
+        C x[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) x[u] = C(widen(in[(first + u * blockDim.y) * a.inner]));
+        found.add(x);
+    }
+    for (; first < n; first += blockDim.y) {
+        const C x[1] = {C(widen(in[first * a.inner]))};
         found.add(x);
     }
     const C largest = reduce_column<Largest>(found.largest, shared);
     found.move_to(largest);
     const C sum = reduce_column<Sum>(found.sum, shared);
     const C last = a.is_log ? std::log(sum) : C(1) / sum;
-#pragma unroll 4
+#pragma unroll 8
     for (int64_t k = threadIdx.y; k < n; k += blockDim.y) {
         const C x = C(widen(in[k * a.inner])) - largest;
         out[k * a.inner] = narrow<T>(a.is_log ? x - last : std::exp(x) * last);

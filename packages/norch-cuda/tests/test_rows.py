@@ -171,7 +171,7 @@ def test_losses_of_no_rows():
 def test_targets_out_of_range(op, wrong):
     x, t = norch.ones(5, 7, device="cuda"), norch.tensor([0, 1, wrong, 2, 3], device="cuda")
     op(x, t)
-    with pytest.raises(norch.IndexError, match=f"{op.__name__}.*index {wrong}"):
+    with pytest.raises(IndexError, match=f"{op.__name__}.*index {wrong}"):
         norch.cuda.synchronize()
     norch.cuda.synchronize()
     assert ops.mse_loss(x, x).item() == 0
@@ -221,8 +221,8 @@ def test_weights_of_another_dtype():
         cpu = [p.double().requires_grad_() for p in params]
         got, expected = ops.layer_norm(u, n, *gpu), ops.layer_norm(v, n, *cpu)
         close(got, expected, scale=4)
-        got.float().sum().backward()
-        expected.sum().backward()
+        got.backward(norch.ones(*got.shape, dtype=dtype, device=got.device))
+        expected.backward(norch.ones(*expected.shape, dtype=float64))
         for p, q in zip(gpu, cpu, strict=True):
             close(p.grad, q.grad, dtype, scale=40)
 
@@ -230,21 +230,31 @@ def test_weights_of_another_dtype():
 def test_rows_far_from_zero():
     for n in (100, 512, 2000, 30000):
         x, y = laid_out(numbers(4, n) + 1e4, float32)
-        close(ops.layer_norm(x, n), ops.layer_norm(y, n), scale=50)
-        x, y = laid_out((numbers(16, 4, n // 4) + 1e4), float32)
-        close(ops.batch_norm(x, None, None, training=True), ops.batch_norm(y, None, None, training=True), scale=50)
+        close(ops.layer_norm(x, n), ops.layer_norm(y, n), scale=200)
+        for shape in ((16, 4, n // 4), (n, 4)):
+            x, y = laid_out(numbers(*shape) + 1e4, float32)
+            close(ops.batch_norm(x, None, None, training=True), ops.batch_norm(y, None, None, training=True), scale=200)
 
 
 def test_no_rows_to_normalise():
     w = norch.ones(5, device="cuda").requires_grad_()
     x = norch.ones(0, 5, device="cuda").requires_grad_()
-    ops.layer_norm(x, 5, w, w).sum().backward()
+    ops.layer_norm(x, 5, w, w).backward(norch.ones(0, 5, device="cuda"))
     assert w.grad.tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_batch_norm(dtype):
-    for shape in ((64, 10), (5, 3, 7), (33, 4, 8, 8), (16, 2, 100, 100), (3, 300, 5, 4), (20000, 3), (2, 1, 65536)):
+    for shape in (
+        (64, 10),
+        (5, 3, 7),
+        (33, 4, 8, 8),
+        (16, 2, 100, 100),
+        (3, 300, 5, 4),
+        (20000, 3),
+        (5000, 70),
+        (2, 1, 65536),
+    ):
         c = shape[1]
         x, w, b = numbers(*shape) + 1, numbers(c), numbers(c)
         scale = 30 * max(1.0, (x.size / c) ** 0.5 / 10)
