@@ -30,9 +30,25 @@ __device__ inline C sigmoid(C x) {
     if constexpr (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
     else return C(1) / (C(1) + ::exp(-x));
 }
-template <class C>
-__device__ inline C normal_below(C x) {
-    return (::erf(x * C(ROOT_HALF)) + C(1)) * C(0.5);
+/// The normal distribution's value at x, and exp(-x * x / 2).
+template <class T, class C = computed<T>>
+__device__ inline C normal_below(C x, C& density) {
+    if constexpr (sizeof(T) == 2) {
+        // erfc to 1.5e-7: M. Abramowitz and I. Stegun, "Handbook of Mathematical Functions", 7.1.26.
+        const float z = fabsf(x) * float(ROOT_HALF), t = __fdividef(1.0f, 1.0f + 0.3275911f * z);
+        density = __expf(-z * z);
+        const float p = 1.421413741f + t * (-1.453152027f + t * 1.061405429f);
+        const float above = 0.5f * density * (t * (0.254829592f + t * (-0.284496736f + t * p)));
+        return x < 0.0f ? above : 1.0f - above;
+    } else {
+        density = ::exp(x * x * C(-0.5));
+        return (::erf(x * C(ROOT_HALF)) + C(1)) * C(0.5);
+    }
+}
+template <class T, class C = computed<T>>
+__device__ inline C gelu(C x) {
+    C density;
+    return x * normal_below<T>(x, density);
 }
 /// (tanh(y) + 1) / 2 is sigmoid(2 y), and that without cancellation.
 template <class T, class C = computed<T>>
@@ -56,7 +72,9 @@ __device__ inline C elu_slope(C x, const Constants<C>& k) {
 
 template <class T, class C = computed<T>>
 __device__ inline C gelu_slope(C x) {
-    return normal_below(x) + x * exponential<T>(x * x * C(-0.5)) * C(NORMAL_DENSITY);
+    C density;
+    const C below = normal_below<T>(x, density);
+    return below + x * density * C(NORMAL_DENSITY);
 }
 template <class T, class C = computed<T>>
 __device__ inline C gelu_tanh_slope(C x) {
@@ -111,7 +129,7 @@ struct Smooth {
         using C = computed<T>;
         switch (op) {
             case Op::elu: NORCH_EACH(elu(x[0][i], k))
-            case Op::gelu: NORCH_EACH(x[0][i] * normal_below(x[0][i]))
+            case Op::gelu: NORCH_EACH(gelu<T>(x[0][i]))
             case Op::gelu_tanh: NORCH_EACH(x[0][i] * gelu_gate<T>(x[0][i]))
             case Op::silu: NORCH_EACH(x[0][i] * sigmoid<T>(x[0][i]))
             default: NORCH_EACH(softplus<T>(x[0][i], k))

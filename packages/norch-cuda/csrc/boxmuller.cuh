@@ -1,5 +1,5 @@
-// Normal numbers by Box and Muller (1958). In float32 the angle is reduced exactly, in turns, which leaves sine and cosine
-// of at most pi/4 (minimax polynomials) and no slow path.
+// Normal numbers by Box and Muller (1958). In float32 the angle is reduced exactly, in turns, which leaves sine and
+// cosine of at most pi/4 (minimax polynomials) and no slow path.
 #pragma once
 
 #include "device.cuh"

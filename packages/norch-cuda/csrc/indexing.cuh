@@ -1,5 +1,5 @@
-// What gather, scatter and scatter_add share: loops over index's shape, in which the tensor that is indexed has stride 0
-// along the dim. An index out of range is reported, and its element left alone (or, where something must be written, 0).
+// What gather, scatter and scatter_add share: loops over index's shape, in which the tensor that is indexed has stride
+// 0 along the dim. An index out of range is reported, and its element left alone (or 0, where one must be written).
 #pragma once
 
 #include <string>
@@ -45,8 +45,8 @@ __device__ inline bool find_place(int64_t& k, const Chosen& chosen, const ErrorS
     return false;
 }
 
-/// Makes elements of `bytes` out of the innermost elements of some loops of two tensors and an index (strides[0], [1] and
-/// [2]), where one index serves a row and the rows allow it. Returns the size of what is moved at once.
+/// Makes elements of up to 16 bytes out of the innermost ones of some loops of two tensors and an index (strides[0], [1]
+/// and [2]), where one index serves a row and the rows allow it. Returns the size of what is moved at once.
 inline int64_t widen_rows(Loops& loops, int64_t itemsize, int64_t step) {
     if (loops.shape.empty()) return itemsize;
     const size_t last = loops.shape.size() - 1;

@@ -1,5 +1,5 @@
-// Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), as norch.numpy_backend.philox
-// defines it: counted, so that any thread makes what it needs.
+// Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), as
+// norch.numpy_backend.philox defines it: counted, so that any thread makes what it needs.
 #pragma once
 
 #include "device.cuh"

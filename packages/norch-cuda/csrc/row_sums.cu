@@ -47,29 +47,31 @@ struct Plan {
     bool adds;
 };
 
-/// The rows of the source that a block has to add, in order.
+constexpr int MOST_GROUPS = 32;
+
+/// The rows of the source that a block has to add, in order; and that list's places group by group.
 struct Found {
     int32_t source[LISTED];
-    uint16_t row[LISTED];
-    int counts[2][WARPS];
+    uint16_t row[LISTED], place[LISTED];
+    int counts[2][WARPS], per_group[MOST_GROUPS];
 };
 
+__device__ inline void load_rows(int32_t (&given)[PER_THREAD], const int32_t* rows, int64_t base, int64_t end) {
+    const int64_t first = base + threadIdx.x / 32 * (32 * PER_THREAD) + threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < PER_THREAD; ++j) given[j] = first + j * 32 < end ? rows[first + j * 32] : -1;
+}
+
 /// Appends what is ours of STEP indices from `base` on; returns how many there are now.
-__device__ inline int find(Found& found, int count, int parity, const int32_t* rows, int64_t base, int64_t end,
+__device__ inline int find(Found& found, int count, int parity, const int32_t (&given)[PER_THREAD], int64_t base,
                            int64_t first_row, int rows_per_block) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const unsigned below = (1u << lane) - 1;
-    int64_t row[PER_THREAD];
     unsigned hits[PER_THREAD];
     int mine = 0;
 #pragma unroll
     for (int j = 0; j < PER_THREAD; ++j) {
-        const int64_t i = base + warp * (32 * PER_THREAD) + j * 32 + lane;
-        row[j] = i < end ? int64_t(rows[i]) - first_row : -1;
-    }
-#pragma unroll
-    for (int j = 0; j < PER_THREAD; ++j) {
-        hits[j] = __ballot_sync(~0u, row[j] >= 0 && row[j] < rows_per_block);
+        hits[j] = __ballot_sync(~0u, given[j] >= first_row && given[j] < first_row + rows_per_block);
         mine += __popc(hits[j]);
     }
     if (lane == 0) found.counts[parity][warp] = mine;
@@ -85,11 +87,30 @@ __device__ inline int find(Found& found, int count, int parity, const int32_t* r
         if (hits[j] >> lane & 1) {
             const int to = at + __popc(hits[j] & below);
             found.source[to] = int32_t(base + warp * (32 * PER_THREAD) + j * 32 + lane);
-            found.row[to] = uint16_t(row[j]);
+            found.row[to] = uint16_t(given[j] - first_row);
         }
         at += __popc(hits[j]);
     }
     return count;
+}
+
+/// Where the places of a group start, and with `list` the places in order; a warp for each group.
+__device__ inline void list_groups(Found& found, int count, int groups) {
+    const int lane = threadIdx.x % 32;
+    for (bool list : {false, true}) {
+        for (int group = threadIdx.x / 32; group < groups; group += WARPS) {
+            int at = 0;
+            for (int g = 0; list && g < group; ++g) at += found.per_group[g];
+            for (int m = lane; m - lane < count; m += 32) {
+                const bool is_mine = m < count && (found.row[m] & (groups - 1)) == group;
+                const unsigned mine = __ballot_sync(~0u, is_mine);
+                if (list && is_mine) found.place[at + __popc(mine & ((1u << lane) - 1))] = uint16_t(m);
+                at += __popc(mine);
+            }
+            if (!list && lane == 0) found.per_group[group] = at;
+        }
+        __syncthreads();
+    }
 }
 
 template <class T, int VEC>
@@ -108,24 +129,32 @@ __global__ void __launch_bounds__(THREADS) sum_rows(const Plan plan, const int32
 
     const int64_t begin = blockIdx.z * plan.chunk, end = min(plan.n, begin + plan.chunk);
     int count = 0, parity = 0;
+    int32_t given[PER_THREAD], next[PER_THREAD];
+    load_rows(next, rows, begin, end);
     for (int64_t base = begin; base < end; base += STEP, parity ^= 1) {
-        count = find(found, count, parity, rows, base, end, first_row, plan.rows_per_block);
+#pragma unroll
+        for (int j = 0; j < PER_THREAD; ++j) given[j] = next[j];
+        load_rows(next, rows, base + STEP, end);
+        count = find(found, count, parity, given, base, first_row, plan.rows_per_block);
         if (count <= LISTED - STEP && base + STEP < end) continue;
         __syncthreads();
+        list_groups(found, count, groups);
+        int at = 0;
+        for (int g = 0; g < group; ++g) at += found.per_group[g];
+        const int stop = at + found.per_group[group];
         constexpr int U = 8;
-        for (int m = 0; is_inside && m < count; m += U) {
+        for (; is_inside && at < stop; at += U) {
             Packet<T, VEC> x[U];
             int row[U];
 #pragma unroll
             for (int u = 0; u < U; ++u) {
-                row[u] = m + u < count ? found.row[m + u] : -1;
-                if ((row[u] & (groups - 1)) != group) row[u] = -1;
-                if (row[u] >= 0)
-                    x[u] = *reinterpret_cast<const Packet<T, VEC>*>(src + found.source[m + u] * plan.src_stride + column);
+                const int place = found.place[min(at + u, stop - 1)];
+                row[u] = found.row[place];
+                x[u] = *reinterpret_cast<const Packet<T, VEC>*>(src + found.source[place] * plan.src_stride + column);
             }
 #pragma unroll
             for (int u = 0; u < U; ++u) {
-                if (row[u] < 0) continue;
+                if (at + u >= stop) break;
                 Sum& sum = sums[row[u] * plan.lanes + lane];
 #pragma unroll
                 for (int v = 0; v < VEC; ++v) sum.v[v] += widen(x[u].v[v]);
@@ -157,15 +186,24 @@ __global__ void __launch_bounds__(THREADS) sum_rows(const Plan plan, const int32
     }
 }
 
-/// The sums of the chunks, in order.
+/// The sums of the chunks: of each PARTS-th by one thread, then of those.
 template <class T>
 __global__ void __launch_bounds__(THREADS) sum_chunks(const Plan plan, const computed<T>* partial, T* out) {
     using C = computed<T>;
-    const int64_t size = plan.rows * plan.features, i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
-    if (i >= size) return;
+    constexpr int PARTS = 8, COLUMNS = THREADS / PARTS;
+    __shared__ C sums[PARTS][COLUMNS];
+    const int part = threadIdx.x / COLUMNS, column = threadIdx.x % COLUMNS;
+    const int64_t size = plan.rows * plan.features, i = int64_t(blockIdx.x) * COLUMNS + column;
     C sum = 0;
+    if (i < size) {
 #pragma unroll 8
-    for (int chunk = 0; chunk < plan.chunks; ++chunk) sum += partial[chunk * size + i];
+        for (int chunk = part; chunk < plan.chunks; chunk += PARTS) sum += partial[chunk * size + i];
+    }
+    sums[part][column] = sum;
+    __syncthreads();
+    if (part > 0 || i >= size) return;
+#pragma unroll
+    for (int p = 1; p < PARTS; ++p) sum += sums[p][column];
     const int64_t row = i / plan.features;
     T& to = out[row * plan.out_stride + (i - row * plan.features)];
     if (!plan.adds) to = narrow<T>(sum);
@@ -174,7 +212,7 @@ __global__ void __launch_bounds__(THREADS) sum_chunks(const Plan plan, const com
 
 // --- The plan -------------------------------------------------------------------------------------------------------
 
-constexpr int64_t SHARED_BYTES = 64 * 1024, BLOCKS = 264, LEAST_CHUNK = 256;  // BLOCKS: two for each multiprocessor
+constexpr int64_t SHARED_BYTES = 56 * 1024, BLOCKS = 396, LEAST_CHUNK = 128;  // BLOCKS: three for each multiprocessor
 
 Plan plan_of(const RowSums& sums, int64_t itemsize, int vec) {
     Plan plan = {};
@@ -242,7 +280,7 @@ public:
         const auto* src = reinterpret_cast<const T*>(data[1]);
         is_wide ? sum<VEC>(plan, rows, src, out, partial) : sum<1>(plan, rows, src, out, partial);
         if (!partial) return;
-        sum_chunks<T><<<unsigned(ceil_div(size, THREADS)), THREADS, 0, stream_handle()>>>(plan, partial, out);
+        sum_chunks<T><<<unsigned(ceil_div(size, THREADS / 8)), THREADS, 0, stream_handle()>>>(plan, partial, out);
         check_launch("adding up sums of rows");
     }
 
@@ -250,10 +288,11 @@ private:
     template <int V>
     static void sum(const Plan& plan, const int32_t* rows, const T* src, T* out, C* partial) {
         const int bytes = plan.rows_per_block * plan.lanes * V * int(sizeof(C));
-        if (bytes > 32 * 1024)
+        if (bytes > 30 * 1024)
             check(cudaFuncSetAttribute(sum_rows<T, V>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                   "asking for shared memory");
-        const dim3 grid(unsigned(ceil_div(plan.rows, plan.rows_per_block)), unsigned(plan.slices), unsigned(plan.chunks));
+        const auto blocks = unsigned(ceil_div(plan.rows, plan.rows_per_block));
+        const dim3 grid(blocks, unsigned(plan.slices), unsigned(plan.chunks));
         sum_rows<T, V><<<grid, THREADS, size_t(bytes), stream_handle()>>>(plan, rows, src, out, partial);
         check_launch("summing rows");
     }

@@ -1,6 +1,7 @@
-// scatter_add. Whole rows of floats are row_sums.cu's. Integers are added by atomics. So are floats, yet with the same result in every run: as integers, in units
-// that the largest addend of each place decides, which makes the order of additions meaningless (the idea of J. Demmel
-// and H. Nguyen, "Fast reproducible floating-point summation", ARITH 2013, with one bin of 62 bits; two for float64).
+// scatter_add. Whole rows of floats are row_sums.cu's. Integers are added by atomics. So are floats, yet with the same
+// result in every run: as integers, in units that the largest addend of each place decides, which makes the order of
+// additions meaningless (the idea of J. Demmel and H. Nguyen, "Fast reproducible floating-point summation", ARITH 2013,
+// with one bin of 62 bits; two for float64).
 #include "families.h"
 #include "indexing.cuh"
 #include "memory.h"
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(THREADS) write_sums(const __grid_constant__ La
 
 // --- The same of lines, in shared memory ----------------------------------------------------------------------------
 
-/// Lines along the dim: what is between elements of out, src and index (bytes), and how many of src and index there are.
+/// Lines along the dim: bytes between elements of out, src and index; how many src and index have.
 struct Line {
     int64_t out_step, src_step, index_step;
     int count, headroom;
