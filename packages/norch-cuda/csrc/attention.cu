@@ -1,5 +1,5 @@
-// scaled_dot_product_attention without a mask or a causal one, and its gradient, without the matrix of scores in memory:
-// the softmax is taken as its parts become known (Dao et al., "FlashAttention", 2022).
+// scaled_dot_product_attention without a mask or a causal one, and its gradient, without the matrix of scores in
+// memory: the softmax is taken as its parts become known (Dao et al., "FlashAttention", 2022).
 #include <cmath>
 
 #include "attention.h"
@@ -37,8 +37,10 @@ bool describe(const Request& request, int query, Attention<N>& a) {
     if (int(operands.size()) != N) return false;
     const DType dtype = operands[0].dtype;
     if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) return false;
-    for (const Operand& o : operands)
-        if (o.is_scalar || o.dtype != dtype || o.ndim() < 2 || o.ndim() > operands[0].ndim() || !o.numel()) return false;
+    for (const Operand& o : operands) {
+        if (o.is_scalar || o.dtype != dtype || !o.numel()) return false;
+        if (o.ndim() < 2 || o.ndim() > operands[0].ndim()) return false;
+    }
     const Operand &q = operands[query], &v = operands[query + 2];
     const int64_t queries = q.shape[q.ndim() - 2], keys = v.shape[v.ndim() - 2];
     const double scale = request.attrs.number("scale");

@@ -30,7 +30,8 @@ enum Forward { F_OUT, F_QUERY, F_KEY, F_VALUE, FORWARD };
 /// the gradients of query, key and value, that of out, query, key, value
 enum Backward { B_FOR_QUERY, B_FOR_KEY, B_FOR_VALUE, B_GRAD, B_QUERY, B_KEY, B_VALUE, BACKWARD };
 
-/// Launch attention of float32 (attention_float.cu, attention_float_grad.cu) or of 16-bit floats (attention_half.cu, attention_half_grad.cu).
+/// Launch attention of float32 (attention_float.cu, attention_float_grad.cu) or of 16-bit floats (attention_half.cu,
+/// attention_half_grad.cu).
 void attend_float(const Attention<FORWARD>& a);
 void attend_float_grad(const Attention<BACKWARD>& a);
 void attend_half(const Attention<FORWARD>& a, DType dtype);

@@ -24,14 +24,15 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(const __grid_constant_
                                        has_packets(a, F_QUERY));
     for (int k = 0; k < seen; k += BLOCK) {
         __syncthreads();
-        load_tile<float, D, BLOCK, THREADS>(key, place.at[F_KEY], a.side[F_KEY], k, a.keys, a.size, has_packets(a, F_KEY));
+        load_tile<float, D, BLOCK, THREADS>(key, place.at[F_KEY], a.side[F_KEY], k, a.keys, a.size,
+                                            has_packets(a, F_KEY));
         load_tile<float, D, BLOCK, THREADS>(value, place.at[F_VALUE], a.side[F_VALUE], k, a.keys, a.values,
                                             has_packets(a, F_VALUE));
         commit_copies();
         wait_for_copies<0>();
         __syncthreads();
         float s[R][4] = {};
-        add_dots<D>(s, query + y * R * P, key + x * P);
+        add_dots<D, 2>(s, query + y * R * P, key + x * P);
         scale_scores(s, a.scale, a.is_causal, first, k, a.keys);
 #pragma unroll
         for (int r = 0; r < R; ++r) {

@@ -31,10 +31,11 @@ __device__ inline void load_columns(float (&y)[D / 16], const float* row) {
     }
 }
 
-/// acc[r][c] += a[r] . b[16 * c] over D floats of rows of `a` and `b`: a product with a transposed matrix.
-template <int D, int R, int C>
+/// acc[r][c] += a[r] . b[16 * c] over D floats of rows of `a` and `b`: a product with a transposed matrix. The kernels
+/// of the gradient have no registers for UNROLL > 1.
+template <int D, int UNROLL = 1, int R, int C>
 __device__ inline void add_dots(float (&acc)[R][C], const float* a, const float* b) {
-#pragma unroll 2
+#pragma unroll UNROLL
     for (int k = 0; k < D; k += 4) {
         Packet<float, 4> x[R], y[C];
 #pragma unroll
@@ -72,7 +73,8 @@ __device__ inline void add_product(float (&acc)[R][D / 16], const float* weights
 
 /// acc[r] += weights[:, r] @ b, for 4 columns of weights from `weights` on.
 template <int D>
-__device__ inline void add_turned_product(float (&acc)[4][D / 16], const float* weights, const float* b, int begin, int end) {
+__device__ inline void add_turned_product(float (&acc)[4][D / 16], const float* weights, const float* b, int begin,
+                                          int end) {
 #pragma unroll 4
     for (int k = begin; k < end; ++k) {
         auto x = *reinterpret_cast<const Packet<float, 4>*>(weights + k * WEIGHTS_PITCH);
@@ -87,8 +89,8 @@ __device__ inline void add_turned_product(float (&acc)[4][D / 16], const float* 
 
 /// Writes a thread's part of a tile whose row 0 is row `first` of a matrix (rows, columns), times factor[r].
 template <int D, int R>
-__device__ inline void store_rows(char* to, Side side, const float (&acc)[R][D / 16], const float (&factor)[R], int first,
-                                  int rows, int columns, bool packets) {
+__device__ inline void store_rows(char* to, Side side, const float (&acc)[R][D / 16], const float (&factor)[R],
+                                  int first, int rows, int columns, bool packets) {
     constexpr int VEC = D >= 64 ? 4 : D / 16;
 #pragma unroll
     for (int r = 0; r < R; ++r) {

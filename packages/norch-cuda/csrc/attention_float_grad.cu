@@ -1,6 +1,6 @@
 // The gradient of attention of float32. The weights are computed again. Where all queries and keys of a head fit one
-// tile one kernel does all; else one goes over the queries and another over the keys, so that nothing is added up by two
-// blocks.
+// tile one kernel does all; else one goes over the queries and another over the keys, so that nothing is added up by
+// two blocks.
 #include "attention_float.cuh"
 #include "memory.h"
 
@@ -51,9 +51,18 @@ __device__ inline void score(float (&s)[4][4], float (&slope)[4][4], const Atten
     scale_scores(s, a.scale, a.is_causal, first, k, a.keys);
 }
 
-/// A head of at most 64 queries and 64 keys.
+/// A thread's part of the tile of weights, or of slopes.
+__device__ inline void write_tile(float* own, const float (&x)[4][4]) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) own[r * WEIGHTS_PITCH + 16 * c] = x[r][c];
+}
+
+/// A head of at most 64 queries and 64 keys: by one block, or by two where there are few heads, for its queries and for
+/// its keys.
 template <int D>
-__global__ void __launch_bounds__(THREADS) small_kernel(const __grid_constant__ Attention<BACKWARD> a) {
+__global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) small_kernel(const __grid_constant__ Attention<BACKWARD> a) {
     constexpr int P = PITCH<float, D>;
     extern __shared__ __align__(16) float shared[];
     float *query = shared, *grad = query + BLOCK * P, *key = grad + BLOCK * P, *value = key + BLOCK * P;
@@ -69,7 +78,6 @@ __global__ void __launch_bounds__(THREADS) small_kernel(const __grid_constant__ 
     __syncthreads();
     float s[4][4] = {}, slope[4][4] = {};
     score<D>(s, slope, a, query, grad, key, value, 0, 0);
-    float* own = weights + y * 4 * WEIGHTS_PITCH + x;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
         const float base = base_of(largest_of_16(fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3]))));
@@ -86,33 +94,37 @@ __global__ void __launch_bounds__(THREADS) small_kernel(const __grid_constant__ 
         for (int c = 0; c < 4; ++c) {
             s[r][c] *= factor;
             slope[r][c] = (slope[r][c] - mean) * s[r][c];
-            own[r * WEIGHTS_PITCH + 16 * c] = s[r][c];
         }
     }
+    float* own = weights + y * 4 * WEIGHTS_PITCH + x;
+    const bool is_for_keys = place.tile == 0, is_for_queries = a.tiles.divisor == 1 || !is_for_keys;
+    const int from = a.is_causal ? y * 4 : 0;  // a key has no weight for the queries before it
+    if (is_for_keys) {
+        write_tile(own, s);
+        __syncthreads();
+        float acc[4][D / 16] = {};
+        add_turned_product<D>(acc, weights + y * 4, grad, from, a.queries);
+        store_block<D>(a, place, B_FOR_VALUE, acc, 1.0f, 0);
+        __syncthreads();
+    }
+    write_tile(own, slope);
     __syncthreads();
-    // A key has no weight for the queries before it.
-    const int from = a.is_causal ? y * 4 : 0;
-    float acc[4][D / 16] = {};
-    add_turned_product<D>(acc, weights + y * 4, grad, from, a.queries);
-    store_block<D>(a, place, B_FOR_VALUE, acc, 1.0f, 0);
-    __syncthreads();
-#pragma unroll
-    for (int r = 0; r < 4; ++r)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) own[r * WEIGHTS_PITCH + 16 * c] = slope[r][c];
-    __syncthreads();
-    float turned[4][D / 16] = {};
-    add_turned_product<D>(turned, weights + y * 4, query, from, a.queries);
-    store_block<D>(a, place, B_FOR_KEY, turned, a.scale, 0);
-    float plain[4][D / 16] = {};
-    const int end = keys_seen(a, y * 4 + 4);
-    add_product<D>(plain, weights + y * 4 * WEIGHTS_PITCH, key, (end + 3) & ~3);
-    store_block<D>(a, place, B_FOR_QUERY, plain, a.scale, 0);
+    if (is_for_keys) {
+        float acc[4][D / 16] = {};
+        add_turned_product<D>(acc, weights + y * 4, query, from, a.queries);
+        store_block<D>(a, place, B_FOR_KEY, acc, a.scale, 0);
+    }
+    if (is_for_queries) {
+        float acc[4][D / 16] = {};
+        add_product<D>(acc, weights + y * 4 * WEIGHTS_PITCH, key, (keys_seen(a, y * 4 + 4) + 3) & ~3);
+        store_block<D>(a, place, B_FOR_QUERY, acc, a.scale, 0);
+    }
 }
 
 /// The gradient of 64 queries: over the keys once for their facts, and once for the gradient.
 template <int D>
-__global__ void __launch_bounds__(THREADS) query_kernel(const __grid_constant__ Attention<BACKWARD> a, RowFacts* facts) {
+__global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2)
+    query_kernel(const __grid_constant__ Attention<BACKWARD> a, RowFacts* facts) {
     constexpr int P = PITCH<float, D>;
     extern __shared__ __align__(16) float shared[];
     float *query = shared, *grad = query + BLOCK * P, *key = grad + BLOCK * P, *value = key + BLOCK * P;
@@ -180,7 +192,8 @@ __global__ void __launch_bounds__(THREADS) query_kernel(const __grid_constant__ 
 
 /// The gradients of 64 keys and values: here rows are keys, and columns queries.
 template <int D>
-__global__ void __launch_bounds__(THREADS) key_kernel(const __grid_constant__ Attention<BACKWARD> a, const RowFacts* facts) {
+__global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2)
+    key_kernel(const __grid_constant__ Attention<BACKWARD> a, const RowFacts* facts) {
     constexpr int P = PITCH<float, D>;
     extern __shared__ __align__(16) float shared[];
     float *key = shared, *value = key + BLOCK * P, *query = value + BLOCK * P, *grad = query + BLOCK * P;
@@ -214,17 +227,14 @@ __global__ void __launch_bounds__(THREADS) key_kernel(const __grid_constant__ At
                 const bool sees = is_query && (!a.is_causal || first + y * 4 + r <= column);
                 s[r][c] = sees ? expf(s[r][c] * a.scale - of.base) * of.factor : 0.0f;
                 slope[r][c] = s[r][c] * (slope[r][c] - of.mean);
-                own[r * WEIGHTS_PITCH + 16 * c] = s[r][c];
             }
         }
+        write_tile(own, s);
         const int end = min(BLOCK, (a.queries - q + 3) & ~3);
         __syncwarp();
         add_product<D>(for_value, weights + y * 4 * WEIGHTS_PITCH, grad, end);
         __syncwarp();
-#pragma unroll
-        for (int r = 0; r < 4; ++r)
-#pragma unroll
-            for (int c = 0; c < 4; ++c) own[r * WEIGHTS_PITCH + 16 * c] = slope[r][c];
+        write_tile(own, slope);
         __syncwarp();
         add_product<D>(for_key, weights + y * 4 * WEIGHTS_PITCH, query, end);
     }
@@ -238,7 +248,10 @@ template <int D>
 void attend_grad(const Attention<BACKWARD>& a) {
     constexpr size_t bytes = BACKWARD_BYTES<D>;
     static_assert(bytes <= ATTENTION_SHARED_BYTES, "attention.cu asks whether there is this much");
-    if (a.queries <= BLOCK && a.keys <= BLOCK) return launch_tiles<small_kernel<D>>(a, 1, 1, THREADS, bytes);
+    if (a.queries <= BLOCK && a.keys <= BLOCK) {
+        const int parts = int(a.heads()) < multiprocessors() ? 2 : 1;
+        return launch_tiles<small_kernel<D>>(a, parts, 1, THREADS, bytes);
+    }
     Scratch facts(sizeof(RowFacts) * size_t(a.heads()) * size_t(padded_queries(a)));
     launch_tiles<query_kernel<D>>(a, a.queries, BLOCK, THREADS, bytes, facts.data<RowFacts>());
     launch_tiles<key_kernel<D>>(a, a.keys, BLOCK, THREADS, bytes,

@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(HALF_THREADS) forward_kernel(const __grid_cons
     load_keys(0, 0);
 
     T* own_query = query + warp_id() * 16 * M * P;
-    uint32_t left[M][D / 16][4];
+    constexpr bool KEEPS_QUERY = M * D <= 128;  // in registers
+    uint32_t left[KEEPS_QUERY ? M : 1][KEEPS_QUERY ? D / 16 : 1][4];
     float largest[M][2], sum[M][2] = {}, out[M][D / 8][4] = {};
 #pragma unroll
     for (int m = 0; m < M; ++m) largest[m][0] = largest[m][1] = -INFINITY;
@@ -43,16 +44,21 @@ __global__ void __launch_bounds__(HALF_THREADS) forward_kernel(const __grid_cons
             wait_for_copies<0>();
         }
         __syncthreads();
-        if (k == 0) {
+        if (KEEPS_QUERY && k == 0) {
 #pragma unroll
             for (int m = 0; m < M; ++m)
 #pragma unroll
-                for (int i = 0; i < D / 16; ++i) load_left<T, D>(left[m][i], own_query + m * 16 * P, i);
+                for (int i = 0; i < D / 16; ++i)
+                    if constexpr (KEEPS_QUERY) load_left<T, D>(left[m][i], own_query + m * 16 * P, i);
         }
         float s[M][N][4] = {};
         add_dots<T, D>(s, key + stage * KEYS * P, [&](int m, int i, uint32_t(&r)[4]) {
+            if constexpr (KEEPS_QUERY) {
 #pragma unroll
-            for (int j = 0; j < 4; ++j) r[j] = left[m][i][j];
+                for (int j = 0; j < 4; ++j) r[j] = left[m][i][j];
+            } else {
+                load_left<T, D>(r, own_query + m * 16 * P, i);
+            }
         });
         const bool hides = k + KEYS > a.keys || (a.is_causal && k + KEYS > own + 1);
 #pragma unroll
@@ -85,18 +91,20 @@ __global__ void __launch_bounds__(HALF_THREADS) forward_kernel(const __grid_cons
                          1.0f / sum_of_4(sum[m][1]), own + m * 16, a.queries, a.values, has_packets(a, F_OUT));
 }
 
+template <class T, int D>
+void attend(const Attention<FORWARD>& a) {
+    if constexpr (D >= 64)
+        if (a.heads() * ceil_div(a.queries, 128) >= multiprocessors())
+            return launch_tiles<forward_kernel<T, D, 2>>(a, a.queries, 128, HALF_THREADS, FORWARD_BYTES<D, 2>);
+    launch_tiles<forward_kernel<T, D, 1>>(a, a.queries, 64, HALF_THREADS, FORWARD_BYTES<D, 1>);
+}
+
 template <class T>
 void attend(const Attention<FORWARD>& a) {
     const int width = std::max(a.size, a.values);
-    if (width > 64) {
-        launch_tiles<forward_kernel<T, 128, 1>>(a, a.queries, 64, HALF_THREADS, FORWARD_BYTES<128, 1>);
-    } else if (width > 32) {
-        const bool is_large = a.heads() * ceil_div(a.queries, 128) >= multiprocessors();
-        if (is_large) launch_tiles<forward_kernel<T, 64, 2>>(a, a.queries, 128, HALF_THREADS, FORWARD_BYTES<64, 2>);
-        else launch_tiles<forward_kernel<T, 64, 1>>(a, a.queries, 64, HALF_THREADS, FORWARD_BYTES<64, 1>);
-    } else {
-        launch_tiles<forward_kernel<T, 32, 1>>(a, a.queries, 64, HALF_THREADS, FORWARD_BYTES<32, 1>);
-    }
+    if (width <= 32) attend<T, 32>(a);
+    else if (width <= 64) attend<T, 64>(a);
+    else attend<T, 128>(a);
 }
 
 }  // namespace

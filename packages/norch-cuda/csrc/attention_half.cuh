@@ -1,6 +1,6 @@
 // Products of tiles of 16-bit floats for attention, by mma.m16n8k16 of sm_80 on. A warp has 16 rows of a result (or
-// several times 16) and all of its columns: lane l has of each 16 by 8 part the columns 2 * (l % 4) and the next, of rows
-// l / 4 (elements 0 and 1) and l / 4 + 8 (elements 2 and 3).
+// several times 16) and all of its columns: lane l has of each 16 by 8 part the columns 2 * (l % 4) and the next, of
+// rows l / 4 (elements 0 and 1) and l / 4 + 8 (elements 2 and 3).
 #pragma once
 
 #include "attention.cuh"

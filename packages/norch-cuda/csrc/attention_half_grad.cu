@@ -1,5 +1,5 @@
-// The gradient of attention of float16 and bfloat16. The weights are computed again; one kernel goes over the queries and
-// another over the keys, so that nothing is added up by two blocks.
+// The gradient of attention of float16 and bfloat16. The weights are computed again; one kernel goes over the queries
+// and another over the keys, so that nothing is added up by two blocks.
 #include "attention_half.cuh"
 #include "memory.h"
 
@@ -27,7 +27,8 @@ template <int D>
 constexpr size_t KEY_BYTES = 2 * (2 * ROWS + 4 * QUERIES<D>) * PITCH<__half, D> + 2 * QUERIES<D> * sizeof(RowFacts);
 
 template <class T, int D, int COUNT>
-__device__ inline void load_block(T* to, const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand, int first) {
+__device__ inline void load_block(T* to, const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand,
+                                  int first) {
     const bool is_query = operand == B_QUERY || operand == B_GRAD;
     const bool is_size = operand == B_QUERY || operand == B_KEY;
     load_tile<T, D, COUNT, HALF_THREADS>(to, place.at[operand], a.side[operand], first, is_query ? a.queries : a.keys,
@@ -44,8 +45,8 @@ __device__ inline void store_block(const Attention<BACKWARD>& a, const Place<BAC
 
 /// The gradient of 64 queries: over the keys once for their facts, and once for the gradient.
 template <class T, int D>
-__global__ void __launch_bounds__(HALF_THREADS) query_kernel(const __grid_constant__ Attention<BACKWARD> a,
-                                                             RowFacts* facts) {
+__global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
+    query_kernel(const __grid_constant__ Attention<BACKWARD> a, RowFacts* facts) {
     constexpr int P = PITCH<T, D>, N = KEYS / 8;
     extern __shared__ __align__(16) char shared[];
     T *query = reinterpret_cast<T*>(shared), *grad = query + ROWS * P;
@@ -128,8 +129,8 @@ __global__ void __launch_bounds__(HALF_THREADS) query_kernel(const __grid_consta
 
 /// The gradients of 64 keys and values: here rows are keys, and columns queries.
 template <class T, int D>
-__global__ void __launch_bounds__(HALF_THREADS) key_kernel(const __grid_constant__ Attention<BACKWARD> a,
-                                                           const RowFacts* facts) {
+__global__ void __launch_bounds__(HALF_THREADS, 2)
+    key_kernel(const __grid_constant__ Attention<BACKWARD> a, const RowFacts* facts) {
     constexpr int P = PITCH<T, D>, COUNT = QUERIES<D>, N = COUNT / 8;
     extern __shared__ __align__(16) char shared[];
     T *key = reinterpret_cast<T*>(shared), *value = key + ROWS * P;

@@ -225,7 +225,8 @@ KernelPtr adam_step(const Request& request) {
             const Scalar* s = scalars + count * 4;
             const double lr = s[0].f, decay = s[1].f, beta1 = s[2].f, beta2 = s[3].f;
             steps.launch(data, Adam<C>{C(lr / s[5].f), C(decay), C(1 - lr * decay), C(beta1), C(1 - beta1), C(beta2),
-                                       C(1 - beta2), C(s[4].f), C(1 / std::sqrt(s[6].f)), decoupled, maximize, decay != 0});
+                                       C(1 - beta2), C(s[4].f), C(1 / std::sqrt(s[6].f)), decoupled, maximize,
+                                       decay != 0});
         });
     });
 }

@@ -24,11 +24,11 @@ def assert_same(lists, expected, dtype):
             np.testing.assert_allclose(x.to("cpu").double().numpy(), y.double().numpy(), rtol=tolerance, atol=tolerance)
 
 
-def check(step, lists, dtype, device, **how):
+def check(make, lists, dtype, device, **how):
     moved = [[x.to(device) for x in tensors] for tensors in lists]
     for _ in range(2):
-        step(*lists, **how)
-        step(*moved, **how)
+        make(*lists, **how)
+        make(*moved, **how)
     assert_same(moved, lists, dtype)
 
 
