@@ -191,7 +191,7 @@ def resolve(tensor: Tensor) -> Node | None:
         made = base.node
         if made is None:
             return node
-    from ..ops.movement import view_plan
+    from ..ops.strided import view_plan
 
     fresh = Node()
     fresh.order, fresh.edges, fresh.hooks, fresh.result = tick(), (made,), None, None

@@ -178,7 +178,6 @@ from .loss import (
     smooth_l1_loss,
 )
 from .movement import (
-    as_strided,
     broadcast_tensors,
     broadcast_to,
     diagonal,
@@ -230,8 +229,6 @@ from .reduction import (
     argmax,
     argmin,
     count_nonzero,
-    cumprod,
-    cumsum,
     logsumexp,
     max,
     mean,
@@ -244,7 +241,9 @@ from .reduction import (
     var,
     var_mean,
 )
+from .scan import cumprod, cumsum
 from .sorting import argsort, bucketize, searchsorted, sort, topk, unique
+from .strided import as_strided
 
 # PyTorch's and the array API's other names.
 absolute, arccos, arccosh, arcsin, arcsinh = abs, acos, acosh, asin, asinh

@@ -16,7 +16,7 @@ from .elementwise import abs as absolute
 from .elementwise import exp, log, sqrt, where
 from .families import accepts_axis, primitive
 from .indexing import gather
-from .movement import flatten, reshape, squeeze, unsqueeze
+from .movement import flatten, reshape, squeeze
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -73,6 +73,9 @@ def _dims(dim: Any) -> Any:
 
 
 def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    from .joining import cat
+    from .scan import cumprod
+
     # The product of all others, without a division, so that zeros are right: those before times those after.
     dims = wrap_dims(dim, x_spec.ndim, "prod")
     rest = tuple(d for d in range(x_spec.ndim) if d not in dims)
@@ -81,19 +84,13 @@ def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Te
     if not x_spec.numel:
         return x * 0
     one = rows.new_ones((*rows.shape[:-1], 1))
-    before = cumprod(_cat([one, rows[..., :-1]], -1), -1)
-    after = cumprod(_cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
+    before = cumprod(cat([one, rows[..., :-1]], -1), -1)
+    after = cumprod(cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
     others = (before * after).reshape(tuple(x_spec.shape[d] for d in order))
     back = [0] * len(order)
     for i, d in enumerate(order):
         back[d] = i
     return _restored(g, x_spec, dim, keepdim) * others.permute(back)
-
-
-def _cat(tensors: Any, dim: int) -> Tensor:
-    from .joining import cat
-
-    return cat(tensors, dim)
 
 
 _PARAMS = "x dim keepdim dtype"
@@ -107,7 +104,7 @@ _ARGMAX = primitive("argmax", _PARAMS, 1, _infer_reduction("argmax", "index", Fa
 _ARGMIN = primitive("argmin", _PARAMS, 1, _infer_reduction("argmin", "index", False))
 
 
-def _asked(dtype: Any, op: str) -> DType | None:
+def asked(dtype: Any, op: str) -> DType | None:
     return None if dtype is None else as_dtype(dtype, op)
 
 
@@ -148,7 +145,7 @@ def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
 @accepts_axis
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim` (None for all). NaN where there are no elements. Raises DTypeError for integers and bools."""
-    chosen = _asked(dtype, "mean") or input.dtype
+    chosen = asked(dtype, "mean") or input.dtype
     if not chosen.is_floating_point:
         raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
     half = chosen.itemsize == 2  # the sum may be more than 16 bits hold
@@ -165,7 +162,7 @@ def _count(input: Tensor, dim: Any) -> float:
 @accepts_axis
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
-    out: Tensor = run_one(_PROD, input, _none_if_empty(dim), keepdim, _asked(dtype, "prod"))
+    out: Tensor = run_one(_PROD, input, _none_if_empty(dim), keepdim, asked(dtype, "prod"))
     return out
 
 
@@ -338,48 +335,6 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     shift = where(absolute(largest) == math.inf, 0.0, largest)
     total = log(sum(exp(input - shift), dim, True)) + shift
     return total if keepdim else squeeze(total, dims)
-
-
-def _infer_cumsum(x: Spec, dim: int, dtype: DType | None) -> Inferred:
-    at = wrap_dim(dim, x.ndim, "cumsum")
-    compute = dtype or (int64 if not x.dtype.is_floating_point else x.dtype)
-    return Inferred((x.like(dtype=compute),), ((compute, x.shape),), {"dim": at})
-
-
-def _cumsum_vjp(g: Tensor, dim: int) -> Tensor:
-    return cumsum(g.flip(dim), dim).flip(dim)
-
-
-_CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (_cumsum_vjp,))
-
-
-@accepts_axis
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """The running sum along `dim`. Integers and bools are summed in int64 unless `dtype`."""
-    if not input.spec.ndim:
-        wrap_dim(dim, 0, "cumsum")
-        return cumsum(unsqueeze(input, 0), 0, dtype=dtype).reshape(())
-    out: Tensor = run_one(_CUMSUM, input, dim, _asked(dtype, "cumsum"))
-    return out
-
-
-@accepts_axis
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """The running product along `dim`. Integers and bools are multiplied in int64 unless `dtype`.
-
-    By doubling (Hillis and Steele, 1986): log2(n) products of whole tensors. Zeros have their true gradient.
-    """
-    at = wrap_dim(dim, input.spec.ndim, "cumprod")
-    chosen = _asked(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64)
-    out = input.to(chosen)
-    if not input.spec.ndim:
-        return out.clone()
-    size, reach = input.spec.shape[at], 1
-    while reach < size:
-        moved = out.narrow(at, reach, size - reach) * out.narrow(at, 0, size - reach)
-        out = _cat([out.narrow(at, 0, reach), moved], at)
-        reach *= 2
-    return out.clone() if out is input else out
 
 
 @accepts_axis

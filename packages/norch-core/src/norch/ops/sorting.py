@@ -15,7 +15,8 @@ from .families import accepts_axis, primitive
 from .indexing import gather, nonzero, scatter, scatter_add
 from .joining import cat
 from .movement import narrow, reshape
-from .reduction import ValuesIndices, cumsum
+from .reduction import ValuesIndices
+from .scan import cumsum
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

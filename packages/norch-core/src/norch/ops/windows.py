@@ -8,7 +8,8 @@ from ..errors import ShapeError
 from ..spec import Spec, as_int
 from .copying import write
 from .creation import fill_spec
-from .movement import as_strided_view, slice_dim
+from .movement import slice_dim
+from .strided import as_strided_view
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

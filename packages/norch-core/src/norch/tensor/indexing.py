@@ -95,7 +95,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
 
 def slice_all(tensor: Tensor) -> Tensor:
     """A view of the whole tensor."""
-    from ..ops.movement import as_strided_view
+    from ..ops.strided import as_strided_view
 
     return as_strided_view(tensor, tensor.spec.shape, tensor.spec.strides, 0)
 

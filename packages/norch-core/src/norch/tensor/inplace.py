@@ -18,7 +18,8 @@ from ..ops.copying import write
 from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
 from ..ops.elementwise import where
 from ..ops.indexing import gather
-from ..ops.movement import as_strided_view, expand, view_plan
+from ..ops.movement import expand
+from ..ops.strided import as_strided_view, view_plan
 from ..spec import Shape, Spec, span
 from .base import TensorBase
 

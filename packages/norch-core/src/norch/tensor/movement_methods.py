@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ShapeError
-from ..ops import copying, joining, movement
+from ..ops import copying, joining, movement, strided
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -33,8 +33,8 @@ class MovementMethods:
     narrow = movement.narrow
     select = movement.select
     diagonal = movement.diagonal
-    as_strided = movement.as_strided
-    unfold = movement.unfold
+    as_strided = strided.as_strided
+    unfold = strided.unfold
     clone = copying.clone
     contiguous = copying.contiguous
     repeat = joining.repeat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops import composite, linalg, reduction, sorting
+from ..ops import composite, linalg, reduction, scan, sorting
 
 
 class ReductionMethods:
@@ -23,8 +23,8 @@ class ReductionMethods:
     std = reduction.std
     norm = reduction.norm
     logsumexp = reduction.logsumexp
-    cumsum = reduction.cumsum
-    cumprod = reduction.cumprod
+    cumsum = scan.cumsum
+    cumprod = scan.cumprod
     count_nonzero = reduction.count_nonzero
     median = reduction.median
     dist = composite.dist
