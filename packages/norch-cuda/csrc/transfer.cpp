@@ -3,6 +3,8 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <unordered_map>
+#include <vector>
 
 #include "kernel.h"
 
@@ -12,14 +14,10 @@ namespace {
 constexpr size_t STAGED = size_t(64) << 20;  // larger copies from memory that is not pinned are left to the driver
 constexpr size_t SMALLEST = 4096;
 
-struct Pinned {
-    size_t nbytes;
-    bool is_free;
-};
-
-/// All pinned blocks by address, and the copies that still read one.
+/// All pinned blocks by address with their sizes, those that are free by size, and the copies that still read one.
 struct PinnedMemory {
-    std::map<const char*, Pinned> blocks;
+    std::map<const char*, size_t> blocks;
+    std::unordered_map<size_t, std::vector<char*>> free;
     struct Pending {
         cudaEvent_t event;
         char* block;      // goes back to the cache then, or
@@ -77,11 +75,11 @@ void refuse_capture(const Stream& stream, const char* what) {
 char* allocate_pinned(size_t nbytes) {
     collect();
     size_t size = size_class(nbytes);
-    for (auto& [data, block] : pinned().blocks) {
-        if (block.is_free && block.nbytes == size) {
-            block.is_free = false;
-            return const_cast<char*>(data);
-        }
+    auto& free = pinned().free[size];
+    if (!free.empty()) {
+        char* data = free.back();
+        free.pop_back();
+        return data;
     }
     void* data = nullptr;
     cudaError_t error = cudaHostAlloc(&data, size, cudaHostAllocPortable);
@@ -95,14 +93,14 @@ char* allocate_pinned(size_t nbytes) {
         }
     }
     check(error, "pinning host memory");
-    pinned().blocks[static_cast<char*>(data)] = {size, false};
+    pinned().blocks[static_cast<char*>(data)] = size;
     pinned().reserved += size;
     return static_cast<char*>(data);
 }
 
 void release_pinned(char* data) noexcept {
     auto found = pinned().blocks.find(data);
-    if (found != pinned().blocks.end()) found->second.is_free = true;
+    if (found != pinned().blocks.end()) pinned().free[found->second].push_back(data);
 }
 
 bool is_pinned(const char* data) {
@@ -110,22 +108,20 @@ bool is_pinned(const char* data) {
     auto next = blocks.upper_bound(data);
     if (next == blocks.begin()) return false;
     auto found = std::prev(next);
-    return data < found->first + found->second.nbytes;
+    return data < found->first + found->second;
 }
 
 size_t pinned_bytes() { return pinned().reserved; }
 
 void empty_pinned_cache() {
     collect();
-    auto& blocks = pinned().blocks;
-    for (auto it = blocks.begin(); it != blocks.end();) {
-        if (!it->second.is_free) {
-            ++it;
-            continue;
+    for (auto& [size, free] : pinned().free) {
+        for (char* data : free) {
+            pinned().reserved -= size;
+            pinned().blocks.erase(data);
+            cudaFreeHost(data);
         }
-        pinned().reserved -= it->second.nbytes;
-        cudaFreeHost(const_cast<char*>(it->first));
-        it = blocks.erase(it);
+        free.clear();
     }
 }
 
