@@ -172,7 +172,7 @@ struct Arrangement {
 
 /// Reduces VEC neighbouring outputs at once; with VEC == 1 any layout. `r.kept` counts packets.
 template <class In, class T, int VEC>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, VEC > 4 ? 1 : 4)  // with 4, packets of 8 would spill
     column_kernel(const __grid_constant__ Reduction r, const Arrangement threads, int64_t out_stride, const char* x,
                   Target<T> target, folded<T> identity) {
     using A = folded<T>;
