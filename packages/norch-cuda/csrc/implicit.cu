@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, 2) correlation_kernel(const __grid_co
 template <int ROWS, int COLUMNS>
 class Implicit final : public Kernel {
 public:
-    Implicit(const Correlation& p, Staged weight, bool has_bias)
+    Implicit(const Correlation& p, StagedOperand weight, bool has_bias)
         : p_(p), weight_(std::move(weight)), has_bias_(has_bias),
           blocks_(unsigned(ceil_div(p.count, COLUMNS)), unsigned(ceil_div(p.to, ROWS)), unsigned(p.groups)) {}
 
@@ -153,7 +153,7 @@ public:
 
 private:
     Correlation p_;
-    Staged weight_;
+    StagedOperand weight_;
     bool has_bias_;
     dim3 blocks_;
 };
@@ -171,7 +171,7 @@ KernelPtr make(Correlation p, const Request& r, const std::array<size_t, 4>& ord
     p.bias_stride = has_bias ? r.operands[3].strides[0] : 0;
     const int64_t blocks = ceil_div(p.count, 128) * ceil_div(p.to, 64) * p.groups;
     if (p.from < DEPTH || p.to <= 32 || blocks < 100 || p.groups > 8) return nullptr;
-    Staged staged;
+    StagedOperand staged;
     staged.view = weight;
     for (size_t d = 0; d < 4; ++d) {
         staged.view.shape[d] = weight.shape[order[d]];

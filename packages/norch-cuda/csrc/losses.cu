@@ -35,19 +35,19 @@ __global__ void __launch_bounds__(THREADS) nll_kernel(const char* logs, int64_t 
 }
 
 template <class T>
-KernelPtr make_nll(int64_t rows, Reduction reduction, const Targets& fixed) {
+KernelPtr make_nll(int64_t rows, LossReduction reduction, const Targets& fixed) {
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         Targets targets = fixed;
         targets.data = data[2];
         targets.sink = error_sink();
         const int64_t most = int64_t(multiprocessors()) * SUM_BLOCKS, wanted = ceil_div(rows, THREADS);
-        if (reduction == Reduction::none) {
+        if (reduction == LossReduction::none) {
             if (!rows) return;
             nll_kernel<T><<<unsigned(std::min(wanted, most * 8)), THREADS, 0, stream_handle()>>>(data[1], rows, targets,
                                                                                                data[0], LossSum{});
         } else {
             const unsigned blocks = unsigned(std::max<int64_t>(1, std::min(wanted, most)));
-            const LossScratch scratch(blocks, data[0], reduction == Reduction::mean ? 0 : 1);
+            const LossScratch scratch(blocks, data[0], reduction == LossReduction::mean ? 0 : 1);
             nll_kernel<T><<<blocks, THREADS, 0, stream_handle()>>>(data[1], rows, targets, nullptr, scratch.sum);
         }
         check_launch("nll_loss");
@@ -173,7 +173,7 @@ KernelPtr class_grad(const Request& request, int target_at, const char* op) {
     ClassGrad fixed = {};
     fixed.rows = rows_of(out);
     fixed.n = out.shape.back();
-    fixed.is_mean = reduction_of(request) == Reduction::mean;
+    fixed.is_mean = reduction_of(request) == LossReduction::mean;
     fixed.has_grads = grad.ndim() == 1;
     fixed.targets = targets_of(target, fixed.n, request, op);
     KernelPtr body = visit_floating_device(
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(THREADS) squares_kernel(const T* a, const T* b
 }
 
 template <class T>
-KernelPtr make_squares(int64_t n, Reduction reduction) {
+KernelPtr make_squares(int64_t n, LossReduction reduction) {
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         constexpr int VEC = PER_16_BYTES<T>;
         const bool has_packets = is_aligned(data[1], 16) && is_aligned(data[2], 16);
@@ -231,7 +231,7 @@ KernelPtr make_squares(int64_t n, Reduction reduction) {
         const int64_t most = int64_t(multiprocessors()) * SUM_BLOCKS;
         const unsigned blocks = unsigned(std::max<int64_t>(1, std::min(wanted, most)));
         // The mean of nothing is 0 / 0: the kernel counts no rows, and divides by that.
-        const LossScratch scratch(blocks, data[0], reduction == Reduction::mean ? double(n) : 1);
+        const LossScratch scratch(blocks, data[0], reduction == LossReduction::mean ? double(n) : 1);
         const T *a = reinterpret_cast<const T*>(data[1]), *b = reinterpret_cast<const T*>(data[2]);
         if (has_packets) squares_kernel<T, VEC><<<blocks, THREADS, 0, stream_handle()>>>(a, b, n, scratch.sum);
         else squares_kernel<T, 1><<<blocks, THREADS, 0, stream_handle()>>>(a, b, n, scratch.sum);
@@ -274,10 +274,10 @@ KernelPtr mse_loss(const Request& request) {
     if (!is_floating(out.dtype) || a.dtype != out.dtype || b.dtype != out.dtype || a.shape != b.shape) return nullptr;
     const std::string& name = request.attrs.text("reduction");
     if (name != "mean" && name != "sum" && name != "none") return nullptr;  // core refuses it
-    const Reduction reduction = reduction_of(request);
+    const LossReduction reduction = reduction_of(request);
     return visit_floating_device(out.dtype, [&](auto tag) -> KernelPtr {
         using T = typename decltype(tag)::type;
-        if (reduction == Reduction::none) return map(request, SquaredDifference<T>{});
+        if (reduction == LossReduction::none) return map(request, SquaredDifference<T>{});
         const int64_t n = a.numel(), size = size_of(a.dtype);
         KernelPtr body = make_squares<T>(n, reduction);
         const Loops loops = collapse({a, b});

@@ -7,11 +7,11 @@
 
 namespace norch {
 
-enum class Reduction { none, mean, sum };
+enum class LossReduction { none, mean, sum };
 
-inline Reduction reduction_of(const Request& request) {
+inline LossReduction reduction_of(const Request& request) {
     const std::string& name = request.attrs.text("reduction");
-    return name == "mean" ? Reduction::mean : name == "sum" ? Reduction::sum : Reduction::none;
+    return name == "mean" ? LossReduction::mean : name == "sum" ? LossReduction::sum : LossReduction::none;
 }
 
 // --- Targets --------------------------------------------------------------------------------------------------------

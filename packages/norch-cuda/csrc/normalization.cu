@@ -31,7 +31,7 @@ template <class T, int VEC, int K, bool BLOCK>
 __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_kernel(
     const __grid_constant__ NormRows a) {
     using C = computed<T>;
-    const Place<BLOCK> at(a.lanes);
+    const RowPlace<BLOCK> at(a.lanes);
     const C share = C(1) / C(a.n);
     for (int64_t first = int64_t(blockIdx.x) * at.groups; first < a.rows; first += int64_t(gridDim.x) * at.groups) {
         const int64_t row = first + at.group;

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_grad_
     const __grid_constant__ GradRows a) {
     using C = computed<T>;
     constexpr int E = VEC * K;
-    const Place<BLOCK> at(a.lanes);
+    const RowPlace<BLOCK> at(a.lanes);
     const C share = C(1) / C(a.n);
     C weight[E], to_weight[E] = {}, to_bias[E] = {};
 #pragma unroll

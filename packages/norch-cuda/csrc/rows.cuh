@@ -117,10 +117,10 @@ __device__ inline void store_row(T* row, const C (&x)[K * VEC], int n, int lanes
 
 /// The rows that a block has at once, and this thread's place in them.
 template <bool BLOCK>
-struct Place {
+struct RowPlace {
     int lanes, lane, group, groups;
 
-    __device__ explicit Place(int lanes_of_row) {
+    __device__ explicit RowPlace(int lanes_of_row) {
         lanes = BLOCK ? blockDim.x : lanes_of_row;
         lane = BLOCK ? threadIdx.x : threadIdx.x & (lanes - 1);
         group = BLOCK ? 0 : threadIdx.x / lanes;

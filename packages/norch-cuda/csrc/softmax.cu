@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_ke
     const __grid_constant__ SoftmaxRows a) {
     using C = computed<T>;
     constexpr int E = VEC * K;
-    const Place<BLOCK> at(a.lanes);
+    const RowPlace<BLOCK> at(a.lanes);
     const int n = int(a.n);
     Picked picked;
     for (int64_t first = int64_t(blockIdx.x) * at.groups; first < a.rows; first += int64_t(gridDim.x) * at.groups) {
@@ -173,7 +173,7 @@ template <class T, int VEC, int K, bool BLOCK>
 __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_grad_kernel(const GradRows a) {
     using C = computed<T>;
     constexpr int E = VEC * K;
-    const Place<BLOCK> at(a.lanes);
+    const RowPlace<BLOCK> at(a.lanes);
     for (int64_t first = int64_t(blockIdx.x) * at.groups; first < a.rows; first += int64_t(gridDim.x) * at.groups) {
         const int64_t row = first + at.group, start = row * a.n;
         const int width = BLOCK || row < a.rows ? int(a.n) : 0;
@@ -423,13 +423,13 @@ KernelPtr softmax_grad(const Request& request) {
 }
 
 template <class T>
-KernelPtr make_cross_entropy(int64_t rows, Reduction reduction, const Targets& targets) {
+KernelPtr make_cross_entropy(int64_t rows, LossReduction reduction, const Targets& targets) {
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const int64_t n = targets.classes;
         const RowPlan plan = plan_rows(n, rows_have_packets<T>(n, {data[1], data[2]}), Kept<T>::keep);
         SoftmaxRows a = {data[1], data[2], rows, n, 0, true, {}};
         a.pick.wanted = true;
-        a.pick.is_reduced = reduction != Reduction::none;
+        a.pick.is_reduced = reduction != LossReduction::none;
         a.pick.targets = targets;
         a.pick.targets.data = data[3];
         a.pick.targets.sink = error_sink();
@@ -440,7 +440,7 @@ KernelPtr make_cross_entropy(int64_t rows, Reduction reduction, const Targets& t
             if (rows) launch_softmax<T>(a, plan, blocks);
             return;
         }
-        const LossScratch scratch(blocks, data[0], reduction == Reduction::mean ? 0 : 1);
+        const LossScratch scratch(blocks, data[0], reduction == LossReduction::mean ? 0 : 1);
         a.pick.sum = scratch.sum;
         launch_softmax<T>(a, plan, blocks);
     });
