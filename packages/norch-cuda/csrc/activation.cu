@@ -96,7 +96,7 @@ __device__ inline C softplus(C x, const Constants<C>& k) {
     return scaled > k.b ? x : soft * k.c;
 }
 
-/// In pieces, of any number.
+/// In pieces.
 template <class T>
 struct Simple {
     using In = T;
@@ -194,15 +194,6 @@ KernelPtr make(const Request& request, Op op, std::initializer_list<const char*>
     });
 }
 
-KernelPtr relu(const Request& request) {
-    const DType dtype = request.operands[0].dtype;
-    if (is_floating(dtype)) return make<Simple>(request, Op::relu);
-    if (dtype == DType::boolean) return nullptr;
-    return visit_integer_device(dtype, [&](auto tag) -> KernelPtr {
-        return map(request, Simple<typename decltype(tag)::type>{Op::relu, {}});
-    });
-}
-
 Op gelu_of(const Request& request) {
     return request.attrs.text("approximate") == "none" ? Op::gelu : Op::gelu_tanh;
 }
@@ -235,7 +226,7 @@ KernelPtr gelu(const Request& request) {
 }  // namespace
 
 void add_activations(Registry& registry) {
-    registry["relu"] = relu;
+    registry["relu"] = plain<Simple, Op::relu>;  // of integers: core takes the maximum
     registry["relu_grad"] = plain<SimpleGrad, Op::relu>;
     registry["tanh_grad"] = plain<SimpleGrad, Op::tanh>;
     registry["sigmoid_grad"] = plain<SimpleGrad, Op::sigmoid>;

@@ -75,9 +75,9 @@ struct Normal64 {
 constexpr int64_t PART = int64_t(1) << 31;  // elements of one launch
 
 /// n elements of a draw, from the start of the block on that has this low word.
-template <class Draw, bool is_aligned>
+template <class Draw>
 __global__ void __launch_bounds__(THREADS) draw_kernel(const __grid_constant__ Philox philox, typename Draw::Out* out,
-                                                       uint32_t block, uint32_t n) {
+                                                       uint32_t block, uint32_t n, bool is_packed) {
     using T = typename Draw::Out;
     constexpr int PER = Draw::PER, BLOCKS = std::max(2, 16 / int(PER * sizeof(T)));
     constexpr int VEC = std::min(PER, 16 / int(sizeof(T)));
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(THREADS) draw_kernel(const __grid_constant__ P
         if (i >= n) return;
         T y[PER];
         Draw::make(philox(block + i / PER), y);
-        if (is_aligned && i + PER <= n) {
+        if (is_packed && i + PER <= n) {
 #pragma unroll
             for (int v = 0; v < PER; v += VEC) {
                 Packet<T, VEC> packet;
@@ -135,9 +135,9 @@ KernelPtr contiguous_draw(int64_t n) {
             const uint64_t block = uint64_t(first) / PER;
             const Philox philox(uint64_t(s[1].i), uint64_t(s[2].i), block);
             const auto blocks = unsigned(ceil_div(count, THREADS * PER * BLOCKS));
-            auto* kernel = is_packed ? draw_kernel<Draw, true> : draw_kernel<Draw, false>;
-            kernel<<<blocks, THREADS, 0, stream_handle()>>>(philox, reinterpret_cast<T*>(data[0]) + first,
-                                                               uint32_t(block), uint32_t(count));
+            auto* out = reinterpret_cast<T*>(data[0]) + first;
+            draw_kernel<Draw><<<blocks, THREADS, 0, stream_handle()>>>(philox, out, uint32_t(block), uint32_t(count),
+                                                                       is_packed);
             check_launch("random numbers");
         }
     });
