@@ -113,14 +113,23 @@ __global__ void __launch_bounds__(THREADS) class_grad_kernel(const __grid_consta
     for (; row < a.rows; row += int64_t(gridDim.x) * groups) {
         const int64_t index = a.targets(row);
         const C scale = index < 0 ? C(0) : C(widen(reinterpret_cast<const T*>(a.grad)[a.has_grads ? row : 0])) / divisor;
-        T* out = reinterpret_cast<T*>(a.out) + row * a.n;
         const T* logs = reinterpret_cast<const T*>(a.logs) + row * a.n;
-        for (int64_t first = int64_t(lane) * VEC; first < a.n; first += UNROLL * step) {
+        T* out = reinterpret_cast<T*>(a.out) + row * a.n;
+        const Ends<T, VEC> ends(out, a.n);
+        for (int e = lane; e < ends.head + ends.tail; e += a.lanes) {
+            const int64_t i = ends.index(e);
+            const C x = a.logs && index >= 0 ? std::exp(C(widen(logs[i]))) * scale : C(0);
+            out[i] = narrow<T>(i == index ? x - scale : x);
+        }
+        out += ends.head;
+        logs += ends.head;
+        const int64_t at = index - ends.head;
+        for (int64_t first = int64_t(lane) * VEC; first < ends.packed; first += UNROLL * step) {
             C x[UNROLL][VEC] = {};
             if (a.logs && index >= 0) {
 #pragma unroll
                 for (int u = 0; u < UNROLL; ++u)
-                    if (first + u * step < a.n) load_values<T, VEC>(x[u], logs + first + u * step);
+                    if (first + u * step < ends.packed) load_values<T, VEC>(x[u], logs + first + u * step);
 #pragma unroll
                 for (int u = 0; u < UNROLL; ++u)
 #pragma unroll
@@ -129,10 +138,10 @@ __global__ void __launch_bounds__(THREADS) class_grad_kernel(const __grid_consta
 #pragma unroll
             for (int u = 0; u < UNROLL; ++u) {
                 const int64_t i = first + u * step;
-                if (i >= a.n) break;
+                if (i >= ends.packed) break;
 #pragma unroll
                 for (int j = 0; j < VEC; ++j)
-                    if (i + j == index) x[u][j] -= scale;
+                    if (i + j == at && index >= 0) x[u][j] -= scale;
                 store_values<T, VEC>(out + i, x[u]);
             }
         }
@@ -148,7 +157,8 @@ KernelPtr make_class_grad(const ClassGrad& fixed, int target) {
         a.logs = target == 3 ? data[2] : nullptr;
         a.targets.data = data[target];
         a.targets.sink = error_sink();
-        const bool has_packets = rows_have_packets<T>(a.n, {a.out, a.logs});
+        const bool has_packets =
+            rows_have_packets<T>(a.n, {a.out, a.logs}) || (a.n >= 512 && (!a.logs || are_aligned_alike<T>(a.out, a.logs)));
         const int vec = has_packets ? PER_16_BYTES<T> : 1;
         a.lanes = power_of_two(ceil_div(a.n, 4 * vec), THREADS);
         const bool is_counted = a.is_mean && a.rows > COUNTED_AT_ONCE;
@@ -192,9 +202,9 @@ KernelPtr cross_entropy_grad(const Request& request) { return class_grad(request
 
 /// The sum of (a - b) ** 2 over n elements, of which all but the last few go as packets.
 template <class T, int VEC>
-__global__ void __launch_bounds__(THREADS) squares_kernel(const T* a, const T* b, int64_t n, const LossSum s) {
+__global__ void __launch_bounds__(THREADS, 4) squares_kernel(const T* a, const T* b, int64_t n, const LossSum s) {
     using C = computed<T>;
-    constexpr int UNROLL = 4;
+    constexpr int UNROLL = VEC == 8 ? 2 : 4;
     const int64_t thread = int64_t(blockIdx.x) * THREADS + threadIdx.x, threads = int64_t(gridDim.x) * THREADS;
     const int64_t packets = n / VEC;
     double sum = 0;
@@ -228,7 +238,7 @@ KernelPtr make_squares(int64_t n, LossReduction reduction) {
         constexpr int VEC = PER_16_BYTES<T>;
         const bool has_packets = is_aligned(data[1], 16) && is_aligned(data[2], 16);
         const int64_t wanted = ceil_div(n, int64_t(THREADS) * 4 * (has_packets ? VEC : 1));
-        const int64_t most = int64_t(multiprocessors()) * SUM_BLOCKS;
+        const int64_t most = int64_t(multiprocessors()) * 4;  // all of them run at once
         const unsigned blocks = unsigned(std::max<int64_t>(1, std::min(wanted, most)));
         // The mean of nothing is 0 / 0: the kernel counts no rows, and divides by that.
         const LossScratch scratch(blocks, data[0], reduction == LossReduction::mean ? double(n) : 1);

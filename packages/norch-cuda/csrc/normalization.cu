@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_kerne
 }
 
 template <class T, int VEC>
-__global__ void __launch_bounds__(512) norm_loop_kernel(const __grid_constant__ NormRows a) {
+__global__ void __launch_bounds__(MOST_THREADS) norm_loop_kernel(const __grid_constant__ NormRows a) {
     using C = computed<T>;
     const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
     const C share = C(1) / C(a.n);
@@ -108,7 +108,7 @@ template <class T>
 struct Kept {
     static constexpr int VEC = PER_16_BYTES<T>, LANES = 32 / VEC > 8 ? 8 : 32 / VEC, BLOCK = 16 / VEC > 4 ? 4 : 16 / VEC;
     static constexpr int SINGLE = 16;
-    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE};
+    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, true};
 };
 
 template <class T>
@@ -119,11 +119,17 @@ void launch(NormRows& a) {
     const cudaStream_t stream = stream_handle();
     a.lanes = plan.lanes;
     switch (plan.kind) {
+        case RowPlan::short_packets:
+            norm_kernel<T, K::VEC, SHORT_PACKETS, false><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
         case RowPlan::lanes_packets:
             norm_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
             break;
         case RowPlan::block_packets:
             norm_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
+        case RowPlan::short_single:
+            norm_kernel<T, 1, SHORT_SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
             break;
         case RowPlan::lanes_single:
             norm_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);

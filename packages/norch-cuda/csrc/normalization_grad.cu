@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_grad_
 
 /// Rows that registers do not hold.
 template <class T>
-__global__ void __launch_bounds__(512) norm_grad_loop_kernel(const __grid_constant__ GradRows a) {
+__global__ void __launch_bounds__(MOST_THREADS) norm_grad_loop_kernel(const __grid_constant__ GradRows a) {
     using C = computed<T>;
     const C share = C(1) / C(a.n);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(WARP * WARP) finish_kernel(C* to_weight, C* to
 template <class T>
 struct Kept {
     static constexpr int VEC = PER_16_BYTES<T>, LANES = VEC == 8 ? 2 : 4, BLOCK = VEC == 8 ? 1 : 2, SINGLE = 8;
-    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE};
+    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, false};
 };
 
 template <class T>

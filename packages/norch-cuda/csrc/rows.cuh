@@ -115,6 +115,31 @@ __device__ inline void store_row(T* row, const C (&x)[K * VEC], int n, int lanes
     }
 }
 
+/// Where a row of n elements can be accessed by packets, though it may start anywhere; the others are few.
+template <class T, int VEC>
+struct Ends {
+    int head, tail;
+    int64_t packed, n;
+
+    __device__ Ends(const T* row, int64_t size) : n(size) {
+        const int past = VEC == 1 ? 0 : int(reinterpret_cast<uintptr_t>(row) / sizeof(T) % VEC);
+        head = past ? int(min(int64_t(VEC - past), n)) : 0;
+        packed = (n - head) / VEC * VEC;
+        tail = int(n - head - packed);
+    }
+    /// The element outside of packets that thread i has, or -1.
+    __device__ int64_t index(int i) const {
+        return i < head ? i : i < head + tail ? head + packed + (i - head) : -1;
+    }
+};
+
+/// Whether two operands' packets lie alike in every row, wherever those start.
+template <class T>
+bool are_aligned_alike(const void* a, const void* b) {
+    const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
+    return x % 16 == y % 16 && x % sizeof(T) == 0;
+}
+
 /// The rows that a block has at once, and this thread's place in them.
 template <bool BLOCK>
 struct RowPlace {
@@ -130,11 +155,11 @@ struct RowPlace {
 
 /// How rows of n elements are shared out among threads.
 struct RowPlan {
-    enum Kind { lanes_packets, block_packets, lanes_single, loop_packets, loop_single } kind;
+    enum Kind { short_packets, lanes_packets, block_packets, short_single, lanes_single, loop_packets, loop_single } kind;
     int lanes = 1, threads = ROW_THREADS;
 
     int64_t rows_of_block() const {
-        return kind == lanes_packets || kind == lanes_single ? threads / lanes : 1;
+        return kind == block_packets || kind == loop_packets || kind == loop_single ? 1 : threads / lanes;
     }
     /// A grid that goes over all rows, `per_multiprocessor` blocks on each at most.
     unsigned blocks(int64_t rows, int per_multiprocessor) const {
@@ -148,27 +173,36 @@ inline int power_of_two(int64_t at_least, int most) {
     return out;
 }
 
+constexpr int SHORT_PACKETS = 2, SHORT_SINGLE = 4;  // what a thread keeps of a short row
+
 /// What a thread may keep of a row: packets of `vec` elements, where rows have lanes of a warp and where they have a
-/// block; and elements where there are no packets.
+/// block; and elements where there are no packets. Whether there are kernels for short rows too.
 struct Keep {
     int vec, lanes_packets, block_packets, single;
+    bool has_short;
 };
 
 /// has_packets: whether rows start at multiples of 16 bytes.
 inline RowPlan plan_rows(int64_t n, bool has_packets, Keep keep) {
     RowPlan plan;
-    if (has_packets && n <= int64_t(WARP) * keep.lanes_packets * keep.vec) {
-        plan.kind = RowPlan::lanes_packets;
-        plan.lanes = power_of_two(ceil_div(n, 2 * keep.vec), WARP);
+    const auto by_lanes = [&](RowPlan::Kind kind, int each) {
+        plan.kind = kind;
+        plan.lanes = power_of_two(ceil_div(n, each), WARP);
+    };
+    if (has_packets && keep.has_short && n <= WARP * SHORT_PACKETS * keep.vec) {
+        by_lanes(RowPlan::short_packets, SHORT_PACKETS * keep.vec);
+    } else if (has_packets && n <= int64_t(WARP) * keep.lanes_packets * keep.vec) {
+        by_lanes(RowPlan::lanes_packets, keep.lanes_packets * keep.vec);
+    } else if (!has_packets && keep.has_short && n <= WARP * SHORT_SINGLE) {
+        by_lanes(RowPlan::short_single, SHORT_SINGLE);
     } else if (!has_packets && n <= WARP * keep.single) {
-        plan.kind = RowPlan::lanes_single;
-        plan.lanes = power_of_two(ceil_div(n, 4), WARP);
+        by_lanes(RowPlan::lanes_single, keep.single);
     } else if (has_packets && n <= int64_t(MOST_THREADS) * keep.block_packets * keep.vec) {
         plan.kind = RowPlan::block_packets;
         plan.threads = int(ceil_div(ceil_div(n, keep.block_packets * keep.vec), WARP)) * WARP;
     } else {
         plan.kind = has_packets ? RowPlan::loop_packets : RowPlan::loop_single;
-        plan.threads = n < 4096 ? 256 : 512;
+        plan.threads = n < 4096 ? 256 : n < 16384 ? 512 : 1024;  // few rows at once, which the cache can hold
     }
     return plan;
 }

@@ -26,14 +26,21 @@ struct SoftmaxRows {
 };
 
 /// What one thread of each row adds to the losses.
+template <class T>
 struct Picked {
+    using C = computed<T>;
     double sum = 0, counted = 0;
+    int64_t index = -1;
+    C score = 0;
 
-    template <class T, class C>
-    __device__ void add(const Pick& pick, int64_t row, const T* in, C largest, C log_sum) {
-        const int64_t index = pick.targets(row);
+    /// Before the row's sums are known, so that these loads need not be waited for after them.
+    __device__ void find(const Pick& pick, int64_t row, const T* in) {
+        index = pick.targets(row);
+        if (index >= 0) score = C(widen(in[index]));
+    }
+    __device__ void add(const Pick& pick, int64_t row, C largest, C log_sum) {
         // As the gradient will see it: rounded to what is stored.
-        const C loss = index < 0 ? C(0) : -C(widen(narrow<T>((C(widen(in[index])) - largest) - log_sum)));
+        const C loss = index < 0 ? C(0) : -C(widen(narrow<T>((score - largest) - log_sum)));
         if (!pick.is_reduced) reinterpret_cast<T*>(pick.losses)[row] = narrow<T>(loss);
         sum += double(loss);
         counted += index >= 0;
@@ -47,7 +54,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_ke
     constexpr int E = VEC * K;
     const RowPlace<BLOCK> at(a.lanes);
     const int n = int(a.n);
-    Picked picked;
+    Picked<T> picked;
     for (int64_t first = int64_t(blockIdx.x) * at.groups; first < a.rows; first += int64_t(gridDim.x) * at.groups) {
         const int64_t row = first + at.group;
         const bool is_row = BLOCK || row < a.rows;
@@ -55,6 +62,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_ke
         const int width = is_row ? n : 0;
         C x[E];
         load_row<T, VEC, K>(x, in, width, at.lanes, at.lane, negative_infinity<C>());
+        if (a.pick.wanted && at.lane == 0 && is_row) picked.find(a.pick, row, in);
         C largest = negative_infinity<C>();
 #pragma unroll
         for (int i = 0; i < E; ++i) largest = Largest::apply(largest, x[i]);
@@ -78,7 +86,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_ke
 #pragma unroll
         for (int i = 0; i < E; ++i) x[i] = a.is_log ? x[i] - last : x[i] * last;
         store_row<T, VEC, K>(reinterpret_cast<T*>(a.out) + row * a.n, x, width, at.lanes, at.lane);
-        if (a.pick.wanted && at.lane == 0 && is_row) picked.add(a.pick, row, in, largest, last);
+        if (a.pick.wanted && at.lane == 0 && is_row) picked.add(a.pick, row, largest, last);
     }
     if (a.pick.wanted && a.pick.is_reduced) finish_loss<T>(a.pick.sum, picked.sum, picked.counted);
 }
@@ -108,25 +116,34 @@ struct Online {
 };
 
 template <class T, int VEC>
-__global__ void __launch_bounds__(512) softmax_loop_kernel(const __grid_constant__ SoftmaxRows a) {
+__global__ void __launch_bounds__(MOST_THREADS) softmax_loop_kernel(const __grid_constant__ SoftmaxRows a) {
     using C = computed<T>;
     constexpr int UNROLL = VEC == 1 ? 8 : 4;
     const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
-    Picked picked;
+    Picked<T> picked;
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         const T* in = reinterpret_cast<const T*>(a.in) + row * a.n;
         T* out = reinterpret_cast<T*>(a.out) + row * a.n;
+        if (a.pick.wanted && threadIdx.x == 0) picked.find(a.pick, row, in);
+        const Ends<T, VEC> ends(in, a.n);
+        const int64_t single = ends.index(threadIdx.x), n = ends.packed;
         Online<C> found;
-        int64_t i = start;
-        for (; i + (UNROLL - 1) * step < a.n; i += UNROLL * step) {
-            C x[UNROLL * VEC];
-#pragma unroll
-            for (int u = 0; u < UNROLL; ++u) load_values<T, VEC>(x + u * VEC, in + i + u * step);
+        if (single >= 0) {
+            const C x[1] = {C(widen(in[single]))};
             found.add(x);
         }
-        for (; i < a.n; i += step) {
+        const T* packed_in = in + ends.head;
+        T* packed_out = out + ends.head;
+        int64_t i = start;
+        for (; i + (UNROLL - 1) * step < n; i += UNROLL * step) {
+            C x[UNROLL * VEC];
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) load_values<T, VEC>(x + u * VEC, packed_in + i + u * step);
+            found.add(x);
+        }
+        for (; i < n; i += step) {
             C x[VEC];
-            load_values<T, VEC>(x, in + i);
+            load_values<T, VEC>(x, packed_in + i);
             found.add(x);
         }
         const C largest = reduce_row<true, Largest>(found.largest, 0);
@@ -134,19 +151,23 @@ __global__ void __launch_bounds__(512) softmax_loop_kernel(const __grid_constant
         const C sum = reduce_row<true, Sum>(found.sum, 0);
         const C last = a.is_log ? std::log(sum) : C(1) / sum;
         // Backwards: what was read last is the likeliest to be in a cache still.
-        const int64_t packets = a.n > start ? (a.n - start + step - 1) / step : 0;
+        const int64_t packets = n > start ? (n - start + step - 1) / step : 0;
 #pragma unroll UNROLL
         for (int64_t k = packets - 1; k >= 0; --k) {
             C x[VEC];
-            load_values<T, VEC>(x, in + start + k * step);
+            load_values<T, VEC>(x, packed_in + start + k * step);
 #pragma unroll
             for (int j = 0; j < VEC; ++j) {
                 x[j] -= largest;
                 x[j] = a.is_log ? x[j] - last : std::exp(x[j]) * last;
             }
-            store_values<T, VEC>(out + start + k * step, x);
+            store_values<T, VEC>(packed_out + start + k * step, x);
         }
-        if (a.pick.wanted && threadIdx.x == 0) picked.add(a.pick, row, in, largest, last);
+        if (single >= 0) {
+            const C x = C(widen(in[single])) - largest;
+            out[single] = narrow<T>(a.is_log ? x - last : std::exp(x) * last);
+        }
+        if (a.pick.wanted && threadIdx.x == 0) picked.add(a.pick, row, largest, last);
     }
     if (a.pick.wanted && a.pick.is_reduced) finish_loss<T>(a.pick.sum, picked.sum, picked.counted);
 }
@@ -190,7 +211,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_gr
 }
 
 template <class T, int VEC>
-__global__ void __launch_bounds__(512) softmax_grad_loop_kernel(const GradRows a) {
+__global__ void __launch_bounds__(MOST_THREADS) softmax_grad_loop_kernel(const GradRows a) {
     using C = computed<T>;
     const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
@@ -301,7 +322,7 @@ template <class T>
 struct Kept {
     static constexpr int VEC = PER_16_BYTES<T>, LANES = 32 / VEC > 8 ? 8 : 32 / VEC, BLOCK = 16 / VEC > 4 ? 4 : 16 / VEC;
     static constexpr int SINGLE = 16;
-    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE};
+    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, true};
 };
 
 constexpr int WAVES = 64;  // blocks for each multiprocessor that share out the rows
@@ -312,17 +333,24 @@ void launch_softmax(SoftmaxRows& a, const RowPlan& plan, unsigned blocks) {
     const cudaStream_t stream = stream_handle();
     a.lanes = plan.lanes;
     switch (plan.kind) {
+        case RowPlan::short_packets:
+            softmax_kernel<T, K::VEC, SHORT_PACKETS, false><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
         case RowPlan::lanes_packets:
             softmax_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
             break;
         case RowPlan::block_packets:
             softmax_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
             break;
+        case RowPlan::short_single:
+            softmax_kernel<T, 1, SHORT_SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
         case RowPlan::lanes_single:
             softmax_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
             break;
-        case RowPlan::loop_packets: softmax_loop_kernel<T, K::VEC><<<blocks, plan.threads, 0, stream>>>(a); break;
-        default: softmax_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(a);
+        default:
+            if (are_aligned_alike<T>(a.out, a.in)) softmax_loop_kernel<T, K::VEC><<<blocks, plan.threads, 0, stream>>>(a);
+            else softmax_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(a);
     }
     check_launch("softmax");
 }
@@ -333,11 +361,17 @@ void launch_softmax_grad(GradRows& a, const RowPlan& plan, unsigned blocks) {
     const cudaStream_t stream = stream_handle();
     a.lanes = plan.lanes;
     switch (plan.kind) {
+        case RowPlan::short_packets:
+            softmax_grad_kernel<T, K::VEC, SHORT_PACKETS, false><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
         case RowPlan::lanes_packets:
             softmax_grad_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
             break;
         case RowPlan::block_packets:
             softmax_grad_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
+        case RowPlan::short_single:
+            softmax_grad_kernel<T, 1, SHORT_SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
             break;
         case RowPlan::lanes_single:
             softmax_grad_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
@@ -435,7 +469,7 @@ KernelPtr make_cross_entropy(int64_t rows, LossReduction reduction, const Target
         a.pick.targets.sink = error_sink();
         a.pick.losses = data[0];
         // One block at least: the mean of no rows is NaN.
-        const unsigned blocks = std::max(1u, plan.blocks(rows, a.pick.is_reduced ? 16 : WAVES));
+        const unsigned blocks = std::max(1u, plan.blocks(rows, a.pick.is_reduced ? WAVES / 2 : WAVES));
         if (!a.pick.is_reduced) {
             if (rows) launch_softmax<T>(a, plan, blocks);
             return;
