@@ -208,6 +208,6 @@ def test_graph(cuda):
 
 def test_where_the_library_is_looked_for():
     """Without a GPU too: a path, or nothing where it is not found."""
-    from norch_cuda.matmul import _find_cublaslt
+    from norch_cuda import cublaslt
 
-    assert "cublasLt" in (_find_cublaslt() or "libcublasLt.so.13")
+    assert "cublasLt" in (cublaslt._find() or "libcublasLt.so.13")
