@@ -140,6 +140,15 @@ def dense_strides(shape: Shape, strides: Shape) -> Shape | None:
     return strides if not may_overlap(shape, strides) and span(shape, strides) == prod(shape) else None
 
 
+def packed_strides(shape: Shape, strides: Shape) -> Shape:
+    """Strides without gaps, the dims in memory in the order that `strides` have."""
+    out, step = [0] * len(shape), 1
+    for d in sorted(range(len(shape)), key=lambda d: (strides[d], -d)):
+        out[d] = step
+        step *= shape[d]
+    return tuple(out)
+
+
 def elementwise_layout(shape: Shape, specs: Sequence[Any]) -> Shape | None:
     """A result's strides: those of the operands of its shape where they agree on dense ones; None for contiguous."""
     found = {s.strides for s in specs if type(s) is Spec and s.shape == shape}

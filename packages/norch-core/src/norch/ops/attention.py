@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import bool_
 from ..errors import DTypeError, ShapeError
-from ..spec import Spec, broadcast_shapes
+from ..spec import Spec, broadcast_shapes, packed_strides
 from .activation import softmax
 from .creation import arange
 from .dropout import dropout
@@ -62,14 +62,21 @@ def _infer_attention(
         if broadcast_shapes(full, attn_mask.shape, op=_OP) != full:
             raise ShapeError(f"{_OP}(): attn_mask {tuple(attn_mask.shape)} does not broadcast to {full}")
     batch = broadcast_shapes(batch, value.shape[:-2], op=_OP)
-    return query.like((*batch, query.shape[-2], value.shape[-1]))
+    return _in_layout_of(query, (*batch, query.shape[-2], value.shape[-1]))
+
+
+def _in_layout_of(spec: Spec, shape: tuple[int, ...]) -> Spec:
+    """A result whose dims lie as those of `spec`: heads that were split off the last dim are joined without a copy."""
+    if len(shape) != spec.ndim or 0 in spec.strides or 0 in shape:
+        return spec.like(shape)
+    return Spec(shape, packed_strides(shape, spec.strides), spec.dtype, spec.device)
 
 
 def _infer_attention_grad(
     grad: Spec, query: Spec, key: Spec, value: Spec, is_causal: bool, scale: float
 ) -> tuple[Spec, Spec, Spec]:
     batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], op=_OP)
-    first, second, third = [s.like((*batch, *s.shape[-2:])) for s in (query, key, value)]
+    first, second, third = [_in_layout_of(s, (*batch, *s.shape[-2:])) for s in (query, key, value)]
     return first, second, third
 
 
