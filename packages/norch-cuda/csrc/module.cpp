@@ -17,7 +17,8 @@ namespace {
 const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
-        for (auto add : {add_arithmetic, add_copying, add_losses, add_normalization, add_softmax, add_transcendental}) add(*all);
+        for (auto add : {add_arithmetic, add_copying, add_losses, add_normalization, add_softmax, add_transcendental})
+            add(*all);
         return all;
     }();
     return *made;
