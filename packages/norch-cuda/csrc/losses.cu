@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(THREADS) class_grad_kernel(const __grid_consta
     int64_t row = int64_t(blockIdx.x) * groups + threadIdx.x / a.lanes;
     for (; row < a.rows; row += int64_t(gridDim.x) * groups) {
         const int64_t index = a.targets(row);
-        const C scale = index < 0 ? C(0) : C(widen(reinterpret_cast<const T*>(a.grad)[a.has_grads ? row : 0])) / divisor;
+        const T grad = reinterpret_cast<const T*>(a.grad)[a.has_grads ? row : 0];
+        const C scale = index < 0 ? C(0) : C(widen(grad)) / divisor;
         const T* logs = reinterpret_cast<const T*>(a.logs) + row * a.n;
         T* out = reinterpret_cast<T*>(a.out) + row * a.n;
         const Ends<T, VEC> ends(out, a.n);
@@ -157,8 +158,8 @@ KernelPtr make_class_grad(const ClassGrad& fixed, int target) {
         a.logs = target == 3 ? data[2] : nullptr;
         a.targets.data = data[target];
         a.targets.sink = error_sink();
-        const bool has_packets =
-            rows_have_packets<T>(a.n, {a.out, a.logs}) || (a.n >= 512 && (!a.logs || are_aligned_alike<T>(a.out, a.logs)));
+        const bool are_alike = !a.logs || are_aligned_alike<T>(a.out, a.logs);
+        const bool has_packets = rows_have_packets<T>(a.n, {a.out, a.logs}) || (a.n >= 512 && are_alike);
         const int vec = has_packets ? PER_16_BYTES<T> : 1;
         a.lanes = power_of_two(ceil_div(a.n, 4 * vec), THREADS);
         const bool is_counted = a.is_mean && a.rows > COUNTED_AT_ONCE;
@@ -291,7 +292,8 @@ KernelPtr mse_loss(const Request& request) {
         const int64_t n = a.numel(), size = size_of(a.dtype);
         KernelPtr body = make_squares<T>(n, reduction);
         const Loops loops = collapse({a, b});
-        const bool is_dense = n < 2 || (loops.ndim() == 1 && loops.strides[0][0] == size && loops.strides[1][0] == size);
+        const bool is_dense =
+            n < 2 || (loops.ndim() == 1 && loops.strides[0][0] == size && loops.strides[1][0] == size);
         return is_dense ? std::move(body) : Staged::make(request, 1, std::vector<DType>(3, out.dtype), std::move(body));
     });
 }

@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_loop_kernel(const __grid_co
 /// 128 bytes of a row in each thread of a warp, 16 numbers in each thread of a block.
 template <class T>
 struct Kept {
-    static constexpr int VEC = PER_16_BYTES<T>, LANES = 32 / VEC > 8 ? 8 : 32 / VEC, BLOCK = 16 / VEC > 4 ? 4 : 16 / VEC;
-    static constexpr int SINGLE = 16;
+    static constexpr int VEC = PER_16_BYTES<T>, SINGLE = 16;
+    static constexpr int LANES = std::min(8, 32 / VEC), BLOCK = std::min(4, 16 / VEC);
     static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, true};
 };
 

@@ -1,5 +1,5 @@
-// The gradients of layer_norm and rms_norm. Those of weight and bias are sums over rows, in two stages: each part of the
-// first kernel adds up its own rows, a second kernel adds up the parts. Both in an order of their own, always the same.
+// The gradients of layer_norm and rms_norm. Those of weight and bias are sums over rows, in two stages: the parts of the
+// first kernel add up rows of their own, a second kernel adds up the parts; both in an order that is always the same.
 #include "normalization_grad.h"
 
 #include "normalization.cuh"
@@ -211,7 +211,8 @@ void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
     const unsigned blocks = plan.blocks(a.rows, is_affine && !is_loop ? std::max(1, 1024 / plan.threads) : 64);
     const int64_t columns = ceil_div(a.n, WARP);
     const int64_t tall = std::min(ceil_div(a.rows, 4 * TALL), ceil_div(int64_t(multiprocessors()) * 16, columns));
-    const int64_t parts = !is_affine || !a.rows ? 0 : is_loop ? tall : is_block ? blocks : blocks * (ROW_THREADS / WARP);
+    int64_t parts = is_loop ? tall : is_block ? blocks : int64_t(blocks) * (ROW_THREADS / WARP);
+    if (!is_affine || !a.rows) parts = 0;
     const Scratch part_scratch(std::max<size_t>(1, size_t(parts * a.n) * (to_bias ? 2 : 1) * sizeof(C)));
     const Scratch stat_scratch(is_affine && is_loop ? std::max<size_t>(1, size_t(a.rows) * 2 * sizeof(C)) : 1);
     a.parts = is_affine ? part_scratch.data() : nullptr;

@@ -155,7 +155,8 @@ struct RowPlace {
 
 /// How rows of n elements are shared out among threads.
 struct RowPlan {
-    enum Kind { short_packets, lanes_packets, block_packets, short_single, lanes_single, loop_packets, loop_single } kind;
+    enum Kind { short_packets, lanes_packets, block_packets, short_single, lanes_single, loop_packets, loop_single };
+    Kind kind;
     int lanes = 1, threads = ROW_THREADS;
 
     int64_t rows_of_block() const {

@@ -215,7 +215,8 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax_grad_loop_kernel(const G
     using C = computed<T>;
     const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-        const T *grad = reinterpret_cast<const T*>(a.grad) + row * a.n, *y = reinterpret_cast<const T*>(a.y) + row * a.n;
+        const T* grad = reinterpret_cast<const T*>(a.grad) + row * a.n;
+        const T* y = reinterpret_cast<const T*>(a.y) + row * a.n;
         T* out = reinterpret_cast<T*>(a.out) + row * a.n;
         C sum = 0;
 #pragma unroll 4
@@ -320,8 +321,8 @@ __global__ void __launch_bounds__(THREADS) softmax_grad_columns_kernel(const Col
 /// 128 bytes of a row in each thread of a warp, 16 numbers in each thread of a block.
 template <class T>
 struct Kept {
-    static constexpr int VEC = PER_16_BYTES<T>, LANES = 32 / VEC > 8 ? 8 : 32 / VEC, BLOCK = 16 / VEC > 4 ? 4 : 16 / VEC;
-    static constexpr int SINGLE = 16;
+    static constexpr int VEC = PER_16_BYTES<T>, SINGLE = 16;
+    static constexpr int LANES = std::min(8, 32 / VEC), BLOCK = std::min(4, 16 / VEC);
     static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, true};
 };
 
@@ -349,8 +350,10 @@ void launch_softmax(SoftmaxRows& a, const RowPlan& plan, unsigned blocks) {
             softmax_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
             break;
         default:
-            if (are_aligned_alike<T>(a.out, a.in)) softmax_loop_kernel<T, K::VEC><<<blocks, plan.threads, 0, stream>>>(a);
-            else softmax_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(a);
+            if (are_aligned_alike<T>(a.out, a.in))
+                softmax_loop_kernel<T, K::VEC><<<blocks, plan.threads, 0, stream>>>(a);
+            else
+                softmax_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(a);
     }
     check_launch("softmax");
 }
@@ -483,7 +486,8 @@ KernelPtr make_cross_entropy(int64_t rows, LossReduction reduction, const Target
 /// loss, logs, input, target
 KernelPtr cross_entropy(const Request& request) {
     const Operand &loss = request.operands[0], &input = request.operands[2], &target = request.operands[3];
-    if (!takes(request, 4) || !are_plain(input, target) || loss.dtype != input.dtype || !input.shape.back()) return nullptr;
+    if (!takes(request, 4) || !are_plain(input, target)) return nullptr;
+    if (loss.dtype != input.dtype || !input.shape.back()) return nullptr;
     const Targets targets = targets_of(target, input.shape.back(), request, "cross_entropy");
     const int64_t rows = input.ndim() == 2 ? input.shape[0] : 1;
     KernelPtr body = visit_floating_device(input.dtype, [&](auto tag) {
