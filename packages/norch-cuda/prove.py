@@ -2,9 +2,9 @@
 
     python packages/norch-cuda/prove.py [--skip build,samples,...] [--json benchmarks/results/h200.json]
 
-It needs a GPU, nvcc (on PATH or from NVIDIA's wheel), and in this environment: scikit-build-core, nanobind, cmake,
-ninja, hatchling, pytest, pytest-xdist, numpy, ml_dtypes, pluggy; for the comparison PyTorch; compute-sanitizer for the
-sanitizers. Nothing is downloaded. What each step printed last goes into the JSON file, with versions and commit.
+It needs a GPU, nvcc (on PATH or from NVIDIA's wheel), and in this environment: scikit-build-core, nanobind and
+nanobind-backend, cmake, ninja, pytest, pytest-xdist, numpy, ml_dtypes, pluggy, cuda-pathfinder; for the comparison
+PyTorch, for the sanitizers compute-sanitizer. Nothing is downloaded. What each step printed last goes into the JSON file, with versions and commit.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
     sanitizer = shutil.which("compute-sanitizer") or "compute-sanitizer"
     check = ["--target-processes", "all", "--error-exitcode", "9", "--print-limit", "20"]
     kernels = [*PYTEST, "-n", "12", "packages/norch-cuda/tests", "-k", LEFT_OUT]
-    wheels = [f"./packages/norch-{name}" for name in ("core", "nn", "cuda")]
     install = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--upgrade", "--target", str(site)]
     return {
-        "build": [sys.executable, "-m", "pip", *install, *wheels],
+        "build": [sys.executable, "-m", "pip", *install, "./packages/norch-cuda"],
         "samples": [*PYTEST, *WORKERS, SAMPLES, "--device", "cuda"],
         "cuda tests": [*PYTEST, *WORKERS, "packages/norch-cuda/tests"],
         "nn tests": [*PYTEST, *WORKERS, "packages/norch-nn/tests", "--default-device", "cuda"],
@@ -47,12 +46,18 @@ def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
     }
 
 
-def run(name: str, command: list[str], environment: dict[str, str]) -> dict[str, object]:
+def run(name: str, command: list[str], environment: dict[str, str], limit: float) -> dict[str, object]:
     """Runs a step and returns how it went."""
     start = time.perf_counter()
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=540
+            command,
+            cwd=ROOT,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=limit,
         )
         code, output = done.returncode, done.stdout
     except FileNotFoundError as error:
@@ -69,15 +74,17 @@ def run(name: str, command: list[str], environment: dict[str, str]) -> dict[str,
 def main() -> int:
     parser = argparse.ArgumentParser(description="Prove norch-cuda on this machine's GPU.")
     parser.add_argument("--skip", default="", help="steps to leave out, separated by commas")
+    parser.add_argument("--limit", type=float, default=900, help="seconds that a step may take (900)")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     options = parser.parse_args()
     skipped = {name.strip() for name in options.skip.split(",")}
     with tempfile.TemporaryDirectory() as folder:
         site, figures = Path(folder) / "site", Path(folder) / "figures.json"
-        path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+        sources = [str(ROOT / "packages" / f"norch-{name}" / "src") for name in ("core", "nn")]
+        path = os.pathsep.join([str(site), *sources, os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
         found = {
-            name: run(name, command, environment)
+            name: run(name, command, environment, options.limit)
             for name, command in steps(site, figures).items()
             if name not in skipped
         }
