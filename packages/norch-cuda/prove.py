@@ -4,7 +4,8 @@
 
 It needs a GPU, nvcc (on PATH or from NVIDIA's wheel), and in this environment: scikit-build-core, nanobind and
 nanobind-backend, cmake, ninja, pytest, pytest-xdist, numpy, ml_dtypes, pluggy, cuda-pathfinder; for the comparison
-PyTorch, for the sanitizers compute-sanitizer. Nothing is downloaded. What each step printed last goes into the JSON file, with versions and commit.
+PyTorch, for the sanitizers compute-sanitizer. Nothing is downloaded. What each step printed last goes into the JSON
+file, with versions and commit.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import datetime
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,21 +51,18 @@ def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
 def run(name: str, command: list[str], environment: dict[str, str], limit: float) -> dict[str, object]:
     """Runs a step and returns how it went."""
     start = time.perf_counter()
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=limit,
-        )
-        code, output = done.returncode, done.stdout
-    except FileNotFoundError as error:
-        code, output = 127, str(error)
-    except subprocess.TimeoutExpired as error:
-        code, output = 124, f"{error.stdout or b''!r:.2000}\ntimed out"
+    with tempfile.TemporaryFile("w+") as log:  # a pipe would be held open by the children of a step that is ended
+        try:
+            step = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+            code = step.wait(limit)
+        except FileNotFoundError as error:
+            code = 127
+            log.write(str(error))
+        except subprocess.TimeoutExpired:
+            os.killpg(step.pid, signal.SIGKILL)
+            code = 124
+        log.seek(0)
+        output = log.read()
     lines = output.strip().splitlines()
     seconds = time.perf_counter() - start
     print(f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.1f} s", flush=True)
