@@ -73,6 +73,7 @@ def run(name: str, command: list[str], environment: dict[str, str], limit: float
 def main() -> int:
     parser = argparse.ArgumentParser(description="Prove norch-cuda on this machine's GPU.")
     parser.add_argument("--skip", default="", help="steps to leave out, separated by commas")
+    parser.add_argument("--commit", help="of the tree, where it is a copy without git")
     parser.add_argument("--limit", type=float, default=900, help="seconds that a step may take (900)")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     options = parser.parse_args()
@@ -91,6 +92,7 @@ def main() -> int:
         if figures.exists():
             report |= json.loads(figures.read_text())
     report["driver"] = driver()
+    report["commit"] = options.commit or report.get("commit")
     report["steps"] = found
     options.json.write_text(json.dumps(report, indent=2) + "\n")
     failed = [name for name, step in found.items() if step["exit"]]
