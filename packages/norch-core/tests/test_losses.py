@@ -224,3 +224,12 @@ def test_losses_by_class_refuse(function, weight):
         function(x, norch.tensor([True, False, True]), weight)
     with pytest.raises(norch.ShapeError, match="weight"):
         function(x, norch.tensor([0, 1, 2]), norch.ones(3))
+
+
+@pytest.mark.parametrize("dtype", [norch.uint8, norch.int8, norch.int32])
+def test_targets_of_dtypes_that_ignore_index_does_not_fit(dtype):
+    x = norch.randn(5, 4)
+    target = norch.tensor([0, 1, 3, 2, 1], dtype=dtype)
+    weight = norch.tensor([1.0, 2.0, 3.0, 4.0])  # weighted losses are decomposed on any backend
+    want = norch.cross_entropy(x, target.long(), weight, ignore_index=1000)
+    assert norch.cross_entropy(x, target, weight, ignore_index=1000).item() == want.item()

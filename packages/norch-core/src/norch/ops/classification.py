@@ -49,9 +49,9 @@ class _Targets:
     def __init__(self, input: Spec, target: Tensor, weight: Tensor | None, ignore_index: int) -> None:
         self.dim, self.dtype = _class_dim(input), input.dtype
         self.classes = input.shape[self.dim]
-        self.counted = ne(target, ignore_index)
+        index = target.long()  # ignore_index may be no number of target's dtype
+        self.counted = ne(index, ignore_index)
         # gather counts negative indices from the end; here they are errors, as in PyTorch.
-        index = target.long()
         index = where(self.counted, where(lt(index, 0), self.classes, index), 0)
         self.index = index.unsqueeze(self.dim)
         self.weight: Any = None
