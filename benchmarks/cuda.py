@@ -307,7 +307,7 @@ def limits() -> dict[str, float]:
 
 def table(report: dict[str, Any]) -> str:
     """The rows, with what each must reach and how much of the device's limit it is."""
-    lines = [f"{'':<34}{'norch':>10}{'torch':>10}{'must reach':>14}  {'of the copy':>12}"]
+    lines = [f"{'':<34}{'norch':>10}{'torch':>10}{'must reach':>18}  {'of the copy':>12}"]
     for r in report["rows"]:
         if "refused" in r:
             lines.append(f"{r['name']:<34}  refused: {r['refused']}")
@@ -315,7 +315,7 @@ def table(report: dict[str, Any]) -> str:
         ours, theirs = (f"{r['values'][n]:.2f}" if n in r["values"] else "-" for n in ("norch", "torch"))
         must = f"{r['must']} of torch" if r["relative"] else f"{r['must']:g} {r['unit']}"
         part = f"{r['values']['norch'] / report['limits']['TB/s']:.0%}" if r["unit"] == "TB/s" else ""
-        lines.append(f"{r['name']:<34}{ours:>10}{theirs:>10}{must:>14}{' ' if r['held'] else '!'} {part:>12}".rstrip())
+        lines.append(f"{r['name']:<34}{ours:>10}{theirs:>10}{must:>18}{' ' if r['held'] else '!'} {part:>12}".rstrip())
     held = sum(r["held"] for r in report["rows"])
     lines.append(f"{held} of {len(report['rows'])} held; ! marks one that is not. {report['device']}, copies at")
     lines[-1] += f" {report['limits']['TB/s']:.2f} TB/s; {report['versions']}"
