@@ -101,20 +101,6 @@ Buffer* new_buffer(Py_ssize_t nbytes, int) {
     return self;
 }
 
-PyObject* allocate(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    if (count != 2) return PyErr_Format(PyExc_TypeError, "allocate(nbytes, index) takes 2 arguments, got %zd", count);
-    Py_ssize_t nbytes = PyLong_AsSsize_t(args[0]);
-    if (nbytes < 0) {
-        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
-            PyErr_Clear();
-            return PyErr_Format(PyExc_MemoryError, "cannot allocate %S bytes", args[0]);
-        }
-        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "cannot allocate %zd bytes", nbytes);
-        return nullptr;
-    }
-    return reinterpret_cast<PyObject*>(new_buffer(nbytes, 0));
-}
-
 PyObject* from_host(PyObject*, PyObject* memory) {
     auto* view = new Py_buffer;
     if (PyObject_GetBuffer(memory, view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) {

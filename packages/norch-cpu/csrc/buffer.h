@@ -27,9 +27,6 @@ bool add_buffer_type(PyObject* module);
 /// A new buffer, or null with a Python error set.
 Buffer* new_buffer(Py_ssize_t nbytes, int index);
 
-/// allocate(nbytes, index) -> Buffer, as a METH_FASTCALL function.
-PyObject* allocate(PyObject* self, PyObject* const* args, Py_ssize_t count);
-
 /// A buffer on memory that exports the buffer protocol; None for read-only or strided memory.
 PyObject* from_host(PyObject* self, PyObject* memory);
 

@@ -1,8 +1,8 @@
 // dropout: the uniforms that `random` would draw, compared as they are made.
 #include <cmath>
 
-#include "contiguous.h"
 #include "loop.h"
+#include "operands.h"
 #include "philox.h"
 #include "threads.h"
 

@@ -3,8 +3,9 @@
 #include <cstring>
 
 #include "bounds.h"
-#include "contiguous.h"
+#include "families.h"
 #include "memory.h"
+#include "operands.h"
 #include "threads.h"
 
 namespace norch {

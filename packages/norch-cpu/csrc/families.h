@@ -21,7 +21,7 @@ void add_attention(Registry&);       // attention.cpp
 void add_losses(Registry&);          // loss.cpp: nll_loss, cross_entropy, mse_loss
 void add_normalization(Registry&);   // normalization.cpp: layer_norm, batch_norm
 void add_matmul(Registry&);          // matmul.cpp
-void add_linear(Registry&);          // linear.cpp: linear and its gradients
+void add_linear(Registry&);          // common/linear.cpp: linear and its gradients
 void add_convolution(Registry&);     // convolution.cpp
 void add_pooling(Registry&);         // pooling.cpp
 void add_optimizers(Registry&);      // optimizer.cpp

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <type_traits>
 
-#include "contiguous.h"
 #include "epilogue.h"
 #include "gemm.h"
 #include "layout.h"
@@ -185,27 +184,6 @@ KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b,
         // The low bits of a product are those of its factors' low bits.
         default: return std::make_unique<ProductKernel<uint32_t>>(DType::i32, out, a, b, bias, activation);
     }
-}
-
-Operand transposed(Operand matrices) {
-    const size_t d = matrices.shape.size() - 2;
-    std::swap(matrices.shape[d], matrices.shape[d + 1]);
-    std::swap(matrices.strides[d], matrices.strides[d + 1]);
-    return matrices;
-}
-
-bool as_rows(const Operand& operand, Operand* rows) {
-    int64_t count = 1, stride = 0;
-    for (int d = operand.ndim() - 2; d >= 0; --d) {
-        if (operand.shape[d] == 1) continue;
-        if (count != 1 && operand.strides[d] != stride * count) return false;
-        if (count == 1) stride = operand.strides[d];
-        count *= operand.shape[d];
-    }
-    *rows = operand;
-    rows->shape = {count, operand.shape.back()};
-    rows->strides = {stride, operand.strides.back()};
-    return true;
 }
 
 }  // namespace norch

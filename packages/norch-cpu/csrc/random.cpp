@@ -4,10 +4,10 @@
 #include <type_traits>
 
 #include "boxmuller.h"
-#include "contiguous.h"
 #include "kernel.h"
 #include "loop.h"
 #include "memory.h"
+#include "operands.h"
 #include "philox.h"
 #include "threads.h"
 

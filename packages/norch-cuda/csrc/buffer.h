@@ -27,9 +27,6 @@ bool add_buffer_type(PyObject* module);
 /// A new buffer for the current stream of device `index`, or null with a Python error set.
 Buffer* new_buffer(Py_ssize_t nbytes, int index);
 
-/// allocate(nbytes, index) -> Buffer for the current stream of device `index`, as a METH_FASTCALL function.
-PyObject* allocate(PyObject* self, PyObject* const* args, Py_ssize_t count);
-
 /// Notes that work on `stream` uses the buffer, so that its memory is not given away before that is done.
 void note_use(Buffer* buffer, Stream& stream);
 

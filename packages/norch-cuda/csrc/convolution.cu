@@ -10,7 +10,7 @@
 #include "device.cuh"
 #include "families.h"
 #include "memory.h"
-#include "product.h"
+#include "own_product.h"
 
 namespace norch {
 namespace {

@@ -1,5 +1,5 @@
 // The gradient of an embedding's weight: the sum of the gradient's rows for each row of the table.
-#include "conversion.h"
+#include "common/operands.h"
 #include "families.h"
 #include "indexing.cuh"
 #include "memory.h"
@@ -18,12 +18,12 @@ KernelPtr embedding_grad(const Request& r) {
         row_sums_kernel({out.dtype, input, rows, features, features, features, false, false, padding, op_number(r.op)});
     if (!sums || grad.is_contiguous()) return sums;
     std::shared_ptr<Kernel> add = std::move(sums);
-    const Operand whole = as_row_major(grad, grad.dtype);
-    std::shared_ptr<Kernel> copy = conversion(whole, grad);
+    const Operand whole = contiguous(grad, grad.dtype);
+    std::shared_ptr<Kernel> copy = copy_kernel(whole, grad);
     const auto bytes = size_t(grad.numel() * size_of(grad.dtype));
     return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
         Scratch scratch(bytes);
-        run_conversion(*copy, scratch.data(), data[1]);
+        run_copy(*copy, scratch.data(), data[1]);
         char* const operands[] = {data[0], scratch.data(), data[2]};
         add->run(operands, scalars);
     });

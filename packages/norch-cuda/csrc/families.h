@@ -15,7 +15,8 @@ void add_random(Registry&);          // random.cu
 void add_dropout(Registry&);         // dropout.cu
 void add_copying(Registry&);         // copying.cu: copy, fill, where
 void add_convolution(Registry&);     // convolution.cu: conv2d and its gradients
-void add_matmul(Registry&);          // matmul.cu: matmul, linear and its gradients
+void add_matmul(Registry&);          // matmul.cu
+void add_linear(Registry&);          // common/linear.cpp: linear and its gradients
 void add_pooling(Registry&);         // pooling.cu: max_pool2d, sum_pool2d and their gradients
 void add_attention(Registry&);       // attention.cu: attention and its gradient
 void add_optimizers(Registry&);      // optimizer.cu: steps of optimisers

@@ -1,5 +1,5 @@
 // gather, and embedding, which is a gather of rows.
-#include "conversion.h"
+#include "common/operands.h"
 #include "families.h"
 #include "indexing.cuh"
 #include "memory.h"
@@ -74,8 +74,8 @@ KernelPtr embedding(const Request& r) {
     Operand index = r.operands[1], rows = weight;
     KernelPtr convert;
     if (index.dtype != DType::i64 && index.dtype != DType::i32) {
-        index = as_row_major(index, DType::i64);
-        convert = conversion(index, r.operands[1]);
+        index = contiguous(index, DType::i64);
+        convert = copy_kernel(index, r.operands[1]);
     }
     const DType dtype = index.dtype;
     const int64_t n = index.numel();
@@ -93,7 +93,7 @@ KernelPtr embedding(const Request& r) {
         }
         if (n == 0) return;
         Scratch scratch(size_t(n) * sizeof(int64_t));
-        run_conversion(*first, scratch.data(), data[1]);
+        run_copy(*first, scratch.data(), data[1]);
         char* const operands[] = {data[0], data[2], scratch.data()};
         second->run(operands, scalars);
     });

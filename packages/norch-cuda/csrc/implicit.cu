@@ -6,7 +6,7 @@
 #include "convolution.h"
 #include "device.cuh"
 #include "memory.h"
-#include "product.h"
+#include "own_product.h"
 
 namespace norch {
 namespace {

@@ -1,51 +1,19 @@
-// matmul; linear and its gradients by input and weight: one product each.
+// matmul: one product.
 #include "families.h"
-#include "product.h"
+#include "common/product.h"
 
 namespace norch {
 namespace {
-
-Operand at_least_2d(Operand operand) {
-    if (operand.ndim() == 1) {
-        operand.shape.insert(operand.shape.begin(), 1);
-        operand.strides.insert(operand.strides.begin(), 0);
-    }
-    return operand;
-}
 
 KernelPtr matmul(const Request& request) {
     const auto& o = request.operands;
     return product_kernel(o[0], o[1], o[2]);
 }
 
-KernelPtr linear(const Request& request) {
-    const auto& o = request.operands;
-    const Operand out = at_least_2d(o[0]), input = at_least_2d(o[1]);
-    return product_kernel(out, input, repeated(transposed(o[2]), out), o.size() > 3 ? &o[3] : nullptr,
-                          request.attrs.has("activation") ? request.attrs.text("activation") : "none");
-}
-
-KernelPtr linear_input_grad(const Request& request) {
-    const auto& o = request.operands;
-    const Operand out = at_least_2d(o[0]), grad = at_least_2d(o[1]);
-    return product_kernel(out, grad, repeated(o[2], out));
-}
-
-KernelPtr linear_weight_grad(const Request& request) {
-    const auto& o = request.operands;
-    Operand grad, input;
-    if (!as_rows(o[1], &grad) || !as_rows(o[2], &input)) return nullptr;
-    return product_kernel(o[0], transposed(grad), input);
-}
-
 }  // namespace
 
 void add_matmul(Registry& registry) {
     registry["matmul"] = matmul;
-    registry["linear"] = linear;
-    registry["linear_activation"] = linear;
-    registry["linear_input_grad"] = linear_input_grad;
-    registry["linear_weight_grad"] = linear_weight_grad;
 }
 
 }  // namespace norch

@@ -28,6 +28,7 @@ const Registry& registry() {
             add_dropout,
             add_embedding_grad,
             add_gather,
+            add_linear,
             add_losses,
             add_matmul,
             add_normalization,

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "activation.cuh"
-#include "product.h"
+#include "own_product.h"
 
 namespace norch {
 namespace {

@@ -1,5 +1,5 @@
 // Matrix products of any layout: what cuBLASLt can be given as it is, what has to be copied, and what is to follow.
-#include "product.h"
+#include "own_product.h"
 
 #include <algorithm>
 #include <memory>
@@ -236,44 +236,6 @@ KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b,
     if (out.numel() == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     if (!is_floating(out.dtype) || is_small_product(out, a, b)) return own_product_kernel(out, a, b, bias, activation);
     return std::make_unique<ProductKernel>(out, a, b, bias, activation);
-}
-
-Operand transposed(Operand matrices) {
-    const size_t d = matrices.shape.size() - 2;
-    std::swap(matrices.shape[d], matrices.shape[d + 1]);
-    std::swap(matrices.strides[d], matrices.strides[d + 1]);
-    return matrices;
-}
-
-Operand repeated(Operand matrix, const Operand& like) {
-    matrix.shape.insert(matrix.shape.begin(), like.shape.begin(), like.shape.end() - 2);
-    matrix.strides.insert(matrix.strides.begin(), like.shape.size() - 2, 0);
-    return matrix;
-}
-
-bool as_rows(const Operand& operand, Operand* rows) {
-    int64_t count = 1, stride = 0;
-    for (int d = operand.ndim() - 2; d >= 0; --d) {
-        const size_t at = size_t(d);
-        if (operand.shape[at] == 1) continue;
-        if (count != 1 && operand.strides[at] != stride * count) return false;
-        if (count == 1) stride = operand.strides[at];
-        count *= operand.shape[at];
-    }
-    *rows = operand;
-    rows->shape = {count, operand.shape.back()};
-    rows->strides = {stride, operand.strides.back()};
-    return true;
-}
-
-Operand contiguous(const Operand& operand) {
-    Operand out = operand;
-    int64_t stride = 1;
-    for (int d = operand.ndim() - 1; d >= 0; --d) {
-        out.strides[size_t(d)] = stride;
-        stride *= std::max<int64_t>(operand.shape[size_t(d)], 1);
-    }
-    return out;
 }
 
 }  // namespace norch

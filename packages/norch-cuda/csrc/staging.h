@@ -3,32 +3,10 @@
 
 #include <optional>
 
-#include "common/kernel.h"
-#include "families.h"
+#include "common/operands.h"
 #include "memory.h"
 
 namespace norch {
-
-/// The same shape without gaps, in a dtype.
-inline Operand contiguous(const Operand& operand, DType dtype) {
-    Operand out = operand;
-    out.dtype = dtype;
-    int64_t stride = 1;
-    for (int d = out.ndim() - 1; d >= 0; --d) {
-        out.strides[d] = stride;
-        stride *= std::max<int64_t>(out.shape[d], 1);
-    }
-    return out;
-}
-
-inline KernelPtr copy_kernel(const Operand& out, const Operand& x) {
-    Registry registry;
-    add_copying(registry);
-    Request request;
-    request.op = "copy";
-    request.operands = {out, x};
-    return registry.at("copy")(request);
-}
 
 /// A kernel for contiguous operands, and the copies of those that are not.
 class Staged final : public Kernel {
@@ -56,11 +34,11 @@ public:
             if (!bytes_[i]) continue;
             scratch[i].emplace(bytes_[i]);
             whole[i] = scratch[i]->data();
-            if (i >= outputs_) copy(i, whole[i], data[i]);
+            if (i >= outputs_) run_copy(*copies_[i], whole[i], data[i]);
         }
         body_->run(whole, scalars);
         for (int i = 0; i < outputs_; ++i)
-            if (bytes_[i]) copy(i, data[i], whole[i]);
+            if (bytes_[i]) run_copy(*copies_[i], data[i], whole[i]);
     }
 
     /// The body alone where nothing is copied.
@@ -71,12 +49,6 @@ public:
     }
 
 private:
-    void copy(int i, char* to, char* from) const {
-        char* both[2] = {to, from};
-        const Scalar nothing[2] = {};
-        copies_[i]->run(both, nothing);
-    }
-
     int outputs_, count_;
     KernelPtr body_;
     KernelPtr copies_[MOST];

@@ -225,6 +225,22 @@ PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands) 
     return callable;
 }
 
+PyObject* allocate(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "allocate(nbytes, index) takes 2 arguments, got %zd", count);
+    Py_ssize_t nbytes = PyLong_AsSsize_t(args[0]);
+    if (nbytes < 0) {
+        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Clear();
+            return PyErr_Format(PyExc_MemoryError, "cannot allocate %S bytes", args[0]);
+        }
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "cannot allocate %zd bytes", nbytes);
+        return nullptr;
+    }
+    long index = PyLong_AsLong(args[1]);
+    if (index == -1 && PyErr_Occurred()) return nullptr;
+    return reinterpret_cast<PyObject*>(new_buffer(nbytes, int(index)));
+}
+
 PyObject* allocating(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "allocating(kernel, nbytes, index) takes 3 arguments, got %zd", count);

@@ -14,6 +14,10 @@ bool add_launch_type(PyObject* module);
 /// shapes or strides are negative, disagree, or count past what 63 bits hold.
 PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands);
 
+/// allocate(nbytes, index) -> Buffer on device `index`, for its current stream where it has streams. A METH_FASTCALL
+/// function.
+PyObject* allocate(PyObject* self, PyObject* const* args, Py_ssize_t count);
+
 /// allocating(kernel, nbytes, index) -> the same kernel as a callable that allocates its first operand, of as many bytes,
 /// on device `index`, and returns it; None where `kernel` is not made here, its first operand is of another size, or
 /// it does so on another device. A METH_FASTCALL function.

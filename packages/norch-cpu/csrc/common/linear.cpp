@@ -1,24 +1,8 @@
 // linear and its gradients by input and weight: one product each.
-#include "kernel.h"
 #include "product.h"
 
 namespace norch {
 namespace {
-
-Operand at_least_2d(Operand operand) {
-    if (operand.ndim() == 1) {
-        operand.shape.insert(operand.shape.begin(), 1);
-        operand.strides.insert(operand.strides.begin(), 0);
-    }
-    return operand;
-}
-
-/// The matrix, once for each batch of `like`.
-Operand repeated(Operand matrix, const Operand& like) {
-    matrix.shape.insert(matrix.shape.begin(), like.shape.begin(), like.shape.end() - 2);
-    matrix.strides.insert(matrix.strides.begin(), like.shape.size() - 2, 0);
-    return matrix;
-}
 
 KernelPtr linear(const Request& request) {
     const auto& o = request.operands;
