@@ -1,6 +1,6 @@
 // conv2d and its gradients: few channels directly, float32 by tiles (convolution_implicit.cu), others as products with
-// the matrix of windows of some images at a time (K. Chellapilla, S. Puri and P. Simard, "High performance convolutional
-// neural networks for document processing", 2006).
+// the matrix of windows of some images at a time (K. Chellapilla, S. Puri and P. Simard, "High performance
+// convolutional neural networks for document processing", 2006).
 #include "convolution.h"
 
 #include <algorithm>
