@@ -3,7 +3,7 @@
 Both libraries are timed in turn in one run; a figure is the median of the rounds. Ops on large tensors are timed by the
 device's own events, small ones by the host's clock while the device follows, steps by the host's clock with a
 synchronisation at the end of many. Results are compared before anything is timed. Every row says what must be reached;
-the device's limits, a copy and a matrix product, are measured by the same run.
+the device's limit, the rate of a copy, is measured by the same run.
 
     python benchmarks/cuda.py [--only PATTERN] [--json out.json]
 """
@@ -299,10 +299,9 @@ ROWS = [
 
 
 def limits() -> dict[str, float]:
-    """What the device does at most, by this run's own measure: a copy, in TB/s; matrix products, in TFLOP/s."""
+    """What the device does at most, by this run's own measure: a copy, in TB/s."""
     x = norch.randn(GIB, device=DEVICE)
-    found = {"TB/s": 8 * GIB / min(event_seconds("norch", lambda: x.clone()) for _ in range(10)) / 1e12}
-    return found
+    return {"TB/s": 8 * GIB / min(event_seconds("norch", lambda: x.clone()) for _ in range(10)) / 1e12}
 
 
 def table(report: dict[str, Any]) -> str:

@@ -300,6 +300,5 @@ NB_MODULE(_ext, m) {
         find_cublaslt = [held] { return nb::cast<std::string>(held()); };
     }, nb::arg("find"));
     m.def("set_allows_tf32", [](bool allows) { allows_tf32 = allows; }, nb::arg("allows"));
-    m.def("get_allows_tf32", [] { return allows_tf32; });
     add_runtime(m);
 }

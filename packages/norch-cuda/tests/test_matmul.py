@@ -210,4 +210,4 @@ def test_where_the_library_is_looked_for():
     """Without a GPU too: a path, or nothing where it is not found."""
     from norch_cuda import cublaslt
 
-    assert "cublasLt" in (cublaslt._find() or "libcublasLt.so.13")
+    assert "cublasLt" in (cublaslt.find() or "libcublasLt.so.13")

@@ -7,7 +7,7 @@ from typing import Any
 
 from norch.backend import Backend, Kernel, Operand, get_float32_matmul_precision
 
-from . import _ext, cublaslt, module  # noqa: F401
+from . import _ext, cublaslt, module
 
 
 class CudaBackend(Backend):
@@ -17,6 +17,9 @@ class CudaBackend(Backend):
     copy_in = staticmethod(_ext.copy_in)
     copy_out = staticmethod(_ext.copy_out)
     copy = staticmethod(_ext.copy)
+
+    def __init__(self) -> None:
+        _ext.set_cublaslt_finder(cublaslt.find)
 
     def device_count(self) -> int:
         count: int = _ext.device_count()

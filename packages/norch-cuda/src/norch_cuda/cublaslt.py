@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from . import _ext
 
-
-def _find() -> str:
+def find() -> str:
     """The library's path; nothing where it is not found."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
@@ -13,6 +11,3 @@ def _find() -> str:
         return load_nvidia_dynamic_lib("cublasLt").abs_path or ""
     except Exception:  # the system's own search is tried next, and that one's failure is reported
         return ""
-
-
-_ext.set_cublaslt_finder(_find)

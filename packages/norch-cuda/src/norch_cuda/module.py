@@ -10,7 +10,16 @@ import norch
 
 from . import _ext
 from ._ext import Event
-from .stream import CUDAGraph, Stream, current_stream, default_stream, graph, is_current_stream_capturing, stream
+from .stream import (
+    CUDAGraph,
+    Stream,
+    current_stream,
+    default_stream,
+    device_index,
+    graph,
+    is_current_stream_capturing,
+    stream,
+)
 
 __all__ = [
     "CUDAGraph",
@@ -40,28 +49,16 @@ __all__ = [
 DeviceLike = norch.device | str | int | None
 
 
-def _index(device: DeviceLike) -> int:
-    if device is None:
-        index: int = _ext.current_device()
-        return index
-    if isinstance(device, int):
-        return device
-    found = norch.device(device)
-    if found.type != "cuda":
-        raise norch.DeviceError(f"norch.cuda: {found} is no CUDA device")
-    return int(found.index)
-
-
 def set_device(device: DeviceLike) -> None:
     """Makes a device the one that "cuda" without an index means, in this thread."""
-    _ext.set_current_device(_index(device))
+    _ext.set_current_device(device_index(device))
 
 
 @contextmanager
 def device(device: DeviceLike) -> Iterator[None]:
     """Within this context "cuda" without an index means `device`."""
     before = _ext.current_device()
-    _ext.set_current_device(_index(device))
+    _ext.set_current_device(device_index(device))
     try:
         yield
     finally:
@@ -70,18 +67,18 @@ def device(device: DeviceLike) -> Iterator[None]:
 
 def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:
     """`name`, `major`, `minor`, `multi_processor_count`, `total_memory` and `l2_cache_size` (bytes) of a device."""
-    return SimpleNamespace(**_ext.properties(_index(device)))
+    return SimpleNamespace(**_ext.properties(device_index(device)))
 
 
 def get_device_name(device: DeviceLike = None) -> str:
     """Such as "NVIDIA H200"."""
-    name: str = _ext.properties(_index(device))["name"]
+    name: str = _ext.properties(device_index(device))["name"]
     return name
 
 
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
     """The compute capability: (9, 0) for Hopper."""
-    found = _ext.properties(_index(device))
+    found = _ext.properties(device_index(device))
     return found["major"], found["minor"]
 
 
@@ -93,7 +90,7 @@ def versions() -> dict[str, str]:
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
     """Bytes in use and taken from CUDA, now and at most; how many blocks were given out, and how many CUDA gave."""
-    stats: dict[str, int] = _ext.memory_stats(_index(device))
+    stats: dict[str, int] = _ext.memory_stats(device_index(device))
     return stats
 
 
@@ -119,12 +116,12 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Counts the `max_memory_…` from now on."""
-    _ext.reset_peak_memory_stats(_index(device))
+    _ext.reset_peak_memory_stats(device_index(device))
 
 
 def empty_cache(device: DeviceLike = None) -> None:
     """Waits for the device and returns the memory that is kept for later tensors to CUDA."""
-    _ext.empty_cache(_index(device))
+    _ext.empty_cache(device_index(device))
 
 
 def pin_memory(tensor: norch.Tensor) -> norch.Tensor:

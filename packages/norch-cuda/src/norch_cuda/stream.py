@@ -11,19 +11,25 @@ import norch
 from . import _ext
 
 
+def device_index(device: norch.device | str | int | None) -> int:
+    """The index of a device; of the current one for None. Raises DeviceError for one that is no CUDA device."""
+    if device is None:
+        index: int = _ext.current_device()
+        return index
+    if isinstance(device, int):
+        return device
+    found = norch.device(device)
+    if found.type != "cuda":
+        raise norch.DeviceError(f"norch.cuda: {found} is no CUDA device")
+    return int(found.index)
+
+
 class Stream:
     """A queue of work on a device. It does not wait for the default stream, nor that one for it."""
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         """A new stream on `device` (the current one); a lower `priority` is served first."""
-        index = (
-            _ext.current_device()
-            if device is None
-            else device
-            if isinstance(device, int)
-            else norch.device(device).index
-        )
-        self._native = _ext.make_stream(index, priority)
+        self._native = _ext.make_stream(device_index(device), priority)
 
     @property
     def device(self) -> norch.device:
@@ -75,21 +81,14 @@ def _wrap(native: Any) -> Stream:
     return made
 
 
-def _index(device: Any) -> int:
-    if isinstance(device, int):
-        return device
-    index: int = _ext.current_device() if device is None else norch.device(device).index
-    return index
-
-
 def current_stream(device: Any = None) -> Stream:
     """The stream that this thread's work on a device goes to."""
-    return _wrap(_ext.current_stream(_index(device)))
+    return _wrap(_ext.current_stream(device_index(device)))
 
 
 def default_stream(device: Any = None) -> Stream:
     """The stream that work on a device goes to where no other was chosen."""
-    return _wrap(_ext.default_stream(_index(device)))
+    return _wrap(_ext.default_stream(device_index(device)))
 
 
 @contextmanager
