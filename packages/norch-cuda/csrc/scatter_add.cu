@@ -2,6 +2,7 @@
 // result in every run: as integers, in units that the largest addend of each place decides, which makes the order of
 // additions meaningless (the idea of J. Demmel and H. Nguyen, "Fast reproducible floating-point summation", ARITH 2013,
 // with one bin of 62 bits; two for float64).
+#include "exact_sum.cuh"
 #include "families.h"
 #include "indexing.cuh"
 #include "memory.h"
@@ -75,67 +76,12 @@ __global__ void __launch_bounds__(THREADS) add_elements(const __grid_constant__ 
     }
 }
 
-// --- Sums in integers -----------------------------------------------------------------------------------------------
-
-/// Of each place of the output: what is known of its addends (0: there are none), and their sum so far.
-struct Sums {
-    uint32_t* seen;
-    unsigned long long* high;
-    unsigned long long* low;  // float64 only
-    int64_t step;             // places along the dim
-    int headroom;             // bits that the count of addends takes
-};
-
-// `seen` is the largest exponent of an addend (biased, as float64 has it) + 1, and these.
-constexpr uint32_t PLUS_INFINITY = 1u << 16, MINUS_INFINITY = 1u << 17, NOT_A_NUMBER = 1u << 18;
-
-__device__ inline uint32_t biased_exponent(double x) {
-    return uint32_t(__double_as_longlong(x) >> 52) & 0x7ff;
-}
-
-/// The exponent of the unit in which addends of a place are counted: the largest takes 61 - headroom bits of it.
-__device__ inline int unit_of(uint32_t seen, int headroom) { return int(seen - 1) - 1023 - (61 - headroom); }
-
-/// Whether the addend is the first that a place sees.
-__device__ inline bool note(uint32_t* seen, double x) {
-    const uint32_t exponent = biased_exponent(x);
-    if (exponent != 0x7ff) return atomicMax(seen, exponent + 1) == 0;
-    return atomicOr(seen, x != x ? NOT_A_NUMBER : x > 0 ? PLUS_INFINITY : MINUS_INFINITY) == 0;
-}
-
-/// Adds to the sum of a place, in the place's unit; of a float64 also in a unit of what that leaves.
-template <class T>
-__device__ inline void add_in_units(uint32_t seen, int headroom, unsigned long long* high, unsigned long long* low,
-                                    double x) {
-    if (seen >= PLUS_INFINITY || x == 0) return;
-    const double scaled = scalbn(x, -unit_of(seen, headroom));
-    const long long whole = __double2ll_rn(scaled);
-    if (whole) atomicAdd(high, static_cast<unsigned long long>(whole));
-    if constexpr (std::is_same_v<T, double>) {
-        const long long rest = __double2ll_rn(scalbn(scaled - double(whole), 61 - headroom));
-        if (rest) atomicAdd(low, static_cast<unsigned long long>(rest));
-    }
-}
-
-template <class T>
-__device__ inline void write_sum(T& result, uint32_t seen, int headroom, unsigned long long high,
-                                 unsigned long long low) {
-    double sum;
-    if (seen >= PLUS_INFINITY) {
-        const bool is_nan = (seen & NOT_A_NUMBER) || ((seen & PLUS_INFINITY) && (seen & MINUS_INFINITY));
-        const double infinity = __longlong_as_double(0x7ff0000000000000);
-        sum = is_nan ? infinity - infinity : seen & PLUS_INFINITY ? infinity : -infinity;
-    } else {
-        const double rest = scalbn(double(static_cast<long long>(low)), headroom - 61);
-        sum = scalbn(double(static_cast<long long>(high)) + rest, unit_of(seen, headroom));
-    }
-    result = narrow<T>(computed<T>(double(widen(result)) + sum));
-}
+// --- ExactSums in integers -----------------------------------------------------------------------------------------------
 
 /// Calls f(place, address of the output, addend) for each element.
 template <class T, class F>
 __device__ inline void each_addend(const Layout<4>& layout, char* out, const char* src, const char* index,
-                                   const Chosen& chosen, const Sums& sums, const ErrorSink* sink, const F& f) {
+                                   const Chosen& chosen, const ExactSums& sums, const ErrorSink* sink, const F& f) {
     constexpr int U = INDEX_UNROLL;
     const uint32_t first = blockIdx.x * (THREADS * U) + threadIdx.x;
     int64_t offset[U][4], k[U];
@@ -165,7 +111,7 @@ __device__ inline void each_addend(const Layout<4>& layout, char* out, const cha
 template <class T>
 __global__ void __launch_bounds__(THREADS) note_addends(const __grid_constant__ Layout<4> layout, char* out,
                                                         const char* src, const char* index, const Chosen chosen,
-                                                        const Sums sums, const ErrorSink sink) {
+                                                        const ExactSums sums, const ErrorSink sink) {
     each_addend<T>(layout, out, src, index, chosen, sums, &sink, [&](int64_t place, char*, double x) {
         if (!note(sums.seen + place, x)) return;
         sums.high[place] = 0;
@@ -177,7 +123,7 @@ __global__ void __launch_bounds__(THREADS) note_addends(const __grid_constant__ 
 template <class T>
 __global__ void __launch_bounds__(THREADS) add_addends(const __grid_constant__ Layout<4> layout, char* out,
                                                        const char* src, const char* index, const Chosen chosen,
-                                                       const Sums sums) {
+                                                       const ExactSums sums) {
     each_addend<T>(layout, out, src, index, chosen, sums, nullptr, [&](int64_t place, char*, double x) {
         add_in_units<T>(sums.seen[place], sums.headroom, sums.high + place, sums.low + place, x);
     });
@@ -187,7 +133,7 @@ __global__ void __launch_bounds__(THREADS) add_addends(const __grid_constant__ L
 template <class T>
 __global__ void __launch_bounds__(THREADS) write_sums(const __grid_constant__ Layout<4> layout, char* out,
                                                       const char* src, const char* index, const Chosen chosen,
-                                                      const Sums sums) {
+                                                      const ExactSums sums) {
     each_addend<T>(layout, out, src, index, chosen, sums, nullptr, [&](int64_t place, char* to, double) {
         const uint32_t seen = atomicExch(sums.seen + place, 0u);
         if (!seen) return;
@@ -263,7 +209,7 @@ public:
     void run(char* const* data, const Scalar*) const override {
         if (pieces_.empty()) return;
         Scratch scratch(size_t(places_ * BYTES_PER_PLACE<T>));
-        Sums sums = {};
+        ExactSums sums = {};
         sums.high = scratch.data<unsigned long long>();
         if (sizeof(T) == 8) sums.low = sums.high + places_;
         sums.seen = reinterpret_cast<uint32_t*>(sums.high + places_ * (sizeof(T) == 8 ? 2 : 1));
@@ -285,7 +231,7 @@ public:
     }
 
 private:
-    static Sums at(Sums sums, const Piece<4>& piece) {
+    static ExactSums at(ExactSums sums, const Piece<4>& piece) {
         sums.seen += piece.start[3];
         sums.high += piece.start[3];
         if (sums.low) sums.low += piece.start[3];
