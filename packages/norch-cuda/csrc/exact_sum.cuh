@@ -1,4 +1,4 @@
-// ExactSums of floats that are the same in any order: added as 62-bit integers, in a unit that the largest addend sets.
+// Sums of floats that are the same in any order: added as 62-bit integers, in a unit that the largest addend sets.
 #pragma once
 
 #include "device.cuh"

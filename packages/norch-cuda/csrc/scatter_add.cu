@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(THREADS) add_elements(const __grid_constant__ 
     }
 }
 
-// --- ExactSums in integers -----------------------------------------------------------------------------------------------
+// --- Sums in integers -----------------------------------------------------------------------------------------------
 
 /// Calls f(place, address of the output, addend) for each element.
 template <class T, class F>
