@@ -1,6 +1,7 @@
 """Proves norch-cuda on this machine's GPU: builds the wheel, runs the tests, the demos and the sanitizers, measures.
 
-    python packages/norch-cuda/prove.py [--skip build,samples,...] [--json benchmarks/results/h200.json]
+    python packages/norch-cuda/prove.py [--skip build,samples,...] [--logs FOLDER]
+        [--json benchmarks/results/h200.json]
 
 It needs a GPU, nvcc (on PATH or from NVIDIA's wheel), and in this environment: scikit-build-core, nanobind and
 nanobind-backend, cmake, ninja, pytest, pytest-xdist, numpy, ml_dtypes, pluggy, cuda-pathfinder; for the comparison
@@ -48,8 +49,10 @@ def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
     }
 
 
-def run(name: str, command: list[str], environment: dict[str, str], limit: float) -> dict[str, object]:
-    """Runs a step and returns how it went."""
+def run(
+    name: str, command: list[str], environment: dict[str, str], limit: float, logs: Path | None
+) -> dict[str, object]:
+    """Runs a step and returns how it went; all that it printed goes to a file of `logs`."""
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+") as log:  # a pipe would be held open by the children of a step that is ended
         try:
@@ -63,6 +66,8 @@ def run(name: str, command: list[str], environment: dict[str, str], limit: float
             code = 124
         log.seek(0)
         output = log.read()
+    if logs is not None:
+        (logs / f"{name.replace(' ', '-')}.txt").write_text(output)
     lines = output.strip().splitlines()
     seconds = time.perf_counter() - start
     print(f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.1f} s", flush=True)
@@ -75,6 +80,7 @@ def main() -> int:
     parser.add_argument("--skip", default="", help="steps to leave out, separated by commas")
     parser.add_argument("--commit", help="of the tree, where it is a copy without git")
     parser.add_argument("--limit", type=float, default=900, help="seconds that a step may take (900)")
+    parser.add_argument("--logs", type=Path, help="a folder for all that the steps print")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     options = parser.parse_args()
     skipped = {name.strip() for name in options.skip.split(",")}
@@ -84,7 +90,7 @@ def main() -> int:
         path = os.pathsep.join([str(site), *sources, os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
         found = {
-            name: run(name, command, environment, options.limit)
+            name: run(name, command, environment, options.limit, options.logs)
             for name, command in steps(site, figures).items()
             if name not in skipped
         }

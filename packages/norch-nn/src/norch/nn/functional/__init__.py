@@ -1,4 +1,4 @@
-"""The functions behind the modules: norch's own ops, under PyTorch's names. To add one, import it."""
+"""The functions behind the modules, under PyTorch's names: norch's own ops, and those of the files beside this one."""
 
 from __future__ import annotations
 
