@@ -21,12 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = "packages/norch-core/tests/test_samples.py"
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--tb=short"]
 WORKERS = ["-n", "12"]
+SANITIZERS = ("memcheck", "racecheck")
 LEFT_OUT = "not memory and not cache and not streams and not many and not large and not long"  # under a sanitizer
 
 
@@ -70,8 +72,9 @@ def run(
         (logs / f"{name.replace(' ', '-')}.txt").write_text(output)
     lines = output.strip().splitlines()
     seconds = time.perf_counter() - start
-    print(f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.1f} s", flush=True)
-    print("\n".join(lines[-(40 if name == "benchmark" or code else 4) :]), flush=True)
+    shown = lines[-(40 if name == "benchmark" or code else 4) :]
+    shown.insert(0, f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.1f} s")
+    print("\n".join(shown), flush=True)
     return {"command": " ".join(command), "exit": code, "seconds": round(seconds, 1), "output": lines[-12:]}
 
 
@@ -89,11 +92,14 @@ def main() -> int:
         sources = [str(ROOT / "packages" / f"norch-{name}" / "src") for name in ("core", "nn")]
         path = os.pathsep.join([str(site), *sources, os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
-        found = {
-            name: run(name, command, environment, options.limit, options.logs)
-            for name, command in steps(site, figures).items()
-            if name not in skipped
-        }
+
+        def prove(step: tuple[str, list[str]]) -> tuple[str, dict[str, object]]:
+            return step[0], run(*step, environment, options.limit, options.logs)
+
+        wanted = [(name, command) for name, command in steps(site, figures).items() if name not in skipped]
+        found = dict(map(prove, (step for step in wanted if step[0] not in SANITIZERS)))
+        with ThreadPoolExecutor() as together:  # each leaves most of the GPU free
+            found |= together.map(prove, (step for step in wanted if step[0] in SANITIZERS))
         report: dict[str, object] = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
         if figures.exists():
             report |= json.loads(figures.read_text())
