@@ -15,6 +15,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = "packages/norch-core/tests/test_samples.py"
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--tb=short"]
 WORKERS = ["-n", "12"]
+REPORTED = 9  # the exit status of a sanitizer that found something
 SANITIZERS = ("memcheck", "racecheck")
 # Under a sanitizer: what needs the whole memory or much time, and made-up drivers, which the sanitizer would use.
 LEFT_OUT = "not without_gpu and not memory and not cache and not streams and not many and not large and not long"
@@ -36,8 +38,7 @@ LEFT_OUT = "not without_gpu and not memory and not cache and not streams and not
 def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
     """The commands, by name, in order."""
     sanitizer = shutil.which("compute-sanitizer") or "compute-sanitizer"
-    check = ["--target-processes", "all", "--error-exitcode", "9"]
-    own = ["--kernel-name", "kns=norch"]  # NVIDIA's products wait by means that racecheck does not know
+    check = ["--target-processes", "all", "--error-exitcode", str(REPORTED), "--print-limit", "10000"]
     kernels = [*PYTEST, "-n", "12", "packages/norch-cuda/tests", "-k", LEFT_OUT]
     install = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--upgrade", "--target", str(site)]
     return {
@@ -49,7 +50,7 @@ def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
         "digits": [sys.executable, "examples/digits.py", "--device", "cuda", "--out", str(site / "digits.png")],
         "benchmark": [sys.executable, "benchmarks/cuda.py", "--json", str(json_path)],
         "memcheck": [sanitizer, "--tool", "memcheck", *check, *kernels],
-        "racecheck": [sanitizer, "--tool", "racecheck", *own, *check, *kernels],
+        "racecheck": [sanitizer, "--tool", "racecheck", *check, *kernels],
     }
 
 
@@ -70,6 +71,9 @@ def run(
             code = 124
         log.seek(0)
         output = log.read()
+    reported = sorted(set(re.findall(r" access at (\S+?)\+0x", output)))
+    if code == REPORTED and "racecheck" in command and all(kernel.startswith("nvjet_") for kernel in reported):
+        code = 0  # the matrix products of cuBLASLt, which wait by means that racecheck does not know
     if logs is not None:
         (logs / f"{name.replace(' ', '-')}.txt").write_text(output)
     lines = output.strip().splitlines()
@@ -77,7 +81,9 @@ def run(
     shown = lines[-(40 if name == "benchmark" or code else 4) :]
     shown.insert(0, f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.1f} s")
     print("\n".join(shown), flush=True)
-    return {"command": " ".join(command), "exit": code, "seconds": round(seconds, 1), "output": lines[-12:]}
+    return {"command": " ".join(command), "exit": code, "seconds": round(seconds, 1), "output": lines[-12:]} | (
+        {"reported": reported} if reported else {}
+    )
 
 
 def main() -> int:

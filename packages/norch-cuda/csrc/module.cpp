@@ -274,6 +274,7 @@ void add_runtime(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_ext, m) {
+    nb::set_leak_warnings(false);  // what lives until the interpreter ends is no fault of its user
     if (!add_buffer_type(m.ptr()) || !add_launch_type(m.ptr()) || PyModule_AddFunctions(m.ptr(), methods) != 0)
         throw nb::python_error();
     m.def("compile", compile, nb::arg("op"), nb::arg("operands"), nb::arg("attrs"),
