@@ -250,7 +250,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 
 def _plain_host_memory(self: Tensor, source: Tensor) -> memoryview | None:
-    """The memory of this tensor, if it is the host's and takes the bytes of `source`, on another device, as they are."""
+    """This memory, if it is the host's and takes the bytes of `source`, on another device, as they are."""
     spec = self.spec
     if source.spec.device is spec.device or source.spec.like(device=spec.device) is not spec:
         return None
