@@ -79,7 +79,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     info = commands.add_parser("info", help="versions and backends (the default)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     info.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")  # keeps the first's
-    options = parser.parse_args(argv)
+    conformance = commands.add_parser("conformance", help="try a backend against the contract")
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["conformance"]:  # the kit is imported when it is asked for
+        from .testing.conformance import command
+
+        command.add_arguments(conformance)
+        return command.main(parser.parse_args(given))
+    options = parser.parse_args(given)
     found = collect()
     print(json.dumps(found, indent=2) if options.json else show(found))
     return 0

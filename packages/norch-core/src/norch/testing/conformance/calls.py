@@ -18,9 +18,9 @@ ALL = tuple(d.name for d in DTYPES)
 FLOATS = tuple(d.name for d in DTYPES if d.category == FLOATING)
 INTS = tuple(d.name for d in DTYPES if d.category == INTEGER)
 NUMBERS = (*INTS, *FLOATS)
-_WITHOUT_BOOL = frozenset(
-    "neg abs sign floor ceil round trunc sub floor_divide remainder pow sum prod cumsum matmul arange argmax argmin".split()
-)
+_WITHOUT_BOOL = (
+    "neg abs sign floor ceil round trunc sub floor_divide remainder pow sum prod cumsum matmul arange argmax argmin"
+).split()
 
 SHAPES = ((), (1,), (7,), (3, 5), (2, 3, 4, 5), (1030,), (33, 65))
 REDUCED = (
@@ -29,8 +29,8 @@ REDUCED = (
 )  # fmt: skip
 SCANNED = (((), 0), ((5,), 0), ((3, 5), 0), ((3, 5), 1), ((2, 3, 4), 1), ((1030,), 0))
 PRODUCTS = (  # batch, m, k, n
-    ((), 1, 1, 1), ((), 3, 4, 5), ((2,), 3, 4, 5), ((2, 3), 2, 2, 2), ((), 33, 65, 17), ((), 64, 64, 64), ((), 70, 1, 7),
-    ((), 1, 100, 1),
+    ((), 1, 1, 1), ((), 3, 4, 5), ((2,), 3, 4, 5), ((2, 3), 2, 2, 2), ((), 33, 65, 17), ((), 64, 64, 64),
+    ((), 70, 1, 7), ((), 1, 100, 1),
 )  # fmt: skip
 
 
@@ -44,6 +44,7 @@ class Call:
     inputs: tuple[Place | Number, ...]
     attrs: dict[str, Any]
     values: tuple[Array, ...]
+    note: str = ""  # what is special about the values
 
     @property
     def size(self) -> int:
@@ -54,9 +55,13 @@ class Call:
         places = [p for p in self.inputs if isinstance(p, Place)]
         shape = (places or list(self.outputs))[0].shape
         dtypes = dict.fromkeys(p.dtype for p in (*self.outputs, *places))
-        layouts = ", ".join(p.layout for p in self.outputs) + " <- " + ", ".join(p.layout for p in places)
+        layouts = (
+            ", ".join(p.layout for p in self.outputs)
+            + " <- "
+            + ", ".join(p.layout if isinstance(p, Place) else repr(p.value) for p in self.inputs)
+        )
         attrs = "".join(f" {k}={v}" for k, v in self.attrs.items())
-        return f"{self.op} {'/'.join(dtypes)} {shape} {layouts}{attrs}"
+        return f"{self.op} {'/'.join(dtypes)} {shape} {layouts}{attrs}{' ' * bool(self.note)}{self.note}"
 
     def laid_out(self, inputs: str, outputs: str) -> Call:
         """The same with other layouts."""
@@ -96,17 +101,18 @@ _RANGES = {
 def draw(op: str, dtype: str, shape: tuple[int, ...], position: int = 0) -> Array:
     """Values that the op has a meaning for, the same at every run; whole numbers where there are many to add."""
     kind: DType = as_dtype(dtype)
+    values: Array
     rng = np.random.default_rng(crc32(f"{op} {dtype} {shape} {position}".encode()))
     if kind.category == BOOL:
         return np.asarray(rng.random(shape) < {"any": 0.15, "all": 0.85}.get(op, 0.6))
     right = position == 1
     if kind.category == INTEGER:
-        low, high = -9 if kind.is_signed else 0, 10
+        least, end = -9 if kind.is_signed else 0, 10
         if op == "prod":
-            low, high = (-2 if kind.is_signed else 0), 3
+            least, end = (-2 if kind.is_signed else 0), 3
         elif right and op in ("pow", "bitwise_left_shift", "bitwise_right_shift"):
-            low, high = 0, 5
-        values = np.asarray(rng.integers(low, high, shape))
+            least, end = 0, 5
+        values = np.asarray(rng.integers(least, end, shape))
         return np.where((values == 0) & (right and op in ("floor_divide", "remainder")), 3, values).astype(kind.numpy)
     low, high = _RANGES.get(op, (-2.0, 2.0))
     if op in ("sum", "cumsum", "scatter_add") and prod(shape) >= 1000:
@@ -196,7 +202,8 @@ def _scatters(op: str, dtype: str, few: bool) -> Iterator[Call]:
 
 
 _INDEXED = (  # a tensor's shape, the index's, the dim
-    ((6, 5), (4, 5), 0), ((3, 7), (2, 5), 1), ((), (), 0), ((5,), (3,), 0), ((4, 3, 6), (3, 2, 4), 2), ((1030,), (1000,), 0),
+    ((6, 5), (4, 5), 0), ((3, 7), (2, 5), 1), ((), (), 0), ((5,), (3,), 0), ((4, 3, 6), (3, 2, 4), 2),
+    ((1030,), (1000,), 0),
 )  # fmt: skip
 
 

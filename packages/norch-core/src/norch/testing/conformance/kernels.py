@@ -131,7 +131,7 @@ def by_dtype() -> Iterator[Call]:
     }  # fmt: skip
     for op, pair in whole.items():
         a, b = (np.array(v, np.int32) for v in pair)
-        yield Call(op, (Place("int32", (5,)),), (Place("int32", (5,)),) * 2, {}, (a, b))
+        yield Call(op, (Place("int32", (5,)),), (Place("int32", (5,)),) * 2, {}, (a, b), "at its edges")
 
 
 def by_layout() -> Iterator[Call]:
@@ -185,16 +185,18 @@ def _special(op: str) -> Iterator[Call]:
     values = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, 3e38], np.float32)
     place = Place("float32", (9,))
     if op in UNARY or op == "copy":
-        yield Call(op, (place,), (place,), {}, (values,))
+        yield Call(op, (place,), (place,), {}, (values,), "nan inf 0")
     elif op in ("amax", "amin", "argmax", "argmin"):
         out = Place("int64" if op.startswith("arg") else "float32", (1, 2))
         for rows in ([[1, 2], [NAN, -INF], [3, 5]], [[INF, 2], [-INF, 2], [INF, 2]]):
-            yield Call(op, (out,), (Place("float32", (3, 2)),), {"dims": (0,)}, (np.array(rows, np.float32),))
+            yield Call(
+                op, (out,), (Place("float32", (3, 2)),), {"dims": (0,)}, (np.array(rows, np.float32),), f"of {rows}"
+            )
     elif op == "sort":
         for descending in (False, True):
             attrs = {"dim": 0, "descending": descending}
-            yield Call(op, (place, Place("int64", (9,))), (place,), attrs, (values,))
+            yield Call(op, (place, Place("int64", (9,))), (place,), attrs, (values,), "nan inf 0")
     elif op in ("add", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"):
         a, b = np.repeat(values, 9), np.tile(values, 9)
         out = Place("bool" if op in ("eq", "ne", "lt", "le", "gt", "ge") else "float32", (81,))
-        yield Call(op, (out,), (Place("float32", (81,)),) * 2, {}, (a, b))
+        yield Call(op, (out,), (Place("float32", (81,)),) * 2, {}, (a, b), "at its edges")
