@@ -124,11 +124,14 @@ def by_dtype() -> Iterator[Call]:
                 place = Place(source, (6,))
                 yield Call("copy", (Place(to, (6,)),), (place,), {}, (place.shown(values),))
     whole = {
-        "floor_divide": ([7, -7, 7, -7, 0], [2, 2, -2, -2, 5]), "remainder": ([7, -7, 7, -7, 0], [2, 2, -2, -2, 5]),
-        "pow": ([2, 0, 1, -1, 3], [-1, 0, -3, -3, 4]), "bitwise_left_shift": ([1, 1, 1, -1, 5], [31, 32, 40, 40, 2]),
-        "bitwise_right_shift": ([9, -9, 9, -9, 5], [1, 1, 40, 40, 32]), "mul": ([2**30, -(2**31), 3, 0, 7], [4, -1, 3, 1, 7]),
+        "floor_divide": ([7, -7, 7, -7, 0], [2, 2, -2, -2, 5]),
+        "remainder": ([7, -7, 7, -7, 0], [2, 2, -2, -2, 5]),
+        "pow": ([2, 0, 1, -1, 3], [-1, 0, -3, -3, 4]),
+        "bitwise_left_shift": ([1, 1, 1, -1, 5], [31, 32, 40, 40, 2]),
+        "bitwise_right_shift": ([9, -9, 9, -9, 5], [1, 1, 40, 40, 32]),
+        "mul": ([2**30, -(2**31), 3, 0, 7], [4, -1, 3, 1, 7]),
         "add": ([2**31 - 1, 5, -(2**31), 0, 1], [1, 5, -1, 0, 1]),
-    }  # fmt: skip
+    }
     for op, pair in whole.items():
         a, b = (np.array(v, np.int32) for v in pair)
         yield Call(op, (Place("int32", (5,)),), (Place("int32", (5,)),) * 2, {}, (a, b), "at its edges")
@@ -168,7 +171,7 @@ def _odd_shapes() -> Iterator[Call]:
                 yield Call(op, (Place("float32", shape),), (Place("float32", shape, layout),) * count, {}, values)
     for op in ("sum", "prod", "any", "all"):
         dtype = dtypes_of(op)[0]
-        empty = np.zeros((0, 3), np.bool_ if dtype == "bool" else np.float32)
+        empty: Array = np.zeros((0, 3), np.bool_ if dtype == "bool" else np.float32)
         yield Call(op, (Place(dtype, (1, 3), "stepped"),), (Place(dtype, (0, 3)),), {"dims": (0,)}, (empty,))
     nothing = np.zeros((2, 0), np.float32)
     inputs = Place("float32", (2, 0)), Place("float32", (0, 3))

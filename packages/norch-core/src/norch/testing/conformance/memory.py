@@ -54,11 +54,11 @@ def _round_trip(nbytes: int) -> Callable[[Device], None]:
 def _parts(device: Device) -> None:
     data, part = _bytes(100), _bytes(9, 1)
     buffer = put(device, data)
-    device.backend.copy_in(buffer, 33, memoryview(part))
+    device.backend.copy_in(buffer, 33, part.data)
     data[33:42] = part
     _same(get(device, buffer, 100), data, "after 9 bytes were written at 33")
     found = np.zeros(5, np.uint8)
-    device.backend.copy_out(buffer, 40, memoryview(found))
+    device.backend.copy_out(buffer, 40, found.data)
     _same(found, data[40:45], "5 bytes at 40")
 
 

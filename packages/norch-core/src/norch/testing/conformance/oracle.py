@@ -89,7 +89,7 @@ def expected(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], outputs: 
         if op in UNARY:
             return [_rounded(op, UNARY[op](arrays[0]), dtype)]
         if op in BINARY:
-            return [_rounded(op, _binary(op, *arrays, dtype), dtype)]
+            return [_rounded(op, _binary(op, arrays[0], arrays[1], dtype), dtype)]
         if op in COMPARISON:
             return [Expected(COMPARISON[op](*arrays))]
         found = _OTHER[op](arrays, attrs, outputs)
@@ -174,7 +174,7 @@ def _scatter(adds: bool) -> Callable[..., list[Expected]]:
     def scattered(arrays: list[Array], attrs: Any, outputs: Any) -> list[Expected]:
         index, src = arrays
         values = widened(outputs[0]).copy()
-        scale = np.array(np.abs(values)) if values.dtype == np.float64 else 0.0
+        scale = np.array(np.abs(values))
         places = _placed(attrs["dim"], index, values.shape[attrs["dim"]] if values.ndim else 1)
         if not adds:
             values[places] = src
@@ -182,8 +182,7 @@ def _scatter(adds: bool) -> Callable[..., list[Expected]]:
             np.logical_or.at(values, places, src)
         else:
             np.add.at(values, places, src)
-            if values.dtype == np.float64:
-                np.add.at(scale, places, np.abs(src))
+            np.add.at(scale, places, np.abs(src))
         return [Expected(values, 32 if adds else 0.51, scale if adds else 0.0)]
 
     return scattered
@@ -209,7 +208,7 @@ def _random(arrays: list[Array], attrs: Any, outputs: Any) -> list[Expected]:
     from .philox import draw
 
     shape, dtype = outputs[0].shape, outputs[0].dtype.name
-    values = draw(attrs["kind"], dtype, *arrays, int(np.prod(shape)))
+    values = draw(attrs["kind"], dtype, arrays[0], arrays[1], int(np.prod(shape)))
     return [Expected(np.array(values).reshape(shape), 64 if attrs["kind"] == "normal" else 0.51)]
 
 

@@ -114,7 +114,7 @@ def put(device: Device, memory: Array) -> Any:
     """A new buffer with these bytes."""
     buffer = device.backend.allocate(memory.nbytes, device.index or 0)
     if memory.nbytes:
-        device.backend.copy_in(buffer, 0, memoryview(memory))
+        device.backend.copy_in(buffer, 0, memory.data)
     return buffer
 
 
@@ -122,5 +122,5 @@ def get(device: Device, buffer: Any, nbytes: int) -> Array:
     """The bytes of a buffer, after all work on it."""
     memory = np.zeros(nbytes, np.uint8)
     if nbytes:
-        device.backend.copy_out(buffer, 0, memoryview(memory))
+        device.backend.copy_out(buffer, 0, memory.data)
     return memory

@@ -126,9 +126,8 @@ class Report:
         head = ["op", *(f"level {n}" for n in columns)]
         widths = [max(len(line[i]) for line in (head, *shown)) + 2 for i in range(len(head))]
         lines = ["".join(f"{c:<{w}}" for c, w in zip(line, widths)).rstrip() for line in (head, *shown)]
-        return lines + (
-            [f"({len(body) - len(failing)} other ops passed)"] if failing and len(body) > len(failing) else []
-        )
+        others = len(body) - len(shown)
+        return lines + ([f"({others} other ops passed)"] if others else [])
 
 
 def _counts(results: Iterable[Result]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Level 7: models train. Two are followed step by step by NumPy in float64; the others must learn what they are shown."""
+"""Level 7: models train. Two are followed step by step by NumPy in float64; the others must learn what is shown."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _convolutional(nn: Any, optim: Any, device: Device) -> None:
         images[i, 0, place if label else slice(None), slice(None) if label else place] = 1
     x, y = ops.tensor(images, device=device), ops.tensor(labels, device=device)
 
-    class Net(nn.Module):  # type: ignore[misc, name-defined]
+    class Net(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.weight = nn.Parameter(ops.randn(4, 1, 3, 3) * 0.4)
@@ -155,7 +155,7 @@ def _convolutional(nn: Any, optim: Any, device: Device) -> None:
 def _attention(nn: Any, optim: Any, device: Device) -> None:
     tokens = ops.tensor(np.random.default_rng(3).integers(0, 6, (8, 5)), device=device)
 
-    class Net(nn.Module):  # type: ignore[misc, name-defined]
+    class Net(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Parameter(ops.randn(6, 16) * 0.5)
