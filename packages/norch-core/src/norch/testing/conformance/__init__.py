@@ -8,6 +8,7 @@ Its oracle is NumPy in float64 and whole numbers, independent of the reference b
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,10 @@ _SOURCES: dict[int, Callable[[], Iterator[Case]]] = {
     1: memory.cases,
     2: lambda: (kernel_case(2, call, check_values) for call in kernels.by_value()),
     3: lambda: (kernel_case(3, call, check_values) for call in kernels.by_dtype()),
-    4: lambda: (kernel_case(4, call, check_values) for call in kernels.by_layout()),
+    4: lambda: itertools.chain(
+        (kernel_case(4, call, check_values) for call in kernels.by_layout()),
+        (kernel_case(4, call, check_values, poisoned=True) for call in kernels.of_nothing()),
+    ),
     5: samples.gradients,
     6: samples.composites,
     7: training.cases,

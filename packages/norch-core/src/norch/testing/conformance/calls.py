@@ -107,9 +107,11 @@ def draw(op: str, dtype: str, shape: tuple[int, ...], position: int = 0) -> Arra
         return np.asarray(rng.random(shape) < {"any": 0.15, "all": 0.85}.get(op, 0.6))
     right = position == 1
     if kind.category == INTEGER:
-        least, end = -9 if kind.is_signed else 0, 10
+        least, end = -100 if kind.is_signed else 0, 100 if kind.is_signed else 250
         if op == "prod":
             least, end = (-2 if kind.is_signed else 0), 3
+        elif op == "pow" and not right:
+            least, end = -9 if kind.is_signed else 0, 10
         elif right and op in ("pow", "bitwise_left_shift", "bitwise_right_shift"):
             least, end = 0, 5
         values = np.asarray(rng.integers(least, end, shape))
@@ -167,7 +169,7 @@ def _choices(op: str, dtype: str, few: bool) -> Iterator[Call]:
 
 def _reductions(op: str, dtype: str, few: bool) -> Iterator[Call]:
     is_arg = op in ("argmax", "argmin")
-    for shape, dims in REDUCED[2:5] if few else REDUCED:
+    for shape, dims in (*REDUCED[2:5], REDUCED[7]) if few else REDUCED:
         if is_arg and len(dims) != 1:
             continue
         given = draw(op, dtype, shape)

@@ -27,7 +27,8 @@ def cases() -> Iterator[Case]:
         for call in found:
             if op not in IN_PLACE:
                 yield kernel_case(8, call, check_values, poisoned=True)
-            yield kernel_case(8, call.laid_out("dense", "pitched"), check_untouched)
+            yield kernel_case(8, call.laid_out("offset", "offset"), check_untouched)
+            yield kernel_case(8, call.laid_out("pitched", "pitched"), check_untouched)
             yield kernel_case(8, call.laid_out("stepped", "stepped"), check_untouched)
             yield kernel_case(8, call, check_repeatable)
         if op not in IN_PLACE:

@@ -118,7 +118,9 @@ def by_dtype() -> Iterator[Call]:
     for source in ALL:
         for to in ALL:
             values = np.array([0, 1, 2, 3, 100, 7]) if "uint8" in (source, to) else np.array([0, 1, -2, 3, -100, 7])
-            if to not in FLOATS and source in FLOATS:
+            if to in FLOATS and source in FLOATS:
+                values = values * 1.1
+            elif source in FLOATS:
                 values = values + np.where(values < 0, -0.5, 0.5)
             if source != to:
                 place = Place(source, (6,))
@@ -132,6 +134,10 @@ def by_dtype() -> Iterator[Call]:
         "mul": ([2**30, -(2**31), 3, 0, 7], [4, -1, 3, 1, 7]),
         "add": ([2**31 - 1, 5, -(2**31), 0, 1], [1, 5, -1, 0, 1]),
     }
+    large = np.array([2**53 + 1, -(2**53) - 1, 2**62, 7, -(2**62)])
+    place = Place("int64", (5,))
+    yield Call("add", (place,), (place, place), {}, (large, np.array([1, -1, 2, 3, 4])), "beyond float64")
+    yield Call("copy", (place,), (place,), {}, (large,), "beyond float64")
     for op, pair in whole.items():
         a, b = (np.array(v, np.int32) for v in pair)
         yield Call(op, (Place("int32", (5,)),), (Place("int32", (5,)),) * 2, {}, (a, b), "at its edges")
@@ -154,6 +160,17 @@ def by_layout() -> Iterator[Call]:
     yield from _odd_shapes()
 
 
+def of_nothing() -> Iterator[Call]:
+    """Level 4, over poison: what reductions and products of no elements give."""
+    for op in ("sum", "prod", "any", "all"):
+        dtype = dtypes_of(op)[0]
+        empty: Array = np.zeros((0, 3), np.bool_ if dtype == "bool" else np.float32)
+        yield Call(op, (Place(dtype, (1, 3), "stepped"),), (Place(dtype, (0, 3)),), {"dims": (0,)}, (empty,))
+    nothing = np.zeros((2, 0), np.float32)
+    inputs = Place("float32", (2, 0)), Place("float32", (0, 3))
+    yield Call("matmul", (Place("float32", (2, 3)),), inputs, {}, (nothing, np.zeros((0, 3), np.float32)))
+
+
 _LAYOUTS = (
     ("offset", "dense"), ("dense", "offset"), ("transposed", "dense"), ("dense", "transposed"), ("stepped", "dense"),
     ("dense", "stepped"), ("pitched", "pitched"), ("broadcast", "dense"), ("transposed", "stepped"),
@@ -169,13 +186,6 @@ def _odd_shapes() -> Iterator[Call]:
             for layout in ("transposed", "stepped"):
                 yield Call(op, (Place("float32", shape, layout),), (Place("float32", shape),) * count, {}, values)
                 yield Call(op, (Place("float32", shape),), (Place("float32", shape, layout),) * count, {}, values)
-    for op in ("sum", "prod", "any", "all"):
-        dtype = dtypes_of(op)[0]
-        empty: Array = np.zeros((0, 3), np.bool_ if dtype == "bool" else np.float32)
-        yield Call(op, (Place(dtype, (1, 3), "stepped"),), (Place(dtype, (0, 3)),), {"dims": (0,)}, (empty,))
-    nothing = np.zeros((2, 0), np.float32)
-    inputs = Place("float32", (2, 0)), Place("float32", (0, 3))
-    yield Call("matmul", (Place("float32", (2, 3)),), inputs, {}, (nothing, np.zeros((0, 3), np.float32)))
 
 
 NAN, INF = float("nan"), float("inf")

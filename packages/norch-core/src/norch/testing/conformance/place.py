@@ -15,11 +15,11 @@ from ...spec import contiguous_strides
 
 Array = Any
 GUARD, POISON = 0xA5, 0x55
-AROUND = 64  # bytes on either side of an operand, which also keep it aligned
+AROUND = 64  # bytes that are not the operand's, behind it and, where it has an offset, before it
 
 LAYOUTS = ("dense", "offset", "transposed", "stepped", "pitched", "broadcast")
-"""How an operand may lie: densely; the same, a few elements further on; with reversed strides; with gaps between all
-elements; with gaps between rows; its first dim repeated with stride 0 (inputs only)."""
+"""How an operand may lie: densely, from the start of its buffer; the same further on; with reversed strides; further on
+with gaps between all elements; further on with gaps between rows; the first dim repeated with stride 0 (inputs)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Place:
     @property
     def offset(self) -> int:
         """Of the first element, in elements."""
-        return AROUND // self.type.itemsize + (3 if self.layout in ("offset", "stepped") else 0)
+        return AROUND // self.type.itemsize + 3 if self.layout in ("offset", "stepped", "pitched") else 0
 
     @property
     def strides(self) -> tuple[int, ...]:
