@@ -12,9 +12,15 @@ REDUCTIONS = ("none", "mean", "sum")
 def chosen(op: str, reduction: str, size_average: bool | None, reduce: bool | None) -> str:
     """The reduction that PyTorch's deprecated `size_average` and `reduce` ask for, or `reduction` without them.
 
-    Raises ValueError for a reduction that is not "none", "mean" or "sum".
+    Raises ValueError for a reduction that is not "none", "mean" or "sum", DTypeError where the deprecated ones are no
+    bools, as a reduction in their place is none.
     """
     if size_average is not None or reduce is not None:
+        for name, value in (("size_average", size_average), ("reduce", reduce)):
+            if value is not None and not isinstance(value, bool):
+                raise norch.DTypeError(
+                    f"{op}(): {name} must be a bool or None, got {value!r}; did you mean reduction=?"
+                )
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
         warnings.warn(
             f"{op}(): size_average and reduce are deprecated; pass reduction={reduction!r} instead",
@@ -61,3 +67,9 @@ def weighted(op: str, loss: norch.Tensor, weight: norch.Tensor | None) -> norch.
     if norch.broadcast_shapes(loss.shape, weight.shape) != loss.shape:
         raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} does not broadcast to {tuple(loss.shape)}")
     return loss * weight
+
+
+def signs(op: str, target: norch.Tensor) -> None:
+    """Raises DTypeError for a bool `target`, which cannot hold -1."""
+    if target.dtype is norch.bool:
+        raise norch.DTypeError(f"{op}(): target must hold 1 and -1, got {target.dtype}")

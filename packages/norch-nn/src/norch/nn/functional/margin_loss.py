@@ -7,7 +7,7 @@ from collections.abc import Callable
 import norch
 
 from .distance import pairwise_distance
-from .loss_arguments import chosen, floating, indices, matched, reduced, weighted
+from .loss_arguments import chosen, floating, indices, matched, reduced, signs, weighted
 
 
 def hinge_embedding_loss(
@@ -47,6 +47,7 @@ def soft_margin_loss(
     reduction = chosen(op, reduction, size_average, reduce)
     floating(op, input=input)
     matched(op, strict, input=input, target=target)
+    signs(op, target)
     return reduced(-norch.logsigmoid(target * input), reduction)
 
 
@@ -70,6 +71,7 @@ def margin_ranking_loss(
     reduction = chosen(op, reduction, size_average, reduce)
     floating(op, input1=input1, input2=input2)
     matched(op, strict, input1=input1, input2=input2, target=target)
+    signs(op, target)
     return reduced((margin - target * (input1 - input2)).clamp(min=0), reduction)
 
 
@@ -216,7 +218,7 @@ def multi_margin_loss(
         raise ValueError(f"{op}(): p must be 1 or 2, got {p}")
     rows = _rows(op, input)
     count, classes = rows.shape
-    if target.shape != input.shape[:-1]:
+    if tuple(target.shape) != (count,) and (target.ndim or input.ndim != 1):
         raise norch.ShapeError(f"{op}(): target {tuple(target.shape)} does not fit input {tuple(input.shape)}")
     if weight is not None and tuple(weight.shape) != (classes,):
         raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} does not fit the {classes} classes of input")
@@ -226,7 +228,7 @@ def multi_margin_loss(
     loss = (loss if p == 1 else loss * loss).sum(1) / classes
     if weight is not None:
         loss = loss * weight.gather(0, index.squeeze(1))
-    return reduced(loss if input.ndim == 2 else loss.squeeze(0), reduction)
+    return reduced(loss if target.ndim else loss.squeeze(0), reduction)
 
 
 def multilabel_margin_loss(
