@@ -37,7 +37,7 @@ def ctc_loss(
     """
     op = "ctc_loss"
     reduction = chosen(op, reduction, None, None)
-    floating(op, log_probs=log_probs)
+    floating(op, "log_probs", log_probs)
     if targets.is_floating_point() or targets.dtype is norch.bool:
         raise norch.DTypeError(f"{op}(): targets must hold labels (integers), got {targets.dtype}")
     if log_probs.ndim not in (2, 3):
@@ -123,10 +123,7 @@ class _Lattice:
         leaps = norch.stack([never.narrow(1, 0, width), leap], 2).reshape(self.count, 2 * width)
         leaps = norch.cat([leaps, never.narrow(1, 0, 1)], 1)
         free = norch.zeros_like(leaps)
-        self.cost = norch.stack([leaps, free, free], 2)
-        self.nothing = never.new_full((self.count, 2), _NEVER)
-        self.start = logs.new_full((self.count, self.states + 2), _NEVER)
-        self.start[:, 1] = 0.0
+        self.cost = norch.stack([leaps, free, free], 1)
 
 
 class _Alignments(norch.autograd.Function):
@@ -144,20 +141,21 @@ class _Alignments(norch.autograd.Function):
         except norch.IndexError:
             raise norch.IndexError(f"ctc_loss(): a label is outside [0, {shape[2]}), log_probs' classes") from None
 
-        at, places = lattice.start, [lattice.start]
+        count, states, longest = lattice.count, lattice.states, max(times, default=0)
+        # How likely it is to be at each place after each step.
+        reached = logs.new_full((longest + 1, count, states + 2), _NEVER)
+        reached[0, :, 1] = 0.0
+        written = reached.narrow(2, 2, states)
         came: list[norch.Tensor] = []
-        for step in range(max(times, default=0)):
-            paths = at.unfold(1, 3, 1) + lattice.cost
-            shares = paths.log_softmax(2)
+        for step in range(longest):
+            paths = reached[step].unfold(1, states, 1) + lattice.cost
+            shares = paths.log_softmax(1)
             # The largest share is minus the logarithm of how much more the sum is than the largest path.
-            total = paths.amax(2) - shares.amax(2) + heard[step]
-            at = norch.cat([lattice.nothing, total], 1)
-            places.append(at)
+            written[step + 1].copy_(paths.amax(1) - shares.amax(1) + heard[step])
             came.append(shares)
 
         last = labels.new_tensor([[2 * n + 1, 2 * n + 2] for n in sizes]).reshape(-1, 2)
-        reached = norch.stack(places, 0)
-        end = labels.new_tensor(times).reshape(1, -1, 1).expand(1, lattice.count, lattice.states + 2)
+        end = labels.new_tensor(times).reshape(1, -1, 1).expand(1, count, states + 2)
         ends = reached.gather(0, end).squeeze(0).gather(1, last)
         shares = ends.log_softmax(1)
         chance = ends.amax(1) - shares.amax(1)
@@ -168,9 +166,10 @@ class _Alignments(norch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: norch.Tensor) -> tuple[norch.Tensor | None, ...]:
-        given, ends, last, possible, index, *came = ctx.saved_tensors
-        found = _Once.apply(grad, given, _posterior(ctx, grad.detach(), ends, last, possible, index, came))
-        return found, None, None, None, None
+        given, *saved = ctx.saved_tensors
+        with norch.no_grad():
+            found = _posterior(ctx, grad, *saved)
+        return _Once.apply(grad, given, found), None, None, None, None
 
 
 def _posterior(
@@ -180,27 +179,28 @@ def _posterior(
     last: norch.Tensor,
     possible: norch.Tensor,
     index: norch.Tensor,
-    came: list[norch.Tensor],
+    *came: norch.Tensor,
 ) -> norch.Tensor:
     """The gradient by the log-probabilities: minus how likely each label is at each step, given the target."""
     steps, count, states = index.shape
-    with norch.no_grad():
-        weight = norch.where(possible, -grad.to(ends.dtype), 0.0).unsqueeze(1)
-        finish = ends.new_zeros((count, states + 2)).scatter_add(1, last, ends * weight)
-        times = last.new_tensor(ctx.times).unsqueeze(1)
-        heard = ends.new_zeros((steps, count, states))
-        at = norch.zeros_like(finish)
-        for step in range(len(came), 0, -1):
-            if step in ctx.times:
-                at = at + norch.where(times == step, finish, 0.0)
-            here = at.narrow(1, 2, states)
-            heard[step - 1] = here
-            parts = came[step - 1].exp() * here.unsqueeze(2)
-            at = norch.zeros_like(at)
-            for k in range(3):
-                at.narrow(1, k, states).add_(parts.select(2, k))
-        found = ends.new_zeros(ctx.shape).scatter_add(2, index, heard)
-        return found.to(ctx.dtype)
+    weight = norch.where(possible, -grad.to(ends.dtype), 0.0).unsqueeze(1)
+    finish = ends.new_zeros((count, states + 2)).scatter_add(1, last, ends * weight)
+    times = last.new_tensor(ctx.times).unsqueeze(1)
+    heard = ends.new_zeros((steps, count, states))
+    at = norch.zeros_like(finish)
+    # Rows of zeros around what came from each of three places; a view slanted by one sums it where it came from.
+    width = states + 4
+    parts = ends.new_zeros((count, 3, width))
+    inner = parts.narrow(2, 2, states)
+    slanted = norch.as_strided(parts, (count, 3, states + 2), (3 * width, width - 1, 1), 2)
+    for step in range(len(came), 0, -1):
+        if step in ctx.times:
+            at = at + norch.where(times == step, finish, 0.0)
+        here = at.narrow(1, 2, states)
+        heard[step - 1].copy_(here)
+        inner.copy_(came[step - 1].exp() * here.unsqueeze(1))
+        at = slanted.sum(1)
+    return ends.new_zeros(ctx.shape).scatter_add(2, index, heard).to(ctx.dtype)
 
 
 class _Once(norch.autograd.Function):

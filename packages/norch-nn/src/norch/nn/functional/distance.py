@@ -14,5 +14,5 @@ def pairwise_distance(
 
     Raises DTypeError unless both are floating.
     """
-    floating("pairwise_distance", x1=x1, x2=x2)
+    floating("pairwise_distance", "x1 x2", x1, x2)
     return norch.norm(x1 - x2 + eps, p, -1, keepdim)

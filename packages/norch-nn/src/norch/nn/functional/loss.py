@@ -57,7 +57,7 @@ def l1_loss(
 
 def _averaged(op: str, loss: norch.Tensor, input: norch.Tensor, weight: norch.Tensor, reduction: str) -> norch.Tensor:
     chosen(op, reduction, None, None)
-    floating(op, weight=weight)
+    floating(op, "weight", weight)
     if weight.shape != input.shape:
         raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} must have input's shape {tuple(input.shape)}")
     if reduction == "mean":
@@ -218,8 +218,8 @@ def poisson_nll_loss(
     """
     op = "poisson_nll_loss"
     reduction = chosen(op, reduction, size_average, reduce)
-    floating(op, input=input)
-    matched(op, strict, input=input, target=target)
+    floating(op, "input", input)
+    matched(op, strict, "input target", input, target)
     if not target.is_floating_point():
         target = target.to(input.dtype)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
@@ -249,8 +249,8 @@ def gaussian_nll_loss(
     """
     op = "gaussian_nll_loss"
     reduction = chosen(op, reduction, None, None)
-    floating(op, input=input)
-    matched(op, strict, input=input, target=target)
+    floating(op, "input", input)
+    matched(op, strict, "input target", input, target)
     loss = (input - target) ** 2
     if isinstance(var, int | float):
         if var < 0:
@@ -268,7 +268,7 @@ def gaussian_nll_loss(
 
 
 def _variance(op: str, input: norch.Tensor, var: norch.Tensor) -> norch.Tensor:
-    floating(op, var=var)
+    floating(op, "var", var)
     shape, given = tuple(input.shape), tuple(var.shape)
     if given == shape:
         return var

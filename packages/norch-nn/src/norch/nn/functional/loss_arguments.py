@@ -37,21 +37,23 @@ def reduced(loss: norch.Tensor, reduction: str) -> norch.Tensor:
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
-def matched(op: str, strict: bool, **tensors: norch.Tensor) -> None:
+def matched(op: str, strict: bool, names: str, first: norch.Tensor, *others: norch.Tensor) -> None:
     """Raises ShapeError unless the tensors have one shape; with `strict=False` they may broadcast."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if strict and len(set(shapes.values())) > 1:
-        listed = " and ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise norch.ShapeError(
-            f"{op}(): {listed} differ in shape; reshape them, or pass strict=False to let them broadcast"
-        )
+    shape = first.shape
+    for other in others:
+        if strict and other.shape != shape:
+            shapes = [tuple(x.shape) for x in (first, *others)]
+            listed = " and ".join(f"{name} {shape}" for name, shape in zip(names.split(), shapes, strict=True))
+            raise norch.ShapeError(
+                f"{op}(): {listed} differ in shape; reshape them, or pass strict=False to let them broadcast"
+            )
 
 
-def floating(op: str, **tensors: norch.Tensor | None) -> None:
+def floating(op: str, names: str, *tensors: norch.Tensor | None) -> None:
     """Raises DTypeError where a tensor is not floating."""
-    for name, tensor in tensors.items():
-        if tensor is not None and not tensor.is_floating_point():
-            raise norch.DTypeError(f"{op}(): {name} must have a floating dtype, got {tensor.dtype}")
+    for i, tensor in enumerate(tensors):
+        if tensor is not None and not tensor.dtype.is_floating_point:
+            raise norch.DTypeError(f"{op}(): {names.split()[i]} must have a floating dtype, got {tensor.dtype}")
 
 
 def indices(op: str, target: norch.Tensor) -> None:

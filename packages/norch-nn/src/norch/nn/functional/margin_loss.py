@@ -26,8 +26,8 @@ def hinge_embedding_loss(
     """
     op = "hinge_embedding_loss"
     reduction = chosen(op, reduction, size_average, reduce)
-    floating(op, input=input)
-    matched(op, strict, input=input, target=target)
+    floating(op, "input", input)
+    matched(op, strict, "input target", input, target)
     near = norch.where(target != -1, input, 0.0)
     far = norch.where(target != 1, (margin - input).clamp(min=0), 0.0)
     return reduced(near + far, reduction)
@@ -45,8 +45,8 @@ def soft_margin_loss(
     """log(1 + exp(-target * input)), target being 1 or -1, without overflow. Raises as hinge_embedding_loss does."""
     op = "soft_margin_loss"
     reduction = chosen(op, reduction, size_average, reduce)
-    floating(op, input=input)
-    matched(op, strict, input=input, target=target)
+    floating(op, "input", input)
+    matched(op, strict, "input target", input, target)
     signs(op, target)
     return reduced(-norch.logsigmoid(target * input), reduction)
 
@@ -69,8 +69,8 @@ def margin_ranking_loss(
     """
     op = "margin_ranking_loss"
     reduction = chosen(op, reduction, size_average, reduce)
-    floating(op, input1=input1, input2=input2)
-    matched(op, strict, input1=input1, input2=input2, target=target)
+    floating(op, "input1 input2", input1, input2)
+    matched(op, strict, "input1 input2 target", input1, input2, target)
     signs(op, target)
     return reduced((margin - target * (input1 - input2)).clamp(min=0), reduction)
 
@@ -93,8 +93,8 @@ def cosine_embedding_loss(
     """
     op = "cosine_embedding_loss"
     reduction = chosen(op, reduction, size_average, reduce)
-    floating(op, input1=input1, input2=input2)
-    matched(op, strict, input1=input1, input2=input2)
+    floating(op, "input1 input2", input1, input2)
+    matched(op, strict, "input1 input2", input1, input2)
     rows = tuple(input1.shape[:-1])
     if not input1.ndim == input2.ndim == target.ndim + 1 <= 2 or (strict and tuple(target.shape) != rows):
         raise norch.ShapeError(
@@ -169,7 +169,7 @@ def _triplet(
 ) -> norch.Tensor:
     if not margin > 0:
         raise ValueError(f"{op}(): margin must be greater than 0, got {margin}")
-    matched(op, strict, anchor=anchor, positive=positive, negative=negative)
+    matched(op, strict, "anchor positive negative", anchor, positive, negative)
     far = distance(anchor, negative)
     if swap:
         far = norch.minimum(far, distance(positive, negative))
@@ -212,7 +212,7 @@ def multi_margin_loss(
     """
     op = "multi_margin_loss"
     reduction = chosen(op, reduction, size_average, reduce)
-    floating(op, input=input, weight=weight)
+    floating(op, "input weight", input, weight)
     indices(op, target)
     if p not in (1, 2):
         raise ValueError(f"{op}(): p must be 1 or 2, got {p}")
@@ -245,9 +245,9 @@ def multilabel_margin_loss(
     """
     op = "multilabel_margin_loss"
     reduction = chosen(op, reduction, size_average, reduce)
-    floating(op, input=input)
+    floating(op, "input", input)
     indices(op, target)
-    matched(op, True, input=input, target=target)
+    matched(op, True, "input target", input, target)
     rows = _rows(op, input)
     classes = rows.shape[1]
     index = target.long().reshape(rows.shape)
@@ -277,8 +277,8 @@ def multilabel_soft_margin_loss(
     """
     op = "multilabel_soft_margin_loss"
     reduction = chosen(op, reduction, size_average, reduce)
-    floating(op, input=input, weight=weight)
-    matched(op, strict, input=input, target=target)
+    floating(op, "input weight", input, weight)
+    matched(op, strict, "input target", input, target)
     if not target.is_floating_point():
         target = target.to(input.dtype)
     loss = norch.binary_cross_entropy_with_logits(input, target, reduction="none", strict=strict)
