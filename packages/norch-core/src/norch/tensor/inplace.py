@@ -234,7 +234,7 @@ def _fill(self: Tensor, value: Any, op: str) -> Tensor:
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device."""
-    return copy_as("copy_", self, src if isinstance(src, TensorBase) else as_tensor(src))
+    return copy_as("copy_", self, src if hasattr(src, "spec") else as_tensor(src))
 
 
 def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
