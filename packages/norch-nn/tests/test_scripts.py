@@ -21,13 +21,19 @@ NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
 NEEDS = {
     "accumulate": "nn.BatchNorm1d nn.Dropout nn.utils",
     "autoencoder": "nn.Conv2d nn.ConvTranspose2d nn.LayerNorm nn.Hardsigmoid nn.Unflatten optim.Adagrad",
+    "bag": "nn.EmbeddingBag nn.utils optim.lr_scheduler utils.data",
     "cnn": "nn.Conv2d nn.BatchNorm2d nn.ModuleList nn.MaxPool2d nn.Dropout2d nn.AdaptiveAvgPool2d",
     "gan": "nn.Conv2d",
     "loader": "optim.lr_scheduler utils.data",
     "lstm": "nn.Embedding nn.LSTM nn.GRU nn.utils",
-    "regression": "optim.RMSprop",
+    "metric": "nn.BatchNorm1d nn.PReLU optim.NAdam optim.lr_scheduler cdist",
+    "policy": "nn.ReLU6",
+    "regression": "optim.RMSprop linalg",
+    "speech": "nn.Conv1d nn.GroupNorm nn.GRU nn.utils optim.RMSprop unique_consecutive",
     "transfer": "nn.LayerNorm save load",
     "transformer": "nn.Embedding nn.TransformerEncoder nn.MultiheadAttention nn.utils optim.lr_scheduler",
+    "translation": "nn.Embedding nn.GRU nn.utils",
+    "waves": "nn.LSTMCell optim.LBFGS",
 }
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
 
