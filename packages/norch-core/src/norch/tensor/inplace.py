@@ -238,7 +238,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
     `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
     """
-    source = as_tensor(src)
+    source = src if hasattr(src, "spec") else as_tensor(src)
     memory = _plain_host_memory(self, source) if non_blocking else None
     if memory is None:
         return copy_as("copy_", self, source)

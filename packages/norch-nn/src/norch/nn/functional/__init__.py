@@ -8,15 +8,12 @@ from norch import adaptive_avg_pool2d as adaptive_avg_pool2d
 from norch import avg_pool1d as avg_pool1d
 from norch import avg_pool2d as avg_pool2d
 from norch import batch_norm as batch_norm
-from norch import binary_cross_entropy as binary_cross_entropy
-from norch import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from norch import celu as celu
 from norch import conv1d as conv1d
 from norch import conv2d as conv2d
 from norch import conv_transpose1d as conv_transpose1d
 from norch import conv_transpose2d as conv_transpose2d
 from norch import cosine_similarity as cosine_similarity
-from norch import cross_entropy as cross_entropy
 from norch import dropout as dropout
 from norch import elu as elu
 from norch import embedding as embedding
@@ -26,9 +23,6 @@ from norch import group_norm as group_norm
 from norch import hardsigmoid as hardsigmoid
 from norch import hardswish as hardswish
 from norch import hardtanh as hardtanh
-from norch import huber_loss as huber_loss
-from norch import kl_div as kl_div
-from norch import l1_loss as l1_loss
 from norch import layer_norm as layer_norm
 from norch import leaky_relu as leaky_relu
 from norch import linear as linear
@@ -37,8 +31,6 @@ from norch import logsigmoid as logsigmoid
 from norch import max_pool1d as max_pool1d
 from norch import max_pool2d as max_pool2d
 from norch import mish as mish
-from norch import mse_loss as mse_loss
-from norch import nll_loss as nll_loss
 from norch import normalize as normalize
 from norch import one_hot as one_hot
 from norch import pad as pad
@@ -48,12 +40,34 @@ from norch import scaled_dot_product_attention as scaled_dot_product_attention
 from norch import selu as selu
 from norch import sigmoid as sigmoid
 from norch import silu as silu
-from norch import smooth_l1_loss as smooth_l1_loss
 from norch import softmax as softmax
 from norch import softmin as softmin
 from norch import softplus as softplus
 from norch import softsign as softsign
 from norch import tanh as tanh
+
+from .ctc import ctc_loss as ctc_loss
+from .distance import pairwise_distance as pairwise_distance
+from .loss import binary_cross_entropy as binary_cross_entropy
+from .loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from .loss import cross_entropy as cross_entropy
+from .loss import gaussian_nll_loss as gaussian_nll_loss
+from .loss import huber_loss as huber_loss
+from .loss import kl_div as kl_div
+from .loss import l1_loss as l1_loss
+from .loss import mse_loss as mse_loss
+from .loss import nll_loss as nll_loss
+from .loss import poisson_nll_loss as poisson_nll_loss
+from .loss import smooth_l1_loss as smooth_l1_loss
+from .margin_loss import cosine_embedding_loss as cosine_embedding_loss
+from .margin_loss import hinge_embedding_loss as hinge_embedding_loss
+from .margin_loss import margin_ranking_loss as margin_ranking_loss
+from .margin_loss import multi_margin_loss as multi_margin_loss
+from .margin_loss import multilabel_margin_loss as multilabel_margin_loss
+from .margin_loss import multilabel_soft_margin_loss as multilabel_soft_margin_loss
+from .margin_loss import soft_margin_loss as soft_margin_loss
+from .margin_loss import triplet_margin_loss as triplet_margin_loss
+from .margin_loss import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
 
 
 def relu(input: norch.Tensor, inplace: bool = False) -> norch.Tensor:
