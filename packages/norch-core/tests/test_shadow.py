@@ -48,7 +48,7 @@ def test_the_first_wrong_op_is_named_with_a_script_that_fails_alike(target, tmp_
     target(FAULTS["erf is good to four digits"][2])
     x = norch.tensor([[0.0, 3.0], [0.12345, -0.5]], device=shadow("broken", tmp_path))
     with pytest.raises(
-        Divergence, match=r"erf of float32\[2, 2\] on broken: element \(0, 1\) is 1\.0, the reference has 0\.99997"
+        Divergence, match=r"erf of float32\[2, 2\].*\(0, 1\) is 1\.0, the reference has 0\.99997"
     ) as caught:
         norch.erf(x + 0).sum()
     assert caught.value.op == "erf"
