@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import Device
+from ..dispatch import make_tensor
 from ..errors import DTypeError
 from ..tensor.interop import numpy as as_array
 from .dtypes import NAMES
@@ -36,20 +37,18 @@ class Block:
         if self.source is not None:
             return _host(self.source).reshape(-1).view(np.uint8)
         whole = np.zeros(self.shape, self.parts[0].spec.dtype.numpy)  # what no tensor shows is 0
-        for tensor, (_, shape, strides, offset) in zip(self.parts, self.views, strict=True):
-            place = np.ndarray(shape, whole.dtype, whole, offset * whole.itemsize, _in_bytes(strides, shape, whole))
-            place[...] = as_array(tensor.detach().cpu())
+        size = whole.itemsize
+        for tensor, (_, _, _, offset) in zip(self.parts, self.views, strict=True):
+            spec = tensor.spec
+            shape = tuple([n if s else 1 for n, s in zip(spec.shape, spec.strides, strict=True)])  # repeats only once
+            once = make_tensor(spec.like(shape, spec.strides), tensor.buffer, tensor.offset)
+            place = np.ndarray(shape, whole.dtype, whole, offset * size, tuple([s * size for s in spec.strides]))
+            place[...] = _host(once)
         return whole.view(np.uint8)
 
 
 def _host(tensor: Tensor) -> np.ndarray[Any, Any]:
     return as_array(tensor.detach().contiguous().cpu())
-
-
-def _in_bytes(
-    strides: tuple[int, ...] | None, shape: tuple[int, ...], whole: np.ndarray[Any, Any]
-) -> tuple[int, ...] | None:
-    return None if strides is None else tuple(s * whole.itemsize for s in strides)
 
 
 def blocks(tensors: list[tuple[str, Tensor]]) -> list[Block]:
