@@ -134,7 +134,7 @@ def load(
         raise DTypeError("load(): norch does not pickle; leave out pickle_module")
     locations = Locations(map_location)
     with Source(f, "load") as source:
-        if mmap and not source.is_path:
+        if mmap and not source.mappable:
             raise ValueError("load(): mmap=True needs the path of a file")
         structure = _structure(source)
         if structure is None:

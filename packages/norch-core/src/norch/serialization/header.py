@@ -88,7 +88,8 @@ def parse(raw: bytes, room: int, exact: bool, fail: Fail) -> tuple[dict[str, Ent
                 f"tensor {name!r:.80} is at bytes {entry.begin} to {entry.end}, but only {room} bytes follow the "
                 "header: the file is cut off or its header is damaged"
             )
-        at = max(at, entry.end)
+        if entry.nbytes:
+            at = entry.end
     if exact and at != room:
         raise fail(f"{room} bytes follow the header, its tensors take {at}: the file is damaged")
     return entries, metadata

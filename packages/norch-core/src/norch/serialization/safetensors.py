@@ -49,8 +49,8 @@ def _tensor(source: Source, name: str, device: Device, dtype: Any, mapped: bool)
         raise DTypeError(f"{source.op}(): dtype is for the floating tensors and must be floating, got {chosen}")
     kind = source.entries[name].dtype
     if chosen is not None and kind.startswith("F8_"):
-        return array_to_tensor(source.read_array(name), chosen, False).to(device)
-    tensor = source.map(name) if mapped and source.is_path and device is CPU else source.read(name, device)
+        return array_to_tensor(source.read_array(name).astype(chosen.numpy), None, False).to(device)
+    tensor = source.map(name) if mapped and source.mappable and device is CPU else source.read(name, device)
     return tensor.to(chosen) if chosen is not None and tensor.is_floating_point() else tensor
 
 

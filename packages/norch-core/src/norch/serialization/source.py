@@ -57,8 +57,8 @@ class Source:
     def __init__(self, file: Any, op: str) -> None:
         self.op = op
         self._file, self._owned = _open(file, op)
-        self.is_path = isinstance(file, str | os.PathLike)
-        self.name = os.fsdecode(file) if self.is_path else str(getattr(file, "name", "the file"))
+        self.mappable = isinstance(self._file, io.FileIO) and self._owned
+        self.name = os.fsdecode(file) if isinstance(file, str | os.PathLike) else str(getattr(file, "name", "the file"))
         self._mapping: memoryview | None = None
         try:
             self._read_header()
@@ -118,10 +118,12 @@ class Source:
     def checked(self, name: str) -> Entry:
         """The entry of a tensor that norch has a dtype for. Raises DTypeError where it has none."""
         entry = self.entries[name]
-        if entry.dtype not in DTYPES:
+        kind = entry.dtype
+        if kind not in DTYPES:
+            advice = "; load_safetensors(path, dtype=...) converts it" if kind.startswith("F8_") else ""
             raise DTypeError(
-                f"{self.op}(): {self.name}: tensor {name!r} is {entry.dtype}, which norch has no dtype for; it has "
-                f"{', '.join(DTYPES)}"
+                f"{self.op}(): {self.name}: tensor {name!r} is {kind}, which norch has no dtype for; it has "
+                f"{', '.join(DTYPES)}{advice}"
             )
         return entry
 
