@@ -29,7 +29,7 @@ HARNESS = Path(__file__).with_name("kill_harness.py")
 )
 def test_a_save_that_is_broken_off_leaves_the_old_checkpoint(how: str, least: int, tmp_path: Path) -> None:
     """The reference backend has no threads, so that the harness may fork."""
-    environment = {**os.environ, "NORCH_BACKEND_CPU": "numpy"}
+    environment = {**os.environ, "NORCH_BACKEND_CPU": "numpy", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, HARNESS, how, tmp_path], env=environment, capture_output=True, text=True, timeout=120
     )
