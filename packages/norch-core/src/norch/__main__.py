@@ -76,6 +76,7 @@ def show(found: dict[str, Any]) -> str:
 
 COMMANDS = {
     "conformance": ("try a backend against the contract", "norch.testing.conformance.command"),
+    "new-backend": ("write a plug-in package that passes at once", "norch.scaffold"),
     "coverage": ("run a script and say what its ops ran as", "norch.coverage"),
 }
 """What each further command is for, and the module that has its `add_arguments` and `main`, imported when asked for."""

@@ -19,7 +19,7 @@ FLOATS = tuple(d.name for d in DTYPES if d.category == FLOATING)
 INTS = tuple(d.name for d in DTYPES if d.category == INTEGER)
 NUMBERS = (*INTS, *FLOATS)
 _WITHOUT_BOOL = (
-    "neg abs sign floor ceil round trunc sub floor_divide remainder pow sum prod cumsum matmul arange argmax argmin"
+    "neg abs floor ceil round trunc sub floor_divide remainder pow sum prod cumsum matmul arange argmax argmin"
 ).split()
 
 SHAPES = ((), (1,), (7,), (3, 5), (2, 3, 4, 5), (1030,), (33, 65))
