@@ -10,7 +10,7 @@ import numpy as np
 
 from .cifar_files import Batch, parse_binary, parse_pickle, read_members
 from .download import download
-from .files import damaged, file_md5, find, md5, not_found
+from .files import damaged, file_md5, find, md5, not_found, wrong_checksum
 from .vision_dataset import Transform, VisionDataset
 
 
@@ -98,31 +98,32 @@ class CIFAR10(VisionDataset):
         files = self.train_list if self.train else self.test_list
         unpacked = self._unpacked()
         if unpacked:
-            folder, pickled = unpacked
-            paths = [folder / (name if pickled else name + ".bin") for name, _ in files]
-            batches = []
-            for path, (_, digest) in zip(paths, files):
-                contents = path.read_bytes()
-                if pickled and self.verify and md5(contents) != digest:
-                    raise damaged(type(self).__name__, path, "does not have the checksum of the published file")
-                batches.append(self._parse(path, contents, pickled))
-            return batches
-        for (archive, digest), part, pickled in (
+            return [self._read(unpacked[0], name, digest, unpacked[1]) for name, digest in files]
+        for (archive, digest), folder, pickled in (
             (self.binary_archive, self.binary_folder, False),
             (self.python_archive, self.base_folder, True),
         ):
-            path = find(self.folders(), (archive,))
-            if path is not None:
-                if self.verify and file_md5(path) != digest:
-                    raise damaged(type(self).__name__, path, "does not have the checksum of the published file")
-                names = [f"{part}/{name}" if pickled else f"{part}/{name}.bin" for name, _ in files]
-                try:
-                    contents_of = read_members(path, names)
-                except ValueError as error:
-                    raise damaged(type(self).__name__, path, str(error)) from None
-                return [self._parse(path / name, contents_of[name], pickled) for name in names]
+            found = find(self.folders(), (archive,))
+            if found is not None:
+                if self.verify and file_md5(found) != digest:
+                    raise wrong_checksum(type(self).__name__, found)
+                return self._read_archive(found, [f"{folder}/{name}{'' if pickled else '.bin'}" for name, _ in files])
         name = self.binary_archive[0]
         raise not_found(type(self).__name__, name, self.folders(), self.url + name, None)
+
+    def _read(self, folder: Path, name: str, digest: str, pickled: bool) -> Batch:
+        path = folder / (name if pickled else f"{name}.bin")
+        contents = path.read_bytes()
+        if pickled and self.verify and md5(contents) != digest:
+            raise wrong_checksum(type(self).__name__, path)
+        return self._parse(path, contents, pickled)
+
+    def _read_archive(self, path: Path, names: list[str]) -> list[Batch]:
+        try:
+            contents = read_members(path, names)
+        except ValueError as error:
+            raise damaged(type(self).__name__, path, str(error)) from None
+        return [self._parse(path / name, contents[name], not name.endswith(".bin")) for name in names]
 
     def _parse(self, path: Path, contents: bytes, pickled: bool) -> Batch:
         try:

@@ -47,9 +47,13 @@ def not_found(dataset: str, name: str, folders: Sequence[Path], url: str, packag
 
 
 def damaged(dataset: str, path: Path, why: str) -> DatasetError:
+    return DatasetError(f"{dataset}: {path} {why}; delete it and get it again, for instance with download=True")
+
+
+def wrong_checksum(dataset: str, path: Path) -> DatasetError:
     return DatasetError(
-        f"{dataset}: {path} {why}. If it is damaged, delete it and get it again, for instance with download=True; "
-        "if it is meant to differ from the published file, pass verify=False"
+        f"{dataset}: {path} does not have the checksum of the published file. If it is damaged, delete it and get it "
+        "again, for instance with download=True; to read a file of your own, pass verify=False"
     )
 
 
@@ -70,5 +74,5 @@ def read_gzip_or_plain(dataset: str, path: Path, packed: str | None, plain: str 
     else:
         known = plain is None
     if verify and not known and md5(data) != plain:
-        raise damaged(dataset, path, "does not have the checksum of the published file")
+        raise wrong_checksum(dataset, path)
     return data

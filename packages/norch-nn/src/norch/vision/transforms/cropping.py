@@ -58,11 +58,11 @@ def pad(image: Image, padding: int | Sequence[int], fill: Any = 0, padding_mode:
     if isinstance(image, norch.Tensor):
         if mode != "symmetric":
             return norch.pad(image, [left, right, top, bottom], _MODES[mode], fill if mode == "constant" else None)
-        rows, columns = (
+        down, across = (
             norch.from_numpy(_places(n, a, b, mode)).to(image.device)
             for n, a, b in ((height, top, bottom), (width, left, right))
         )
-        return image.index_select(-2, rows).index_select(-1, columns)
+        return image.index_select(-2, down).index_select(-1, across)
     if mode != "constant":
         rows, columns = _places(height, top, bottom, mode), _places(width, left, right, mode)
         return image[rows[:, None], columns]

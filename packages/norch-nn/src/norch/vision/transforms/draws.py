@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+try:
+    from norch.utils.data import sample_rng as generator
+except ImportError:
+    import numpy as np
 
-import norch
+    import norch
+
+    def generator() -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=norch.randint(0, 1 << 62, (), device="cpu").item()))
 
 
-def generator() -> np.random.Generator:
-    """The generator of the sample that a DataLoader is making, keyed by (seed, epoch, index of the sample).
-
-    Outside a loader a new one, seeded by a draw from norch's default generator.
-    """
-    return np.random.Generator(np.random.Philox(key=norch.randint(0, 1 << 62, (), device="cpu").item()))
+__all__ = ["generator"]

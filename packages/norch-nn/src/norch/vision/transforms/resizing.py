@@ -106,10 +106,10 @@ def resize(
         rows, columns = (_nearest(old, new, array or mode != "nearest") for old, new in ((h, new_h), (w, new_w)))
         if array:
             return img[rows[:, None], columns]
-        rows, columns = (norch.from_numpy(places).to(img.device) for places in (rows, columns))
-        return img.index_select(-2, rows).index_select(-1, columns)
-    down, across = _weights(h, new_h, mode, bool(antialias)), _weights(w, new_w, mode, bool(antialias))
-    return _resize_array(img, down, across) if array else _resize_tensor(img, down, across)
+        down, across = (norch.from_numpy(places).to(img.device) for places in (rows, columns))
+        return img.index_select(-2, down).index_select(-1, across)
+    weights = _weights(h, new_h, mode, bool(antialias)), _weights(w, new_w, mode, bool(antialias))
+    return _resize_array(img, *weights) if array else _resize_tensor(img, *weights)
 
 
 def _resize_array(img: np.ndarray, down: np.ndarray, across: np.ndarray) -> np.ndarray:
