@@ -258,7 +258,8 @@ def _attention(q: Array, k: Array, v: Array, allowed: Any = None, **how: Any) ->
 
 SAMPLES = samples(
     Sample("bilinear", _bilinear, (
-        case(x(2, 3), x(2, 4), x(5, 3, 4), x(5)), case(x(3), x(2), x(2, 3, 2)), case(x(2, 2, 1), x(2, 2, 3), x(1, 1, 3)),
+        case(x(2, 3), x(2, 4), x(5, 3, 4), x(5)), case(x(3), x(2), x(2, 3, 2)),
+        case(x(2, 2, 1), x(2, 2, 3), x(1, 1, 3)),
     ), "float", method=None, loose=8),
     Sample("pixel_shuffle", _pixel_shuffle, (case(x(2, 8, 2, 3), 2), case(x(9, 1, 2), 3), case(x(0, 4, 1, 2), 2)),
            method=None),
