@@ -60,6 +60,7 @@ WITHOUT_RECORD = frozenset(
     zeros_like ones_like empty_like full_like result_type broadcast_shapes
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
     manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_
+    current_generator use_generator
     """.split()
 )
 METHODS_WITHOUT_RECORD = frozenset(

@@ -206,6 +206,7 @@ from .pooling import (
 from .random import (
     Generator,
     bernoulli,
+    current_generator,
     default_generator,
     get_rng_state,
     initial_seed,
@@ -220,6 +221,7 @@ from .random import (
     randperm,
     seed,
     set_rng_state,
+    use_generator,
 )
 from .reduction import (
     all,
