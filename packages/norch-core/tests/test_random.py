@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -59,6 +60,29 @@ def test_the_default_generators_state() -> None:
     first = norch.rand(5).tolist()
     norch.set_rng_state(state)
     assert norch.rand(5).tolist() == first
+
+
+def test_a_generator_chosen_for_a_block() -> None:
+    norch.manual_seed(11)
+    expected = norch.rand(5).tolist()
+    norch.manual_seed(11)
+    own = Generator().manual_seed(5)
+    with norch.use_generator(own) as given:
+        assert given is own
+        assert norch.current_generator() is own
+        inside = norch.rand(5).tolist()
+        dropped = norch.dropout(norch.ones(64), 0.5).tolist()
+        with norch.use_generator(Generator().manual_seed(5)):
+            assert norch.rand(5).tolist() == inside
+            assert norch.dropout(norch.ones(64), 0.5).tolist() == dropped
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(norch.current_generator).result() is norch.default_generator
+        norch.manual_seed(6)
+    assert own.initial_seed() == 6
+    assert norch.current_generator() is norch.default_generator
+    assert norch.rand(5).tolist() == expected
+    with pytest.raises(DTypeError, match=r"use_generator\(\): expected a Generator, got int"):
+        norch.use_generator(3)  # type: ignore[arg-type]
 
 
 def test_seeds() -> None:

@@ -222,6 +222,7 @@ from .pooling import (
 from .random import (
     Generator,
     bernoulli,
+    current_generator,
     default_generator,
     get_rng_state,
     initial_seed,
@@ -236,6 +237,7 @@ from .random import (
     randperm,
     seed,
     set_rng_state,
+    use_generator,
 )
 from .reduction import (
     all,

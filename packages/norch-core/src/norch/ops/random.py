@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
@@ -66,31 +67,59 @@ class Generator:
 
 
 default_generator = Generator()
+_chosen: ContextVar[Generator | None] = ContextVar("generator", default=None)
+
+
+class use_generator:
+    """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
+
+    It stands for the default generator there, in `manual_seed` and the functions below too. Other threads see nothing
+    of it, so that a thread can draw in a fixed order whatever the others do.
+    """
+
+    __slots__ = ("_generator", "_token")
+
+    def __init__(self, generator: Generator) -> None:
+        if not isinstance(generator, Generator):
+            raise DTypeError(f"use_generator(): expected a Generator, got {type(generator).__name__}")
+        self._generator = generator
+
+    def __enter__(self) -> Generator:
+        self._token: Token[Generator | None] = _chosen.set(self._generator)
+        return self._generator
+
+    def __exit__(self, *exception: object) -> None:
+        _chosen.reset(self._token)
+
+
+def current_generator() -> Generator:
+    """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
+    return _chosen.get() or default_generator
 
 
 def manual_seed(seed: int) -> Generator:
     """Seeds the generator that random ops use unless given another. The same numbers follow on every device."""
-    return default_generator.manual_seed(seed)
+    return current_generator().manual_seed(seed)
 
 
 def seed() -> int:
     """Seeds the default generator from the operating system, and returns the seed."""
-    return default_generator.seed()
+    return current_generator().seed()
 
 
 def initial_seed() -> int:
     """The seed of the default generator."""
-    return default_generator.initial_seed()
+    return current_generator().initial_seed()
 
 
 def get_rng_state() -> tuple[int, int]:
     """The default generator's (seed, offset)."""
-    return default_generator.get_state()
+    return current_generator().get_state()
 
 
 def set_rng_state(state: tuple[int, int]) -> None:
     """Puts the default generator back to a state that `get_rng_state` gave."""
-    default_generator.set_state(state)
+    current_generator().set_state(state)
 
 
 def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
@@ -102,7 +131,7 @@ _RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalar
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    out: Tensor = run(_RANDOM, spec, kind, *(generator or default_generator).next())
+    out: Tensor = run(_RANDOM, spec, kind, *(generator or _chosen.get() or default_generator).next())
     return out
 
 
