@@ -6,10 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-try:
-    from norch.utils.data import Dataset
-except ImportError:
-    Dataset = object
+from norch.utils.data import Dataset
 
 Transform = Callable[[Any], Any]
 
@@ -36,7 +33,7 @@ class StandardTransform:
         return "\n".join(lines)
 
 
-class VisionDataset(Dataset):
+class VisionDataset(Dataset[Any]):
     """A data set of images under a root folder.
 
     Takes either `transforms`, a function of image and target, or `transform` and `target_transform`, one for each;

@@ -1,16 +1,9 @@
-"""Where the random transforms take their numbers from."""
+"""Where the random transforms take their numbers from.
 
-from __future__ import annotations
+In a DataLoader that is the generator of the sample, keyed by (seed, epoch, sample index); elsewhere a new one, seeded by
+norch's.
+"""
 
-try:
-    from norch.utils.data import sample_rng as generator
-except ImportError:
-    import numpy as np
-
-    import norch
-
-    def generator() -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(key=norch.randint(0, 1 << 62, (), device="cpu").item()))
-
+from norch.utils.data import sample_rng as generator
 
 __all__ = ["generator"]
