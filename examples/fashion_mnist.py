@@ -114,9 +114,10 @@ def load(args: argparse.Namespace) -> tuple[DataLoader, DataLoader]:
     test = datasets.FashionMNIST(args.data, train=False, transform=transforms.Compose(finish), **get)
     if args.limit:
         train, test = (Subset(part, range(min(args.limit, len(part)))) for part in (train, test))
+    common = dict(num_workers=args.num_workers, seed=args.seed)
     return (
-        DataLoader(train, batch_size=args.batch_size, shuffle=True, num_workers=args.num_workers),
-        DataLoader(test, batch_size=500, num_workers=args.num_workers),
+        DataLoader(train, batch_size=args.batch_size, shuffle=True, **common),
+        DataLoader(test, batch_size=500, **common),
     )
 
 
@@ -211,7 +212,7 @@ def draw_curves(history: list[Epoch], path: Path) -> None:
             )
         axes.set(xlabel="epoch", title=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.margins(x=0.1)
+        axes.margins(x=0.12)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
@@ -225,13 +226,13 @@ def draw_confusion(confusion: np.ndarray, names: list[str], path: Path) -> None:
     accuracy = confusion.trace() / confusion.sum()
     figure = Figure(figsize=(8.6, 7.6), dpi=130, layout="constrained")
     axes = figure.subplots()
-    axes.imshow(np.sqrt(shares), cmap="GnBu", vmin=0, vmax=11)  # the root shows rare mistakes too
+    axes.imshow(np.sqrt(shares), cmap="Blues", vmin=0, vmax=11)  # the root shows rare mistakes too
     for i, row in enumerate(shares):
         for j, share in enumerate(row):
             if confusion[i, j]:
                 text = f"{share:.1f}" if 0 < share < 99.95 else f"{share:.0f}"
                 weight = "bold" if i == j else "normal"
-                color = "white" if share > 45 else "0.15" if share >= 1 else "0.5"
+                color = "white" if share > 45 else "0.15" if share >= 1 else "0.45"
                 axes.text(j, i, text, ha="center", va="center", fontsize=9, color=color, fontweight=weight)
     axes.set_xticks(range(10), names, rotation=40, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(10), names)

@@ -119,6 +119,10 @@ def test_data_and_targets_may_be_replaced(small, tmp_path):
     data.data, data.targets = data.data[kept], data.targets[kept]
     assert len(data) == 2
     assert [label for _, label in (data[i] for i in range(2))] == [7, 7]
+    data.data[0] = 3
+    assert data[0][0].tolist() == [[3] * 28] * 28
+    again = pickle.loads(pickle.dumps(data))
+    assert again[1][0].tolist() == data[1][0].tolist()
 
 
 def test_a_distributions_folder_is_used_last(small, tmp_path):

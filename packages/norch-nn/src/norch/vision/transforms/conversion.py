@@ -88,7 +88,7 @@ def normalize(tensor: norch.Tensor, mean: Sequence[float], std: Sequence[float],
             raise norch.ShapeError(
                 f"normalize: {len(values)} values of {name} for the channels of an image {tuple(tensor.shape)}"
             )
-    return (tensor.sub_(a) if inplace else tensor - a).div_(b)
+    return tensor.sub_(a).div_(b) if inplace else (tensor - a) / b
 
 
 class ToTensor:

@@ -1,6 +1,6 @@
 """Where the random transforms take their numbers from.
 
-In a DataLoader that is the generator of the sample, keyed by (seed, epoch, sample index); elsewhere a new one, seeded by
+In a DataLoader: the generator of the sample, keyed by (seed, epoch, sample index). Elsewhere: a new one, seeded by
 norch's.
 """
 
