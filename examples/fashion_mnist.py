@@ -266,7 +266,7 @@ def parse() -> argparse.Namespace:
     add("--lr", type=float, default=2e-3, help="of the first epoch (default: %(default)s)")
     add("--seed", type=int, default=0, help="of weights, order, flips and dropout (default: %(default)s)")
     add("--limit", type=positive, metavar="N", help="use the first N pictures only, of either set")
-    add("--num-workers", type=int, default=1, help="threads that prepare the pictures (default: %(default)s)")
+    add("--num-workers", type=int, default=0, help="threads that prepare the pictures (default: %(default)s)")
     add("--out", default="fashion_mnist", metavar="FOLDER", help="for pictures and checkpoint (default: %(default)s)")
     add("--resume", action="store_true", help="go on from the checkpoint in that folder")
     return parser.parse_args()
