@@ -203,13 +203,17 @@ def draw_curves(history: list[Epoch], path: Path) -> None:
     epochs = range(1, len(history) + 1)
     panels = (("cross entropy", "loss", 1), ("accuracy, %", "accuracy", 100))
     for axes, (title, kind, scale) in zip(figure.subplots(1, 2), panels):
+        curves = {part: [scale * getattr(epoch, f"{part}_{kind}") for epoch in history] for part in ("train", "test")}
         for part, label, color in (("train", "training", BLUE), ("test", "test", RED)):
-            values = [scale * getattr(epoch, f"{part}_{kind}") for epoch in history]
+            values = curves[part]
             axes.plot(epochs, values, color=color, marker="o", markersize=4, label=label)
-            text = f"{values[-1]:.2f}" if scale == 1 else f"{values[-1]:.1f}"
-            axes.annotate(
-                text, (epochs[-1], values[-1]), (7, 0), textcoords="offset points", va="center", color=color, fontsize=9
-            )
+            text = f"{values[-1]:.3f}" if scale == 1 else f"{values[-1]:.1f}"
+            other = curves["test" if part == "train" else "train"][-1]
+            up = values[-1] > other or (values[-1] == other and part == "train")
+            place = dict(xytext=(7, 6 if up else -6), textcoords="offset points", va="center")
+            axes.annotate(text, (epochs[-1], values[-1]), color=color, fontsize=9, **place)
+        if kind == "accuracy":
+            axes.axhline(90, color="0.5", linestyle=":", linewidth=1.2)
         axes.set(xlabel="epoch", title=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.margins(x=0.12)

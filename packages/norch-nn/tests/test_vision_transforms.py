@@ -353,6 +353,70 @@ def test_resize_lets_gradients_through():
     assert image.grad.sum().item() == pytest.approx(4)
 
 
+def test_rotate_by_right_angles():
+    for quarter in range(5):
+        expected = np.rot90(COLOUR[:5, :5], quarter)
+        assert np.array_equal(both(lambda image, a=90 * quarter: F.rotate(image, a), COLOUR[:5, :5]), expected)
+        grown = both(lambda image, a=90 * quarter: F.rotate(image, a, expand=True), COLOUR)
+        assert np.array_equal(grown, np.rot90(COLOUR, quarter))
+    assert both(lambda image: F.rotate(image, 180, center=(1, 1), fill=7), GREY)[:3, :3].tolist() == [
+        [7, 6, 7],
+        [1, 0, 7],
+        [7, 7, 7],
+    ]
+    assert F.rotate(COLOUR, 45, fill=(1, 2, 3))[0, 0].tolist() == [1, 2, 3]
+    assert F.rotate(GREY, 45, expand=True).shape == (9, 8)
+    with pytest.raises(ValueError, match="NEAREST"):
+        F.rotate(GREY, 10, transforms.InterpolationMode.BILINEAR)
+
+
+@pytest.mark.parametrize("angle", [17, -100, 200.5])
+def test_rotate_is_pytorchs(angle):
+    torch = pytest.importorskip("torch")
+    image = COLOUR.transpose(2, 0, 1).astype(np.float32) + 1
+    h, w = image.shape[1:]
+    cos, sin = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+    theta = torch.tensor([[[cos, -sin * h / w, 0.0], [sin * w / h, cos, 0.0]]], dtype=torch.float32)
+    grid = torch.nn.functional.affine_grid(theta, (1, 3, h, w), align_corners=False)
+    expected = torch.nn.functional.grid_sample(torch.tensor(image)[None], grid, "nearest", align_corners=False)[0]
+    assert np.array_equal(F.rotate(norch.tensor(image.tolist()), angle).cpu().numpy(), expected.numpy())
+
+
+def test_random_rotation():
+    norch.manual_seed(0)
+    turn = transforms.RandomRotation(30, fill=1)
+    assert repr(turn) == "RandomRotation(degrees=[-30.0, 30.0], interpolation=nearest, expand=False, fill=1)"
+    assert turn(GREY).tolist() != turn(GREY).tolist()
+    assert np.array_equal(transforms.RandomRotation((180, 180))(GREY), GREY[::-1, ::-1])
+    for bad in (-1, (1, 2, 3)):
+        with pytest.raises(ValueError, match="degrees"):
+            transforms.RandomRotation(bad)
+
+
+def test_random_resized_crop():
+    norch.manual_seed(0)
+    image = np.random.default_rng(0).integers(0, 256, (60, 80), dtype=np.uint8)
+    crop = transforms.RandomResizedCrop((20, 30), scale=(0.2, 0.5))
+    start, end = "RandomResizedCrop(size=(20, 30), scale=(0.2, 0.5), ", "interpolation=bilinear, antialias=True)"
+    assert repr(crop) == f"{start}ratio=(0.75, 1.3333), {end}"
+    parts = [crop._part(60, 80) for _ in range(300)]
+    shares = [height * width / 4800 for _, _, height, width in parts]
+    assert 0.19 < min(shares) < 0.22
+    assert 0.47 < max(shares) < 0.51
+    ratios = [width / height for _, _, height, width in parts]
+    assert 0.72 < min(ratios) < 0.8
+    assert 1.25 < max(ratios) < 1.4
+    assert all(top >= 0 <= left and top + h <= 60 and left + w <= 80 for top, left, h, w in parts)
+    assert crop(image).shape == (20, 30)
+    assert crop(planes(image)).shape == (1, 20, 30)
+    assert np.array_equal(F.resized_crop(image, 5, 6, 20, 40, 10), F.resize(image[5:25, 6:46], 10))
+    wide = transforms.RandomResizedCrop(4, scale=(2, 2))
+    assert wide._part(60, 100) == (0, 10, 60, 80)
+    assert wide._part(100, 60) == (10, 0, 80, 60)
+    with pytest.raises(ValueError, match="scale and ratio"):
+        transforms.RandomResizedCrop(4, ratio=(2, 1))
+
+
 def test_transforms_can_be_copied():
     steps = transforms.Compose([transforms.RandomCrop(4, 1), transforms.ToTensor(), transforms.Normalize([0.5], [0.5])])
     for other in (copy.deepcopy(steps), pickle.loads(pickle.dumps(steps))):

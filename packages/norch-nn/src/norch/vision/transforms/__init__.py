@@ -10,7 +10,8 @@ from .conversion import ConvertImageDtype, Normalize, Reshape, ToTensor
 from .cropping import CenterCrop, Pad, RandomCrop
 from .erasing import RandomErasing
 from .flipping import RandomHorizontalFlip, RandomVerticalFlip
-from .resizing import InterpolationMode, Resize
+from .resizing import InterpolationMode, RandomResizedCrop, Resize
+from .rotation import RandomRotation
 
 Sequential = Compose  # norch's ancestor calls it so
 
@@ -26,6 +27,8 @@ __all__ = [
     "RandomCrop",
     "RandomErasing",
     "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomRotation",
     "RandomVerticalFlip",
     "Reshape",
     "Resize",

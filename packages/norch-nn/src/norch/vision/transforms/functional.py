@@ -4,7 +4,8 @@ from .conversion import convert_image_dtype, normalize, to_tensor
 from .cropping import center_crop, crop, pad
 from .erasing import erase
 from .flipping import hflip, vflip
-from .resizing import InterpolationMode, resize
+from .resizing import InterpolationMode, resize, resized_crop
+from .rotation import rotate
 
 __all__ = [
     "InterpolationMode",
@@ -16,6 +17,8 @@ __all__ = [
     "normalize",
     "pad",
     "resize",
+    "resized_crop",
+    "rotate",
     "to_tensor",
     "vflip",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -12,7 +13,9 @@ import numpy as np
 import norch
 from norch import nn
 
-from .images import Image, as_image, height_width
+from .cropping import crop
+from .draws import generator
+from .images import Image, as_image, height_width, two_sizes
 
 
 class InterpolationMode(Enum):
@@ -156,4 +159,63 @@ class Resize(nn.Module):
 
     def __repr__(self) -> str:
         detail = f"(size={self.size}, interpolation={self.interpolation.value}, max_size={self.max_size}"
+        return f"{type(self).__name__}{detail}, antialias={self.antialias})"
+
+
+def resized_crop(
+    img: Image,
+    top: int,
+    left: int,
+    height: int,
+    width: int,
+    size: int | Sequence[int],
+    interpolation: InterpolationMode | str = InterpolationMode.BILINEAR,
+    antialias: bool | None = True,
+) -> Image:
+    """`crop`, then `resize`."""
+    return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
+
+
+class RandomResizedCrop(nn.Module):
+    """A random part of the image, made `size` = (height, width) pixels large.
+
+    It has a share of the image's area between the two numbers of `scale`, and is between the two of `ratio` times as
+    wide as high (log-uniform); after ten parts that do not fit, the middle. Source: https://arxiv.org/abs/1409.4842.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3 / 4, 4 / 3),
+        interpolation: InterpolationMode | str = InterpolationMode.BILINEAR,
+        antialias: bool | None = True,
+    ) -> None:
+        super().__init__()
+        self.size = two_sizes(size, "RandomResizedCrop")
+        if not 0 < scale[0] <= scale[1] or not 0 < ratio[0] <= ratio[1]:
+            raise ValueError(f"RandomResizedCrop: scale and ratio must be (low, high), got {scale!r} and {ratio!r}")
+        self.scale = scale
+        self.ratio = ratio
+        self.interpolation = InterpolationMode(_check(self.size, interpolation, antialias))
+        self.antialias = antialias
+
+    def _part(self, h: int, w: int) -> tuple[int, int, int, int]:
+        draws = generator()
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        for _ in range(10):
+            area, aspect = h * w * draws.uniform(self.scale[0], self.scale[1]), math.exp(draws.uniform(low, high))
+            width, height = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if 0 < width <= w and 0 < height <= h:
+                return int(draws.integers(h - height + 1)), int(draws.integers(w - width + 1)), height, width
+        width, height = min(w, round(h * self.ratio[1])), min(h, round(w / self.ratio[0]))
+        return (h - height) // 2, (w - width) // 2, height, width
+
+    def forward(self, img: Image) -> Image:
+        img = as_image(img, "RandomResizedCrop")
+        return resized_crop(img, *self._part(*height_width(img)), self.size, self.interpolation, self.antialias)
+
+    def __repr__(self) -> str:
+        scale, ratio = (tuple(round(n, 4) for n in part) for part in (self.scale, self.ratio))
+        detail = f"(size={self.size}, scale={scale}, ratio={ratio}, interpolation={self.interpolation.value}"
         return f"{type(self).__name__}{detail}, antialias={self.antialias})"
