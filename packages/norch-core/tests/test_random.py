@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +53,16 @@ def test_state_brings_back_the_sequence(name: str) -> None:
     assert DRAWS[name](generator).tolist() != after
     generator.set_state(state)
     assert DRAWS[name](generator).tolist() == after
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
+def test_a_copy_of_a_generator_goes_on_by_itself(copied: Callable[[Generator], Generator]) -> None:
+    generator = Generator().manual_seed(3)
+    norch.rand(2, generator=generator)
+    twin = copied(generator)
+    assert norch.rand(2, generator=twin).tolist() == norch.rand(2, generator=generator).tolist()
+    norch.rand(2, generator=twin)
+    assert twin.get_state() != generator.get_state()
 
 
 def test_the_default_generators_state() -> None:

@@ -58,6 +58,12 @@ class Generator:
             self._seed, self._offset = int(state[0]) & _MASK, int(state[1]) & _MASK
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def next(self) -> tuple[int, int]:
         """The seed and offset of the next draw, which is thereby taken."""
         with self._lock:

@@ -169,7 +169,7 @@ class ChainDataset(IterableDataset[Any]):
             yield from d
 
     def __len__(self) -> int:
-        return sum(len(d) for d in self.datasets)  # type: ignore[arg-type]
+        return sum(len(d) for d in self.datasets)  # type: ignore[arg-type, misc]
 
 
 def random_split(
@@ -188,12 +188,12 @@ def random_split(
         raise ValueError("random_split(): give a generator or a seed, not both")
     total = len(dataset)  # type: ignore[arg-type]
     sizes = list(lengths)
-    if math.isclose(sum(sizes), 1) and sum(sizes) <= 1 + 1e-9 and not (total == 1 and _whole(sizes)):
+    if math.isclose(sum(sizes), 1):
         for i, fraction in enumerate(sizes):
             if not 0 <= fraction <= 1:
                 raise ValueError(f"random_split(): fraction {fraction} at position {i} is not between 0 and 1")
         sizes = [math.floor(total * fraction) for fraction in sizes]
-        for i in range(total - sum(sizes)):
+        for i in range(int(total - sum(sizes))):
             sizes[i % len(sizes)] += 1
         for i, size in enumerate(sizes):
             if not size:

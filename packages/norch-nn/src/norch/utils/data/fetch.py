@@ -107,7 +107,8 @@ class Fetcher:
             self._start(mark)
         if self._ended:
             return END
-        job, samples = self._job, []
+        job = self._job
+        samples: list[Any] = []
         for _ in range(job.batch_size or 1) if job.batched else (0,):
             mark(LOADING, self._drawn)
             if not self._next(samples):
@@ -168,9 +169,7 @@ def own_copy(dataset: Any) -> Any:
     for name, value in list(getattr(copied, "__dict__", {}).items()):
         if isinstance(value, Dataset):
             copied.__dict__[name] = own_copy(value)
-        elif (
-            isinstance(value, list | tuple) and value and type(value) in (list, tuple) and isinstance(value[0], Dataset)
-        ):
+        elif type(value) in (list, tuple) and any(isinstance(v, Dataset) for v in value):
             copied.__dict__[name] = type(value)(own_copy(v) for v in value)
         elif type(value) is dict and any(isinstance(v, Dataset) for v in value.values()):
             copied.__dict__[name] = {k: own_copy(v) for k, v in value.items()}

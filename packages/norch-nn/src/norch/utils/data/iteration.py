@@ -55,6 +55,7 @@ class DirectIterator:
         self._order = None if job.iterable else _Order(sampler, progress)
         self._progress, self._pin = progress, pin
         self._closed = False
+        self._failed: int | None = None  # left out if the user goes on after the exception
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -63,6 +64,9 @@ class DirectIterator:
         if self._closed:
             raise StopIteration
         progress = self._progress
+        if self._failed is not None:
+            progress.deliver(self._failed)
+            self._failed = None
         try:
             if self._order is None:
                 number, indices = progress.batches, None
@@ -78,8 +82,8 @@ class DirectIterator:
                 batch = self._pin(batch)
         except StopIteration:
             raise
-        except BaseException:
-            self._closed = True
+        except Exception:
+            self._failed = number
             raise
         progress.deliver(number)
         if self._order is None:
@@ -112,12 +116,16 @@ class WorkerIterator:
         in_order: bool,
         pin: Pin | None,
         finish: Callable[[Pool], bool],
+        again: Callable[[Progress], Iterator[Any]],
     ) -> None:
         self._pool, self._progress, self._pin, self._finish = pool, progress, pin, finish
         self._ahead, self._timeout, self._in_order = ahead, timeout, in_order
         self._tasks: dict[int, Any] = {}
         self._asked = [0] * pool.size
         self._closed = False
+        self._again = again
+        self._failed: int | None = None
+        self._rest: Iterator[Any] | None = None
         self._finalizer = weakref.finalize(self, pool.close, 1.0)
 
     def __iter__(self) -> Iterator[Any]:
@@ -125,7 +133,7 @@ class WorkerIterator:
 
     def __next__(self) -> Any:
         if self._closed:
-            raise StopIteration
+            return self._go_on()
         try:
             while True:
                 self._ask()
@@ -145,8 +153,18 @@ class WorkerIterator:
             self._shut(0.0 if isinstance(error, WorkerError | KeyboardInterrupt) else 1.0)
             raise
 
+    def _go_on(self) -> Any:
+        """After an exception in a batch, whoever asks for the next one gets it, from new workers, as in PyTorch."""
+        if self._failed is not None:
+            self._skip(self._failed)
+            self._failed, self._rest = None, self._again(self._progress)
+        if self._rest is None:
+            raise StopIteration
+        return next(self._rest)
+
     def _deliver(self, answer: Answer) -> Any:
         if answer.error is not None:
+            self._failed = answer.number
             raise self._as_raised(answer)
         batch = answer.batch if self._pin is None else self._pin(answer.batch)
         self._delivered(answer)
@@ -216,6 +234,9 @@ class WorkerIterator:
     def _delivered(self, answer: Answer) -> None:
         raise NotImplementedError
 
+    def _skip(self, number: int) -> None:
+        raise NotImplementedError
+
 
 def report(pool: Pool, indices: Callable[[int], Any]) -> str:
     return "\n".join(f"  {pool.name(w)}: {in_words(doing, indices)}" for w, doing in enumerate(pool.doing()))
@@ -253,6 +274,9 @@ class IndexedIterator(WorkerIterator):
         self._due.remove(answer.number)
         del self._tasks[answer.number]
         self._progress.deliver(answer.number)
+
+    def _skip(self, number: int) -> None:
+        self._progress.deliver(number)
 
 
 class StreamIterator(WorkerIterator):
@@ -298,3 +322,8 @@ class StreamIterator(WorkerIterator):
         progress.streams[answer.worker] = answer.stream
         progress.turn = (answer.worker + 1) % self._pool.size
         progress.batches += 1
+
+    def _skip(self, number: int) -> None:
+        raise WorkerError(
+            "DataLoader: the stream of a worker raised an exception, behind which an IterableDataset cannot go on"
+        )

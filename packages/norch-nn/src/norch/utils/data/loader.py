@@ -90,7 +90,7 @@ class DataLoader:
         self._resume: Progress | None = None
         self._pool: Pool | None = None
         self._pool_end: Any = None
-        self._pin: Pin | None = None
+        self._pin: Any = _UNKNOWN
         self._initialised = True
 
     def _choose_order(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
@@ -110,7 +110,7 @@ class DataLoader:
             if self._iterable:
                 sampler = _Endless()
             elif shuffle:
-                sampler = RandomSampler(self.dataset) if len(self.dataset) else SequentialSampler(self.dataset)
+                sampler = RandomSampler(self.dataset)
             elif batch_sampler is None or hasattr(self.dataset, "__len__"):
                 sampler = SequentialSampler(self.dataset)
         if batch_size is not None and batch_sampler is None:
@@ -150,7 +150,11 @@ class DataLoader:
         else:
             restore_order(self._indices, progress.order)
         self._resume, self._progress, self._epoch = None, progress, progress.epoch + 1
-        self._pin = self._pin or (pinner(self.pin_memory_device) if self.pin_memory else None)
+        return self._start(progress)
+
+    def _start(self, progress: Progress) -> Iterator[Any]:
+        if self._pin is _UNKNOWN:
+            self._pin = pinner(self.pin_memory_device) if self.pin_memory else None
         job = Job(
             self.dataset,
             self._iterable,
@@ -173,8 +177,14 @@ class DataLoader:
             self.in_order,
             pin,
             self._keep if self.persistent_workers else _let_go,
+            self._again,
             **extra,
         )
+
+    def _again(self, progress: Progress) -> Iterator[Any]:
+        """An iterator for the rest of an epoch whose iterator has closed its workers."""
+        restore_order(self._indices, progress.order)
+        return self._start(progress)
 
     def _settled_seed(self) -> int:
         if self.seed is None:
@@ -194,7 +204,9 @@ class DataLoader:
         else:
             from .processes import ProcessPool
 
-            pool = ProcessPool(job, epoch, self.num_workers, self.prefetch_factor or 2, self.multiprocessing_context)
+            pool = ProcessPool(
+                job, epoch, self.num_workers, self.prefetch_factor or 2, self.multiprocessing_context or "spawn"
+            )
         return pool, None if threads else self._pin
 
     def _keep(self, pool: Pool) -> bool:
@@ -233,8 +245,8 @@ class DataLoader:
         for name, value in self._form().items():
             if state_dict[name] != value:
                 raise ValueError(
-                    f"DataLoader.load_state_dict(): the state is of a loader with {name} {state_dict[name]!r}, this one "
-                    f"has {value!r}"
+                    f"DataLoader.load_state_dict(): the state is of a loader with {name} {state_dict[name]!r}, this "
+                    f"one has {value!r}"
                 )
         progress = Progress.of(state_dict)
         size = max(1, self.num_workers)
@@ -245,6 +257,9 @@ class DataLoader:
             )
         self.seed, self._epoch = progress.seed, progress.epoch
         self._resume, self._progress = progress, None
+
+
+_UNKNOWN = object()
 
 
 def _let_go(pool: Pool) -> bool:
@@ -262,6 +277,17 @@ def _check_workers(
         raise ValueError(f"DataLoader: workers must be 'thread' or 'process', got {workers!r}")
     if workers == "thread" and context is not None:
         raise ValueError("DataLoader: multiprocessing_context is for workers='process', not for threads")
+    if isinstance(context, str):
+        from multiprocessing import get_all_start_methods
+
+        if context not in get_all_start_methods():
+            raise ValueError(
+                f"DataLoader: multiprocessing_context {context!r} is none of {', '.join(get_all_start_methods())}"
+            )
+    elif context is not None and not hasattr(context, "Process"):
+        raise TypeError(
+            f"DataLoader: multiprocessing_context must be a string or a context, got {type(context).__name__}"
+        )
     if prefetch is not None and (isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1):
         raise ValueError(f"DataLoader: prefetch_factor must be an int above 0, got {prefetch!r}")
     if num_workers:

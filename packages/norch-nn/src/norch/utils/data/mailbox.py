@@ -71,7 +71,8 @@ def _tensor(values: Any, requires_grad: bool) -> norch.Tensor:
 
 def write(file: File, obj: Any) -> tuple[int, int]:
     """Puts an object into a mailbox. Returns what `read` needs: the bytes of its pickle, and its number of buffers."""
-    stream, buffers = io.BytesIO(), []
+    stream = io.BytesIO()
+    buffers: list[pickle.PickleBuffer] = []
     _Pickler(stream, 5, buffer_callback=buffers.append).dump(obj)
     views = [buffer.raw() for buffer in buffers]
     head = stream.getbuffer()
@@ -112,7 +113,9 @@ def read(file: File, stream: int, count: int) -> Any:
     head, table = bytearray(stream), bytearray(8 * count)
     at = _read_all(file.fd, [memoryview(head), memoryview(table)], 0)
     # In memory that norch allocated, which keeps large blocks for the next batch.
-    buffers = [norch.empty(n, dtype=norch.uint8, device="cpu").numpy() for n in struct.unpack(f"<{count}Q", table)]
+    buffers: list[Any] = [
+        norch.empty(n, dtype=norch.uint8, device="cpu").numpy() for n in struct.unpack(f"<{count}Q", table)
+    ]
     views = [memoryview(b) for b in buffers]
     for start in range(0, count, _VECTORS):
         for parts in _pieces(views[start : start + _VECTORS]):

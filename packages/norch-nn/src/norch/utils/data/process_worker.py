@@ -71,12 +71,8 @@ class ProcessLink:
 
     def send(self, number: int, batch: Any, stream: Any, error: BaseException | None) -> None:
         self.mark(SENDING, number)
-        value = (
-            batch is END,
-            None if batch is END else batch,
-            stream,
-            None if error is None else pack_exception(error),
-        )
+        packed = None if error is None else pack_exception(error)
+        value = (batch is END, None if batch is END else batch, stream, packed)
         where = write(self._boxes[self._box], value)
         try:
             self._answers.send((number, self._box, where))

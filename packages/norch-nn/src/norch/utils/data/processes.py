@@ -25,7 +25,7 @@ class ProcessPool:
     were at that moment, held for ever if held then, and norch, NumPy and thread workers do have threads.
     """
 
-    def __init__(self, job: Job, epoch: Epoch, count: int, prefetch: int, context: Any = None) -> None:
+    def __init__(self, job: Job, epoch: Epoch, count: int, prefetch: int, context: Any) -> None:
         self.size = count
         self._sent: dict[int, Any] = {}
         self._free = [list(range(prefetch)) for _ in range(count)]
@@ -34,9 +34,7 @@ class ProcessPool:
         self._processes: list[Any] = []
         self._tasks: list[Any] = []
         self._answers: list[Any] = []
-        made = (
-            multiprocessing.get_context(context or "spawn") if context is None or isinstance(context, str) else context
-        )
+        made = multiprocessing.get_context(context) if isinstance(context, str) else context
         try:
             for id in range(count):
                 self._start(made, Parcel(job), epoch, id)
@@ -86,17 +84,17 @@ class ProcessPool:
             raise self._death(worker) from None
 
     def receive(self, timeout: float) -> Answer | None:
-        owners = {connection: id for id, connection in enumerate(self._answers)}
-        sentinels = {process.sentinel: id for id, process in enumerate(self._processes)}
-        ready = multiprocessing.connection.wait([*owners, *sentinels], timeout)
+        owners: dict[Any, int] = {connection: id for id, connection in enumerate(self._answers)}
+        sentinels: dict[Any, int] = {process.sentinel: id for id, process in enumerate(self._processes)}
+        ready: list[Any] = multiprocessing.connection.wait([*owners, *sentinels], timeout)
         for connection in ready:
             if connection in owners:  # what a process sent before it died counts
                 try:
-                    return self._open(owners[connection], connection.recv())  # type: ignore[union-attr, index]
+                    return self._open(owners[connection], connection.recv())
                 except (EOFError, OSError):
-                    raise self._death(owners[connection]) from None  # type: ignore[index]
+                    raise self._death(owners[connection]) from None
         for sentinel in ready:
-            raise self._death(sentinels[sentinel])  # type: ignore[index]
+            raise self._death(sentinels[sentinel])
         return None
 
     def _open(self, worker: int, message: Any) -> Answer:

@@ -61,7 +61,7 @@ class Progress:
 
 def _deciders(sampler: Any) -> list[Any]:
     """The sampler and those inside it."""
-    found = []
+    found: list[Any] = []
     while sampler is not None and len(found) < 8:
         found.append(sampler)
         sampler = getattr(sampler, "sampler", None)

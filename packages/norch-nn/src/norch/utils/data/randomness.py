@@ -14,8 +14,8 @@ import numpy as np
 import norch
 
 SAMPLE, COLLATE, ORDER, BATCH, INIT, _FREE = range(6)
-"""What numbers are drawn for: a sample, the collation of a batch, the order of an epoch, a batch loaded as a whole, the start of a
-worker."""
+"""What numbers are drawn for: a sample, the collation of a batch, the order of an epoch, a batch loaded as a whole,
+a worker's start."""
 
 _MASK = 2**64 - 1
 
@@ -32,6 +32,7 @@ class Keyed(norch.Generator):
         self._base, self._epoch = seed & _MASK, epoch
         self._whole_process = whole_process
         self._tokens: list[Any] = []
+        self._numpy: np.random.Generator | None = None
         self.key(0)
 
     def key(self, index: Any, purpose: int = SAMPLE) -> None:
