@@ -1,6 +1,7 @@
 """Functions of norch.nn.functional that no layer shows whole, against values computed here or known."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -164,7 +165,7 @@ def test_alpha_dropout_of_everything_is_zeros():
 
 def bags(indices, offsets, table, mode, weights=None, skip=None):
     out = []
-    for first, last in zip(offsets, offsets[1:]):
+    for first, last in pairwise(offsets):
         chosen = [i for i in range(first, last) if indices[i] != skip]
         rows = table[indices[chosen]] * (1 if weights is None else weights[chosen, None])
         if not chosen:

@@ -95,8 +95,9 @@ class _BatchNorm(_Affine):
             return F.batch_norm(input, mean, var, self.weight, self.bias, mean is None, 0.0, self.eps)
         if not self.track_running_stats or self.running_mean is None:
             return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
+        seen = self.num_batches_tracked
+        if seen is not None:
+            seen += 1  # in place
         if self.momentum is None:
             return self._averaging(input)
         return F.batch_norm(
