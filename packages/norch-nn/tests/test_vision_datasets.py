@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import norch
-from norch.vision import datasets
+from norch.utils.data import DataLoader
+from norch.vision import datasets, transforms
 from norch.vision.datasets import CIFAR10, CIFAR100, KMNIST, MNIST, DatasetError, FashionMNIST
 from norch.vision.datasets import download as downloads
 
@@ -110,6 +111,23 @@ def test_transforms_are_applied(small, tmp_path):
     put(tmp_path, small[0])
     data = MNIST(tmp_path, transform=lambda image: image[0, 0], target_transform=lambda label: -label)
     assert data[4] == (small[2][0][0][4, 0, 0], -4)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_random_transforms_in_a_loader(small, tmp_path, shuffle):
+    put(tmp_path, small[0])
+    steps = [transforms.RandomCrop(28, 4), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+    data = MNIST(tmp_path, transform=transforms.Compose(steps))
+    epochs = []
+    for workers, batch_size in ((0, 4), (2, 5), (3, 4)):
+        loader = DataLoader(data, batch_size, shuffle, num_workers=workers, seed=5)
+        for _ in range(2):
+            images, labels = (norch.cat(parts) for parts in zip(*loader))
+            epochs.append((images.numpy().tobytes(), labels.tolist()))
+    assert tuple(images.shape) == (20, 1, 28, 28)
+    assert epochs[0] == epochs[2] == epochs[4]
+    assert epochs[1] == epochs[3] == epochs[5]
+    assert epochs[0][0] != epochs[1][0]
 
 
 def test_data_and_targets_may_be_replaced(small, tmp_path):
