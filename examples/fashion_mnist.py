@@ -286,7 +286,9 @@ def main() -> int:
         train_loader, test_loader = load(args)
         out.mkdir(parents=True, exist_ok=True)
     except (norch.DeviceError, datasets.DatasetError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(
+            str(error).replace("download=True", "--download").replace("verify=False", "--unverified"), file=sys.stderr
+        )
         return 2
     optimizer = optim.AdamW(model.parameters(), lr=args.lr)
     schedule = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.6)

@@ -81,9 +81,9 @@ def test_real_pictures_are_told_apart(tmp_path):
     data = os.environ.get("NORCH_FASHION_MNIST", FashionMNIST.package_folder)
     if not Path(data).is_dir():
         pytest.skip("Fashion-MNIST is not installed here")
-    done = run(tmp_path, "--data", data, "--limit", 4000, "--epochs", 2, "--out", "out")
+    done = run(tmp_path, "--data", data, "--limit", 4000, "--epochs", 3, "--out", "out")
     assert done.returncode == 0, done.stderr
-    assert len(rows(done.stdout)) == 2
+    assert len(rows(done.stdout)) == 3
     assert accuracy(done.stdout) > 75
     assert "4000 pictures to learn from, 4000 to test on" in done.stdout
 
@@ -143,7 +143,8 @@ def test_what_cannot_be_done_is_explained(made_up, tmp_path):
     options = ["--data", made_up, "--unverified", "--limit", 20, "--epochs", 1, "--out", "out"]
     cases = [
         ([*options, "--device", "abacus"], "abacus"),
-        (["--data", made_up], "does not have the checksum"),
+        (["--data", made_up], "does not have the checksum of the published file"),
+        (["--data", made_up], "pass --unverified"),
         ([*options, "--resume"], "cannot go on from"),
     ]
     for args, message in cases:

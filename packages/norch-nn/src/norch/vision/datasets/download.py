@@ -81,7 +81,7 @@ def _umask() -> int:
     return mask
 
 
-def download(urls: Sequence[str], target: Path, digest: str, dataset: str) -> None:
+def download(urls: Sequence[str], target: Path, digest: str, dataset: str, package: str | None = None) -> None:
     """Writes what one of `urls` gives to `target`, if its md5 is `digest`.
 
     A file that was there before stays until the new one is complete. Raises DatasetError once every URL has failed
@@ -100,5 +100,6 @@ def download(urls: Sequence[str], target: Path, digest: str, dataset: str) -> No
     reasons = "".join(f"\n    {url}: {why}" for url, why in failures.items())
     raise DatasetError(
         f"{dataset}: {target.name} could not be downloaded.{reasons}\n"
-        f"Where there is a network, put the file into {target.parent} (md5 {digest})"
+        f"Without a network, bring the file from elsewhere and put it into {target.parent} (md5 {digest})"
+        + (f", or on Debian and Ubuntu: apt install {package}" if package else "")
     )

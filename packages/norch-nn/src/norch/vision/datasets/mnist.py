@@ -89,7 +89,7 @@ class MNIST(VisionDataset):
             path = find(self.folders(), (name, name.removesuffix(".gz")))
             target = Path(self.raw_folder) / name
             if path is None or (path == target and self.verify and file_md5(path) != digest):
-                download([mirror + name for mirror in self.mirrors], target, digest, type(self).__name__)
+                download([mirror + name for mirror in self.mirrors], target, digest, type(self).__name__, self.package)
 
     def _read(self, name: str, digest: str, ndim: int) -> tuple[Path, Any]:
         kind, plain = type(self).__name__, name.removesuffix(".gz")
