@@ -14,16 +14,17 @@ import norch
 def default_collate(batch: Sequence[Any]) -> Any:
     """Samples as one batch, which has a new first dim; what `DataLoader` uses unless given another.
 
-    Tensors and NumPy arrays are stacked; ints, floats (as float64) and bools become a tensor; strings and bytes stay a
-    list; dicts, tuples, namedtuples and lists are collated item by item. Raises ShapeError for tensors that differ in
-    shape, ValueError for sequences that differ in length or mappings that differ in keys, TypeError for other types.
+    Tensors and NumPy arrays are stacked; ints, floats (as float64) and bools become a tensor; strings and bytes stay
+    as they are; dicts, tuples, namedtuples and lists are collated item by item. Raises ShapeError for tensors that
+    differ in shape, ValueError for sequences that differ in length or mappings that differ in keys, TypeError for other
+    types.
     """
     if not batch:
         raise ValueError("default_collate(): the batch is empty")
-    return _collate(list(batch), "")
+    return _collate(batch, "")
 
 
-def _collate(batch: list[Any], where: str) -> Any:
+def _collate(batch: Sequence[Any], where: str) -> Any:
     first = batch[0]
     if isinstance(first, norch.Tensor):
         return _stack_tensors(batch, where)
@@ -51,17 +52,17 @@ def _collate(batch: list[Any], where: str) -> Any:
     )
 
 
-def _columns(batch: list[Any], where: str) -> list[Any]:
+def _columns(batch: Sequence[Any], where: str) -> list[Any]:
     lengths = [len(sample) for sample in batch]
     for i, n in enumerate(lengths):
         if n != lengths[0]:
             raise ValueError(
                 f"default_collate(): the samples differ in length{where}: {lengths[0]} in sample 0, {n} in sample {i}"
             )
-    return [_collate(list(column), f"{where or ' at '}[{i}]") for i, column in enumerate(zip(*batch))]
+    return [_collate(column, f"{where or ' at '}[{i}]") for i, column in enumerate(zip(*batch))]
 
 
-def _collate_mappings(batch: list[Any], where: str) -> Any:
+def _collate_mappings(batch: Sequence[Any], where: str) -> Any:
     first, out = batch[0], {}
     for key in first:
         try:
@@ -95,7 +96,7 @@ def _same_type(like: Sequence[Any], items: list[Any]) -> Any:
         return items
 
 
-def _ragged(samples: list[Any], where: str) -> norch.ShapeError | None:
+def _ragged(samples: Sequence[Any], where: str) -> norch.ShapeError | None:
     shapes = [tuple(sample.shape) for sample in samples]
     for i, shape in enumerate(shapes):
         if shape != shapes[0]:
@@ -106,15 +107,15 @@ def _ragged(samples: list[Any], where: str) -> norch.ShapeError | None:
     return None
 
 
-def _stacked(arrays: list[Any]) -> np.ndarray[Any, Any] | None:
+def _stacked(arrays: Sequence[Any]) -> np.ndarray[Any, Any] | None:
     """NumPy arrays along a new first dim; None where they differ in shape or dtype. Joining is faster than np.stack."""
     shape, dtype = arrays[0].shape, arrays[0].dtype
-    if not all([a.shape == shape and a.dtype == dtype for a in arrays]):
+    if not all(a.shape == shape and a.dtype == dtype for a in arrays):
         return None
     return np.concatenate(arrays).reshape(len(arrays), *shape) if shape else np.stack(arrays)
 
 
-def _stack_tensors(batch: list[Any], where: str) -> norch.Tensor:
+def _stack_tensors(batch: Sequence[Any], where: str) -> norch.Tensor:
     for sample in batch:
         if not isinstance(sample, norch.Tensor):
             raise TypeError(f"default_collate(): a tensor in sample 0, but {type(sample).__name__} in another{where}")
@@ -130,10 +131,10 @@ def _stack_tensors(batch: list[Any], where: str) -> norch.Tensor:
     return norch.stack(batch)
 
 
-def _stack_arrays(batch: list[Any], where: str) -> norch.Tensor:
+def _stack_arrays(batch: Sequence[Any], where: str) -> norch.Tensor:
     if batch[0].dtype.kind in "SUO":
         raise TypeError(f"default_collate(): cannot make a tensor of arrays of {batch[0].dtype}{where}")
-    stacked = _stacked(batch) if all([isinstance(a, np.ndarray) for a in batch]) else None
+    stacked = _stacked(batch) if all(isinstance(a, np.ndarray) for a in batch) else None
     return _stack_tensors([norch.as_tensor(a) for a in batch], where) if stacked is None else norch.as_tensor(stacked)
 
 

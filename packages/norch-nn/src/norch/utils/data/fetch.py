@@ -49,9 +49,9 @@ class Fetcher:
         self._job, self._id, self._count, self._mark = job, id, count, mark
         self._keyed = Keyed(epoch.seed, epoch.epoch, whole_process)
         self._iterator: Any = None
-        self._ended = False
         self._resume = epoch.streams[id] if epoch.streams else {"samples": 0, "batches": 0}
         self._drawn, self._batches = 0, int(self._resume["batches"])
+        self._ended = bool(self._resume.get("ended"))  # what has ended might start again from its last state
         self._gather = gatherer(job.dataset) if job.batched and job.collate is default_collate else None
         self._whole = not job.iterable and loads_batches(job.dataset)
 
@@ -103,7 +103,7 @@ class Fetcher:
     # --- Iterable datasets ------------------------------------------------------------------------------------------
 
     def _stream(self, mark: Callable[[int, int], None]) -> Any:
-        if self._iterator is None:
+        if self._iterator is None and not self._ended:
             self._start(mark)
         if self._ended:
             return END
@@ -151,7 +151,7 @@ class Fetcher:
         """From where an IterableDataset's stream goes on after the batch fetched last."""
         if not self._job.iterable:
             return None
-        state: dict[str, Any] = {"samples": self._drawn, "batches": self._batches}
+        state: dict[str, Any] = {"samples": self._drawn, "batches": self._batches, "ended": self._ended}
         for name, owner in (("iterator", self._iterator), ("dataset", self._job.dataset)):
             if hasattr(owner, "state_dict") and hasattr(owner, "load_state_dict"):
                 state[name] = copy.deepcopy(owner.state_dict())

@@ -121,7 +121,7 @@ class WorkerIterator:
         self._pool, self._progress, self._pin, self._finish = pool, progress, pin, finish
         self._ahead, self._timeout, self._in_order = ahead, timeout, in_order
         self._tasks: dict[int, Any] = {}
-        self._asked = [0] * pool.size
+        self._open = 0
         self._closed = False
         self._again = again
         self._failed: int | None = None
@@ -140,10 +140,10 @@ class WorkerIterator:
                 answer = self._ready()
                 if answer is not None:
                     break
-                if not any(self._asked):
+                if not self._open:
                     return self._end()
                 answer = self._wait()
-                self._asked[answer.worker] -= 1
+                self._open -= 1
                 self._keep(answer)
             return self._deliver(answer)
         except StopIteration:
@@ -198,9 +198,9 @@ class WorkerIterator:
         """What each worker is doing, a line each."""
         return report(self._pool, self._tasks.get)
 
-    def _send(self, worker: int, number: int, indices: Any) -> None:
+    def _send(self, worker: int | None, number: int, indices: Any) -> None:
         self._tasks[number] = indices
-        self._asked[worker] += 1
+        self._open += 1
         self._pool.send(worker, number, indices)
 
     def _end(self) -> Any:
@@ -243,7 +243,7 @@ def report(pool: Pool, indices: Callable[[int], Any]) -> str:
 
 
 class IndexedIterator(WorkerIterator):
-    """Any worker may load any batch: the one with least to do gets the next."""
+    """Any worker may load any batch."""
 
     def __init__(self, *args: Any, sampler: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -259,7 +259,7 @@ class IndexedIterator(WorkerIterator):
                 return
             number, indices = task
             self._due.append(number)
-            self._send(min(range(self._pool.size), key=self._asked.__getitem__), number, indices)
+            self._send(None, number, indices)
 
     def _keep(self, answer: Answer) -> None:
         self._waiting[answer.number] = answer
@@ -288,6 +288,7 @@ class StreamIterator(WorkerIterator):
         progress.streams = progress.streams or [{"samples": 0, "batches": 0} for _ in range(size)]
         self._waiting: list[deque[Answer]] = [deque() for _ in range(size)]
         self._live = set(range(size))
+        self._asked = [0] * size
         self._next = [int(stream["batches"]) for stream in progress.streams]  # numbers do not depend on a resumption
 
     def _ask(self) -> None:
@@ -296,8 +297,10 @@ class StreamIterator(WorkerIterator):
             while self._asked[worker] + len(self._waiting[worker]) < each:
                 self._send(worker, self._next[worker] * self._pool.size + worker, None)
                 self._next[worker] += 1
+                self._asked[worker] += 1
 
     def _keep(self, answer: Answer) -> None:
+        self._asked[answer.worker] -= 1
         self._waiting[answer.worker].append(answer)
 
     def _ready(self) -> Answer | None:

@@ -28,8 +28,8 @@ class Pool(Protocol):
     def begin(self, epoch: Epoch) -> None:
         """Tells all workers, which have nothing to do, of a new epoch."""
 
-    def send(self, worker: int, number: int, indices: Any) -> None:
-        """Asks for a batch. Never waits for the worker."""
+    def send(self, worker: int | None, number: int, indices: Any) -> None:
+        """Asks a worker, or any that has time, for a batch. Never waits for it."""
 
     def receive(self, timeout: float) -> Answer | None:
         """The next answer of any worker; None if none comes in time. Raises WorkerError if a worker has died."""

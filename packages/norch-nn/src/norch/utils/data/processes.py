@@ -67,7 +67,9 @@ class ProcessPool:
         for id, tasks in enumerate(self._tasks):
             self._checked_send(id, tasks, epoch)
 
-    def send(self, worker: int, number: int, indices: Any) -> None:
+    def send(self, worker: int | None, number: int, indices: Any) -> None:
+        if worker is None:
+            worker = max(range(self.size), key=lambda w: len(self._free[w]))
         box = self._free[worker].pop()
         self._sent[number] = indices
         where = write(self._boxes[worker][box], indices)  # a pipe might have no room for many

@@ -98,6 +98,4 @@ def restore_order(sampler: Any, states: list[Any] | None) -> None:
             seed, offset = state["generator"]
             one.generator.set_state((int(seed), int(offset)))
         else:
-            raise ValueError(
-                f"load_state_dict(): {type(one).__name__} has nothing to take the state {state!r:.80} into"
-            )
+            raise ValueError(f"load_state_dict(): {type(one).__name__} does not take the state {state!r:.80}")

@@ -17,8 +17,9 @@ from .worker import PINNING, SENDING, STARTING, Doing, now
 class _Shared:
     """All that the threads hold: not the pool, whose end is to be theirs too."""
 
-    def __init__(self, count: int, pin: Pin | None) -> None:
-        self.tasks: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(count)]
+    def __init__(self, count: int, pin: Pin | None, one_queue: bool) -> None:
+        queues: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(1 if one_queue else count)]
+        self.tasks = queues * count if one_queue else queues
         self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.doing = [now(STARTING) for _ in range(count)]
         self.stopping = False
@@ -28,6 +29,8 @@ class _Shared:
 class _ThreadLink:
     def __init__(self, shared: _Shared, id: int) -> None:
         self._shared, self._id, self._tasks = shared, id, shared.tasks[id]
+        self._epoch: Epoch | None = None
+        self._next: Any = None
 
     def mark(self, phase: int, batch: int = -1, place: int = 0) -> None:
         shared = self._shared
@@ -36,10 +39,14 @@ class _ThreadLink:
         shared.doing[self._id] = Doing(phase, batch, place, time.monotonic())
 
     def receive(self) -> Any:
-        task = self._tasks.get()
+        task, self._next = self._next or self._tasks.get(), None
         if task is None:
             raise Stop
-        return task
+        epoch, number, indices = task
+        if epoch is not self._epoch:  # first the news, then the task
+            self._epoch, self._next = epoch, task
+            return epoch
+        return number, indices
 
     def send(self, number: int, batch: Any, stream: Any, error: BaseException | None) -> None:
         shared = self._shared
@@ -54,8 +61,8 @@ class ThreadPool:
     """Threads that load batches. They are daemons: one that is stuck in user code does not keep Python from exiting."""
 
     def __init__(self, job: Job, epoch: Epoch, count: int, pin: Pin | None = None) -> None:
-        self.size = count
-        self._shared = _Shared(count, pin)
+        self.size, self._epoch = count, epoch
+        self._shared = _Shared(count, pin, one_queue=not job.iterable)
         self._threads = [
             threading.Thread(
                 target=serve,
@@ -69,11 +76,10 @@ class ThreadPool:
             thread.start()
 
     def begin(self, epoch: Epoch) -> None:
-        for tasks in self._shared.tasks:
-            tasks.put(epoch)
+        self._epoch = epoch
 
-    def send(self, worker: int, number: int, indices: Any) -> None:
-        self._shared.tasks[worker].put((number, indices))
+    def send(self, worker: int | None, number: int, indices: Any) -> None:
+        self._shared.tasks[worker or 0].put((self._epoch, number, indices))
 
     def receive(self, timeout: float) -> Answer | None:
         try:
