@@ -88,6 +88,7 @@ CONVOLUTION = [
 POOLING = [
     case("MaxPool1d", 2, on=SERIES), case("MaxPool1d", 3, 2, 1, 2, on=SERIES),
     case("MaxPool1d", 2, ceil_mode=True, on=(4, 7)), case("MaxPool2d", 2, on=IMAGE),
+    case("MaxPool2d", 3, 1, 1, 2, on=IMAGE),
     case("MaxPool2d", (3, 2), (2, 1), (1, 0), (1, 2), on=IMAGE), case("MaxPool2d", 2, return_indices=True, on=IMAGE),
     case("MaxPool2d", 3, 2, 1, ceil_mode=True, return_indices=True, on=IMAGE), case("AvgPool1d", 2, on=SERIES),
     case("AvgPool1d", 3, 2, 1, True, False, on=SERIES), case("AvgPool2d", 2, on=IMAGE),
