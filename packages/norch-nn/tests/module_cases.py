@@ -88,6 +88,7 @@ CONVOLUTION = [
 POOLING = [
     case("MaxPool1d", 2, on=SERIES), case("MaxPool1d", 3, 2, 1, 2, on=SERIES),
     case("MaxPool1d", 2, ceil_mode=True, on=(4, 7)), case("MaxPool2d", 2, on=IMAGE),
+    case("MaxPool2d", 3, 1, 1, 2, on=IMAGE),
     case("MaxPool2d", (3, 2), (2, 1), (1, 0), (1, 2), on=IMAGE), case("MaxPool2d", 2, return_indices=True, on=IMAGE),
     case("MaxPool2d", 3, 2, 1, ceil_mode=True, return_indices=True, on=IMAGE), case("AvgPool1d", 2, on=SERIES),
     case("AvgPool1d", 3, 2, 1, True, False, on=SERIES), case("AvgPool2d", 2, on=IMAGE),
@@ -172,6 +173,10 @@ def numbers(tensor: Any) -> dict[str, Any]:
 
 def run(lib: Any, case: Case, device: Any = None) -> dict[str, Any]:
     """What a case gives in `lib`, which is norch or torch: its repr, state, results and gradients."""
+
+    def tensor(values: np.ndarray) -> Any:
+        return lib.tensor(values, device=device)
+
     module = getattr(lib.nn, case.name)(*case.args, **case.kwargs)
     before = {name: list(value.shape) for name, value in module.state_dict().items()}
     parameters = list(module.parameters())
@@ -179,20 +184,20 @@ def run(lib: Any, case: Case, device: Any = None) -> dict[str, Any]:
         for i, parameter in enumerate(parameters):
             values = wave(parameter.numel(), 1.0 + i).reshape(tuple(parameter.shape)).astype(np.float32)
             parameter.copy_(lib.tensor(values))
-    module.to(lib.float64)
+    module.to(device, lib.float64)
     module.train(case.mode == "train")
     inputs = []
     for i, shape in enumerate(case.inputs):
         values = wave(math.prod(shape), 5.0 + i).reshape(shape)
         if case.below:
-            inputs.append(lib.tensor((np.abs(values) * 100).astype(np.int64) % case.below))
+            inputs.append(tensor((np.abs(values) * 100).astype(np.int64) % case.below))
         else:
             values = np.abs(values) + 0.1 if case.positive else values
-            inputs.append(lib.tensor(values).requires_grad_())
+            inputs.append(tensor(values).requires_grad_())
     # An in-place activation may not change a leaf.
     result = module(*[x if case.below else x * 1.0 for x in inputs], **case.call)
     results = list(result) if isinstance(result, tuple) else [result]
-    loss = (results[0] * lib.tensor(wave(results[0].numel(), 2.0).reshape(tuple(results[0].shape)))).sum()
+    loss = (results[0] * tensor(wave(results[0].numel(), 2.0).reshape(tuple(results[0].shape)))).sum()
     if loss.requires_grad:
         loss.backward()
     return {

@@ -54,6 +54,13 @@ def test_as_pytorch(case):
     assert differences(cases.run(norch, case), expected) == []
 
 
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda c: c.id)
+def test_on_another_device_than_the_default(case):
+    from norch.testing.strict import strict_device
+
+    assert differences(cases.run(norch, case, strict_device()), STORED[case.id]) == []
+
+
 def test_every_case_is_stored_and_no_other():
     assert [c.id for c in cases.CASES] == list(STORED)
 

@@ -6,8 +6,6 @@ import warnings
 
 import norch
 
-from .activation import written_into
-
 _ALPHA = 1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
 """Minus the least value of selu, which alpha dropout sets elements to."""
 
@@ -15,7 +13,7 @@ _ALPHA = 1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
 def dropout(input: norch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> norch.Tensor:
     """`norch.dropout`; into the memory of `input` if `inplace`."""
     if inplace and training and p:
-        return written_into(input, norch.dropout, p)
+        return input.copy_(norch.dropout(input, p))
     return norch.dropout(input, p, training)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import norch
 
 
@@ -24,7 +26,7 @@ def instance_norm(
         return norch.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if input.ndim < 2:
         raise norch.ShapeError(f"instance_norm(): expected (n, c, ...), got shape {tuple(input.shape)}")
-    if input.numel() == input.shape[0] * input.shape[1]:
+    if math.prod(input.shape[2:]) == 1:
         raise ValueError(f"instance_norm(): more than 1 value a channel is needed, got shape {tuple(input.shape)}")
     if running_mean is not None or running_var is not None:
         with norch.no_grad():

@@ -56,7 +56,7 @@ def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, d
         places = rows.reshape(wanted[0], 1, -1, 1) * sizes[1] + columns.reshape(1, wanted[1], 1, -1)
     places = places.reshape(*wanted, -1)
     lead = tuple(input.shape[:-dims])
-    flat = input.reshape((*lead, -1))
+    flat = input.flatten(-dims)
     parts = flat.index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
     values, which = parts.max(-1)
     if not return_indices:
