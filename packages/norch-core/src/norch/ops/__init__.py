@@ -7,6 +7,7 @@ from .activation import (
     elu,
     gelu,
     glu,
+    hardshrink,
     hardsigmoid,
     hardswish,
     hardtanh,
@@ -14,6 +15,7 @@ from .activation import (
     log_softmax,
     logsigmoid,
     mish,
+    prelu,
     relu,
     relu6,
     selu,
@@ -22,6 +24,7 @@ from .activation import (
     softmin,
     softplus,
     softsign,
+    threshold,
 )
 from .attention import scaled_dot_product_attention
 from .classification import cross_entropy, nll_loss
@@ -167,7 +170,7 @@ from .joining import (
     vstack,
 )
 from .linalg import addmm, bmm, diag, dot, einsum, matmul, mm, mv, outer, trace, tril, triu
-from .linear import linear
+from .linear import bilinear, linear
 from .loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -194,7 +197,20 @@ from .movement import (
     unsqueeze,
 )
 from .normalization import batch_norm, cosine_similarity, group_norm, layer_norm, normalize, rms_norm
-from .optimizer import adam_step_, sgd_step_
+from .optimizer import (
+    adadelta_step_,
+    adagrad_step_,
+    adam_step_,
+    adamax_step_,
+    asgd_step_,
+    lion_step_,
+    nadam_step_,
+    radam_step_,
+    rmsprop_step_,
+    rprop_step_,
+    sgd_step_,
+)
+from .pixels import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -206,6 +222,7 @@ from .pooling import (
 from .random import (
     Generator,
     bernoulli,
+    current_generator,
     default_generator,
     get_rng_state,
     initial_seed,
@@ -220,6 +237,7 @@ from .random import (
     randperm,
     seed,
     set_rng_state,
+    use_generator,
 )
 from .reduction import (
     all,
