@@ -1,4 +1,4 @@
-"""What a step of an optimiser costs over many small parameters, beside PyTorch's: one parameter after the other
+"""What a step of an optimiser costs over many small parameters, beside PyTorch's: one parameter after another
 (foreach=False), by lists (foreach=True) and, where it has one, in a kernel of its own (fused=True).
 
 Rounds are interleaved, and the median is kept. The limit is for Adam: 0.5 of PyTorch's foreach=False. Exits with 1 where
@@ -18,18 +18,19 @@ import numpy as np
 from timing import count_for, interleaved
 
 import norch
+from norch import optim
 
 LIMIT = 0.5
 NAMES = ["SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD", "Rprop", "Lion"]
 FUSED = {"SGD", "Adam", "AdamW", "Adagrad"}
 
 
-def step_of(framework: Any, name: str, arrays: list[np.ndarray], **how: Any) -> Any:
+def step_of(framework: Any, optim: Any, name: str, arrays: list[np.ndarray], **how: Any) -> Any:
     """The `step` of an optimiser whose parameters have gradients."""
     params = [framework.tensor(a, requires_grad=True) for a in arrays]
     for p, a in zip(params, arrays):
         p.grad = framework.tensor(a)
-    return getattr(framework.optim, name)(params, **how).step
+    return getattr(optim, name)(params, **how).step
 
 
 def main() -> int:
@@ -40,8 +41,6 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--all", action="store_true", help="all optimisers, not only Adam")
     options = parser.parse_args()
-    import norch.optim  # as a user does, after norch
-
     norch.set_num_threads(options.threads)
     try:
         import torch
@@ -52,16 +51,18 @@ def main() -> int:
         torch.set_num_threads(options.threads)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(options.elements).astype(np.float32) for _ in range(options.parameters)]
-    print(f"{options.parameters} parameters of {options.elements} float32, {options.threads} threads; us a step, median")
+    print(
+        f"{options.parameters} parameters of {options.elements} float32, {options.threads} threads; us a step, median"
+    )
     print(f"{'':10}{'norch':>9}{'foreach=False':>22}{'foreach=True':>22}{'fused=True':>22}")
     is_good = True
     for name in NAMES if options.all else ["Adam"]:
-        calls = {"norch": step_of(norch, name, arrays)}
+        calls = {"norch": step_of(norch, optim, name, arrays)}
         if torch is not None and hasattr(torch.optim, name):
-            calls["single"] = step_of(torch, name, arrays, foreach=False)
-            calls["foreach"] = step_of(torch, name, arrays, foreach=True)
+            calls["single"] = step_of(torch, torch.optim, name, arrays, foreach=False)
+            calls["foreach"] = step_of(torch, torch.optim, name, arrays, foreach=True)
             if name in FUSED:
-                calls["fused"] = step_of(torch, name, arrays, fused=True)
+                calls["fused"] = step_of(torch, torch.optim, name, arrays, fused=True)
         counts = {key: count_for(call, 0.02)[0] for key, call in calls.items()}
         times = interleaved(calls, options.rounds, counts)
         row = f"{name:10}{statistics.median(times['norch']) * 1e6:9.1f}"
