@@ -342,3 +342,30 @@ def test_adagrad_has_its_state_at_once():
     assert optimizer.state[p]["sum"].tolist() == [[0.5] * 4] * 3
     optimizer.add_param_group({"params": [q := parameter()]})
     assert optimizer.state[q]["step"] == 0
+
+
+def test_options_of_the_users_optimizers_are_their_own():
+    """Such as Adafactor's, which has no learning rate and two eps, or Adan's three betas."""
+
+    class Own(optim.Optimizer):
+        def step(self, closure=None):
+            return None
+
+    optimizer = Own([parameter()], dict(lr=None, eps=(1e-30, 1e-3), betas=(0.98, 0.92, 0.99)))
+    optimizer.add_param_group({"params": [parameter()], "momentum": "mine"})
+    assert optimizer.step() is None
+
+
+def test_a_count_of_the_users_keeps_its_dtype():
+    class Counting(optim.Optimizer):
+        def step(self, closure=None):
+            for p in self.param_groups[0]["params"]:
+                self.state[p].setdefault("step", norch.tensor(1000.0)).add_(1)
+
+    p = nn.Parameter(norch.ones(1, dtype=norch.bfloat16))
+    optimizer = Counting([p], {})
+    optimizer.step()
+    other = Counting([p], {})
+    other.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+    assert other.state[p]["step"].item() == 1001
