@@ -25,7 +25,7 @@ Tensors = Sequence["Tensor"]
 def run_step(
     op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...], one: Callable[..., None]
 ) -> None:
-    """Makes the step `op` for `lists`: parameters, states, gradients. `one` makes that of one parameter by tensor ops."""
+    """Makes the step `op` for `lists`: parameters, states, gradients. `one` makes one parameter's of tensor ops."""
     if not _together(op, attrs, lists, scalars):
         _apart(op, attrs, lists, scalars, one)
 
