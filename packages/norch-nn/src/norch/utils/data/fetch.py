@@ -49,6 +49,7 @@ class Fetcher:
         self._job, self._id, self._count, self._mark = job, id, count, mark
         self._keyed = Keyed(epoch.seed, epoch.epoch, whole_process)
         self._iterator: Any = None
+        self._number, self._doing = -1, (LOADING, 0)
         self._resume = epoch.streams[id] if epoch.streams else {"samples": 0, "batches": 0}
         self._drawn, self._batches = 0, int(self._resume["batches"])
         self._ended = bool(self._resume.get("ended"))  # what has ended might start again from its last state
@@ -57,34 +58,32 @@ class Fetcher:
 
     def fetch(self, number: int, indices: Any) -> Any:
         """Batch `number`: of these indices, or the next of an IterableDataset. An exception says what was loaded."""
-        place = 0
-        step = "loading"
-
-        def mark(phase: int, place_now: int) -> None:
-            nonlocal place, step
-            place, step = place_now, "collating" if phase == COLLATING else "loading"
-            self._mark(phase, number, place_now)
-
+        self._number, self._doing = number, (LOADING, 0)
         try:
             if self._gather is not None:
-                mark(LOADING, -1)
+                self._now(LOADING, -1)
                 return self._gather(indices)
             with self._keyed:
-                samples = self._stream(mark) if self._job.iterable else self._indexed(indices, mark)
+                samples = self._stream() if self._job.iterable else self._indexed(indices)
                 if samples is END:
                     return END
-                mark(COLLATING, place)
+                self._now(COLLATING, 0)
                 self._keyed.key(number, COLLATE)
                 return self._job.collate(samples)
         except BaseException as error:
-            part = "" if step == "collating" else f"{which(indices, place)} of "
-            error.add_note(f"while {step} {part}batch {number}")
+            phase, place = self._doing
+            what = "collating" if phase == COLLATING else f"loading {which(indices, place)} of"
+            error.add_note(f"while {what} batch {number}")
             if isinstance(error, StopIteration):  # from a loop over batches it would end that loop
-                raise WorkerError(f"StopIteration was raised while {step} {part}batch {number}") from error
+                raise WorkerError(f"StopIteration was raised while {what} batch {number}") from error
             raise
 
-    def _indexed(self, indices: Any, mark: Callable[[int, int], None]) -> Any:
-        dataset, key = self._job.dataset, self._keyed.key
+    def _now(self, phase: int, place: int) -> None:
+        self._doing = phase, place
+        self._mark(phase, self._number, place)
+
+    def _indexed(self, indices: Any) -> Any:
+        dataset, key, mark = self._job.dataset, self._keyed.key, self._now
         if not self._job.batched:
             mark(LOADING, 0)
             key(indices)
@@ -102,15 +101,15 @@ class Fetcher:
 
     # --- Iterable datasets ------------------------------------------------------------------------------------------
 
-    def _stream(self, mark: Callable[[int, int], None]) -> Any:
+    def _stream(self) -> Any:
         if self._iterator is None and not self._ended:
-            self._start(mark)
+            self._start()
         if self._ended:
             return END
         job = self._job
         samples: list[Any] = []
         for _ in range(job.batch_size or 1) if job.batched else (0,):
-            mark(LOADING, self._drawn)
+            self._now(LOADING, self._drawn)
             if not self._next(samples):
                 break
         short = job.batched and len(samples) < (job.batch_size or 1)
@@ -131,9 +130,9 @@ class Fetcher:
             samples.append(sample)
         return True
 
-    def _start(self, mark: Callable[[int, int], None]) -> None:
+    def _start(self) -> None:
         dataset, state = self._job.dataset, self._resume
-        mark(LOADING, 0)
+        self._now(LOADING, 0)
         self._keyed.key(self._id)
         if "dataset" in state:
             dataset.load_state_dict(copy.deepcopy(state["dataset"]))
@@ -144,7 +143,7 @@ class Fetcher:
             self._drawn = state["samples"]
             return
         for place in itertools.takewhile(lambda _: not self._ended, range(state["samples"])):
-            mark(LOADING, place)
+            self._now(LOADING, place)
             self._next(None)
 
     def stream_state(self) -> dict[str, Any] | None:
