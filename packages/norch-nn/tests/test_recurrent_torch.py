@@ -6,71 +6,20 @@ import numpy as np
 import pytest
 
 import norch
-from norch import nn
 from norch.nn.utils import rnn
 
 torch = pytest.importorskip("torch")
+
+from beside_torch import compare, flat, leaves, numbers, pair, value  # noqa: E402
 
 T, N, INPUT, HIDDEN = 6, 4, 3, 5
 LENGTHS = [3, 6, 1, 5]
 KINDS = [("RNN", {}), ("RNN", {"nonlinearity": "relu"}), ("GRU", {}), ("LSTM", {}), ("LSTM", {"proj_size": 2})]
 
 
-def pair(name, *args, **kwargs):
-    """The module of PyTorch and that of norch, with the same weights."""
-    theirs = getattr(torch.nn, name)(*args, **kwargs, dtype=torch.float64)
-    ours = getattr(nn, name)(*args, **kwargs, dtype=norch.float64)
-    assert list(ours.state_dict()) == list(theirs.state_dict())
-    ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
-    assert repr(ours) == repr(theirs)
-    return theirs, ours
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape)
-
-
-def leaves(values):
-    return (
-        [torch.tensor(v, requires_grad=True) for v in values],
-        [norch.tensor(v, requires_grad=True) for v in values],
-    )
-
-
-def flat(result):
-    """All tensors of a result, in order."""
-    if isinstance(result, (torch.nn.utils.rnn.PackedSequence, rnn.PackedSequence)):
-        return [result.data]
-    if isinstance(result, (list, tuple)):
-        return [x for part in result for x in flat(part)]
-    return [result]
-
-
-def value(x):
-    return x.detach().cpu().numpy()
-
-
-def compare(theirs, ours, inputs, results):
-    """Results, then the gradients of inputs and parameters for a random gradient of all results."""
-    left, right = (flat(r) for r in results)
-    assert len(left) == len(right)
-    losses = [0, 0]
-    for i, (a, b) in enumerate(zip(left, right)):
-        assert tuple(a.shape) == tuple(b.shape)
-        np.testing.assert_allclose(value(b), value(a), rtol=1e-11, atol=1e-13)
-        weight = numbers(*a.shape, seed=i + 10)
-        losses[0] = losses[0] + (a * torch.tensor(weight)).sum()
-        losses[1] = losses[1] + (b * norch.tensor(weight)).sum()
-    for loss in losses:
-        loss.backward()
-    pairs = [*zip(*inputs), *((p, dict(ours.named_parameters())[n]) for n, p in theirs.named_parameters())]
-    for a, b in pairs:
-        np.testing.assert_allclose(value(b.grad), value(a.grad), rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("layers, bias, batch_first", [(1, True, False), (2, False, True), (2, True, False)])
-@pytest.mark.parametrize("name, options", KINDS)
+@pytest.mark.parametrize(("layers", "bias", "batch_first"), [(1, True, False), (2, False, True), (2, True, False)])
+@pytest.mark.parametrize(("name", "options"), KINDS)
 def test_layers(name, options, layers, bias, batch_first, bidirectional):
     theirs, ours = pair(
         name, INPUT, HIDDEN, layers, bias=bias, batch_first=batch_first, bidirectional=bidirectional, **options
@@ -89,14 +38,14 @@ def called(module, x, states):
     return module(x, tuple(states) if len(states) == 2 else states[0])
 
 
-@pytest.mark.parametrize("name, options", KINDS)
+@pytest.mark.parametrize(("name", "options"), KINDS)
 def test_first_states(name, options):
     theirs, ours = pair(name, INPUT, HIDDEN, 2, bidirectional=True, **options)
     inputs = leaves([numbers(T, N, INPUT), *first_states(name, options, 4, N)])
     compare(theirs, ours, inputs, [called(m, x, s) for m, (x, *s) in zip((theirs, ours), inputs)])
 
 
-@pytest.mark.parametrize("name, options", KINDS)
+@pytest.mark.parametrize(("name", "options"), KINDS)
 def test_without_a_batch(name, options):
     theirs, ours = pair(name, INPUT, HIDDEN, 2, batch_first=True, **options)
     inputs = leaves([numbers(T, INPUT), *first_states(name, options, 2)])
@@ -105,7 +54,7 @@ def test_without_a_batch(name, options):
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize("name, options", KINDS)
+@pytest.mark.parametrize(("name", "options"), KINDS)
 def test_packed(name, options, ordered, bidirectional):
     theirs, ours = pair(name, INPUT, HIDDEN, 2, bidirectional=bidirectional, **options)
     lengths = sorted(LENGTHS, reverse=True) if ordered else LENGTHS
@@ -120,7 +69,7 @@ def test_packed(name, options, ordered, bidirectional):
     compare(theirs, ours, inputs, results)
 
 
-@pytest.mark.parametrize("name, options", KINDS)
+@pytest.mark.parametrize(("name", "options"), KINDS)
 def test_packed_without_states(name, options):
     theirs, ours = pair(name, INPUT, HIDDEN, bidirectional=True, **options)
     inputs = leaves([numbers(n, INPUT, seed=n) for n in LENGTHS])
@@ -130,7 +79,7 @@ def test_packed_without_states(name, options):
     compare(theirs, ours, inputs, results)
 
 
-@pytest.mark.parametrize("name, options", KINDS)
+@pytest.mark.parametrize(("name", "options"), KINDS)
 @pytest.mark.parametrize("which", ["out", "last"])
 def test_a_loss_on_part_of_the_results(name, options, which):
     theirs, ours = pair(name, INPUT, HIDDEN, 2, **options)
@@ -142,9 +91,9 @@ def test_a_loss_on_part_of_the_results(name, options, which):
     compare(theirs, ours, inputs, results)
 
 
-@pytest.mark.parametrize("name, options", [("RNNCell", {}), ("RNNCell", {"nonlinearity": "relu"}), ("LSTMCell", {}),
+@pytest.mark.parametrize(("name", "options"), [("RNNCell", {}), ("RNNCell", {"nonlinearity": "relu"}), ("LSTMCell", {}),
                                            ("GRUCell", {})])  # fmt: skip
-@pytest.mark.parametrize("bias, batch", [*itertools.product([False, True], [(), (N,)])])
+@pytest.mark.parametrize(("bias", "batch"), [*itertools.product([False, True], [(), (N,)])])
 def test_cells(name, options, bias, batch):
     theirs, ours = pair(name, INPUT, HIDDEN, bias=bias, **options)
     count = 2 if name == "LSTMCell" else 1
@@ -154,7 +103,7 @@ def test_cells(name, options, bias, batch):
         np.testing.assert_allclose(value(b), value(a), rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("name, options", KINDS)
+@pytest.mark.parametrize(("name", "options"), KINDS)
 def test_second_gradients(name, options):
     theirs, ours = pair(name, INPUT, HIDDEN, **options)
     inputs = leaves([numbers(T, N, INPUT), *first_states(name, options, 1, N)])

@@ -7,6 +7,7 @@ from .activation import (
     elu,
     gelu,
     glu,
+    hardshrink,
     hardsigmoid,
     hardswish,
     hardtanh,
@@ -14,6 +15,7 @@ from .activation import (
     log_softmax,
     logsigmoid,
     mish,
+    prelu,
     relu,
     relu6,
     selu,
@@ -22,6 +24,7 @@ from .activation import (
     softmin,
     softplus,
     softsign,
+    threshold,
 )
 from .attention import scaled_dot_product_attention
 from .classification import cross_entropy, nll_loss
@@ -167,7 +170,7 @@ from .joining import (
     vstack,
 )
 from .linalg import addmm, bmm, diag, dot, einsum, matmul, mm, mv, outer, trace, tril, triu
-from .linear import linear
+from .linear import bilinear, linear
 from .loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -195,6 +198,7 @@ from .movement import (
 )
 from .normalization import batch_norm, cosine_similarity, group_norm, layer_norm, normalize, rms_norm
 from .optimizer import adam_step_, sgd_step_
+from .pixels import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,

@@ -186,6 +186,8 @@ class ElementwiseMethods:
     clamp_max_ = inplace(composite.clamp_max)
 
     # --- Activations ---
+    hardshrink = activation.hardshrink
+    prelu = activation.prelu
     relu = activation.relu
     softmax = activation.softmax
     log_softmax = activation.log_softmax

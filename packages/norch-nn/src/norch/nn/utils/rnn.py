@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import norch
@@ -125,7 +126,7 @@ def pack_padded_sequence(
             f"{tuple(input.shape[:2])}"
         )
     numbers = given.tolist()
-    if any(a < b for a, b in zip(numbers, numbers[1:])):
+    if any(a < b for a, b in pairwise(numbers)):
         raise ValueError(
             "pack_padded_sequence(): lengths must be sorted in decreasing order; pass enforce_sorted=False to have "
             f"them sorted, got {numbers}"
