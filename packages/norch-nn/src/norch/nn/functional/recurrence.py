@@ -148,16 +148,17 @@ class GRU(Function):
         gates = norch.linear(input, w_ih, b_ih)
         gates_rz, gates_n = gates[..., : 2 * size].unbind(0), gates[..., 2 * size :].unbind(0)
         kept, h, out, from_state = _unbind(keep, count), first, list(gates_n), list(gates_n)
+        kept_gates = any(ctx.needs_input_grad)  # in the memory of the product, for the gradient
         for t in _steps(count, reverse):
             of_h = norch.linear(h, w_hh, b_hh)
-            # What the gates are made of stays in the memory of the product, for the gradient.
-            rz = gates_rz[t].add_(of_h.narrow(-1, 0, 2 * size)).sigmoid()
+            of_rz = of_h.narrow(-1, 0, 2 * size)
+            rz = (gates_rz[t].add_(of_rz) if kept_gates else gates_rz[t] + of_rz).sigmoid()
             from_state[t] = of_n = of_h.narrow(-1, 2 * size, size)
             n = (gates_n[t] + rz.narrow(-1, 0, size) * of_n).tanh()
             new = n + rz.narrow(-1, size, size) * (h - n)
             out[t] = h = new if keep is None else norch.where(kept[t], new, h)
         states = norch.stack(out)
-        if any(ctx.needs_input_grad):
+        if kept_gates:
             _save(ctx, reverse, 1, input, first, w_ih, w_hh, b_ih, b_hh, keep, states, gates, norch.stack(from_state))
         return states, h
 
@@ -204,9 +205,11 @@ class LSTM(Function):
         count, size = len(input), first_c.shape[-1]
         gates = norch.linear(input, w_ih, None if b_ih is None else b_ih + b_hh)
         each, kept = gates.unbind(0), _unbind(keep, count)
+        kept_gates = any(ctx.needs_input_grad)  # in the memory of the product, for the gradient
         h, c, out, cells = first, first_c, list(each), list(each)
         for t in _steps(count, reverse):
-            gate = each[t].add_(norch.linear(h, w_hh))  # kept there for the gradient
+            of_h = norch.linear(h, w_hh)
+            gate = each[t].add_(of_h) if kept_gates else each[t] + of_h
             open = gate.sigmoid()
             new_c = open.narrow(-1, size, size) * c
             new_c = new_c + open.narrow(-1, 0, size) * gate.narrow(-1, 2 * size, size).tanh()
@@ -217,7 +220,7 @@ class LSTM(Function):
                 new, new_c = norch.where(kept[t], new, h), norch.where(kept[t], new_c, c)
             out[t], cells[t] = h, c = new, new_c
         states = norch.stack(out)
-        if any(ctx.needs_input_grad):
+        if kept_gates:
             saved = (input, first, first_c, w_ih, w_hh, b_ih, b_hh, w_hr, keep, states, gates, norch.stack(cells))
             _save(ctx, reverse, 2, *saved)
         return states, h, c
