@@ -145,15 +145,16 @@ class EmbeddingBag(_Table):
         padding_idx: int | None = None,
         device: Any = None,
         dtype: Any = None,
-        _freeze: bool = False,
     ) -> None:
         super().__init__()
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
+        if mode not in ("sum", "mean", "max"):
+            raise ValueError(f"EmbeddingBag: mode must be 'sum', 'mean' or 'max', got {mode!r}")
         self.mode = mode
         self.include_last_offset = include_last_offset
-        self._make(num_embeddings, embedding_dim, padding_idx, sparse, _weight, _freeze, device, dtype)
+        self._make(num_embeddings, embedding_dim, padding_idx, sparse, _weight, False, device, dtype)
 
     def forward(
         self,
@@ -183,11 +184,12 @@ class EmbeddingBag(_Table):
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape
-        return cls(
+        bag = cls(
             *(rows, features, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings),
             *(include_last_offset, padding_idx),
-            _freeze=freeze,
         )
+        bag.weight.requires_grad_(not freeze)
+        return bag
 
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]

@@ -331,6 +331,9 @@ class Module(Movable, Hookable):
 
     # --- Printing ---------------------------------------------------------------------------------------------------
 
+    def _get_name(self) -> str:
+        return type(self).__name__
+
     def extra_repr(self) -> str:
         """What `repr` shows between the brackets before the children. Subclasses define it."""
         return ""
@@ -341,7 +344,7 @@ class Module(Movable, Hookable):
         own = len(lines)
         for name in self._module_names:
             lines.append(f"({name}): " + repr(self.__dict__[name]).replace("\n", "\n  "))
-        title = type(self).__name__
+        title = self._get_name()
         if len(lines) == own <= 1:
             return f"{title}({extra})"
         return f"{title}(\n  " + "\n  ".join(lines) + "\n)"

@@ -50,6 +50,8 @@ class _BatchNorm(_Affine):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -57,7 +59,7 @@ class _BatchNorm(_Affine):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        self._make_affine((num_features,), affine, affine, device, dtype)
+        self._make_affine((num_features,), affine, affine and bias, device, dtype)
         if track_running_stats:
             self.register_buffer("running_mean", norch.zeros(num_features, device=device, dtype=dtype))
             self.register_buffer("running_var", norch.ones(num_features, device=device, dtype=dtype))
@@ -93,8 +95,9 @@ class _BatchNorm(_Affine):
             return F.batch_norm(input, mean, var, self.weight, self.bias, mean is None, 0.0, self.eps)
         if not self.track_running_stats or self.running_mean is None:
             return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
+        seen = self.num_batches_tracked
+        if seen is not None:
+            seen += 1  # in place
         if self.momentum is None:
             return self._averaging(input)
         return F.batch_norm(
@@ -118,7 +121,7 @@ class _BatchNorm(_Affine):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 
@@ -154,8 +157,10 @@ class _InstanceNorm(_BatchNorm):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ValueError for another number of dims, or of channels where there are parameters for them."""
@@ -182,6 +187,12 @@ class InstanceNorm2d(_InstanceNorm):
     """Each channel of each sample of (n, c, h, w) or (c, h, w) to mean 0 and variance 1."""
 
     dims = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Each channel of each sample of (n, c, d, h, w) or (c, d, h, w) to mean 0 and variance 1."""
+
+    dims = (4, 5)
 
 
 # --- Within a sample ------------------------------------------------------------------------------------------------
@@ -263,6 +274,8 @@ class GroupNorm(_Affine):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
@@ -271,7 +284,7 @@ class GroupNorm(_Affine):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self._make_affine((num_channels,), affine, affine, device, dtype)
+        self._make_affine((num_channels,), affine, affine and bias, device, dtype)
         self.reset_parameters()
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
@@ -279,7 +292,8 @@ class GroupNorm(_Affine):
         return norch.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        bias = self.bias is not None
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={bias}"
 
 
 class LocalResponseNorm(Module):

@@ -101,6 +101,12 @@ class ReflectionPad2d(_Pad):
     mode, dims = "reflect", 2
 
 
+class ReflectionPad3d(_Pad):
+    """The last three dims mirrored at their ends, which are not repeated."""
+
+    mode, dims = "reflect", 3
+
+
 class ReplicationPad1d(_Pad):
     """The ends of the last dim repeated."""
 
@@ -113,6 +119,12 @@ class ReplicationPad2d(_Pad):
     mode, dims = "replicate", 2
 
 
+class ReplicationPad3d(_Pad):
+    """The ends of the last three dims repeated."""
+
+    mode, dims = "replicate", 3
+
+
 class CircularPad1d(_Pad):
     """The last dim going on from its other end."""
 
@@ -123,3 +135,9 @@ class CircularPad2d(_Pad):
     """The last two dims going on from their other ends."""
 
     mode, dims = "circular", 2
+
+
+class CircularPad3d(_Pad):
+    """The last three dims going on from their other ends."""
+
+    mode, dims = "circular", 3

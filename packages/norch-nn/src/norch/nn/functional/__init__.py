@@ -88,7 +88,9 @@ from .multi_head_attention import multi_head_attention_forward as multi_head_att
 from .normalization import instance_norm as instance_norm
 from .normalization import local_response_norm as local_response_norm
 from .pooling import adaptive_max_pool1d as adaptive_max_pool1d
+from .pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices
 from .pooling import adaptive_max_pool2d as adaptive_max_pool2d
+from .pooling import adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices
 from .pooling import lp_pool1d as lp_pool1d
 from .pooling import lp_pool2d as lp_pool2d
 from .pooling import max_pool1d_with_indices as max_pool1d_with_indices

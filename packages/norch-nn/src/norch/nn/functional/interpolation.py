@@ -106,30 +106,37 @@ def interpolate(
     if mode == "area":
         pool = norch.adaptive_avg_pool1d if len(sizes) == 1 else norch.adaptive_avg_pool2d
         return pool(input, sizes)
+    if mode in ("nearest", "nearest-exact"):
+        return _to_nearest(input, sizes, factors, mode != "nearest")
     out = input
     for dim in range(2, input.ndim):
-        n, count, factor = input.shape[dim], sizes[dim - 2], factors[dim - 2]
-        if mode in ("nearest", "nearest-exact"):
-            out = _to_nearest(out, dim, n, count, n / count if factor is None else 1 / factor, mode != "nearest")
-        else:
-            out = _to_sum(out, dim, n, count, factor, bool(align_corners), mode == "bicubic")
+        out = _to_sum(out, dim, sizes[dim - 2], factors[dim - 2], bool(align_corners), mode == "bicubic")
     return out.to(input.dtype)
 
 
-def _to_nearest(x: norch.Tensor, dim: int, n: int, count: int, scale: float, exact: bool) -> norch.Tensor:
-    # As PyTorch does, "nearest" forgets the scale where the size is the same or doubled.
-    if n == count and (scale == 1 or not exact):
+def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exact: bool) -> norch.Tensor:
+    scales = [n / m if f is None else 1 / f for n, m, f in zip(x.shape[2:], sizes, factors)]
+    times = [_repeats(*each, exact) for each in zip(x.shape[2:], sizes, scales)]
+    for dim, scale in enumerate(scales, 2):
+        if not times[dim - 2]:
+            x = x.index_select(dim, _nearest(x.shape[dim], sizes[dim - 2], scale, exact, x.device))
+    if max(times) <= 1:
         return x
+    spread = [k for n in x.shape[2:] for k in (n, 1)]
+    wide = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
+    return x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *wide)).reshape((*x.shape[:2], *sizes))
+
+
+def _repeats(n: int, count: int, scale: float, exact: bool) -> int:
+    """How often in a row each of n elements comes; 0 where they differ in that, or rounding may make them."""
     times = count // n
-    if times * n == count and times & (times - 1) == 0 and (scale * times == 1 or (times == 2 and not exact)):
-        # Each element `times` in a row, which is exact for powers of two.
-        return x.unsqueeze(dim + 1).expand((*x.shape[: dim + 1], times, *x.shape[dim + 1 :])).flatten(dim, dim + 1)
-    return x.index_select(dim, _nearest(n, count, scale, exact, x.device))
+    # As PyTorch does, "nearest" forgets the scale where the size is the same or doubled.
+    known = scale * times == 1 or (times <= 2 and not exact)
+    return times if times * n == count and times & (times - 1) == 0 and known else 0
 
 
-def _to_sum(
-    x: norch.Tensor, dim: int, n: int, count: int, factor: float | None, align: bool, cubic: bool
-) -> norch.Tensor:
+def _to_sum(x: norch.Tensor, dim: int, count: int, factor: float | None, align: bool, cubic: bool) -> norch.Tensor:
+    n = x.shape[dim]
     if align:
         scale = (n - 1) / (count - 1) if count > 1 else 0.0
     else:

@@ -79,6 +79,16 @@ def adaptive_max_pool2d(input: norch.Tensor, output_size: Any, return_indices: b
     return _adaptive_max(input, output_size, return_indices, 2)
 
 
+def adaptive_max_pool1d_with_indices(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool1d` with `return_indices`."""
+    return _adaptive_max(input, output_size, True, 1)
+
+
+def adaptive_max_pool2d_with_indices(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool2d` with `return_indices`."""
+    return _adaptive_max(input, output_size, True, 2)
+
+
 # --- By a power -----------------------------------------------------------------------------------------------------
 
 
