@@ -56,6 +56,11 @@ def _masked(x: Tensor, keep: Tensor | None, other: float = 0.0) -> Tensor:
     return x if keep is None else norch.where(keep, x, other)
 
 
+def _stack(steps: Sequence[Tensor]) -> Tensor:
+    """stack(), by a shorter way."""
+    return norch.cat(steps).unflatten(0, (len(steps), -1))
+
+
 def _rows(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1])
 
@@ -106,7 +111,7 @@ class RNNTanh(Function):
             new = given[t] + norch.linear(h, w_hh)
             new = new.tanh() if tanh else new.relu()
             out[t] = h = new if keep is None else norch.where(kept[t], new, h)
-        states = norch.stack(out)
+        states = _stack(out)
         _save(ctx, reverse, 1, input, first, w_ih, w_hh, b_ih, b_hh, keep, states)
         return states, h
 
@@ -157,9 +162,9 @@ class GRU(Function):
             n = (gates_n[t] + rz.narrow(-1, 0, size) * of_n).tanh()
             new = n + rz.narrow(-1, size, size) * (h - n)
             out[t] = h = new if keep is None else norch.where(kept[t], new, h)
-        states = norch.stack(out)
+        states = _stack(out)
         if kept_gates:
-            _save(ctx, reverse, 1, input, first, w_ih, w_hh, b_ih, b_hh, keep, states, gates, norch.stack(from_state))
+            _save(ctx, reverse, 1, input, first, w_ih, w_hh, b_ih, b_hh, keep, states, gates, _stack(from_state))
         return states, h
 
     @staticmethod
@@ -219,9 +224,9 @@ class LSTM(Function):
             if keep is not None:
                 new, new_c = norch.where(kept[t], new, h), norch.where(kept[t], new_c, c)
             out[t], cells[t] = h, c = new, new_c
-        states = norch.stack(out)
+        states = _stack(out)
         if kept_gates:
-            saved = (input, first, first_c, w_ih, w_hh, b_ih, b_hh, w_hr, keep, states, gates, norch.stack(cells))
+            saved = (input, first, first_c, w_ih, w_hh, b_ih, b_hh, w_hr, keep, states, gates, _stack(cells))
             _save(ctx, reverse, 2, *saved)
         return states, h, c
 
@@ -256,7 +261,7 @@ class LSTM(Function):
             g = back if keep is None else norch.where(kept[t], back, g)
         g_w_hr = None
         if w_hr is not None and needs[7]:
-            g_w_hr = _weight_grad(_masked(norch.stack(projected), keep), o * now, True)
+            g_w_hr = _weight_grad(_masked(_stack(projected), keep), o * now, True)
         return (
             of_gates @ w_ih if needs[0] else None,
             g,
