@@ -1,8 +1,8 @@
-"""What a step of an optimiser costs over many small parameters, beside PyTorch's: one parameter after another
-(foreach=False), by lists (foreach=True) and, where it has one, in a kernel of its own (fused=True).
+"""What a step of an optimiser costs over many small parameters, beside PyTorch's.
 
-Rounds are interleaved, and the median is kept. The limit is for Adam: 0.5 of PyTorch's foreach=False. Exits with 1 where
-it is exceeded.
+PyTorch goes from one parameter to the next (foreach=False), by lists (foreach=True) or, where it has one, uses a kernel
+of its own (fused=True). Rounds are interleaved, and the median is kept. The limit is for Adam: 0.5 of PyTorch's
+foreach=False. Exits with 1 where it is exceeded.
 
     python benchmarks/optimizers.py [--parameters 200] [--elements 64] [--rounds 15] [--threads 1] [--all]
 """

@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params, State, zeros_for
+from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .optimizer import Params, State
 
 
-class Adadelta(Optimizer):
+class Adadelta(MultiTensorOptimizer):
     """Adadelta (Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012).
 
         g = g + weight_decay * p                            (-g first if maximize)

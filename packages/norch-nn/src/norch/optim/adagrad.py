@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params, State
+from .multi_tensor import MultiTensorOptimizer
+from .optimizer import Params, State
 
 
-class Adagrad(Optimizer):
+class Adagrad(MultiTensorOptimizer):
     """Adagrad (Duchi et al., "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization", 2011).
 
         g = g + weight_decay * p                            (-g first if maximize)

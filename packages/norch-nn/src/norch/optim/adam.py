@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params, State, listed, zeros_for
+from .multi_tensor import MultiTensorOptimizer, listed, zeros_for
+from .optimizer import Params, State
 
 
-class Adam(Optimizer):
+class Adam(MultiTensorOptimizer):
     """Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015): steps of about lr in each coordinate.
 
         g = g + weight_decay * p                            (-g first if maximize)

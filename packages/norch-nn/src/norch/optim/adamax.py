@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params, State, zeros_for
+from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .optimizer import Params, State
 
 
-class Adamax(Optimizer):
+class Adamax(MultiTensorOptimizer):
     """Adamax (Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015): Adam with the infinity norm.
 
         g = g + weight_decay * p                            (-g first if maximize)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import norch
 
-from .optimizer import Optimizer, Params, State, zeros_for
+from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .optimizer import Params, State
 
 
-class ASGD(Optimizer):
+class ASGD(MultiTensorOptimizer):
     """Averaged SGD (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992).
 
         g = g + weight_decay * p                            (-g first if maximize)

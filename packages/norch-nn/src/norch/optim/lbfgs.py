@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import norch
 
-from .optimizer import Optimizer, Params
+from .multi_tensor import MultiTensorOptimizer
+from .optimizer import Params
 
 SUFFICIENT, FLAT = 1e-4, 0.9
 """The constants of the strong Wolfe conditions (Nocedal and Wright, "Numerical Optimization", 2006, (3.7))."""
 
 
-class LBFGS(Optimizer):
+class LBFGS(MultiTensorOptimizer):
     """Limited-memory BFGS (Nocedal and Wright, "Numerical Optimization", 2006, algorithm 7.4): a quasi-Newton method
     for gradients of all data. `step` needs a closure that computes the loss and its gradients, and calls it often.
 

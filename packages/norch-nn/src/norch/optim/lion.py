@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params, State, zeros_for
+from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .optimizer import Params, State
 
 
-class Lion(Optimizer):
+class Lion(MultiTensorOptimizer):
     """Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023): steps of lr, by a sign.
 
         p -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p)        (-g for g if maximize)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import norch
 
-from .optimizer import Optimizer, Params, State, zeros_for
+from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .optimizer import Params, State
 
 
-class NAdam(Optimizer):
+class NAdam(MultiTensorOptimizer):
     """NAdam (Dozat, "Incorporating Nesterov Momentum into Adam", 2016).
 
     The averages m and v are those of Adam, the momentum of step t = 1, 2, ... is

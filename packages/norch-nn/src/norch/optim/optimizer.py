@@ -6,7 +6,6 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -19,15 +18,6 @@ State = dict[str, Any]
 required: Any = type("_Required", (), {"__repr__": lambda self: "<required parameter>"})()
 """As a default: the option has none, and each group must give it."""
 
-# Options of optimisers: where they are given to one that does not know them, something is not as its author thinks.
-_OPTIONS = frozenset(
-    """
-    lr betas eps weight_decay amsgrad maximize momentum dampening nesterov alpha centered rho lr_decay etas step_sizes
-    initial_accumulator_value momentum_decay decoupled_weight_decay lambd t0 max_iter max_eval tolerance_grad
-    tolerance_change history_size line_search_fn
-    """.split()
-)
-
 
 class Optimizer:
     """Base of all optimisers. A subclass passes its options as `defaults` and defines `step`.
@@ -36,21 +26,20 @@ class Optimizer:
     with options of its own. `param_groups` may be changed between steps: `optimizer.param_groups[0]["lr"] = 0.01`.
 
     Raises DTypeError for a Tensor in place of an iterable and for what is no Tensor; ValueError for no parameters, for
-    results of ops, for a parameter that is given twice and for options of other optimisers.
+    results of ops and for a parameter that is given twice.
     """
 
     param_groups: list[dict[str, Any]]
     state: defaultdict[Any, State]
+
+    _numbers: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+    """What of a parameter's state are plain numbers, and of which type."""
 
     _before: Mapping[str, dict[int, Hook]] = MappingProxyType({})  # hooks by what they come before
     _after: Mapping[str, dict[int, Hook]] = MappingProxyType({})
     _is_stepping = False
     _is_scheduled = False
     _opt_called = False
-
-    # What of a parameter's state are plain numbers, and which of them make parameters step apart where they differ.
-    _numbers: ClassVar[dict[str, Callable[[Any], Any]]] = {"step": int}
-    _key: ClassVar[Any] = itemgetter("step")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -73,10 +62,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds `{"params": a tensor or an iterable of them, option: value}`; other options are the defaults.
-
-        Keys that are no option of any optimiser are kept for the user.
-        """
+        """Adds `{"params": a tensor or an iterable of them, option: value}`; other options are the defaults."""
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise norch.DTypeError(f"param group must be a dict with a key 'params', got {param_group!r:.80}")
         params = param_group["params"]
@@ -88,9 +74,6 @@ class Optimizer:
             raise ValueError(f"{len(names)} of {len(params)} parameters of a group have names; give all or none")
         params = [p[1] for p in params] if names else params
         self._check_params(params)
-        unknown = [k for k in param_group if k in _OPTIONS and k not in self.defaults]
-        if unknown:
-            raise ValueError(f"{type(self).__name__} has no option {unknown[0]!r}; it has {', '.join(self.defaults)}")
         group = {**self.defaults, **param_group, "params": params}
         if names:
             group["param_names"] = names
@@ -117,24 +100,7 @@ class Optimizer:
             seen.add(id(param))
 
     def _check(self, group: dict[str, Any]) -> None:
-        """Raises for options that a group cannot have. Those of all optimisers are checked here."""
-        title = type(self).__name__
-        lr = group.get("lr")
-        if isinstance(lr, norch.Tensor) and lr.numel() != 1:
-            raise ValueError(f"{title}: lr as a tensor must have one element, got shape {tuple(lr.shape)}")
-        if group.get("differentiable"):
-            raise NotImplementedError(f"{title}: steps are not recorded in the graph; leave differentiable False")
-        if group.get("foreach") and group.get("fused"):
-            raise RuntimeError(f"{title}: `fused` and `foreach` cannot be True together")
-        self._check_not_negative(group, "lr", "eps", "weight_decay")
-        if "betas" in group and (len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"])):
-            raise ValueError(f"{title}: invalid betas {group['betas']}: they must be two numbers in [0, 1)")
-
-    def _check_not_negative(self, group: dict[str, Any], *names: str) -> None:
-        for name in names:
-            if name in group and not group[name] >= 0:
-                what = "learning rate" if name == "lr" else name
-                raise ValueError(f"{type(self).__name__}: invalid {what} {group[name]}: it must not be negative")
+        """Raises for options that a group cannot have."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or sets them to 0 where `set_to_none=False`."""
@@ -149,10 +115,7 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters by their gradients. `closure` computes the loss anew, and its result is returned."""
-        loss = None if closure is None else self._evaluate(closure)
-        for group in self.param_groups:
-            self._step_group(group)
-        return loss
+        raise NotImplementedError(f"{type(self).__name__} does not define step()")
 
     def _evaluate(self, closure: Callable[[], Any] | None) -> Any:
         """What `closure` returns, called with recording on."""
@@ -160,54 +123,6 @@ class Optimizer:
             return None
         with norch.enable_grad():
             return closure()
-
-    def _step_group(self, group: dict[str, Any]) -> None:
-        """A step of the group's parameters that have a gradient: at once, where they have made equally many."""
-        params, grads = self._with_gradient(group)
-        if not params:
-            if type(self)._step_alike is Optimizer._step_alike:
-                self._step_alike(group, params, grads, [])  # which says what is missing
-            return
-        state = self.state
-        states = [state.get(param) or self._begin_state(param, group) for param in params]
-        keys = [0] if self._key is None else list(map(self._key, states))
-        if keys.count(keys[0]) == len(keys):
-            self._step_alike(group, params, grads, states)
-        else:  # some had no gradient in an earlier step
-            rows: dict[Any, list[Any]] = {}
-            for key, *row in zip(keys, params, grads, states, strict=True):
-                rows.setdefault(key, []).append(row)
-            for part in rows.values():
-                self._step_alike(group, *map(list, zip(*part, strict=True)))  # type: ignore[arg-type]
-        for s in states:
-            s["step"] += 1
-
-    def _begin_state(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        state = self.state[param]
-        state["step"] = 0
-        state.update(self._begin(param, group))
-        return state
-
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        """The state of a parameter before its first step."""
-        return {}
-
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        """A step of parameters whose states differ in no number; their "step" is counted after it."""
-        raise NotImplementedError(f"{type(self).__name__} does not define step()")
-
-    def _with_gradient(self, group: dict[str, Any]) -> tuple[list[norch.Tensor], list[norch.Tensor]]:
-        """The parameters of a group that have a gradient, and those gradients."""
-        params: list[norch.Tensor] = []
-        grads: list[norch.Tensor] = []
-        for param in group["params"]:
-            grad = param._grad  # without the property, which takes as long as all else here
-            if grad is not None:
-                params.append(param)
-                grads.append(grad)
-        return params, grads
 
     # --- Hooks ------------------------------------------------------------------------------------------------------
 
@@ -302,6 +217,8 @@ class Optimizer:
             return self._numbers[name](value)
         if isinstance(value, norch.Tensor):
             value = value.detach()
+            if name == "step":  # a count, which a narrow dtype could not hold
+                return value.clone()
             return value.to(param.device, param.dtype if value.is_floating_point() else None, copy=True)
         if isinstance(value, list | tuple):
             return type(value)([self._adopt("", v, param) for v in value])
@@ -313,22 +230,9 @@ class Optimizer:
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
+            lines += [""] * (i > 0) + [f"Parameter Group {i}"]
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
-
-
-def listed(params: list[norch.Tensor], states: list[State], name: str) -> list[norch.Tensor]:
-    """The states of that name; zeros for parameters that have none, such as where an option was switched on later."""
-    return [
-        s[name] if s.get(name) is not None else s.setdefault(name, norch.zeros_like(p, requires_grad=False))
-        for p, s in zip(params, states, strict=True)
-    ]
-
-
-def zeros_for(param: norch.Tensor) -> norch.Tensor:
-    """A state for `param`, zero at first."""
-    return norch.zeros_like(param, requires_grad=False)
 
 
 def _names_of(group: dict[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params, State, zeros_for
+from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .optimizer import Params, State
 
 
-class RAdam(Optimizer):
+class RAdam(MultiTensorOptimizer):
     """RAdam (Liu et al., "On the Variance of the Adaptive Learning Rate and Beyond", 2020): Adam that starts slowly.
 
     The averages m and v are those of Adam. While their length r = R - 2 * t * beta2 ** t / (1 - beta2 ** t), with

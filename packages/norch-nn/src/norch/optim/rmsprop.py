@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params, State, listed, zeros_for
+from .multi_tensor import MultiTensorOptimizer, listed, zeros_for
+from .optimizer import Params, State
 
 
-class RMSprop(Optimizer):
+class RMSprop(MultiTensorOptimizer):
     """RMSprop (Tieleman and Hinton, "Neural Networks for Machine Learning", lecture 6.5, 2012; centred: Graves, 2013).
 
         g = g + weight_decay * p                            (-g first if maximize)

@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params, State, zeros_for
+from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .optimizer import Params, State
 
 
-class Rprop(Optimizer):
+class Rprop(MultiTensorOptimizer):
     """Rprop (Riedmiller and Braun, "A direct adaptive method for faster backpropagation learning", 1993).
 
         s = clamp(s * f, *step_sizes)                       (lr at first)

@@ -6,10 +6,11 @@ from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params
+from .multi_tensor import MultiTensorOptimizer
+from .optimizer import Params
 
 
-class SGD(Optimizer):
+class SGD(MultiTensorOptimizer):
     """p -= lr * d, where d is the gradient g or, with momentum, what past gradients have built up.
 
         g = g + weight_decay * p                            (-g first if maximize)

@@ -95,7 +95,7 @@ class MultiStepLR(LRScheduler):
         return [lr * self.gamma**passed for lr in self.base_lrs]
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "milestones": dict(self.milestones)}
+        return {**super().state_dict(), "milestones": sorted(self.milestones.elements())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
