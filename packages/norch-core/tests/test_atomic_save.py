@@ -20,8 +20,10 @@ HARNESS = Path(__file__).with_name("kill_harness.py")
 @pytest.mark.parametrize(
     ("how", "least"),
     [
-        ("kill at every line", 100),
-        ("interrupt at every line", 100),
+        ("kill at every line", 60),
+        ("interrupt at every line", 60),
+        ("kill at every line, named", 60),
+        ("interrupt at every line, named", 60),
         ("kill at random", 30),
         ("interrupt at random", 30),
         ("out of room", 6),
@@ -57,7 +59,7 @@ def test_what_is_written_is_on_the_disk_before_it_has_the_name(tmp_path: Path, m
     assert calls == [f"file of {size}", f"{size} as x.pt", "folder"]
 
 
-@pytest.mark.parametrize("name", ["fsync", "replace", "chmod"])
+@pytest.mark.parametrize("name", ["fsync", "replace", "fchmod"])
 def test_a_call_that_fails(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.pt"
     norch.save(1, path)
@@ -83,6 +85,30 @@ def test_permissions_are_those_of_open(tmp_path: Path) -> None:
     (tmp_path / "new").chmod(0o604)
     norch.save(2, tmp_path / "new")
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o604
+
+
+def test_a_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.pt"
+    norch.save(1, path)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as it is for all but root, whom permissions do not bind
+    with pytest.raises(PermissionError):
+        norch.save(2, path)
+    assert norch.load(path) == 1
+
+
+@pytest.mark.parametrize("missing", ["O_TMPFILE", "link", "fchmod", "O_DIRECTORY"])
+def test_where_the_system_lacks_something(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("not here")
+
+    if missing == "link":
+        monkeypatch.setattr(os, "link", fail)
+    else:
+        monkeypatch.delattr(os, missing, raising=False)
+    for i in range(2):
+        norch.save(i, tmp_path / "x.pt")
+        assert norch.load(tmp_path / "x.pt") == i
+    assert os.listdir(tmp_path) == ["x.pt"]
 
 
 def test_links_are_followed(tmp_path: Path) -> None:

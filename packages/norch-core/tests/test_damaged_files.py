@@ -61,6 +61,7 @@ def array_file() -> bytes:
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
         (b"<!DOCTYPE html><html>not found</html>", "web page"),
         (b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0", "compressed with gzip"),
+        (b'{"metadata": {"total_size": 1}}', "is JSON text"),
         (b"GGUF\3\0\0\0\0\0\0\0\0\0\0\0", "GGUF"),
         (b"\x89HDF\r\n\x1a\n\0\0\0\0\0\0\0\0", "HDF5"),
         (b"just some text that is no checkpoint at all", "no safetensors file, or damaged: its header would take"),

@@ -163,3 +163,21 @@ def test_thousands_of_mutations_of_a_foreign_file(tmp_path: Path) -> None:
             continue
         assert sum(t.nbytes for t in found.values()) <= len(damaged)
         assert all(t.tolist() is not None for t in found.values())
+
+
+def test_damage_is_judged_as_the_package_safetensors_does(tmp_path: Path) -> None:
+    package = pytest.importorskip("safetensors")
+    path, chance = tmp_path / "x", random.Random(4)
+    norch.save_safetensors({"a": norch.ones(3, 2), "b": norch.arange(4)}, path, {"format": "pt"})
+    content, accepted = path.read_bytes(), 0
+    for _ in range(1500):
+        damaged = mutated(content, chance)
+        path.write_bytes(damaged)
+        try:
+            found = norch.load_safetensors(path, mmap=False)
+        except (CheckpointError, DTypeError):
+            continue
+        theirs = dict(package.deserialize(damaged))
+        assert {n: t.numpy().tobytes() for n, t in found.items()} == {n: bytes(t["data"]) for n, t in theirs.items()}
+        accepted += 1
+    assert accepted > 10

@@ -91,6 +91,10 @@ def is_tensor(obj: object) -> builtins.bool:
     return isinstance(obj, Tensor)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SERIALIZATION})
+
+
 def __getattr__(name: str) -> Any:
     """Subpackages of other distributions (`norch.nn`), then the modules of devices (`norch.cuda`)."""
     from importlib import import_module

@@ -68,27 +68,27 @@ class DeviceModule:
 
     def manual_seed(self, seed: int) -> None:
         """`norch.manual_seed`, for every device."""
-        default_generator().manual_seed(seed)
+        _generator().manual_seed(seed)
 
     manual_seed_all = manual_seed
 
     def seed(self) -> None:
         """`norch.seed`, for every device."""
-        default_generator().seed()
+        _generator().seed()
 
     seed_all = seed
 
     def initial_seed(self) -> int:
         """`norch.initial_seed`."""
-        return default_generator().initial_seed()
+        return _generator().initial_seed()
 
     def get_rng_state(self, device: Device | str | int | None = None) -> Tensor:
         """`norch.get_rng_state`."""
-        return default_generator().get_state()
+        return _generator().get_state()
 
     def set_rng_state(self, new_state: Tensor, device: Device | str | int | None = None) -> None:
         """`norch.set_rng_state`, for every device."""
-        default_generator().set_state(new_state)
+        _generator().set_state(new_state)
 
     def get_rng_state_all(self) -> list[Tensor]:
         """The state once for each device; none where the type cannot be used."""
@@ -117,10 +117,10 @@ class DeviceModule:
         return f"<device module norch.{self.device_type}>"
 
 
-def default_generator() -> Generator:
-    from ..ops.random import default_generator as found
+def _generator() -> Generator:
+    from ..ops.random import default_generator
 
-    return found
+    return default_generator
 
 
 _modules: dict[str, DeviceModule] = {}

@@ -29,16 +29,17 @@ def replace(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
         with open(target, "wb") as file:
             write(file)
         return
+    if old is not None and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), given)
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", folder)
     # Cut, since the longest name that a file system takes may be the target's.
     temporary = os.path.join(folder, f".{name[:50]}.{os.urandom(8).hex()}.tmp")
+    mode = None if old is None else stat.S_IMODE(old.st_mode)
     try:
-        with open(temporary, "xb", buffering=0) as raw:
-            if old is not None:
-                os.chmod(temporary, stat.S_IMODE(old.st_mode))
-            write(raw)
-            os.fsync(raw.fileno())
+        if not _write_unnamed(folder, temporary, mode, write):
+            with open(temporary, "xb", buffering=0) as file:
+                _fill(file, mode, write)
         os.replace(temporary, target)
     except BaseException:  # Ctrl-C too
         try:
@@ -47,6 +48,31 @@ def replace(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
             pass
         raise
     _sync_folder(folder)
+
+
+def _write_unnamed(folder: str, name: str, mode: int | None, write: Callable[[BinaryIO], object]) -> bool:
+    """Where Linux can: writes a file that gets its name when it is whole, so that a killed process leaves nothing."""
+    flag = getattr(os, "O_TMPFILE", 0)
+    if not flag or not os.path.isdir("/proc/self/fd"):
+        return False
+    try:
+        made = open(folder, "wb", buffering=0, opener=lambda at, _: os.open(at, flag | os.O_WRONLY, 0o666))  # noqa: SIM115
+    except OSError:  # a file system that cannot
+        return False
+    with made as file:
+        _fill(file, mode, write)
+        try:  # with src_dir_fd, link() follows the link that /proc shows
+            os.link(f"/proc/self/fd/{file.fileno()}", name, src_dir_fd=file.fileno(), follow_symlinks=True)
+        except OSError:
+            return False
+    return True
+
+
+def _fill(file: BinaryIO, mode: int | None, write: Callable[[BinaryIO], object]) -> None:
+    if mode is not None and hasattr(os, "fchmod"):
+        os.fchmod(file.fileno(), mode)
+    write(file)
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: str) -> None:

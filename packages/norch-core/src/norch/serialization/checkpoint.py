@@ -47,8 +47,8 @@ def save(obj: Any, f: Any, pickle_module: None = None) -> None:
     obj: dicts, lists, tuples and sets of tensors, NumPy arrays, numbers, strings, bytes, dtypes, devices and None. For
     anything else (a module, an optimizer) DTypeError says where it is, and to save its `state_dict()`.
 
-    Tensors that share memory share it again after loading. A path is written in one step and fsynced: whatever
-    interrupts that, its old contents stay whole.
+    Tensors that share memory share it again after loading; gradients and hooks are not kept. A path is written in one
+    step and fsynced: whatever interrupts that, its old contents stay whole.
     """
     from ..tensor import Tensor
 

@@ -38,6 +38,7 @@ _MAGIC = (
     (b"\x80\x05", f"is a pickle; {_PYTORCH}"),
     (b"\x93NUMPY", "is a NumPy array; use norch.from_numpy(numpy.load(path))"),
     (b"\x89HDF\r\n", "is an HDF5 file; open it with h5py and pass its arrays to norch.tensor"),
+    (b"{", "is JSON text; where it is the index of a model in parts, load each of the files that it names"),
     (b"GGUF", "is a GGUF file, which norch does not read"),
     (b"\x1f\x8b", "is compressed with gzip; unpack it first"),
     (b"version ", "is the pointer that git-lfs leaves in place of a file; fetch the file with: git lfs pull"),
@@ -180,17 +181,24 @@ class Source:
         start = self._data + entry.begin
         if not spec.nbytes or start % dtype.itemsize:
             return self.read(name, CPU)
-        view = self._whole()[start : start + entry.nbytes]
+        whole = self._whole()
+        if whole is None:
+            return self.read(name, CPU)
+        view = whole[start : start + entry.nbytes]
         if entry.dtype == "BOOL" and any(_not_bools(view[at : at + CHUNK]) for at in range(0, len(view), CHUNK)):
             raise self.fail(f"tensor {name!r} is BOOL, but holds bytes other than 0 and 1")
         buffer = CPU.backend.from_host(view)
         return self.read(name, CPU) if buffer is None else make_tensor(spec, buffer)
 
-    def _whole(self) -> memoryview:
+    def _whole(self) -> memoryview | None:
+        """The mapped file; None on a file system that cannot map."""
         if self._mapping is None:
             import mmap
 
-            self._mapping = memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY))
+            try:
+                self._mapping = memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY))
+            except OSError:
+                return None
         return self._mapping
 
     def finish(self) -> None:

@@ -64,7 +64,7 @@ def _write(
     if size > header.MAX_HEADER:
         raise CheckpointError(
             f"{op}(): the names and the structure take {size:,} bytes, the limit of the format is "
-            f"{header.MAX_HEADER:,}; save long lists and strings as tensors"
+            f"{header.MAX_HEADER:,}; keep long lists, strings and bytes as tensors"
         )
     file.seek(start + size)
     block = memoryview(bytearray(CHUNK))  # copied first, so that the checksum is of what is written, come what may
