@@ -64,6 +64,7 @@ from .margin_loss import (
     TripletMarginWithDistanceLoss,
 )
 from .module import Module
+from .multihead_attention import MultiheadAttention
 from .normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -119,9 +120,32 @@ from .pooling import (
     MaxUnpool1d,
     MaxUnpool2d,
 )
+from .recurrent import GRU, LSTM, RNN, RNNBase
+from .recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from .state import StateDictError
+from .transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "RNNBase",
+    "GRUCell",
+    "LSTMCell",
+    "RNNCell",
+    "RNNCellBase",
+    "MultiheadAttention",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveMaxPool1d",

@@ -97,6 +97,7 @@ from .margin_loss import multilabel_soft_margin_loss as multilabel_soft_margin_l
 from .margin_loss import soft_margin_loss as soft_margin_loss
 from .margin_loss import triplet_margin_loss as triplet_margin_loss
 from .margin_loss import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+from .multi_head_attention import multi_head_attention_forward as multi_head_attention_forward
 from .normalization import instance_norm as instance_norm
 from .normalization import local_response_norm as local_response_norm
 from .pooling import adaptive_max_pool1d as adaptive_max_pool1d
