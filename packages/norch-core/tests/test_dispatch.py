@@ -290,3 +290,24 @@ def test_seeds_of_64_bits():
 def test_a_scalar_that_a_dtype_cannot_hold_is_not_wrapped_where_that_would_lie(op):
     with pytest.raises(norch.DTypeError, match="-1 is out of range"):
         getattr(norch, op)(norch.tensor([1, 2], dtype=norch.uint8), -1)
+
+
+def test_a_copy_to_host_memory_may_come_later(chip, monkeypatch):
+    later = []
+
+    def copy_out_later(buffer, offset, data):
+        later.append(lambda: chip.copy_out(buffer, offset, data))
+
+    monkeypatch.setattr(chip, "copy_out_later", copy_out_later)
+    x, out = on_chip([1.0, 2.0, 3.0]), norch.zeros(4)
+    assert out[1:3].copy_(x[1:], non_blocking=True).tolist() == [0, 0]
+    later.pop()()
+    assert out.tolist() == [0, 2, 3, 0]
+    assert out[::2].copy_(x[1:], non_blocking=True).tolist() == [2, 3], "a copy that is not plain waits"
+    assert norch.zeros(3, dtype=norch.int64).copy_(x, non_blocking=True).tolist() == [1, 2, 3]
+    assert not later
+    saved = norch.ones(3, requires_grad=True)
+    result = saved.exp()
+    result.detach().copy_(x, non_blocking=True)
+    with pytest.raises(norch.AutogradError):
+        result.sum().backward()

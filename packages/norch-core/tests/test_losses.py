@@ -188,6 +188,12 @@ def test_cross_entropy_of_one_sample_and_of_batches():
     assert math.isnan(norch.cross_entropy(const(x[None]), norch.tensor([-100])).item())
 
 
+def test_ignore_index_is_for_class_indices():
+    x = norch.zeros(3, 4)
+    with pytest.raises(ValueError, match=r"cross_entropy\(\): ignore_index=0"):
+        norch.cross_entropy(x, x.softmax(1), ignore_index=0)
+
+
 def test_cross_entropy_saves_the_log_softmax_and_not_its_input():
     x = leaf(draw(3, 4))
     loss = norch.cross_entropy(x, norch.tensor([0, 1, 2]))

@@ -192,3 +192,41 @@ def test_generators_leave_each_other_alone() -> None:
     norch.rand(100, generator=Generator().manual_seed(9))
     np.random.rand(3)
     assert norch.rand(3).tolist() == expected
+
+
+def test_states_are_tensors_as_scripts_expect() -> None:
+    generator = Generator().manual_seed(2**64 - 1)
+    generator.next()
+    state = generator.get_state()
+    assert (state.dtype, state.shape, str(state.device)) == (norch.uint8, (16,), "cpu")
+    assert state.tolist() == [255] * 8 + [1] + [0] * 7
+    assert Generator().set_state((2**64 - 1, 1)).get_state().tolist() == state.tolist()
+    generator.next()
+    assert state.tolist()[8] == 1  # not the generator's own memory
+    for wrong in (norch.zeros(16), norch.zeros(5, dtype=norch.uint8), (1, 2, 3), "state", (0.5, 1), None):
+        with pytest.raises(DTypeError, match="set_state"):
+            norch.set_rng_state(wrong)  # type: ignore[arg-type]
+
+
+def test_one_generator_serves_all_devices() -> None:
+    norch.cpu.manual_seed(3)
+    expected = norch.rand(3).tolist()
+    norch.cuda.manual_seed_all(3)
+    states = norch.cpu.get_rng_state_all()
+    assert norch.rand(3).tolist() == expected
+    assert norch.cuda.initial_seed() == 3
+    norch.cpu.set_rng_state_all(states)
+    assert norch.rand(3).tolist() == expected
+    norch.cpu.seed()
+    assert norch.initial_seed() != 3
+    assert len(norch.cuda.get_rng_state_all()) == norch.cuda.device_count()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_forked_randomness_leaves_no_trace(enabled: bool) -> None:
+    norch.manual_seed(4)
+    before = norch.get_rng_state().tolist()
+    with norch.random.fork_rng(enabled=enabled):
+        norch.manual_seed(5)
+        norch.rand(2)
+    assert (norch.get_rng_state().tolist() == before) == enabled

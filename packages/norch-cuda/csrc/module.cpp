@@ -95,6 +95,11 @@ void get(nb::handle buffer, Py_ssize_t offset, nb::handle data) {
     copy_out(range_of(buffer, offset, bytes.size()), size_t(offset), bytes.data(), size_t(bytes.size()));
 }
 
+void get_later(nb::handle buffer, Py_ssize_t offset, nb::handle data) {
+    HostBytes bytes(data, PyBUF_WRITABLE);
+    copy_out_later(range_of(buffer, offset, bytes.size()), size_t(offset), bytes.data(), size_t(bytes.size()), data.ptr());
+}
+
 void copy(nb::handle out, Py_ssize_t out_offset, nb::handle source, Py_ssize_t source_offset, Py_ssize_t nbytes) {
     copy_between(range_of(out, out_offset, nbytes), size_t(out_offset), range_of(source, source_offset, nbytes),
                  size_t(source_offset), size_t(nbytes));
@@ -274,6 +279,7 @@ void add_runtime(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_ext, m) {
+    nb::set_leak_warnings(false);  // what lives until the interpreter ends is no fault of its user
     if (!add_buffer_type(m.ptr()) || !add_launch_type(m.ptr()) || PyModule_AddFunctions(m.ptr(), methods) != 0)
         throw nb::python_error();
     m.def("compile", compile, nb::arg("op"), nb::arg("operands"), nb::arg("attrs"),
@@ -285,6 +291,7 @@ NB_MODULE(_ext, m) {
     });
     m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out", get, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
+    m.def("copy_out_later", get_later, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy", copy, nb::arg("out"), nb::arg("out_offset"), nb::arg("source"), nb::arg("source_offset"),
           nb::arg("nbytes"));
     m.def("memory_stats", stats, nb::arg("device"));

@@ -115,7 +115,7 @@ template <class T>
 void launch(NormRows& a) {
     using K = Kept<T>;
     const RowPlan plan = plan_rows(a.n, rows_have_packets<T>(a.n, {a.out, a.in, a.weight.data, a.bias.data}), K::keep);
-    const unsigned blocks = plan.blocks(a.rows, 64);
+    const unsigned blocks = plan.blocks(a.rows);
     const cudaStream_t stream = stream_handle();
     a.lanes = plan.lanes;
     switch (plan.kind) {

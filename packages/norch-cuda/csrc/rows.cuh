@@ -162,9 +162,10 @@ struct RowPlan {
     int64_t rows_of_block() const {
         return kind == block_packets || kind == loop_packets || kind == loop_single ? 1 : threads / lanes;
     }
-    /// A grid that goes over all rows, `per_multiprocessor` blocks on each at most.
-    unsigned blocks(int64_t rows, int per_multiprocessor) const {
-        return unsigned(std::min(ceil_div(rows, rows_of_block()), int64_t(multiprocessors()) * per_multiprocessor));
+    /// A grid that goes over all rows, `per_multiprocessor` blocks on each at most. Without a bound each block has its
+    /// rows once, which is faster: the next block loads while the last one stores.
+    unsigned blocks(int64_t rows, int64_t per_multiprocessor = 1 << 20) const {
+        return unsigned(std::min(ceil_div(rows, rows_of_block()), multiprocessors() * per_multiprocessor));
     }
 };
 

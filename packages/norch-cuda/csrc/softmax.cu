@@ -92,8 +92,6 @@ struct Kept {
     static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, true};
 };
 
-constexpr int WAVES = 64;  // blocks for each multiprocessor that share out the rows
-
 template <class T>
 void launch_softmax(SoftmaxRows& a, const RowPlan& plan, unsigned blocks) {
     using K = Kept<T>;
@@ -178,7 +176,7 @@ KernelPtr make_softmax(const Dims& dims, bool is_log) {
             return launch_columns<T>({data[0], data[1], nullptr, dims.outer * dims.inner, dims.n, dims.inner, is_log});
         const RowPlan plan = plan_rows(dims.n, rows_have_packets<T>(dims.n, {data[0], data[1]}), Kept<T>::keep);
         SoftmaxRows a = {data[0], data[1], dims.outer, dims.n, 0, is_log, {}};
-        launch_softmax<T>(a, plan, plan.blocks(a.rows, WAVES));
+        launch_softmax<T>(a, plan, plan.blocks(a.rows));
     });
 }
 
@@ -190,7 +188,7 @@ KernelPtr make_softmax_grad(const Dims& dims, bool is_log) {
         const bool has_packets = rows_have_packets<T>(dims.n, {data[0], data[1], data[2]});
         const RowPlan plan = plan_rows(dims.n, has_packets, Kept<T>::keep);
         GradRows a = {data[0], data[1], data[2], dims.outer, dims.n, 0, is_log};
-        launch_softmax_grad<T>(a, plan, plan.blocks(a.rows, WAVES));
+        launch_softmax_grad<T>(a, plan, plan.blocks(a.rows));
     });
 }
 
@@ -238,7 +236,7 @@ KernelPtr make_cross_entropy(int64_t rows, LossReduction reduction, const Target
         a.pick.targets.sink = error_sink();
         a.pick.losses = data[0];
         // One block at least: the mean of no rows is NaN.
-        const unsigned blocks = std::max(1u, plan.blocks(rows, a.pick.is_reduced ? WAVES / 2 : WAVES));
+        const unsigned blocks = std::max(1u, a.pick.is_reduced ? plan.blocks(rows, 32) : plan.blocks(rows));
         if (!a.pick.is_reduced) {
             if (rows) launch_softmax<T>(a, plan, blocks);
             return;

@@ -169,6 +169,15 @@ void copy_out(Buffer* buffer, size_t offset, char* data, size_t nbytes) {
     raise_index_error(stream.device);
 }
 
+void copy_out_later(Buffer* buffer, size_t offset, char* data, size_t nbytes, PyObject* owner) {
+    if (!nbytes || !is_pinned(data)) return copy_out(buffer, offset, data, nbytes);
+    Stream& stream = stream_for(buffer);
+    const char* what = "a copy to the host";
+    refuse_capture(stream, what);
+    check(cudaMemcpyAsync(data, buffer->data + offset, nbytes, cudaMemcpyDeviceToHost, stream.handle), what);
+    after_copy(stream, nullptr, Py_NewRef(owner));
+}
+
 void copy_between(Buffer* out, size_t out_offset, Buffer* source, size_t source_offset, size_t nbytes) {
     if (!nbytes) return;
     const char* what = "copying between devices";

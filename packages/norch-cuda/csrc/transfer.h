@@ -14,6 +14,8 @@ namespace norch {
 void copy_in(Buffer* buffer, size_t offset, const char* data, size_t nbytes, PyObject* owner);
 /// Device to host: waits for all earlier work of the current stream, then raises what kernels reported.
 void copy_out(Buffer* buffer, size_t offset, char* data, size_t nbytes);
+/// The same without waiting where `data` is pinned; `owner` is kept alive until the copy is done.
+void copy_out_later(Buffer* buffer, size_t offset, char* data, size_t nbytes, PyObject* owner);
 /// Between two buffers, which may lie on two devices.
 void copy_between(Buffer* out, size_t out_offset, Buffer* source, size_t source_offset, size_t nbytes);
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import norch
@@ -13,3 +14,10 @@ def cuda() -> str:
     if not norch.cuda.is_available():
         pytest.skip("needs a GPU")
     return "cuda"
+
+
+@pytest.fixture(autouse=True)
+def same_numbers(request: pytest.FixtureRequest) -> None:
+    """A file's generator begins anew, so that a test's numbers do not depend on which tests its process ran before."""
+    if hasattr(request.module, "RNG"):
+        request.module.RNG = np.random.default_rng(5)

@@ -81,6 +81,23 @@ def test_a_training_loop_that_reads_nothing_back_never_waits(cuda):
     assert busy[0].item() == 1
 
 
+def test_a_copy_to_pinned_memory_need_not_wait(cuda):
+    pinned = norch.cuda.pin_memory(norch.zeros(1000))
+    x = norch.arange(2000, device=cuda, dtype=norch.float32)
+    done = norch.cuda.Event()
+    busy = keep_busy(cuda)
+    pinned.copy_(x[1000:], non_blocking=True)
+    done.record()
+    assert not done.query(), "the copy waited for the device"
+    norch.cuda.synchronize()
+    assert pinned.tolist() == list(range(1000, 2000))
+    assert busy[0].item() == 1
+    with pytest.raises(norch.ShapeError):
+        pinned.copy_(x, non_blocking=True)
+    pageable = norch.zeros(2000)
+    assert pageable.copy_(x, non_blocking=True).tolist() == list(range(2000))
+
+
 def test_a_graph_replays_what_was_recorded(cuda):
     x, w = norch.ones(8, 4, device=cuda), norch.full((4,), 2.0, device=cuda)
     for _ in range(3):

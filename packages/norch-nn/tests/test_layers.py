@@ -113,7 +113,7 @@ def test_mse_loss_on_the_articles_shapes():
 
 @pytest.mark.parametrize(("reduction", "expected"), [("mean", 2.5), ("sum", 5.0), ("none", [1.0, 4.0])])
 def test_mse_loss_reductions(reduction, expected):
-    assert nn.MSELoss(reduction)(norch.tensor([1.0, 2.0]), norch.zeros(2)).tolist() == expected
+    assert nn.MSELoss(reduction=reduction)(norch.tensor([1.0, 2.0]), norch.zeros(2)).tolist() == expected
 
 
 @pytest.mark.parametrize(("a", "b"), [((3,), (3, 1)), ((3, 1), (3,)), ((2, 3), (1, 3)), ((3,), ()), ((3,), (4,))])
@@ -150,7 +150,7 @@ def test_cross_entropy(weight, smoothing, ignore, reduction):
     losses, weights = cross_entropy(scores, target, weight, ignore, smoothing)
     expected = {"mean": losses.sum() / weights.sum(), "sum": losses.sum(), "none": losses}[reduction]
     tensor = None if weight is None else norch.tensor(weight, dtype=norch.float64)
-    criterion = nn.CrossEntropyLoss(tensor, ignore, reduction, smoothing)
+    criterion = nn.CrossEntropyLoss(tensor, None, ignore, None, reduction, smoothing)
     np.testing.assert_allclose(criterion(norch.tensor(scores), norch.tensor(target)).cpu().numpy(), expected, rtol=1e-9)
 
 

@@ -71,7 +71,7 @@ def test_every_layer_has_a_case():
         for name in nn.__all__
         if isinstance(getattr(nn, name), type)
         and getattr(nn, name).__module__.rsplit(".", 1)[-1]
-        in "activation convolution distance dropout embedding linear normalization padding pixels pooling".split()
+        in "activation convolution dropout embedding linear normalization padding pixels pooling".split()
     }
     missing = layers - {c.name for c in cases.CASES}
     # MaxUnpool takes indices; the last four differ from a relative in the number of dims alone.

@@ -58,6 +58,7 @@ from .dtype import int64 as long
 from .errors import (
     AutogradError,
     BackendError,
+    CheckpointError,
     DeviceError,
     DTypeError,
     IndexError,
@@ -75,9 +76,12 @@ from .threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from .backend.device_module import DeviceModule
+    from .serialization import load, load_safetensors, safe_open, save, save_safetensors
 
     cpu: DeviceModule
     cuda: DeviceModule
+
+_SERIALIZATION = ("load", "load_safetensors", "safe_open", "save", "save_safetensors")  # loaded when first asked for
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
@@ -87,9 +91,17 @@ def is_tensor(obj: object) -> builtins.bool:
     return isinstance(obj, Tensor)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SERIALIZATION})
+
+
 def __getattr__(name: str) -> Any:
     """Subpackages of other distributions (`norch.nn`), then the modules of devices (`norch.cuda`)."""
     from importlib import import_module
+
+    if name in _SERIALIZATION:
+        found = globals()[name] = getattr(import_module("norch.serialization"), name)
+        return found
     from importlib.util import find_spec
 
     if not name.startswith("_"):

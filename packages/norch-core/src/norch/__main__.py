@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import platform
 import sys
@@ -73,13 +74,29 @@ def show(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+COMMANDS = {
+    "conformance": ("try a backend against the contract", "norch.testing.conformance.command"),
+    "new-backend": ("write a plug-in package that passes at once", "norch.scaffold"),
+    "coverage": ("run a script and say what its ops ran as", "norch.coverage"),
+}
+"""What each further command is for, and the module that has its `add_arguments` and `main`, imported when asked for."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="norch", description="norch: what is installed, and what of it can be used.")
     commands = parser.add_subparsers(dest="command")
     info = commands.add_parser("info", help="versions and backends (the default)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     info.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")  # keeps the first's
-    options = parser.parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    for name, (purpose, where) in COMMANDS.items():
+        command = commands.add_parser(name, help=purpose)
+        if given[:1] == [name]:
+            module = importlib.import_module(where)
+            module.add_arguments(command)
+            status: int = module.main(parser.parse_args(given))
+            return status
+    options = parser.parse_args(given)
     found = collect()
     print(json.dumps(found, indent=2) if options.json else show(found))
     return 0

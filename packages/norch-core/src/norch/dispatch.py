@@ -83,7 +83,10 @@ def finish(plan: Plan, args: tuple[Any, ...]) -> Any:
     op = plan.op
     # A composite without a rule of its own is differentiated through its parts.
     if plan.kernel is None or (op.rules is None and op.decompose is not None and is_recording()):
-        outputs = _decompose(plan, args)
+        if watcher is None:
+            outputs = _decompose(plan, args)
+        else:
+            outputs = watcher(_decompose, op.name, plan.out.device, plan, args)
     else:
         outputs = tuple([make_tensor(s, allocate(plan, s.nbytes)) for s in plan.outputs])
         flat: list[Any] = []
@@ -132,6 +135,10 @@ def _key(value: Any, at: int, op: Op) -> Any:
 
 def _describe(value: object) -> str:
     return f"{type(value).__name__} {value!r:.80}"
+
+
+watcher: Callable[..., Any] | None = None
+"""`watcher(decompose, op, device, plan, args)` calls `decompose(plan, args)`: see norch.coverage."""
 
 
 def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:

@@ -33,3 +33,7 @@ class IndexError(NorchError, builtins.IndexError):
 
 class AutogradError(NorchError, RuntimeError):
     """The graph cannot be differentiated as asked."""
+
+
+class CheckpointError(NorchError, ValueError):
+    """A file that is no checkpoint, is damaged, or does not hold what it says."""

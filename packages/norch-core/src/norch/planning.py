@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from .device import Device
 
 
+watcher: Callable[..., Kernel | None] | None = None
+"""`watcher(op, device, operands, kernel, fell_back)` gives the kernel to use instead: see norch.coverage."""
+
+
 def make_plan(op: Op, key: Any) -> Plan:
     """The plan of `op` for a key: infer, convert, broadcast, compile. Raises the errors that a user sees."""
     plan: Plan = object.__new__(Plan)
@@ -165,11 +169,12 @@ def compile_kernel(
         raise
     except Exception as error:
         raise BackendError(f"{provider(device)} failed to compile {name}: {error!r}") from error
-    if kernel is None and required:
+    fell_back = kernel is None and required
+    if fell_back:
         from .fallback import cpu_fallback
 
-        return cpu_fallback(name, device, operands, attrs)
-    return kernel
+        kernel = cpu_fallback(name, device, operands, attrs)
+    return kernel if watcher is None else watcher(name, device, operands, kernel, fell_back)
 
 
 def provider(device: Device) -> str:

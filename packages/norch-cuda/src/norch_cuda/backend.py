@@ -16,6 +16,7 @@ class CudaBackend(Backend):
     allocate = staticmethod(_ext.allocate)
     copy_in = staticmethod(_ext.copy_in)
     copy_out = staticmethod(_ext.copy_out)
+    copy_out_later = staticmethod(_ext.copy_out_later)
     copy = staticmethod(_ext.copy)
 
     def __init__(self) -> None:

@@ -142,6 +142,10 @@ class Backend(ABC):
     def copy_out(self, buffer: Any, offset: int, data: memoryview) -> None:
         """Device to host: fills the writable `data` from byte `offset`, after all work that writes it is done."""
 
+    def copy_out_later(self, buffer: Any, offset: int, data: memoryview) -> None:
+        """`copy_out` that may return before `data` is filled, which is so after `synchronize` at the latest."""
+        self.copy_out(buffer, offset, data)
+
     @abstractmethod
     def copy(self, out: Any, out_offset: int, source: Any, source_offset: int, nbytes: int) -> None:
         """Between two buffers of this backend, in bytes; they may lie on different devices of it."""

@@ -9,6 +9,10 @@ from ..errors import DeviceError
 from . import registry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..ops.random import Generator
+    from ..tensor import Tensor
     from .contract import Backend
 
 ALWAYS = ("cpu", "cuda")
@@ -60,6 +64,41 @@ class DeviceModule:
             raise DeviceError(f"norch.{self.device_type}.synchronize(): device index {index} is negative")
         Device(self.device_type, index).backend.synchronize(index)
 
+    # Randomness: one generator serves all devices; these are norch's own, under the names that PyTorch has here.
+
+    def manual_seed(self, seed: int) -> None:
+        """`norch.manual_seed`, for every device."""
+        _generator().manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+    def seed(self) -> None:
+        """`norch.seed`, for every device."""
+        _generator().seed()
+
+    seed_all = seed
+
+    def initial_seed(self) -> int:
+        """`norch.initial_seed`."""
+        return _generator().initial_seed()
+
+    def get_rng_state(self, device: Device | str | int | None = None) -> Tensor:
+        """`norch.get_rng_state`."""
+        return _generator().get_state()
+
+    def set_rng_state(self, new_state: Tensor, device: Device | str | int | None = None) -> None:
+        """`norch.set_rng_state`, for every device."""
+        _generator().set_state(new_state)
+
+    def get_rng_state_all(self) -> list[Tensor]:
+        """The state once for each device; none where the type cannot be used."""
+        return [self.get_rng_state() for _ in range(self.device_count())]
+
+    def set_rng_state_all(self, new_states: Iterable[Tensor]) -> None:
+        """Sets what `get_rng_state_all` gave."""
+        for state in new_states:
+            self.set_rng_state(state)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "device_type":  # asked for by copy, pickle and inspect: no reason to load
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -76,6 +115,12 @@ class DeviceModule:
 
     def __repr__(self) -> str:
         return f"<device module norch.{self.device_type}>"
+
+
+def _generator() -> Generator:
+    from ..ops.random import default_generator
+
+    return default_generator
 
 
 _modules: dict[str, DeviceModule] = {}

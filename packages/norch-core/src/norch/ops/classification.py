@@ -194,11 +194,16 @@ def cross_entropy(
     label_smoothing: the part of each target that is spread over all classes (Szegedy et al., 2015). reduction: "mean"
     (over the sum of the targets' weights; for probabilities over the number of targets), "sum" or "none".
     Raises ShapeError for shapes that do not fit, DTypeError for a target of unfit dtype, IndexError for a class index
-    outside [0, classes), ValueError for a label_smoothing outside [0, 1].
+    outside [0, classes), ValueError for a label_smoothing outside [0, 1] and an ignore_index >= 0 for probabilities.
     """
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy(): label_smoothing must be from 0 to 1, got {label_smoothing}")
     if target.spec.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise ValueError(
+                f"cross_entropy(): ignore_index={ignore_index} is for class indices, and target holds probabilities "
+                f"({target.spec.dtype})"
+            )
         return _of_probabilities(input, target, weight, reduction, label_smoothing)
     try:
         if weight is None and not label_smoothing:

@@ -211,7 +211,8 @@ def floating(op: str, *specs: Spec | None) -> DType:
     """The common floating dtype of operands. Raises DTypeError where one is not floating."""
     for spec in specs:
         if spec is not None and not spec.dtype.is_floating_point:
-            raise DTypeError(f"{op}(): expected a floating dtype, got {spec.dtype}")
+            found = " and ".join(str(s.dtype) for s in specs if s is not None)
+            raise DTypeError(f"{op}(): expected a floating dtype, got {found}")
     return result_dtype([(s.dtype, s.ndim) for s in specs if s is not None])
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
 from ..dispatch import run
-from ..dtype import as_dtype, float32, get_default_dtype, int64
+from ..dtype import as_dtype, float32, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
 from ..op import Inferred
 from ..spec import Spec, as_int
-from .creation import DeviceLike, finish, spec_for
+from .creation import DeviceLike, finish, frombuffer, spec_for
 from .families import primitive
 from .sorting import argsort
 
@@ -47,14 +50,26 @@ class Generator:
         """The seed that it started from."""
         return self._seed
 
-    def get_state(self) -> tuple[int, int]:
-        """(seed, offset): all that decides what comes next."""
-        return self._seed, self._offset
-
-    def set_state(self, state: tuple[int, int]) -> Generator:
-        """Goes back to where `get_state` was called."""
+    def get_state(self) -> Tensor:
+        """All that decides what comes next: seed and offset as the 16 bytes of a uint8 tensor on the CPU."""
         with self._lock:
-            self._seed, self._offset = int(state[0]) & _MASK, int(state[1]) & _MASK
+            state = self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
+        return frombuffer(bytearray(state), dtype=uint8)
+
+    def set_state(self, state: Tensor | tuple[int, int]) -> Generator:
+        """Goes back to where `get_state` was called. Also takes the pair (seed, offset).
+
+        Raises DTypeError for anything else.
+        """
+        spec = getattr(state, "spec", None)
+        if spec is not None and spec.dtype is uint8 and spec.shape == (16,):
+            state = struct.unpack("<2Q", bytes(state.tolist()))  # type: ignore[union-attr]
+        if not (isinstance(state, tuple | list) and len(state) == 2):
+            shown = f"{spec.dtype} of shape {tuple(spec.shape)}" if spec is not None else f"{state!r:.60}"
+            raise DTypeError(f"set_state(): expected the uint8 tensor that get_state() gives, got {shown}")
+        seed, offset = (as_int(n, "set_state", what) & _MASK for n, what in zip(state, ("seed", "offset"), strict=True))
+        with self._lock:
+            self._seed, self._offset = seed, offset
         return self
 
     def next(self) -> tuple[int, int]:
@@ -83,14 +98,28 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-def get_rng_state() -> tuple[int, int]:
-    """The default generator's (seed, offset)."""
+def get_rng_state() -> Tensor:
+    """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
     return default_generator.get_state()
 
 
-def set_rng_state(state: tuple[int, int]) -> None:
+def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
     """Puts the default generator back to a state that `get_rng_state` gave."""
-    default_generator.set_state(state)
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
+    """What is drawn or seeded in this block leaves no trace: the default generator goes on as before it.
+
+    `devices` is not needed: one generator serves them all.
+    """
+    state = default_generator.get_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            default_generator.set_state(state)
 
 
 def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:

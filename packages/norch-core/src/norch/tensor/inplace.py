@@ -233,8 +233,32 @@ def _fill(self: Tensor, value: Any, op: str) -> Tensor:
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device."""
-    return copy_as("copy_", self, as_tensor(src))
+    """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device.
+
+    With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
+    `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
+    """
+    source = src if hasattr(src, "spec") else as_tensor(src)
+    memory = _plain_host_memory(self, source) if non_blocking else None
+    if memory is None:
+        return copy_as("copy_", self, source)
+    check_writable(self, "copy_")
+    start = source.offset * source.spec.dtype.itemsize
+    source.spec.device.backend.copy_out_later(source.buffer, start, memory)
+    mark_modified(self, "copy_")
+    return self
+
+
+def _plain_host_memory(self: Tensor, source: Tensor) -> memoryview | None:
+    """This memory, if it is the host's and takes the bytes of `source`, on another device, as they are."""
+    spec = self.spec
+    if source.spec.device is spec.device or source.spec.like(device=spec.device) is not spec:
+        return None
+    if not spec.is_contiguous or (is_recording() and (self.requires_grad or source.requires_grad)):
+        return None
+    view = spec.device.backend.host_view(self.buffer)
+    start = self.offset * spec.dtype.itemsize
+    return None if view is None else view[start : start + spec.nbytes]
 
 
 def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:

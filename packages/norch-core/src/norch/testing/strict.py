@@ -188,7 +188,7 @@ def _check_reduction(op: str, operands: tuple[Operand, ...], attrs: Mapping[str,
 def _check_dim(attrs: Mapping[str, Any], x: Operand, names: set[str], require: Require) -> int:
     require(set(attrs) == names, f"the attributes are {', '.join(sorted(names))}")
     dim = attrs["dim"]
-    require(type(dim) is int and 0 <= dim < len(x.shape), "dim is out of range")
+    require(type(dim) is int and 0 <= dim < max(len(x.shape), 1), "dim is out of range")
     return int(dim)
 
 

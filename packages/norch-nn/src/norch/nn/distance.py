@@ -1,4 +1,4 @@
-"""How far apart two inputs are, as modules."""
+"""Distances and similarities of vectors, as modules."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from . import functional as F
 from .module import Module
 
 
+class PairwiseDistance(Module):
+    """The `p`-norm of x1 - x2 + eps along the last dim."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
+        super().__init__()
+        self.norm = p
+        self.eps = eps
+        self.keepdim = keepdim
+
+    def forward(self, x1: norch.Tensor, x2: norch.Tensor) -> norch.Tensor:
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+
+
 class CosineSimilarity(Module):
-    """The cosine of the angle between two inputs along `dim`, which goes. Norms are at least `eps`."""
+    """The cosine of the angle between x1 and x2 along `dim`."""
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
@@ -17,4 +30,4 @@ class CosineSimilarity(Module):
         self.eps = eps
 
     def forward(self, x1: norch.Tensor, x2: norch.Tensor) -> norch.Tensor:
-        return F.cosine_similarity(x1, x2, self.dim, self.eps)
+        return norch.cosine_similarity(x1, x2, self.dim, self.eps)

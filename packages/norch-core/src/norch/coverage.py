@@ -1,0 +1,158 @@
+"""What a script's ops ran as: natively, decomposed into others, or on the CPU in the device's place.
+
+    norch coverage script.py [its arguments]
+
+or, for a part of a program,
+
+    with norch.coverage.watch() as seen:
+        model(x)
+    print(seen.text())
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import dispatch, planning
+from .op import forget_plans
+from .spec import span
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .backend.contract import Kernel, Operand
+    from .device import Device
+
+NATIVE, DECOMPOSED, FALLBACK = "native", "decomposed", "on the CPU"
+
+
+@dataclass
+class Count:
+    """What an op has cost in one way of running it: `bytes` read and written by its kernel (for "on the CPU": moved
+    between device and host), `seconds` until the device was done. A decomposed op's time is that of its parts."""
+
+    op: str
+    device: str
+    how: str
+    calls: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Coverage:
+    """The counts, by (op, device type, how)."""
+
+    counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
+
+    def count(self, op: str, device: str, how: str) -> Count:
+        return self.counts.setdefault((op, device, how), Count(op, device, how))
+
+    def rows(self) -> list[Count]:
+        """Those with a call: by device, what took longest first."""
+        called = [c for c in self.counts.values() if c.calls]
+        return sorted(called, key=lambda c: (c.device, -c.seconds, c.op))
+
+    def json(self) -> list[dict[str, Any]]:
+        return [asdict(c) for c in self.rows()]
+
+    def text(self) -> str:
+        """A table, and for each device how many calls ran in which way."""
+        rows = self.rows()
+        head = ("op", "device", "ran", "calls", "MB", "ms")
+        cells = [
+            (c.op, c.device, c.how, f"{c.calls:,}", f"{c.bytes / 1e6:,.2f}", f"{c.seconds * 1e3:,.2f}") for c in rows
+        ]
+        widths = [max(map(len, column)) + 2 for column in zip(head, *cells)]
+        lines = []
+        for line in (head, *cells):
+            left = "".join(f"{c:<{w}}" for c, w in zip(line[:3], widths))
+            lines.append(left + "".join(f"{c:>{w}}" for c, w in zip(line[3:], widths[3:])))
+        for device in dict.fromkeys(c.device for c in rows):
+            parts = []
+            for how in (NATIVE, DECOMPOSED, FALLBACK):
+                own = [c for c in rows if c.device == device and c.how == how]
+                parts.append(f"{sum(c.calls for c in own):,} calls of {len(own)} ops {how}")
+            lines.append(f"{device}: {', '.join(parts)}")
+        return "\n".join(lines)
+
+
+@contextmanager
+def watch() -> Iterator[Coverage]:
+    """Counts every op that runs meanwhile. Each waits until its device is done, so that its time is its own."""
+    seen = Coverage()
+
+    def kernel_watched(
+        op: str, device: Device, operands: tuple[Operand, ...], kernel: Kernel | None, fell_back: bool
+    ) -> Kernel | None:
+        if kernel is None:
+            return None
+        count = seen.count(op, device.type, FALLBACK if fell_back else NATIVE)
+        times = 2 if fell_back else 1  # there and back
+        nbytes = sum(span(o.shape, o.strides) * o.dtype.itemsize for o in operands if not o.is_scalar) * times
+        synchronize, index = device.backend.synchronize, device.index or 0
+
+        def watched(*args: Any) -> None:
+            start = time.perf_counter()
+            kernel(*args)
+            synchronize(index)
+            count.seconds += time.perf_counter() - start
+            count.calls += 1
+            count.bytes += nbytes
+
+        return watched
+
+    def decomposed(run: Callable[..., Any], op: str, device: Device, *args: Any) -> Any:
+        count = seen.count(op, device.type, DECOMPOSED)
+        start = time.perf_counter()
+        try:
+            return run(*args)
+        finally:
+            count.seconds += time.perf_counter() - start
+            count.calls += 1
+
+    before = planning.watcher, dispatch.watcher
+    planning.watcher, dispatch.watcher = kernel_watched, decomposed
+    forget_plans()  # plans that were made before hold kernels that nobody watches
+    try:
+        yield seen
+    finally:
+        planning.watcher, dispatch.watcher = before
+        forget_plans()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts there too")
+    parser.add_argument("script", help="the Python file to run")
+    parser.add_argument("arguments", nargs="...", help="its arguments")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Runs the script as Python would, prints the table to stderr, and returns the script's exit status."""
+    status = 0
+    argv, path = sys.argv, sys.path[:]
+    sys.argv = [options.script, *options.arguments]
+    sys.path.insert(0, str(Path(options.script).resolve().parent))
+    try:
+        with watch() as seen:
+            try:
+                runpy.run_path(options.script, run_name="__main__")
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+                if isinstance(end.code, str):
+                    print(end.code, file=sys.stderr)
+            finally:
+                print(seen.text(), file=sys.stderr)
+                if options.json:
+                    options.json.write_text(json.dumps(seen.json(), indent=2) + "\n")
+    finally:
+        sys.argv, sys.path[:] = argv, path
+    return status

@@ -1,0 +1,50 @@
+"""The dtypes of safetensors files as norch's and NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..dtype import DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+
+NAMES: dict[DType, str] = {
+    bool_: "BOOL", uint8: "U8", int8: "I8", int16: "I16", int32: "I32", int64: "I64",
+    float16: "F16", bfloat16: "BF16", float32: "F32", float64: "F64",
+}  # fmt: skip
+DTYPES = {name: dtype for dtype, name in NAMES.items()}
+
+_FOREIGN = {"U16": "uint16", "U32": "uint32", "U64": "uint64", "C64": "complex64"}
+_ML_DTYPES = {
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}
+
+
+def numpy_dtype(name: str) -> np.dtype[Any] | None:
+    """The NumPy dtype of a dtype of the format; None where there is none."""
+    if name in DTYPES:
+        return DTYPES[name].numpy
+    if name in _FOREIGN:
+        return np.dtype(_FOREIGN[name])
+    if name in _ML_DTYPES:
+        import ml_dtypes
+
+        kind = getattr(ml_dtypes, _ML_DTYPES[name], None)
+        return None if kind is None else np.dtype(kind)
+    return None
+
+
+def name_of(dtype: np.dtype[Any]) -> str | None:
+    """The format's name of a NumPy dtype of any byte order; None where it has none."""
+    for name, own in NAMES.items():
+        if dtype.name == name.name:
+            return own
+    for table in (_FOREIGN, _ML_DTYPES):
+        for found, numpy_name in table.items():
+            if dtype.name == numpy_name:
+                return found
+    return None

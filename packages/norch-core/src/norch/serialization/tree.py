@@ -1,0 +1,249 @@
+"""Nested Python objects as JSON, and back. Tensors and arrays are left out, and stand there as their number or name.
+
+None, bools, ints, finite floats, strings and lists are themselves, as are dicts whose keys are strings that do not
+start with "$". Everything else is an object with one key, its kind: {"$tuple": [...]}.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..device import Device
+from ..dtype import DTYPES, DType
+from ..errors import CheckpointError, DeviceError, DTypeError
+from ..spec import Size
+from .dtypes import name_of, numpy_dtype
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+MAX_DEPTH = 100
+
+_SEQUENCES: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset", Size: "Size"}
+_MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "OrderedDict", Counter: "Counter"}
+_DTYPES = {dtype.name: dtype for dtype in DTYPES}
+
+
+# --- Objects to JSON ------------------------------------------------------------------------------------------------
+
+
+class Encoder:
+    """`encode(object)` gives JSON; the tensors and arrays that it found, each once, are in `tensors` and `arrays`."""
+
+    def __init__(self, tensor_class: type[Tensor]) -> None:
+        self._tensor_class = tensor_class
+        self.tensors: list[tuple[str, Tensor]] = []
+        self.arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
+        self._numbers: dict[int, int] = {}
+        self._names: set[str] = {"__metadata__"}
+        self._path: list[str] = []
+
+    def encode(self, value: Any) -> Any:
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is int:
+            return value if value.bit_length() <= 1024 else {"$int": hex(value)}
+        if kind is float:
+            return value if math.isfinite(value) else {"$float": repr(value)}
+        if isinstance(value, self._tensor_class):
+            return {"$tensor": self._number(value, self.tensors)}
+        if kind is np.ndarray:
+            return self._array(value)
+        if len(self._path) >= MAX_DEPTH:
+            raise CheckpointError(
+                f"save(): {self._where()[:200]}... is nested more than {MAX_DEPTH} deep, or contains itself"
+            )
+        if kind is list:
+            return self._items(value)
+        if kind in _SEQUENCES:
+            return {"$" + _SEQUENCES[kind]: self._items(value)}
+        if kind in _MAPPINGS:
+            return self._mapping(value, _MAPPINGS[kind])
+        return self._leaf(value, kind)
+
+    def _leaf(self, value: Any, kind: type) -> Any:
+        if kind is complex:
+            return {"$complex": [self.encode(value.real), self.encode(value.imag)]}
+        if kind is bytes or kind is bytearray:
+            return {f"${kind.__name__}": base64.b64encode(value).decode("ascii")}
+        if kind is DType:
+            return {"$dtype": value.name}
+        if kind is Device:
+            return {"$device": f"{value.type}:{value.index}"}
+        if isinstance(value, np.generic):
+            name = name_of(value.dtype)
+            if name is not None:
+                return {"$scalar": [name, value.tobytes().hex()]}
+        raise DTypeError(f"save(): {self._where()} is a {_title(kind)}, which a checkpoint cannot hold{_advice(value)}")
+
+    def _items(self, values: Any) -> list[Any]:
+        found = []
+        for i, value in enumerate(values):
+            self._path.append(str(i))
+            found.append(self.encode(value))
+            self._path.pop()
+        return found
+
+    def _mapping(self, values: dict[Any, Any], kind: str) -> Any:
+        plain = kind == "dict"
+        pairs = []
+        for key, value in values.items():
+            if isinstance(key, self._tensor_class | np.ndarray):
+                raise DTypeError(f"save(): {self._where()} has a {type(key).__name__} as a key; use its name or number")
+            plain = plain and type(key) is str and not key.startswith("$")
+            self._path.append(key if isinstance(key, str) else repr(key)[:40])
+            pairs.append((self.encode(key), self.encode(value)))
+            self._path.pop()
+        return dict(pairs) if plain else {"$" + kind: [list(pair) for pair in pairs]}
+
+    def _array(self, value: np.ndarray[Any, Any]) -> Any:
+        if name_of(value.dtype) is None:
+            raise DTypeError(f"save(): {self._where()} is an array of {value.dtype}, which a checkpoint cannot hold")
+        return {"$array": self._number(value, self.arrays)}
+
+    def _number(self, value: Any, found: list[tuple[str, Any]]) -> int:
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(found)
+            found.append((self._name(), value))
+        return number
+
+    def _name(self) -> str:
+        """The path as the name of a tensor in the file: a state_dict saved on its own keeps its keys."""
+        path = ".".join(self._path).encode("utf-8", "replace").decode("utf-8") or "tensor"
+        name, count = path, 1
+        while name in self._names:
+            count += 1
+            name = f"{path}#{count}"
+        self._names.add(name)
+        return name
+
+    def _where(self) -> str:
+        return "the object" + "".join(f"[{part!r}]" for part in self._path)
+
+
+def _title(kind: type) -> str:
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _advice(value: Any) -> str:
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        return ": neither functions nor classes can be saved"
+    for name in ("state_dict", "get_state"):
+        if callable(getattr(value, name, None)):
+            return f"; save what its {name}() returns"
+    if isinstance(value, np.ndarray):
+        return "; save numpy.asarray(it)"
+    if hasattr(value, "_fields"):
+        return "; save tuple(it) or its _asdict()"
+    for base in (dict, list, tuple, set, str, int, float):
+        if isinstance(value, base):
+            return f"; save {base.__name__}(it)"
+    return "; save vars(it)" if hasattr(value, "__dict__") else "; save a list, a dict, numbers, strings or tensors"
+
+
+# --- JSON to objects ------------------------------------------------------------------------------------------------
+
+
+class Decoder:
+    """`decode(JSON)` gives the object. What no Encoder could have written raises CheckpointError."""
+
+    def __init__(self, tensors: list[Any], arrays: list[Any], fail: Callable[[str], Exception]) -> None:
+        self._shared = {"$tensor": tensors, "$array": arrays}
+        self._fail = fail
+
+    def decode(self, node: Any, depth: int = 0) -> Any:
+        if depth > MAX_DEPTH:
+            raise self._fail(f"its structure is nested more than {MAX_DEPTH} deep")
+        kind = type(node)
+        if kind is list:
+            return [self.decode(n, depth + 1) for n in node]
+        if kind is not dict:
+            return node
+        tag = next(iter(node)) if len(node) == 1 else ""
+        if not tag.startswith("$"):
+            return {key: self.decode(value, depth + 1) for key, value in node.items()}
+        try:
+            return self._tagged(tag, node[tag], depth)
+        except (TypeError, ValueError, OverflowError, DeviceError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise self._fail(f"its structure is damaged at {node!r:.80}: {error}") from None
+
+    def _tagged(self, tag: str, value: Any, depth: int) -> Any:
+        if tag in self._shared:
+            found = self._shared[tag]
+            if type(value) is not int or not 0 <= value < len(found):
+                raise ValueError(f"there is no number {value!r:.40} among its {len(found)}")
+            return found[value]
+        name = tag[1:]
+        for kind, title in _MAPPINGS.items():
+            if name == title:
+                pairs = [(self.decode(k, depth + 1), self.decode(v, depth + 1)) for k, v in _list(value)]
+                made = kind(pairs) if kind is not Counter else Counter(dict(pairs))
+                if len(made) != len(pairs):
+                    raise ValueError("a key comes twice")
+                return made
+        for kind, title in _SEQUENCES.items():
+            if name == title:
+                items = [self.decode(v, depth + 1) for v in _list(value)]
+                if kind is Size and not all(type(n) is int for n in items):
+                    raise ValueError("the sizes are no ints")
+                return kind(items)
+        if name == "complex":
+            real, imaginary = (self.decode(v, depth + 1) for v in _list(value))
+            return complex(float(real), float(imaginary))
+        return _scalar(name, value)
+
+
+def _scalar(name: str, value: Any) -> Any:
+    if name == "scalar":
+        dtype, digits = _list(value)
+        found = numpy_dtype(_text(dtype))
+        if found is None or len(data := bytes.fromhex(_text(digits))) != found.itemsize:
+            raise ValueError("no number of that dtype")
+        return np.frombuffer(data, found)[0]
+    text = _text(value)
+    if name == "int":
+        return int(text, 16)
+    if name == "float":
+        return float(text)
+    if name == "bytes" or name == "bytearray":
+        data = base64.b64decode(text, validate=True)
+        return data if name == "bytes" else bytearray(data)
+    if name == "dtype":
+        if text not in _DTYPES:
+            raise ValueError(f"norch has no dtype {text!r:.40}")
+        return _DTYPES[text]
+    if name == "device":
+        return device_named(text)
+    raise ValueError(f"this norch knows nothing of the kind {name!r:.40}; a newer one may")
+
+
+def device_named(text: Any) -> Device:
+    """The device that a file names. Raises ValueError for what is no name of one."""
+    kind, _, number = _text(text).partition(":")
+    if not (kind.isascii() and kind.isidentifier() and len(kind) <= 40 and number.isdecimal() and len(number) <= 4):
+        raise ValueError(f"{text!r:.40} names no device")
+    return Device(kind, int(number))
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError("expected a list")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("expected a string")
+    return value

@@ -1,0 +1,112 @@
+"""The conformance kit: whether a backend does what the contract asks, at levels that it can climb.
+
+    norch conformance --device opencl
+    pytest --pyargs norch.testing.conformance --norch-device opencl
+
+Its oracle is NumPy in float64 and whole numbers, independent of the reference backend.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...device import Device
+from . import contract, kernels, memory, samples, training
+from .calls import Call
+from .case import LEVELS, Case, Skipped, kernel_case
+from .kernels import check_repeatable, check_untouched, check_values
+from .place import Number, Place
+from .report import Report, Result, levels_of
+
+_SOURCES: dict[int, Callable[[], Iterator[Case]]] = {
+    1: memory.cases,
+    2: lambda: (kernel_case(2, call, check_values) for call in kernels.by_value()),
+    3: lambda: (kernel_case(3, call, check_values) for call in kernels.by_dtype()),
+    4: lambda: itertools.chain(
+        (kernel_case(4, call, check_values) for call in kernels.by_layout()),
+        (kernel_case(4, call, check_values, poisoned=True) for call in kernels.of_nothing()),
+    ),
+    5: samples.gradients,
+    6: samples.composites,
+    7: training.cases,
+    8: contract.cases,
+}
+
+
+def cases(levels: Sequence[int] = tuple(LEVELS), ops: Sequence[str] | None = None) -> Iterator[Case]:
+    """The cases of some levels, of some ops only if given."""
+    for level in levels:
+        for case in _SOURCES[level]():
+            if ops is None or case.op in ops:
+                yield case
+
+
+def check(case: Case, device: Device) -> Result:
+    """Tries a case. Whatever it raises, but for Ctrl-C, is its error."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            case.check(device)
+    except Skipped as reason:
+        return Result(case, None, str(reason))
+    except Exception as error:
+        kind = "" if type(error) is AssertionError else f"{type(error).__name__}: "
+        return Result(case, f"{kind}{error}" or "AssertionError")
+    return Result(case, None)
+
+
+def run(
+    device: Any,
+    levels: Sequence[int] = tuple(LEVELS),
+    ops: Sequence[str] | None = None,
+    progress: Callable[[Result], None] | None = None,
+) -> Report:
+    """Tries every case on a device and reports. Raises DeviceError, saying why, where the device cannot be used."""
+    from ...backend import registry
+
+    device = Device(device)
+    backend = device.backend
+    provider = next((p for p in registry.installed() if p.backend is backend), None)
+    distribution = f"{provider.distribution} {provider.version}" if provider else type(backend).__name__
+    report = Report(str(device), distribution, tuple(levels))
+    start = time.perf_counter()
+    for case in cases(levels, ops):
+        result = check(case, device)
+        report.results.append(result)
+        if progress is not None:
+            progress(result)
+    report.seconds = time.perf_counter() - start
+    return report
+
+
+def rerun(device: Any, identity: str) -> None:
+    """Tries what has that id alone, and raises what it raises. Raises KeyError where there is none."""
+    level = int(identity.partition(":")[0])
+    found = [case for case in cases((level,)) if case.id == identity]
+    if not found:
+        raise KeyError(f"the kit has no case {identity!r}")
+    for case in found:
+        case.check(Device(device))
+
+
+__all__ = [
+    "LEVELS",
+    "Call",
+    "Case",
+    "Number",
+    "Place",
+    "Report",
+    "Result",
+    "cases",
+    "check",
+    "check_repeatable",
+    "check_untouched",
+    "check_values",
+    "levels_of",
+    "rerun",
+    "run",
+]

@@ -1,0 +1,197 @@
+"""Level 8: what the contract asks beside right values."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...backend.contract import IN_PLACE, PRIMITIVES, IndexOutOfBounds
+from ...device import Device
+from ...dtype import bool_, float32
+from ...errors import OutOfMemoryError
+from ..samples import SAMPLES, checks
+from .calls import Call, calls, dtypes_of
+from .case import Case, kernel_case, rerunning
+from .kernels import OPS, Ran, check_repeatable, check_untouched, check_values, compiled
+from .place import Number, Place
+
+
+def cases() -> Iterator[Case]:
+    for op in OPS:
+        found = list(calls(op, dtypes_of(op)[0], few=True))[:2]
+        for call in found:
+            if op not in IN_PLACE:
+                yield kernel_case(8, call, check_values, poisoned=True)
+            yield kernel_case(8, call.laid_out("offset", "offset"), check_untouched)
+            yield kernel_case(8, call.laid_out("pitched", "pitched"), check_untouched)
+            yield kernel_case(8, call.laid_out("stepped", "stepped"), check_untouched)
+            yield kernel_case(8, call, check_repeatable)
+        if op not in IN_PLACE:
+            yield kernel_case(8, found[0].laid_out("dense", "stepped"), check_values, poisoned=True)
+    for op in ("gather", "scatter", "scatter_add"):
+        for index in (5, -6):
+            yield _case(f"{op} reports index {index} of 5", _out_of_range(op, index), op)
+    for sample in SAMPLES.values():
+        if sample.inplace:
+            yield _case(f"{sample.inplace} may write to its operand", _in_place(sample), sample.name)
+    yield _case("output and input may be the same elements", _same_elements, "add")
+    yield _case("kernels never wait for the device", _never_waits)
+    yield _case("four threads call kernels at once", _threads)
+    yield _case("a kernel may be called with other buffers before the first is read", _calls_overlap)
+    yield _case("too much memory is refused, and work goes on", _out_of_memory)
+    yield _case("an op that is none gets no kernel", _unknown_op)
+    yield _case("synchronize waits and may be called at any time", _synchronize)
+
+
+def _case(name: str, check: Callable[[Device], None], op: str = "contract") -> Case:
+    return Case(8, op, "-", name, 10, check, rerunning(f"8: {name}"))
+
+
+def _out_of_range(op: str, index: int) -> Callable[[Device], None]:
+    def check(device: Device) -> None:
+        where, values = np.array([0, index, 1]), np.arange(5, dtype=np.float32)
+        inputs = (Place("float32", (5,)), Place("int64", (3,)))
+        given: tuple[Any, ...] = (values, where)
+        out = (3,)
+        if op != "gather":
+            inputs, given, out = (inputs[1], Place("float32", (3,))), (values, where, values[:3]), (5,)
+        call = Call(op, (Place("float32", out),), inputs, {"dim": 0}, given)
+        kernel = compiled(device, call)
+        try:
+            Ran(device, call, kernel=kernel)
+            device.backend.synchronize(device.index or 0)
+        except (IndexOutOfBounds, IndexError):
+            pass
+        else:
+            raise AssertionError(f"index {index} of a dim of 5 raised nothing, not even at the next synchronisation")
+        good = tuple(np.array([0, -5, 4]) if v is where else v for v in given)
+        check_values(device, replace(call, values=good))
+
+    return check
+
+
+def _in_place(sample: Any) -> Callable[[Device], None]:
+    return lambda device: checks.check_inplace(sample, device, (float32, bool_))
+
+
+def _same_elements(device: Device) -> None:
+    backend, place = device.backend, Place("float32", (7,))
+    a, b = np.arange(7, dtype=np.float32), np.full(7, 2, np.float32)
+    call = Call("add", (place,), (place, place), {}, (a, b))
+    from .place import get, put
+
+    x, y = put(device, place.memory(a)), put(device, place.memory(b))
+    compiled(device, call)(x, place.offset, x, place.offset, y, place.offset)
+    found = place.view(get(device, x, place.nbytes))
+    if found.tolist() != (a + b).tolist():
+        raise AssertionError(f"x = x + y gave {found.tolist()}, expected {(a + b).tolist()}")
+    assert backend is device.backend
+
+
+def _never_waits(device: Device) -> None:
+    """No kernel asks its backend to synchronise or to copy to the host."""
+    backend: Any = device.backend
+    waits: list[str] = []
+    ready = []
+    for op in sorted(PRIMITIVES):
+        call = next(iter(calls(op, dtypes_of(op)[0], few=True)))
+        ready.append((call, compiled(device, call)))
+    before = {name: getattr(backend, name) for name in ("synchronize", "copy_out")}
+
+    def noting(name: str) -> Callable[..., Any]:
+        def noted(*args: Any) -> Any:
+            waits.append(name)
+            return before[name](*args)
+
+        return noted
+
+    try:
+        for name in before:
+            setattr(backend, name, noting(name))
+    except AttributeError:  # a backend that cannot be watched
+        return
+    try:
+        for call, kernel in ready:
+            from .place import put
+
+            tensors = [*call.outputs, *(p for p in call.inputs if isinstance(p, Place))]
+            values = list(call.values)
+            held = [values.pop(0)] if call.op in IN_PLACE else [None] * len(call.outputs)
+            given = iter([*held, *(v for p, v in zip(call.inputs, values) if isinstance(p, Place))])
+            located = [(put(device, p.memory(next(given))), p.offset) for p in tensors]
+            numbers = [v for p, v in zip(call.inputs, values) if isinstance(p, Number)]
+            args: list[Any] = []
+            for p in (*call.outputs, *call.inputs):
+                args += located.pop(0) if isinstance(p, Place) else [numbers.pop(0)]
+            waits.clear()
+            kernel(*args)
+            if waits:
+                raise AssertionError(f"the kernel of {call.op} called {waits[0]}() of its backend: a loop would wait")
+    finally:
+        for name in before:
+            delattr(backend, name)
+
+
+def _threads(device: Device) -> None:
+    problems: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            draw = np.random.default_rng(seed)
+            for _ in range(20):
+                a = draw.normal(size=(17, 5)).astype(np.float32)
+                x = ops.tensor(a, device=device)
+                found = ((x + 1) @ x.T).sum(0).cpu().numpy()
+                wanted = ((a.astype(np.float64) + 1) @ a.T).sum(0)
+                if not np.allclose(found, wanted, 1e-4, 1e-4):
+                    raise AssertionError(f"a thread got {found}, expected {wanted}")
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if problems:
+        raise problems[0]
+
+
+def _calls_overlap(device: Device) -> None:
+    x = ops.arange(1000, device=device, dtype=float32)
+    results = [(x * i).sum() for i in range(20)]
+    found = [r.item() for r in results]
+    if found != [499500.0 * i for i in range(20)]:
+        raise AssertionError(f"sums of 0 to 999, times 0 to 19: got {found}")
+
+
+def _out_of_memory(device: Device) -> None:
+    try:
+        device.backend.allocate(1 << 60, device.index or 0)
+    except MemoryError:
+        pass
+    else:
+        raise AssertionError("allocate() gave a buffer of 2**60 bytes")
+    try:
+        ops.empty(1 << 40, 1 << 16, device=device)
+    except OutOfMemoryError:
+        pass
+    else:
+        raise AssertionError("norch.empty() gave a tensor of 2**58 bytes")
+    if (ops.ones(3, device=device) + 1).tolist() != [2, 2, 2]:
+        raise AssertionError("1 + 1 is not 2 after memory ran out")
+
+
+def _unknown_op(device: Device) -> None:
+    if device.backend.compile("no_such_op", (), {}) is not None:
+        raise AssertionError("compile('no_such_op', ...) gave a kernel: a later contract may have such an op")
+
+
+def _synchronize(device: Device) -> None:
+    for _ in range(3):
+        device.backend.synchronize(device.index or 0)

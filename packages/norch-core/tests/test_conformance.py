@@ -1,0 +1,141 @@
+"""The conformance kit: right backends pass it, wrong ones are caught at the level where that belongs; its report."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from broken_backends import FAULTS, Broken, softmax
+
+import norch
+from norch.__main__ import main
+from norch.backend import registry
+from norch.testing import conformance
+
+
+@pytest.fixture
+def broken(request):
+    """The device of a backend class, for one test."""
+    registered = []
+
+    def register(backend):
+        registry.register(backend(), "norch-broken", "1.2")
+        registered.append(backend.device_type)
+        return norch.device(backend.device_type)
+
+    yield register
+    for name in registered:
+        registry.unregister(name)
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_each_fault_is_caught_at_its_level_and_not_below(what, broken):
+    level, ops, backend = FAULTS[what]
+    device = broken(with_native_softmax(backend) if what.startswith("a native gradient") else backend)
+    tried = None if level == 7 else [name for op in ops.split(",") for name in (op, op.removesuffix("_grad"))]
+    report = conformance.run(device, range(1, level + 1), tried)
+    below = [r.case.id for r in report.results if r.error and r.case.level < level]
+    assert not below
+    caught = [r for r in report.failures if r.case.level == level]
+    assert caught, f"{what}: not caught"
+    assert report.level == level - 1 or tried is not None
+
+
+def with_native_softmax(backend):
+    class Native(backend):
+        def compile(self, op, operands, attrs):
+            return softmax(operands, attrs, None) if op == "softmax" else super().compile(op, operands, attrs)
+
+    return Native
+
+
+def test_there_are_faults_at_every_level():
+    assert len(FAULTS) >= 20
+    assert {level for level, *_ in FAULTS.values()} == set(conformance.LEVELS)
+
+
+@pytest.mark.parametrize("name", ["broken", "strict"])
+def test_right_backends_pass(name, broken):
+    if name == "strict":
+        from norch.testing.strict import strict_device
+
+        device = strict_device()
+    else:
+        device = broken(Broken)
+    report = conformance.run(device)
+    assert [r.case.id for r in report.failures] == []
+    assert report.passed
+
+
+def test_the_report_has_scripts_that_fail_alike(broken, tmp_path, capsys):
+    _, _, backend = FAULTS["the offset is ignored"]
+    broken(backend)
+    found = tmp_path / "report.json"
+    badge = tmp_path / "badge.md"
+    arguments = ["--device", "broken", "--levels", "2-4", "--ops", "exp", "--json", str(found), "--badge", str(badge)]
+    assert main(["conformance", *arguments]) == 1
+    shown = capsys.readouterr().out
+    assert "norch-broken 1.2" in shown
+    assert re.search(r"\nexp +\d+ +\d+ +FAIL float32\n", shown)
+    assert "level 4  layouts" in shown
+    report = json.loads(found.read_text())
+    assert not report["passed"]
+    assert "level 0 of 8" in badge.read_text(), "level 1 was not tried"
+    script = report["failures"][0]["script"]
+    assert textwrap.indent(script, " " * 8) in shown
+    with pytest.raises(AssertionError, match="elements are wrong"):
+        exec(script, {})
+    identity = report["failures"][0]["case"]
+    with pytest.raises(AssertionError, match="elements are wrong"):
+        conformance.rerun("broken", identity)
+    conformance.rerun("cpu", identity)
+
+
+def test_every_script_runs():
+    """The script of a case that passes runs through."""
+    seen = set()
+    for case in conformance.cases():
+        key = case.level, case.op
+        if case.level == 7 or key in seen or (case.op.split(".")[0] != case.op):
+            continue
+        seen.add(key)
+        if len(seen) % 9 == 0:  # some of each level
+            try:
+                exec(case.snippet("cpu"), {"print": lambda *args: None})
+            except Exception as error:
+                raise AssertionError(f"{case.id}:\n{case.snippet('cpu')}") from error
+
+
+def test_a_device_that_is_not_there(capsys):
+    assert main(["conformance", "--device", "abacus"]) == 2
+    assert "no installed package provides device 'abacus'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["conformance", "--device", "cpu", "--levels", "9"])
+    assert main(["conformance", "--device", "cpu", "--ops", "juggle"]) == 2
+
+
+def test_levels_as_users_write_them():
+    assert conformance.levels_of("3") == [3]
+    assert conformance.levels_of("2,1-4,8") == [1, 2, 3, 4, 8]
+    with pytest.raises(ValueError, match="levels are 1 to 8"):
+        conformance.levels_of("0-3")
+
+
+def test_the_kit_under_pytest():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    if not any(e.value == "norch.testing.pytest_plugin" for e in entry_points()):
+        command += ["-p", "norch.testing.pytest_plugin"]
+    command += ["--pyargs", "norch.testing.conformance", "--norch-device", "cpu", "--norch-levels", "1"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd="/")
+    assert run.returncode == 0, run.stdout
+    assert " passed" in run.stdout
+
+
+def entry_points():
+    from importlib import metadata
+
+    return metadata.entry_points(group="pytest11")
