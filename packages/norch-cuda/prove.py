@@ -44,6 +44,7 @@ def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
     return {
         "build": [sys.executable, "-m", "pip", *install, "./packages/norch-cuda"],
         "samples": [*PYTEST, *WORKERS, SAMPLES, "--device", "cuda"],
+        "conformance": [sys.executable, "-m", "norch", "conformance", "--device", "cuda"],
         "cuda tests": [*PYTEST, *WORKERS, "packages/norch-cuda/tests"],
         "nn tests": [*PYTEST, *WORKERS, "packages/norch-nn/tests", "--default-device", "cuda"],
         "demo": [sys.executable, "examples/sin_squared.py", "--device", "cuda", "--out", str(site / "sin.png")],

@@ -71,11 +71,13 @@ def test_every_layer_has_a_case():
         for name in nn.__all__
         if isinstance(getattr(nn, name), type)
         and getattr(nn, name).__module__.rsplit(".", 1)[-1]
-        in "activation convolution dropout embedding linear normalization padding pixels pooling".split()
+        in "activation convolution distance dropout embedding linear normalization padding pixels pooling".split()
     }
     missing = layers - {c.name for c in cases.CASES}
-    # MaxUnpool takes indices; the last four differ from a relative in the number of dims alone.
+    # MaxUnpool takes indices; the last four differ from a relative in the number of dims alone; distances of pairs are
+    # tried with the losses.
     assert missing == {
+        "PairwiseDistance",
         *("MaxUnpool1d", "MaxUnpool2d"),
         *("CircularPad3d", "InstanceNorm3d", "ReflectionPad3d", "ReplicationPad3d"),
     }

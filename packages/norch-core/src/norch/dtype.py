@@ -69,6 +69,7 @@ float64 = DType("float64", 8, FLOATING, 3)
 
 DTYPES = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 _BY_NAME = {d.name: d for d in DTYPES}
+_BY_NUMPY = {np.dtype(d.name): d for d in DTYPES if d is not bfloat16}
 _PYTHON = {bool: bool_, int: int64}
 _default = float32
 
@@ -98,6 +99,8 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
         return _default
     if isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
+    if isinstance(value, np.dtype) and value in _BY_NUMPY:
+        return _BY_NUMPY[value]
     try:
         name = value if isinstance(value, str) else np.dtype(value).name  # type: ignore[call-overload]
     except TypeError:

@@ -197,7 +197,19 @@ from .movement import (
     unsqueeze,
 )
 from .normalization import batch_norm, cosine_similarity, group_norm, layer_norm, normalize, rms_norm
-from .optimizer import adam_step_, sgd_step_
+from .optimizer import (
+    adadelta_step_,
+    adagrad_step_,
+    adam_step_,
+    adamax_step_,
+    asgd_step_,
+    lion_step_,
+    nadam_step_,
+    radam_step_,
+    rmsprop_step_,
+    rprop_step_,
+    sgd_step_,
+)
 from .pixels import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from .pooling import (
     adaptive_avg_pool1d,
@@ -210,6 +222,7 @@ from .pooling import (
 from .random import (
     Generator,
     bernoulli,
+    current_generator,
     default_generator,
     get_rng_state,
     initial_seed,
@@ -224,6 +237,7 @@ from .random import (
     randperm,
     seed,
     set_rng_state,
+    use_generator,
 )
 from .reduction import (
     all,

@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
@@ -72,6 +73,12 @@ class Generator:
             self._seed, self._offset = seed, offset
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def next(self) -> tuple[int, int]:
         """The seed and offset of the next draw, which is thereby taken."""
         with self._lock:
@@ -81,31 +88,59 @@ class Generator:
 
 
 default_generator = Generator()
+_chosen: ContextVar[Generator | None] = ContextVar("generator", default=None)
+
+
+class use_generator:
+    """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
+
+    It stands for the default generator there, in `manual_seed` and the functions below too. Other threads see nothing
+    of it, so that a thread can draw in a fixed order whatever the others do.
+    """
+
+    __slots__ = ("_generator", "_token")
+
+    def __init__(self, generator: Generator) -> None:
+        if not isinstance(generator, Generator):
+            raise DTypeError(f"use_generator(): expected a Generator, got {type(generator).__name__}")
+        self._generator = generator
+
+    def __enter__(self) -> Generator:
+        self._token: Token[Generator | None] = _chosen.set(self._generator)
+        return self._generator
+
+    def __exit__(self, *exception: object) -> None:
+        _chosen.reset(self._token)
+
+
+def current_generator() -> Generator:
+    """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
+    return _chosen.get() or default_generator
 
 
 def manual_seed(seed: int) -> Generator:
     """Seeds the generator that random ops use unless given another. The same numbers follow on every device."""
-    return default_generator.manual_seed(seed)
+    return current_generator().manual_seed(seed)
 
 
 def seed() -> int:
     """Seeds the default generator from the operating system, and returns the seed."""
-    return default_generator.seed()
+    return current_generator().seed()
 
 
 def initial_seed() -> int:
     """The seed of the default generator."""
-    return default_generator.initial_seed()
+    return current_generator().initial_seed()
 
 
 def get_rng_state() -> Tensor:
     """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
-    return default_generator.get_state()
+    return current_generator().get_state()
 
 
 def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
     """Puts the default generator back to a state that `get_rng_state` gave."""
-    default_generator.set_state(new_state)
+    current_generator().set_state(new_state)
 
 
 @contextmanager
@@ -114,12 +149,13 @@ def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
 
     `devices` is not needed: one generator serves them all.
     """
-    state = default_generator.get_state()
+    generator = current_generator()
+    state = generator.get_state()
     try:
         yield
     finally:
         if enabled:
-            default_generator.set_state(state)
+            generator.set_state(state)
 
 
 def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
@@ -131,7 +167,7 @@ _RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalar
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    out: Tensor = run(_RANDOM, spec, kind, *(generator or default_generator).next())
+    out: Tensor = run(_RANDOM, spec, kind, *(generator or _chosen.get() or default_generator).next())
     return out
 
 
