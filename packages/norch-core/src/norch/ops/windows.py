@@ -45,7 +45,7 @@ def planned(plan: Any, specs: tuple[Any, ...], how: tuple[Any, ...]) -> Any:
     except TypeError:
         if not any(isinstance(v, list) for v in how):
             raise
-        return plan(*specs, *[tuple(v) if isinstance(v, list) else v for v in how])
+    return plan(*specs, *[tuple(v) if isinstance(v, list) else v for v in how])
 
 
 def reach(kernel: int, dilation: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import norch
@@ -19,7 +19,15 @@ def _norm(tensor: norch.Tensor, p: float) -> norch.Tensor:
     flat = tensor.detach().reshape(-1)
     if flat.dtype.itemsize < 4:
         flat = flat.to(norch.float32)
-    return norch.dot(flat, flat) if p == 2 else norch.norm(flat, p)
+    return flat @ flat if p == 2 else norch.norm(flat, p)
+
+
+def _joined(values: list[norch.Tensor], join: Callable[[norch.Tensor, norch.Tensor], norch.Tensor]) -> norch.Tensor:
+    """All values made one, two at a time: less than half of what stacking them costs, and rounded little."""
+    while len(values) > 1:
+        odd = values[-1:] if len(values) % 2 else []
+        values = [join(a, b) for a, b in zip(values[::2], values[1::2])] + odd
+    return values[0]
 
 
 def get_total_norm(
@@ -36,11 +44,13 @@ def get_total_norm(
     device = given[0].device
     with norch.no_grad():
         parts = [_norm(t, p) for t in given]
-        norms = norch.stack([n if n.device == device else n.to(device) for n in parts]) if len(parts) > 1 else parts[0]
+        norms = [n if n.device == device else n.to(device) for n in parts]
         if p == 2:  # the parts are squares
-            total = norms.sum().sqrt()
+            total = _joined(norms, norch.add).sqrt()
+        elif p == math.inf:
+            total = _joined(norms, norch.maximum)
         else:
-            total = norch.norm(norms.reshape(-1), p)
+            total = norch.norm(norch.stack(norms), p)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"clip_grad_norm_(): the total norm of order {p} of the gradients is {total.item()}, so that they cannot "
