@@ -69,6 +69,7 @@ from .fallback import is_cpu_fallback_allowed, set_cpu_fallback
 from .matmul_precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .ops import *  # noqa: F403
 from .spec import Size
+from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
 from .tensor.printing import set_printoptions
 from .threads import get_num_threads, set_num_threads

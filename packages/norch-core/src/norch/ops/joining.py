@@ -183,15 +183,39 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
     return repeat(input, (1,) * (input.spec.ndim - len(times)) + times)
 
 
-def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
-    """Each element `repeats` times in a row, along `dim` or in the flattened tensor."""
-    if not isinstance(repeats, int):
-        raise DTypeError(f"repeat_interleave(): repeats must be an int, got {type(repeats).__name__}")
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each element `repeats` times in a row, along `dim` or in the flattened tensor.
+
+    repeats: an int, or a tensor with one for each element along `dim`; with a tensor of repeats alone, the indices
+    0, 1, ... are repeated. `output_size` is the length of the result, which else is waited for.
+    """
+    if repeats is None:
+        return repeat_interleave(arange(input.spec.numel, device=input.device), input, 0, output_size=output_size)
     x = reshape(input, -1) if dim is None else input
     at = wrap_dim(0 if dim is None else dim, x.spec.ndim, "repeat_interleave")
     shape = tuple(x.spec.shape)
-    wide = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
-    return reshape(wide, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+    if isinstance(repeats, int):
+        wide = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
+        return reshape(wide, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+    return _repeat_each(x, repeats, at, output_size)
+
+
+def _repeat_each(x: Tensor, repeats: Tensor, at: int, output_size: int | None) -> Tensor:
+    from .indexing import index_select
+    from .sorting import searchsorted
+
+    op = "repeat_interleave"
+    if not hasattr(repeats, "spec") or repeats.spec.dtype.is_floating_point:
+        raise DTypeError(f"{op}(): repeats must be an int or a tensor of integers, got {repeats!r:.60}")
+    times = reshape(repeats, -1)
+    if times.spec.numel not in (1, x.spec.shape[at]):
+        raise ShapeError(f"{op}(): {times.spec.numel} repeats for dim {at} of shape {tuple(x.spec.shape)}")
+    ends = broadcast_to(times, (x.spec.shape[at],)).cumsum(0)
+    if output_size is None:
+        output_size = int(ends[-1].item()) if ends.spec.numel else 0
+    return index_select(x, at, searchsorted(ends, arange(output_size, device=x.device), right=True))
 
 
 def _reorder(input: Tensor, dim: int, index: Tensor) -> Tensor:
