@@ -27,6 +27,7 @@ B = np.array([[True, False, True, False], [False, True, True, True], [False, Fal
 N = np.array([[1.0, nan, 3.0], [nan, nan, nan], [2.0, 0.5, nan]])
 E = np.array([-inf, -2.0, -0.0, 0.0, 0.5, 1.0, 3.5, 30.0, inf, nan])
 M = np.arange(24.0).reshape(2, 3, 4) / 7 - 1.5
+G = np.array([[2.0, -0.5, 0.3], [0.4, 1.5, -0.7], [0.1, 0.9, -1.2]])
 X1 = np.random.default_rng(0).normal(size=(30, 3))
 S = np.array([[1, 0, 2], [2, 2, 0]])
 
@@ -58,7 +59,7 @@ LINES = {
     "isposinf": [(E,), lambda t, x: (t.isposinf(x), t.isneginf(x), t.isreal(x))],
     "rsub": [(V, W), lambda t, x, y: (t.rsub(x, y), t.rsub(x, y, alpha=2))],
     "gcd": [(I, at(6, 4, 0, -2)), lambda t, x, y: (t.gcd(x, y), t.lcm(x, y))],
-    "sgn": [(E[:-1],), lambda t, x: x.sgn()],
+    "sgn": [(E[:-1],), lambda t, x: x.detach().sgn()],
     # --- reductions
     "aminmax": [(F,), lambda t, x: (*t.aminmax(x), *x.aminmax(dim=1), *t.aminmax(x, dim=0, keepdim=True))],
     "std_mean": [(F,), lambda t, x: (*t.std_mean(x), *t.std_mean(x, 1), *t.std_mean(x, dim=0, keepdim=True))],
@@ -103,6 +104,25 @@ LINES = {
         t.baddbmm(i, a.unsqueeze(0), b.unsqueeze(0), alpha=3), t.addbmm(i, a.expand(2, 3, 2), b.expand(2, 2, 3)))],
     "matrix_power": [(F[:, :3],), lambda t, a: tuple(t.matrix_power(a, n) for n in (0, 1, 2, 5))],
     "chain_matmul": [(F, F.T, P.T), lambda t, a, b, c: t.linalg.multi_dot([a, b, c])],
+    "linalg.norms": [(F, M), lambda t, a, b: (
+        t.linalg.norm(a), t.linalg.vector_norm(b, 3, dim=(0, 2)), t.linalg.vector_norm(b, inf), t.linalg.norm(a, dim=1),
+        t.linalg.norm(a, 1), t.linalg.norm(b, "fro", dim=(1, 2)), t.linalg.norm(a[0], 3), t.linalg.norm(a, 2, 0, True),
+        *(t.linalg.matrix_norm(b, o, keepdim=k) for o in ("fro", "nuc", 1, -1, inf, -inf, 2, -2) for k in (False, True)))],
+    "linalg.solve": [(G, F.T[:3], V), lambda t, a, b, c: (
+        t.linalg.solve(a, b), t.linalg.solve(a, c), t.linalg.solve(a.expand(2, 3, 3), b), t.linalg.solve(a, b.mT[:2, :3], left=False),
+        t.linalg.solve_triangular(a, b, upper=True), t.linalg.solve_triangular(a, b, upper=False, unitriangular=True))],
+    "linalg.inv": [(G,), lambda t, a: (t.linalg.inv(a), t.linalg.det(a), *t.linalg.slogdet(a), t.logdet(a @ a.mT),
+                                       t.inverse(a), a.det(), a.inverse(), t.linalg.matrix_power(a, -2), a.logdet())],
+    "linalg.det.singular": [(np.outer(V, W),), lambda t, a: t.linalg.det(a)],
+    "linalg.cholesky": [(G,), lambda t, a: (t.linalg.cholesky(a @ a.mT), t.linalg.cholesky(a @ a.mT, upper=True))],
+    "linalg.qr": [(F.T,), lambda t, a: t.linalg.qr(a)],
+    "linalg.eigh": [(G,), lambda t, a: (lambda r: (r[0], r[1] ** 2))(t.linalg.eigh(a @ a.mT))],
+    "linalg.svd": [(F,), lambda t, a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(t.linalg.svd(a, full_matrices=False))],
+    "linalg.svd.tall": [(F.T,), lambda t, a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(t.linalg.svd(a, full_matrices=False))],
+    "linalg.pinv": [(F,), lambda t, a: (t.linalg.pinv(a), t.linalg.matrix_rank(a), t.linalg.cond(a), t.linalg.cond(a[:, :3].detach(), 1),
+                                        t.linalg.svdvals(a))],
+    "linalg.lstsq": [(F.T, M[0].T), lambda t, a, b: t.linalg.lstsq(a, b).solution],
+    "linalg.products": [(F, M[0]), lambda t, a, b: (t.linalg.vecdot(a, b[:1]), t.linalg.multi_dot([a[0], b.mT, b, a[1]]))],
     "block_diag": [(F, V, P), lambda t, a, b, c: (t.block_diag(a, b, c), t.block_diag(b))],
     "cdist": [(F, F[1:] * 0.9 + P[:, :1]), lambda t, a, b: (t.cdist(a, b), t.cdist(a, b, p=1.0), t.cdist(a, b, p=3),
                                                  t.cdist(a, b, p=inf), t.cdist(a, b, 0))],
@@ -174,7 +194,7 @@ def compare(got, want, what):
 
 def his_gradient(result, floats):
     found = torch.autograd.grad(result.sum(), [q for _, q in floats], retain_graph=True, allow_unused=True)
-    return torch.cat([q.reshape(-1) for q in found if q is not None])
+    return torch.cat([q.reshape(-1) for q in found if q is not None] or [torch.zeros(0)])
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     cpu: DeviceModule
     cuda: DeviceModule
 
+globals().pop("linalg", None)  # the module of ops; `norch.linalg` is a package, loaded when it is first used
+
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
 
@@ -88,19 +90,33 @@ def is_tensor(obj: object) -> builtins.bool:
     return isinstance(obj, Tensor)
 
 
+_LATER = {
+    "det": ("linalg", "det"),
+    "inverse": ("linalg", "inv"),
+    "logdet": ("linalg", "logdet"),
+    "pinverse": ("linalg", "pinv"),
+    "slogdet": ("linalg", "slogdet"),
+}
+"""Names of norch, and where in it they come from when they are first used: what few programs touch costs none."""
+
+
 def __getattr__(name: str) -> Any:
-    """Subpackages of other distributions (`norch.nn`), then the modules of devices (`norch.cuda`)."""
+    """What is loaded late, then subpackages of other distributions (`norch.nn`), then the modules of devices."""
     from importlib import import_module
     from importlib.util import find_spec
 
+    if name in _LATER:
+        module, title = _LATER[name]
+        found = globals()[name] = getattr(import_module(f"norch.{module}"), title)
+        return found
     if not name.startswith("_"):
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")
         from .backend.device_module import lookup
 
-        found = lookup(name)
-        if found is not None:
-            return found
+        device_module = lookup(name)
+        if device_module is not None:
+            return device_module
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
         + ("; it comes with norch-nn: pip install norch-nn" if name in ("nn", "optim", "utils", "vision") else "")

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ops import composite, linalg, products, reduction, scan, sorting, statistics
 from .inplace import inplace
+
+
+def _from_linalg(name: str, doc: str) -> Any:
+    """A method of a function of `norch.linalg`, which is loaded when it is first used."""
+
+    def method(self: Any) -> Any:
+        from .. import linalg
+
+        return getattr(linalg, name)(self)
+
+    method.__name__, method.__doc__ = name, doc
+    return method
 
 
 class ReductionMethods:
@@ -62,6 +76,11 @@ class ReductionMethods:
     matrix_power = products.matrix_power
     renorm = products.renorm
     renorm_ = inplace(products.renorm)
+    det = _from_linalg("det", "The determinant of square matrices.")
+    logdet = _from_linalg("logdet", "The logarithm of the determinant of square matrices.")
+    slogdet = _from_linalg("slogdet", "(sign, log of the size) of the determinant of square matrices.")
+    inverse = _from_linalg("inv", "The inverse of square matrices.")
+    pinverse = _from_linalg("pinv", "The Moore-Penrose inverse.")
     addmm = linalg.addmm
     addmv = products.addmv
     addr = products.addr
