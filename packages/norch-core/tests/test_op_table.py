@@ -57,7 +57,7 @@ def typical(name):
 WITHOUT_RECORD = frozenset(
     """
     tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
-    zeros_like ones_like empty_like full_like result_type broadcast_shapes
+    zeros_like ones_like empty_like full_like result_type broadcast_shapes tril_indices triu_indices multinomial
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
     manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_
     """.split()
@@ -68,7 +68,8 @@ METHODS_WITHOUT_RECORD = frozenset(
     is_signed is_inference data_ptr storage untyped_storage requires_grad_ zero_grad backward detach_ register_hook
     retain_grad as_subclass numpy item tolist to cpu cuda type type_as float double half bfloat16 long int short char
     byte bool new_empty new_zeros new_ones new_full new_tensor bernoulli
-    fill_ zero_ copy_ uniform_ normal_ bernoulli_ random_
+    fill_ zero_ copy_ uniform_ normal_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_ multinomial
+    det logdet slogdet inverse pinverse
     """.split()
 )
 

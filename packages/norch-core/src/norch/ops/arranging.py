@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import IndexError, ShapeError
+from ..dtype import INTEGER
+from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import as_int, wrap_dim
 from .creation import DeviceLike, arange, as_tensor
 from .elementwise import floor_divide, remainder
@@ -191,6 +192,8 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Row-major indices into `shape` as one tensor of indices for each dim. Raises IndexError for a shape without."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if indices.spec.dtype.category != INTEGER:
+        raise DTypeError(f"unravel_index(): indices must hold integers, got {indices.spec.dtype}")
     if not sizes or min(sizes) < 1:
         raise IndexError(f"unravel_index(): no index is in shape {sizes}")
     found, rest = [], indices

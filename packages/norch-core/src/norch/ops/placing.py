@@ -112,7 +112,8 @@ def scatter_reduce(
     ones = fill_spec(src.spec.like(dtype=int64), 1)
     counts = scatter_add(fill_spec(input.spec.like(dtype=int64), 1 if include_self else 0), dim, index, ones)
     counts = counts.clamp(min=1)
-    return out / counts if out.spec.dtype.is_floating_point else out.div(counts, rounding_mode="floor")
+    whole = out / counts if out.spec.dtype.is_floating_point else out.div(counts, rounding_mode="floor")
+    return whole.to(out.spec.dtype)
 
 
 def _combined(input: Tensor, src: Tensor, index: Tensor, at: int, reduce: str, include_self: bool) -> Tensor:

@@ -9,7 +9,7 @@ from ..dtype import INTEGER, DType, bool_, float32, float64, get_default_dtype, 
 from ..errors import DTypeError
 from ..op import SCALARS, Inferred
 from ..spec import Spec
-from .composite import isinf, logaddexp
+from .composite import _require_floating, isinf, logaddexp
 from .creation import fill_spec, full
 from .elementwise import abs as absolute
 from .elementwise import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, remainder, sin, sqrt, where
@@ -163,7 +163,9 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
 
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow."""
-    return logaddexp(input * math.log(2), other * math.log(2)) / math.log(2)
+    _require_floating("logaddexp2", input, other)
+    a, b = floating_pair("logaddexp2", input, other)
+    return logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
 
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:

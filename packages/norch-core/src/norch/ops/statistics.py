@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..dtype import bool_, float32, float64, int64
+from ..dtype import bfloat16, bool_, float16, float32, float64, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import as_int, wrap_dim
 from .composite import isnan
@@ -66,7 +66,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`mean` of the elements that are not NaN; NaN where there are none. Raises DTypeError unless floating."""
     found = input if dtype is None else input.to(dtype)
-    wide = found.to(float32) if found.spec.dtype.itemsize == 2 else found
+    wide = found.to(float32) if found.spec.dtype in (float16, bfloat16) else found
     out = total(_numbers(wide, "nanmean"), dim, keepdim) / total(~isnan(wide), dim, keepdim)
     return out.to(found.spec.dtype)
 
