@@ -33,6 +33,7 @@ from .device import Device as device
 from .dtype import (
     DType,
     bfloat16,
+    can_cast,
     finfo,
     float16,
     float32,
@@ -72,7 +73,7 @@ from .spec import Size
 from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
 from .tensor.printing import set_printoptions
-from .threads import get_num_threads, set_num_threads
+from .threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 
 if TYPE_CHECKING:
     from .backend.device_module import DeviceModule
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     cuda: DeviceModule
 
 globals().pop("linalg", None)  # the module of ops; `norch.linalg` is a package, loaded when it is first used
+globals().pop("strided", None)  # the same; `norch.strided` is a layout
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
@@ -91,13 +93,37 @@ def is_tensor(obj: object) -> builtins.bool:
 
 
 _LATER = {
-    "det": ("linalg", "det"),
-    "inverse": ("linalg", "inv"),
-    "logdet": ("linalg", "logdet"),
-    "pinverse": ("linalg", "pinv"),
-    "slogdet": ("linalg", "slogdet"),
-}
-"""Names of norch, and where in it they come from when they are first used: what few programs touch costs none."""
+    "accelerator": (),
+    "amp": ("autocast", "is_autocast_available", "is_autocast_enabled"),
+    "compiling": ("compile",),
+    "determinism": (
+        "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode",
+        "is_deterministic_algorithms_warn_only_enabled", "set_deterministic_debug_mode", "use_deterministic_algorithms",
+    ),
+    "memory_layout": (
+        "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format", "strided",
+    ),
+    "legacy": (
+        "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+        "IntTensor", "LongTensor", "ShortTensor", "range", "set_default_tensor_type",
+    ),
+    "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
+    "queries": (
+        "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
+        "is_storage", "numel", "typename",
+    ),
+}  # fmt: skip
+"""By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
+
+_IN_PLACE = frozenset(
+    """
+    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_ celu_
+    clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ elu_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_
+    frac_ gcd_ index_put_ lcm_ ldexp_ leaky_relu_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_
+    reciprocal_ relu_ round_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
+    """.split()
+)
+"""Methods of Tensor that are functions too."""
 
 
 def __getattr__(name: str) -> Any:
@@ -105,10 +131,14 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
     from importlib.util import find_spec
 
-    if name in _LATER:
-        module, title = _LATER[name]
-        found = globals()[name] = getattr(import_module(f"norch.{module}"), title)
-        return found
+    for module, titles in _LATER.items():
+        for title in titles:
+            known, _, original = title.partition("=")
+            if known == name:
+                found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
+                return found
+    if name in _IN_PLACE and hasattr(Tensor, name):
+        return getattr(Tensor, name)
     if not name.startswith("_"):
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")

@@ -37,6 +37,10 @@ class DType:
         return self.category == FLOATING
 
     @property
+    def is_complex(self) -> bool:
+        return False
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; bfloat16's comes from ml_dtypes, loaded when it is first needed."""
         if self._numpy is None:
@@ -151,7 +155,7 @@ def result_dtype(tensors: Iterable[tuple[DType, int]], scalars: Iterable[type] =
 
 
 def can_cast(source: DType, target: DType) -> bool:
-    """Whether an in-place op may store a `source` result in a `target` tensor: never to a lower category."""
+    """Whether an in-place op may store a `source` result in a `target` tensor: never in one of a lower category."""
     return source.category <= target.category
 
 

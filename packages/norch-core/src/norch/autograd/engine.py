@@ -168,6 +168,9 @@ def run(
                 owner = node.tensor()
                 if targets is None and owner is not None:
                     accumulate(owner, total, create)
+                    if node.hooks is not None:
+                        for hook in list(owner.__dict__.get("_after_grad", {}).values()):
+                            hook(owner)
                 continue
             if type(node) is Output:
                 parent = node.edges[0]

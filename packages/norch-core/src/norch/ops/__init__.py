@@ -97,6 +97,7 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .creation_like import empty_strided, logspace, scalar_tensor
 from .dropout import dropout
 from .elementwise import (
     abs,
