@@ -1,4 +1,4 @@
-"""The same lines, with `t` norch and with `t` PyTorch, give the same: values, dtypes, shapes, gradients, kinds of error.
+"""The same lines, with `t` norch and with `t` PyTorch, give the same: values, dtypes, shapes and gradients.
 
 Runs where PyTorch is installed. Without it the sample records say the same of most ops, from NumPy.
 """
@@ -72,7 +72,8 @@ LINES = {
     "mode": [(I,), lambda t, x: (*t.mode(x), *x.mode(0), *t.mode(x, 1, True))],
     "quantile": [(F,), lambda t, x: (t.quantile(x, 0.3), x.quantile(0.75, 1), t.quantile(x, 0.5, 0, True),
                                       t.quantile(x, 0.5, keepdim=True))],
-    "quantile.several": [(F, at(0.0, 0.35, 1.0)), lambda t, x, q: (t.quantile(x, q.detach()), x.quantile(q.detach(), dim=1),
+    "quantile.several": [(F, at(0.0, 0.35, 1.0)), lambda t, x, q: (t.quantile(x, q.detach()),
+        x.quantile(q.detach(), dim=1),
                                                                   t.quantile(x, q.detach(), dim=0, keepdim=True))],
     "quantile.how": [(F,), lambda t, x: tuple(t.quantile(x, q, 1, interpolation=how) for q in (0.2, 0.5)
                                                for how in ("lower", "higher", "midpoint", "nearest"))],
@@ -80,7 +81,8 @@ LINES = {
     "bincount": [(I[0],), lambda t, x: (t.bincount(x), x.bincount(minlength=9))],
     "bincount.weights": [(I[0], F[0]), lambda t, x, w: t.bincount(x, w.detach())],
     "bincount.empty": [(I[0][:0],), lambda t, x: (t.bincount(x), t.bincount(x, minlength=2))],
-    "histc": [(F,), lambda t, x: (t.histc(x.detach(), 5), x.detach().histc(4, -1, 1), t.histc(x.detach(), bins=3, min=0, max=1))],
+    "histc": [(F,), lambda t, x: (t.histc(x.detach(), 5), x.detach().histc(4, -1, 1), t.histc(x.detach(), bins=3,
+        min=0, max=1))],
     "cov": [(F,), lambda t, x: (t.cov(x), t.cov(x, correction=0), t.cov(x[0]), t.corrcoef(x), t.corrcoef(x[0]))],
     "cov.weights": [(F, at(1, 2, 1, 3), at(0.5, 1.0, 2.0, 1.0)), lambda t, x, f, a: (
         t.cov(x, fweights=f), t.cov(x, aweights=a.detach()), t.cov(x, fweights=f, aweights=a.detach()))],
@@ -89,13 +91,15 @@ LINES = {
     "cummax": [(N,), lambda t, x: (*t.cummax(x, 1), *x.cummin(1), *t.cummin(x, dim=0))],
     "cummax.ties": [(I,), lambda t, x: (*t.cummax(x, 1), *x.cummin(0))],
     "logcumsumexp": [(F * 50,), lambda t, x: (t.logcumsumexp(x, 1), x.logcumsumexp(dim=0))],
-    "diff": [(F, V[:, None]), lambda t, x, y: (t.diff(x), x.diff(2, 0), t.diff(x, prepend=y), t.diff(x, append=y, dim=1))],
+    "diff": [(F, V[:, None]), lambda t, x, y: (t.diff(x), x.diff(2, 0), t.diff(x, prepend=y), t.diff(x, append=y,
+        dim=1))],
     "diff.bool": [(B,), lambda t, x: t.diff(x)],
     "trapezoid": [(F,), lambda t, x: (t.trapezoid(x), t.trapz(x, dx=0.5), t.trapezoid(x, dim=0),
                                        t.cumulative_trapezoid(x, dx=2.0))],
     "trapezoid.x": [(F, at(0.0, 1.0, 1.5, 4.0)), lambda t, y, x: (t.trapezoid(y, x), t.cumulative_trapezoid(y, x))],
     # --- products
-    "tensordot": [(M, M.transpose(2, 0, 1)), lambda t, a, b: (t.tensordot(a, b, 1), t.tensordot(a, b, ([0, 2], [1, 0])))],
+    "tensordot": [(M, M.transpose(2, 0, 1)), lambda t, a, b: (t.tensordot(a, b, 1), t.tensordot(a, b, ([0, 2],
+        [1, 0])))],
     "inner": [(F, M), lambda t, a, b: (t.inner(a, b), t.inner(a, a[0, 0]))],
     "kron": [(F, P), lambda t, a, b: (t.kron(a, b), t.kron(a[0], b))],
     "ger": [(V, W), lambda t, a, b: (t.ger(a, b), t.vdot(a, b))],
@@ -105,24 +109,34 @@ LINES = {
     "matrix_power": [(F[:, :3],), lambda t, a: tuple(t.matrix_power(a, n) for n in (0, 1, 2, 5))],
     "chain_matmul": [(F, F.T, P.T), lambda t, a, b, c: t.linalg.multi_dot([a, b, c])],
     "linalg.norms": [(F, M), lambda t, a, b: (
-        t.linalg.norm(a), t.linalg.vector_norm(b, 3, dim=(0, 2)), t.linalg.vector_norm(b, inf), t.linalg.norm(a, dim=1),
-        t.linalg.norm(a, 1), t.linalg.norm(b, "fro", dim=(1, 2)), t.linalg.norm(a[0], 3), t.linalg.norm(a, 2, 0, True),
-        *(t.linalg.matrix_norm(b, o, keepdim=k) for o in ("fro", "nuc", 1, -1, inf, -inf, 2, -2) for k in (False, True)))],
+        t.linalg.norm(a), t.linalg.vector_norm(b, 3, dim=(0, 2)), t.linalg.vector_norm(b, inf), t.linalg.norm(a,
+        dim=1),
+        t.linalg.norm(a, 1), t.linalg.norm(b, "fro", dim=(1, 2)), t.linalg.norm(a[0], 3), t.linalg.norm(a, 2, 0,
+        True),
+        *(t.linalg.matrix_norm(b, o, keepdim=k) for o in ("fro", "nuc", 1, -1, inf, -inf, 2, -2) for k in (False,
+        True)))],
     "linalg.solve": [(G, F.T[:3], V), lambda t, a, b, c: (
-        t.linalg.solve(a, b), t.linalg.solve(a, c), t.linalg.solve(a.expand(2, 3, 3), b), t.linalg.solve(a, b.mT[:2, :3], left=False),
-        t.linalg.solve_triangular(a, b, upper=True), t.linalg.solve_triangular(a, b, upper=False, unitriangular=True))],
+        t.linalg.solve(a, b), t.linalg.solve(a, c), t.linalg.solve(a.expand(2, 3, 3), b), t.linalg.solve(a,
+        b.mT[:2, :3], left=False),
+        t.linalg.solve_triangular(a, b, upper=True), t.linalg.solve_triangular(a, b, upper=False,
+        unitriangular=True))],
     "linalg.inv": [(G,), lambda t, a: (t.linalg.inv(a), t.linalg.det(a), *t.linalg.slogdet(a), t.logdet(a @ a.mT),
-                                       t.inverse(a), a.det(), a.inverse(), t.linalg.matrix_power(a, -2), a.logdet())],
+                                       t.inverse(a), a.det(), a.inverse(), t.linalg.matrix_power(a, -2),
+        a.logdet())],
     "linalg.det.singular": [(np.outer(V, W),), lambda t, a: t.linalg.det(a)],
     "linalg.cholesky": [(G,), lambda t, a: (t.linalg.cholesky(a @ a.mT), t.linalg.cholesky(a @ a.mT, upper=True))],
     "linalg.qr": [(F.T,), lambda t, a: t.linalg.qr(a)],
     "linalg.eigh": [(G,), lambda t, a: (lambda r: (r[0], r[1] ** 2))(t.linalg.eigh(a @ a.mT))],
-    "linalg.svd": [(F,), lambda t, a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(t.linalg.svd(a, full_matrices=False))],
-    "linalg.svd.tall": [(F.T,), lambda t, a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(t.linalg.svd(a, full_matrices=False))],
-    "linalg.pinv": [(F,), lambda t, a: (t.linalg.pinv(a), t.linalg.matrix_rank(a), t.linalg.cond(a), t.linalg.cond(a[:, :3].detach(), 1),
+    "linalg.svd": [(F,), lambda t, a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(t.linalg.svd(a,
+        full_matrices=False))],
+    "linalg.svd.tall": [(F.T,), lambda t, a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(t.linalg.svd(a,
+        full_matrices=False))],
+    "linalg.pinv": [(F,), lambda t, a: (t.linalg.pinv(a), t.linalg.matrix_rank(a), t.linalg.cond(a),
+        t.linalg.cond(a[:, :3].detach(), 1),
                                         t.linalg.svdvals(a))],
     "linalg.lstsq": [(F.T, M[0].T), lambda t, a, b: t.linalg.lstsq(a, b).solution],
-    "linalg.products": [(F, M[0]), lambda t, a, b: (t.linalg.vecdot(a, b[:1]), t.linalg.multi_dot([a[0], b.mT, b, a[1]]))],
+    "linalg.products": [(F, M[0]), lambda t, a, b: (t.linalg.vecdot(a, b[:1]), t.linalg.multi_dot([a[0], b.mT, b,
+        a[1]]))],
     "block_diag": [(F, V, P), lambda t, a, b, c: (t.block_diag(a, b, c), t.block_diag(b))],
     "cdist": [(F, F[1:] * 0.9 + P[:, :1]), lambda t, a, b: (t.cdist(a, b), t.cdist(a, b, p=1.0), t.cdist(a, b, p=3),
                                                  t.cdist(a, b, p=inf), t.cdist(a, b, 0))],
@@ -132,45 +146,56 @@ LINES = {
     "pdist": [(F,), lambda t, a: (t.pdist(a), t.pdist(a, 1))],
     "renorm": [(F,), lambda t, a: (t.renorm(a, 2, 0, 1.0), a.renorm(1, 1, 2.0))],
     # --- arranging
-    "atleast": [(at(2.0)[0], V, F), lambda t, a, b, c: (t.atleast_1d(a), *t.atleast_2d(a, b, c), *t.atleast_3d((a, b, c)))],
-    "stacks": [(V, W, F[:, :3]), lambda t, a, b, c: (t.column_stack((a, b, c)), t.row_stack((a, c)), t.dstack((a, b)),
+    "atleast": [(at(2.0)[0], V, F), lambda t, a, b, c: (t.atleast_1d(a), *t.atleast_2d(a, b, c),
+        *t.atleast_3d((a, b, c)))],
+    "stacks": [(V, W, F[:, :3]), lambda t, a, b, c: (t.column_stack((a, b, c)), t.row_stack((a, c)), t.dstack((a,
+        b)),
                                                    t.dstack([c, c]))],
-    "tensor_split": [(M,), lambda t, x: (*t.tensor_split(x, 3, 2), *x.tensor_split((1, 2), dim=1), *t.tensor_split(x, 5, 2))],
+    "tensor_split": [(M,), lambda t, x: (*t.tensor_split(x, 3, 2), *x.tensor_split((1, 2), dim=1),
+        *t.tensor_split(x, 5, 2))],
     "splits": [(M,), lambda t, x: (*t.hsplit(x, 3), *t.vsplit(x, [1]), *x.dsplit(2), *t.hsplit(x[0, 0], 2),
                                    *t.split_with_sizes(x, [1, 2], 1))],
     "diag_embed": [(F,), lambda t, x: (t.diag_embed(x), x.diag_embed(1, 0, 2), t.diagflat(x), x.diagflat(-1))],
-    "triangles": [(V,), lambda t, x: (t.tril_indices(3, 4), t.triu_indices(3, 3, 1), t.tril_indices(2, 3, -1, dtype=t.int32))],
-    "rot90": [(M,), lambda t, x: tuple(t.rot90(x, k, d) for k in (-1, 0, 1, 2, 3, 4) for d in ([0, 1], [1, 2], [2, 0]))],
+    "triangles": [(V,), lambda t, x: (t.tril_indices(3, 4), t.triu_indices(3, 3, 1), t.tril_indices(2, 3, -1,
+        dtype=t.int32))],
+    "rot90": [(M,), lambda t, x: tuple(t.rot90(x, k, d) for k in (-1, 0, 1, 2, 3, 4) for d in ([0, 1], [1, 2],
+        [2, 0]))],
     "cartesian_prod": [(V, W[:2]), lambda t, a, b: (t.cartesian_prod(a, b), t.cartesian_prod(a), t.combinations(a),
         t.combinations(a, 3), t.combinations(a, 2, True), t.combinations(a, r=4))],
     "vander": [(V,), lambda t, x: (t.vander(x.detach()), t.vander(x.detach(), 2, increasing=True))],
     "unravel_index": [(I,), lambda t, x: t.unravel_index(x, (4, 3))],
     # --- placing
-    "slice_scatter": [(F, P.T[:, :1]), lambda t, x, s: (t.slice_scatter(x, s, 1, 2, 3), x.slice_scatter(s[:2].expand(2, 4), 0, 0, None, 2))],
+    "slice_scatter": [(F, P.T[:, :1]), lambda t, x, s: (t.slice_scatter(x, s, 1, 2, 3),
+        x.slice_scatter(s[:2].expand(2, 4), 0, 0, None, 2))],
     "select_scatter": [(F, V), lambda t, x, s: t.select_scatter(x, s, 1, -1)],
     "diagonal_scatter": [(F, V), lambda t, x, s: (t.diagonal_scatter(x, s), t.diagonal_scatter(x, s, 1))],
     "masked_scatter": [(F, B, M), lambda t, x, m, s: (t.masked_scatter(x, m, s), x.masked_scatter(m[0], s))],
     "scatter_reduce": [(F, S, -F[1:, :3] * 1.5), lambda t, x, i, s: tuple(
-        t.scatter_reduce(x, d, i, s, r, include_self=k) for d in (0, 1) for r in ("sum", "prod", "mean", "amax", "amin")
+        t.scatter_reduce(x, d, i, s, r, include_self=k) for d in (0, 1) for r in ("sum", "prod", "mean", "amax",
+        "amin")
         for k in (True, False))],
     "scatter_reduce.ties": [(V * 0, at(0, 0, 0, 1), at(2.0, 2.0, 1.0, 0.0)), lambda t, x, i, s: (
-        t.scatter_reduce(x, 0, i, s, "amax"), x.scatter_reduce(0, i, s, "prod", include_self=False), x.scatter_reduce(0, i, s, "amin"))],
+        t.scatter_reduce(x, 0, i, s, "amax"), x.scatter_reduce(0, i, s, "prod", include_self=False),
+        x.scatter_reduce(0, i, s, "amin"))],
     "scatter_reduce.int": [(J, at(0, 0, 2, 2), at(3, 5, -7, 4)), lambda t, x, i, s: tuple(
         x.scatter_reduce(0, i, s, r) for r in ("sum", "prod", "mean", "amax", "amin"))],
     "put": [(F, S, P), lambda t, x, i, s: (t.put(x, i, s), x.put(i, s, accumulate=True))],
     "index_put": [(F, at(0, 2, 0), at(1, 1, 1), V), lambda t, x, i, j, v: (
         t.index_put(x, (i, j), v, accumulate=True), x.index_put((i,), v.mean()))],
     # --- order
-    "unique.dim": [(I[[1, 0, 1, 2, 0]],), lambda t, x: (*t.unique(x, dim=0, return_inverse=True, return_counts=True),
+    "unique.dim": [(I[[1, 0, 1, 2, 0]],), lambda t, x: (*t.unique(x, dim=0, return_inverse=True,
+        return_counts=True),
                                                         t.unique(x, dim=1))],
     "unique_consecutive": [(at(1, 1, 2, 2, 3, 1, 1),), lambda t, x: (
         *t.unique_consecutive(x, return_inverse=True, return_counts=True), x.unique_consecutive())],
-    "unique_consecutive.dim": [(I[[1, 1, 0, 0, 0, 2]],), lambda t, x: t.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0)],
+    "unique_consecutive.dim": [(I[[1, 1, 0, 0, 0, 2]],), lambda t, x: t.unique_consecutive(x,
+        return_inverse=True, return_counts=True, dim=0)],
     "isin": [(I, J), lambda t, x, y: (t.isin(x, y), t.isin(x, 1), t.isin(2, x), t.isin(x, t.arange(1, 40, 3)),
                                       t.isin(x, y, invert=True))],
     "isin.float": [(N,), lambda t, x: t.isin(x, t.arange(30).to(x.dtype) / 2)],
     "repeat_interleave": [(F, at(2, 0, 3)), lambda t, x, n: (t.repeat_interleave(x, n, 0), t.repeat_interleave(n),
-        x.repeat_interleave(n, dim=0, output_size=5), t.repeat_interleave(x, 2), t.repeat_interleave(x, t.tensor([2]), 1))],
+        x.repeat_interleave(n, dim=0, output_size=5), t.repeat_interleave(x, 2), t.repeat_interleave(x,
+        t.tensor([2]), 1))],
 }  # fmt: skip
 
 
@@ -213,8 +238,12 @@ def test_values_and_gradients(name):
         if not a.requires_grad:  # a constant, whose gradient is 0
             assert not his_gradient(b, floats).any(), f"{name}, result {i}: no gradient"
             continue
-        mine = norch.autograd.grad(a, [p for p, _ in floats], norch.tensor(weights), retain_graph=True, allow_unused=True)
-        his = torch.autograd.grad(b, [q for _, q in floats], torch.tensor(weights), retain_graph=True, allow_unused=True)
+        mine = norch.autograd.grad(
+            a, [p for p, _ in floats], norch.tensor(weights), retain_graph=True, allow_unused=True
+        )
+        his = torch.autograd.grad(
+            b, [q for _, q in floats], torch.tensor(weights), retain_graph=True, allow_unused=True
+        )
         for p, q in zip(mine, his, strict=True):
             # Where the result is NaN PyTorch differs with itself about the gradient.
             if q is not None and not b.isnan().any() and not q.isnan().any() and (p is not None or q.abs().sum() > 0):

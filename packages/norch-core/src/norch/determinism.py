@@ -29,8 +29,10 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     levels = {"default": 0, "warn": 1, "error": 2}
     level = levels.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
     if level not in (0, 1, 2):
-        raise ValueError(f"set_deterministic_debug_mode(): expected 0, 1, 2 or one of {list(levels)}, got {debug_mode!r}")
-    use_deterministic_algorithms(level > 0, warn_only=level == 1)  # type: ignore[operator]
+        raise ValueError(
+            f"set_deterministic_debug_mode(): expected 0, 1, 2 or one of {list(levels)}, got {debug_mode!r}"
+        )
+    use_deterministic_algorithms(level > 0, warn_only=level == 1)
 
 
 def get_deterministic_debug_mode() -> int:

@@ -24,7 +24,9 @@ class Device:
     index: int
     _backend: Backend | None
 
-    def __new__(cls, device: str | Device | None = None, index: int | None = None, *, type: str | None = None) -> Device:
+    def __new__(
+        cls, device: str | Device | None = None, index: int | None = None, *, type: str | None = None
+    ) -> Device:
         """`device` (or `type`) is "cpu", "cuda", "cuda:1", …. The backend is looked up when the device is first used.
 
         In a `with` block, it is where tensors are made that no device is given for. Raises DeviceError for a string

@@ -85,5 +85,3 @@ def range(start: float, end: float | None = None, step: float = 1, *, dtype: Any
     count = int((end - start) / step) + 1
     chosen = dtype or get_default_dtype()
     return arange(count, device=how.pop("device", None)).to(chosen) * step + start
-
-

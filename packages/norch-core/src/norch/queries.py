@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-
-
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a floating one."""
     return input.spec.dtype.is_floating_point

@@ -15,7 +15,6 @@ ALWAYS = ("cpu", "cuda")
 """Device types that have a module with nothing installed: PyTorch users ask `cuda.is_available()` first of all."""
 
 
-
 def _seed_all(seed: int) -> None:
     """Seeds norch's one generator: the same numbers follow on every device."""
     from ..ops import manual_seed

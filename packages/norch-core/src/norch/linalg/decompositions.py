@@ -108,7 +108,7 @@ def _off_diagonal(differences: Tensor) -> Tensor:
 class _Eigh(Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, uplo: str) -> tuple[Tensor, Tensor]:
-        values, vectors = on_host("eigh", lambda x: tuple(np.linalg.eigh(x, uplo)), a)
+        values, vectors = on_host("eigh", lambda x: tuple(np.linalg.eigh(x, uplo)), a)  # type: ignore[call-overload]
         ctx.save_for_backward(a, values, vectors)
         ctx.uplo = uplo
         return values, vectors
@@ -175,7 +175,8 @@ class _SVD(Function):
         elif a.shape[-2] < a.shape[-1]:
             part = (gv / s.unsqueeze(-2)).mT
             out = out + u @ (part - (part @ v) @ vh)
-        return out
+        found: Tensor = out
+        return found
 
 
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:

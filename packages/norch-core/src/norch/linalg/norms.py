@@ -61,9 +61,7 @@ def _flat(sums: Tensor, over: int, rest: int, ord: float) -> Tensor:
     return (sums.amax if ord > 0 else sums.amin)((over, rest))
 
 
-def norm(
-    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Tensor:
+def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`vector_norm` of all elements, or over one `dim`; `matrix_norm` over two, or of a matrix with `ord` given."""
     if dim is None and ord is not None and A.ndim == 2:
         return matrix_norm(A, ord, (0, 1), keepdim, dtype=dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..errors import ShapeError
@@ -31,7 +32,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     shapes = ", ".join(str(tuple(m.shape)) for m in given)
     if any(m.ndim != 2 for m in matrices):
         raise ShapeError(f"linalg.multi_dot(): expected matrices, got {shapes}")
-    if any(a.shape[1] != b.shape[0] for a, b in zip(matrices[:-1], matrices[1:], strict=True)):
+    if any(a.shape[1] != b.shape[0] for a, b in pairwise(matrices)):
         raise ShapeError(f"linalg.multi_dot(): shapes {shapes} do not match")
     out = _product(matrices, _order([m.shape[0] for m in matrices] + [matrices[-1].shape[1]]), 0, len(matrices) - 1)
     out = out.squeeze(0) if first else out
@@ -46,9 +47,7 @@ def _order(sizes: list[int]) -> dict[tuple[int, int], int]:
     for width in range(1, n):
         for i in range(n - width):
             j = i + width
-            found = [
-                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
-            ]
+            found = [(cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)]
             cost[i, j], splits[i, j] = min(found)
     return splits
 

@@ -68,9 +68,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return out.squeeze(-1) if is_vector else out
 
 
-def solve_triangular(
-    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Tensor:
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """`solve` for a triangular A, of which only one triangle is read; with `unitriangular`, as if 1 on its diagonal."""
     check_matrices("solve_triangular", A)
     triangle = A.triu(1 if unitriangular else 0) if upper else A.tril(-1 if unitriangular else 0)

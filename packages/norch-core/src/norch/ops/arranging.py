@@ -122,7 +122,8 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
     rows, columns = arange(row, device=device).unsqueeze(1) + offset, arange(col, device=device)
     places = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
-    return places if dtype is None else places.to(dtype)
+    out: Tensor = places if dtype is None else places.to(dtype)
+    return out
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:

@@ -85,9 +85,7 @@ def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     return make_tensor(spec, buffer)
 
 
-def empty(
-    *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
-) -> Tensor:
+def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
     shape = more.pop("size") if "size" in more and not size else size
     out = empty_spec(spec_for(shape, dtype, device, "empty"))
@@ -98,18 +96,14 @@ def empty_spec(spec: Spec) -> Tensor:
     return make_tensor(spec, allocate_on(spec.device, spec.nbytes))
 
 
-def zeros(
-    *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
-) -> Tensor:
+def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     shape = more.pop("size") if "size" in more and not size else size
     out = fill_spec(spec_for(shape, dtype, device, "zeros"), 0)
     return finish(out, requires_grad) if not more else made("zeros", out, requires_grad, more)
 
 
-def ones(
-    *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
-) -> Tensor:
+def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     shape = more.pop("size") if "size" in more and not size else size
     out = fill_spec(spec_for(shape, dtype, device, "ones"), 1)

@@ -88,7 +88,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """A copy of input whose element at index[i][j] of dim 0 (and so on) is combined with every src[i][j] that goes there.
+    """A copy of input, its element at index[i][j] of dim 0 (and so on) combined with every src[i][j] that goes there.
 
     reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self`, input counts only where nothing goes.
     Raises IndexError for an index out of range, ValueError for another `reduce`, DTypeError unless the dtypes agree.
@@ -97,7 +97,9 @@ def scatter_reduce(
         raise ValueError(f"scatter_reduce(): reduce must be sum, prod, mean, amax or amin, got {reduce!r}")
     _infer_functional(input.spec, dim, index.spec, src.spec)
     if not input.spec.ndim:
-        found = scatter_reduce(reshape(input, 1), 0, reshape(index, 1), reshape(src, 1), reduce, include_self=include_self)
+        found = scatter_reduce(
+            reshape(input, 1), 0, reshape(index, 1), reshape(src, 1), reduce, include_self=include_self
+        )
         return reshape(found, ())
     for d, n in enumerate(index.spec.shape):
         src = narrow(src, d, 0, n) if src.spec.shape[d] != n else src
@@ -168,7 +170,5 @@ def _extreme_vjp(
 
 
 @composite(_infer_extreme, _extreme_vjp, joint=True, name="functional_scatter_extreme")
-def _scatter_extreme(
-    input: Tensor, src: Tensor, index: Tensor, dim: int, reduce: str, include_self: bool
-) -> Tensor:
+def _scatter_extreme(input: Tensor, src: Tensor, index: Tensor, dim: int, reduce: str, include_self: bool) -> Tensor:
     return _combined(input, src, index, wrap_dim(dim, input.spec.ndim, "scatter_reduce"), reduce, include_self)

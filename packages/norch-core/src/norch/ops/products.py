@@ -170,9 +170,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
 # --- Distances ------------------------------------------------------------------------------------------------------
 
 
-def cdist(
-    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
-) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The `p`-norm distance of every row of x1 to every row of x2: (..., n, k), (..., m, k) -> (..., n, m).
 
     Euclidean distances of more than 25 rows come from a matrix product, which is faster and less exact for near rows;

@@ -83,14 +83,14 @@ def _infer_smooth(name: str) -> Any:
     return infer
 
 
-@composite(
-    _infer_smooth("erfc"), lambda g, input: g * (exp(-(input * input)) * -_TWO_OVER_ROOT_PI), name="erfc"
-)
+@composite(_infer_smooth("erfc"), lambda g, input: g * (exp(-(input * input)) * -_TWO_OVER_ROOT_PI), name="erfc")
 def _erfc(input: Tensor) -> Tensor:
     x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
     size = absolute(x)
-    t = 2 / (size + 2)
-    tail = t * exp(_polynomial(t * 2 - 1, _ERFC_DOUBLE if x.spec.dtype is float64 else _ERFC_SINGLE) - size * size)
+    t: Tensor = 2 / (size + 2)
+    tail: Tensor = t * exp(
+        _polynomial(t * 2 - 1, _ERFC_DOUBLE if x.spec.dtype is float64 else _ERFC_SINGLE) - size * size
+    )
     # 1 - erf is exact to rounding where erfc is not small.
     out = where(x < 0.5, 1 - erf(x), where(isinf(size), 0.0, tail))
     return out.to(input.spec.dtype)
@@ -113,9 +113,7 @@ _ERFINV_TAIL = (
 )  # fmt: skip
 
 
-@composite(
-    _infer_smooth("erfinv"), lambda g, y: g * (exp(y * y) / _TWO_OVER_ROOT_PI), name="erfinv"
-)
+@composite(_infer_smooth("erfinv"), lambda g, y: g * (exp(y * y) / _TWO_OVER_ROOT_PI), name="erfinv")
 def _erfinv(input: Tensor) -> Tensor:
     x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
     size = absolute(x)
@@ -242,7 +240,7 @@ def isreal(input: Tensor) -> Tensor:
 
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote."""
-    out: Tensor = other - (input if alpha == 1 else input * alpha)  # type: ignore[assignment]
+    out: Tensor = other - (input if alpha == 1 else input * alpha)
     return out
 
 

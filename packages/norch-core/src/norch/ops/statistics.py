@@ -145,9 +145,7 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
     if not dtype.is_floating_point:
         raise DTypeError(f"{op}(): expected a floating dtype, got {dtype}")
     if interpolation not in _INTERPOLATIONS:
-        raise ValueError(
-            f"{op}(): interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation!r}"
-        )
+        raise ValueError(f"{op}(): interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation!r}")
     x = input.to(float32) if dtype.itemsize == 2 else input
     if dim is None:
         kept = (1,) * input.spec.ndim

@@ -98,7 +98,7 @@ class TensorBase:
         return self.offset
 
     def is_contiguous(self, memory_format: object = None) -> bool:
-        """Whether the elements lie in row-major order without gaps; in a channels-last `memory_format`, in its order."""
+        """Whether the elements lie in row-major order, or that of `memory_format`, without gaps."""
         if memory_format is not None:
             from ..memory_layout import channels_behind
 

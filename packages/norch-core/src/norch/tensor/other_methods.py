@@ -109,7 +109,7 @@ class OtherMethods:
         return out
 
     def sum_to_size(self: Any, *size: Any) -> Tensor:
-        """The sum over the dims that `size` lacks or has 1 in. Raises ShapeError where `size` does not broadcast back."""
+        """The sum over the dims that `size` lacks or has 1 in. ShapeError where `size` does not broadcast back."""
         from ..spec import as_shape
 
         wanted = as_shape(size, "sum_to_size")

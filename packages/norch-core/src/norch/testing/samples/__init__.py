@@ -25,7 +25,8 @@ SAMPLES: dict[str, Sample] = {}
 """All records by name."""
 
 for _family in (
-    elementwise, special, activation, reduction, statistics, linalg, products, movement, arranging, indexing, loss, network
+    elementwise, special, activation, reduction, statistics, linalg, products, movement, arranging, indexing, loss,
+    network,
 ):  # fmt: skip
     for _sample in _family.SAMPLES:
         if _sample.name in SAMPLES:

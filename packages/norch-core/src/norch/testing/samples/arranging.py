@@ -85,7 +85,10 @@ def _masked(v: Array, chosen: Array, source: Array) -> Array:
 
 def _put(v: Array, at: Array, source: Array, accumulate: bool = False) -> Array:
     out = v.copy()
-    (np.add.at if accumulate else np.ndarray.__setitem__)(*((out.reshape(-1), at.ravel(), source.ravel())))
+    if accumulate:
+        np.add.at(out.reshape(-1), at.ravel(), source.ravel())
+    else:
+        out.reshape(-1)[at.ravel()] = source.ravel()
     return out
 
 
