@@ -95,13 +95,15 @@ def is_tensor(obj: object) -> builtins.bool:
 _LATER = {
     "accelerator": (),
     "amp": ("autocast", "is_autocast_available", "is_autocast_enabled"),
+    "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
     "compiling": ("compile",),
     "determinism": (
         "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode",
         "is_deterministic_algorithms_warn_only_enabled", "set_deterministic_debug_mode", "use_deterministic_algorithms",
     ),
     "memory_layout": (
-        "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format", "strided",
+        "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
+        "strided",
     ),
     "legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",

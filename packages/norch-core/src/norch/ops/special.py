@@ -83,7 +83,11 @@ def _infer_smooth(name: str) -> Any:
     return infer
 
 
-@composite(_infer_smooth("erfc"), lambda g, input: g * (exp(-(input * input)) * -_TWO_OVER_ROOT_PI), name="erfc")
+def _erfc_rule(g: Tensor, input: Tensor) -> Tensor:
+    return g * (exp(-(input * input)) * -_TWO_OVER_ROOT_PI)
+
+
+@composite(_infer_smooth("erfc"), _erfc_rule, name="erfc")
 def _erfc(input: Tensor) -> Tensor:
     x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
     size = absolute(x)
@@ -113,7 +117,11 @@ _ERFINV_TAIL = (
 )  # fmt: skip
 
 
-@composite(_infer_smooth("erfinv"), lambda g, y: g * (exp(y * y) / _TWO_OVER_ROOT_PI), name="erfinv")
+def _erfinv_rule(g: Tensor, y: Tensor) -> Tensor:
+    return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
+
+
+@composite(_infer_smooth("erfinv"), _erfinv_rule, name="erfinv")
 def _erfinv(input: Tensor) -> Tensor:
     x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
     size = absolute(x)
