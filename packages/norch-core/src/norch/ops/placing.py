@@ -169,6 +169,6 @@ def _extreme_vjp(
     return share * own, gather(share, dim, index) * given, None
 
 
-@composite(_infer_extreme, _extreme_vjp, joint=True, name="functional_scatter_extreme")
+@composite(_infer_extreme, _extreme_vjp, joint=True, name="functional_scatter_extreme", rare=True)
 def _scatter_extreme(input: Tensor, src: Tensor, index: Tensor, dim: int, reduce: str, include_self: bool) -> Tensor:
     return _combined(input, src, index, wrap_dim(dim, input.spec.ndim, "scatter_reduce"), reduce, include_self)

@@ -87,7 +87,7 @@ def _erfc_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * (exp(-(input * input)) * -_TWO_OVER_ROOT_PI)
 
 
-@composite(_infer_smooth("erfc"), _erfc_rule, name="erfc")
+@composite(_infer_smooth("erfc"), _erfc_rule, name="erfc", rare=True)
 def _erfc(input: Tensor) -> Tensor:
     x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
     size = absolute(x)
@@ -121,7 +121,7 @@ def _erfinv_rule(g: Tensor, y: Tensor) -> Tensor:
     return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
 
 
-@composite(_infer_smooth("erfinv"), _erfinv_rule, name="erfinv")
+@composite(_infer_smooth("erfinv"), _erfinv_rule, name="erfinv", rare=True)
 def _erfinv(input: Tensor) -> Tensor:
     x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
     size = absolute(x)
