@@ -94,7 +94,7 @@ def is_tensor(obj: object) -> builtins.bool:
 
 _LATER = {
     "accelerator": (),
-    "amp": ("autocast", "is_autocast_available", "is_autocast_enabled"),
+    "amp": ("GradScaler", "autocast", "is_autocast_available", "is_autocast_enabled"),
     "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
     "compiling": ("compile",),
     "determinism": (
@@ -112,7 +112,7 @@ _LATER = {
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "queries": (
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
-        "is_storage", "numel", "typename",
+        "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
     ),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""

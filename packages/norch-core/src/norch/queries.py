@@ -65,3 +65,18 @@ def typename(obj: object) -> str:
 def detach(input: Tensor) -> Tensor:
     """A tensor on the same memory that is no part of the graph."""
     return input.detach()
+
+
+def is_inference(input: Tensor) -> bool:
+    """False: there are no inference tensors apart from others."""
+    return False
+
+
+def real(input: Tensor) -> Tensor:
+    """The tensor itself: norch has no complex dtypes."""
+    return input
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False, for "not supported", as in PyTorch: norch never flushes small numbers to 0."""
+    return False

@@ -154,6 +154,7 @@ from .elementwise import (
     where,
 )
 from .embedding import embedding
+from .gamma import digamma, lgamma, polygamma
 from .indexing import (
     argwhere,
     gather,

@@ -93,6 +93,22 @@ def set_rng_state(state: tuple[int, int]) -> None:
     default_generator.set_state(state)
 
 
+class fork_rng:
+    """A context after which the default generator goes on as if nothing had been drawn in it; with `enabled=False`,
+    one that does nothing. `devices` is accepted for PyTorch's sake: norch has one generator for all of them.
+    """
+
+    def __init__(self, devices: Any = None, enabled: bool = True, **more: Any) -> None:
+        self._enabled = enabled
+
+    def __enter__(self) -> None:
+        self._state = get_rng_state()
+
+    def __exit__(self, *exception: object) -> None:
+        if self._enabled:
+            set_rng_state(self._state)
+
+
 def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
     return Inferred((spec,), ((int64, ()), (int64, ())), {"kind": kind})
 
@@ -141,14 +157,30 @@ def randn(
     return finish(draw(_floating(size, dtype, device, "randn"), "normal", generator), requires_grad)
 
 
-def rand_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """`rand` in input's shape, and its dtype and device unless given."""
-    return rand(tuple(input.spec.shape), dtype=dtype or input.dtype, device=device or input.device)
+    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
+    return finish(draw(spec, "uniform", generator), requires_grad)
 
 
-def randn_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """`randn` in input's shape, and its dtype and device unless given."""
-    return randn(tuple(input.spec.shape), dtype=dtype or input.dtype, device=device or input.device)
+    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
+    return finish(draw(spec, "normal", generator), requires_grad)
 
 
 def randint(
@@ -181,10 +213,19 @@ def randint(
     return out.to(spec.dtype)
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
-    """`randint` in input's shape, dtype and device."""
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+) -> Tensor:
+    """`randint` in input's shape, and its dtype and device unless given."""
     bounds = (0, low) if high is None else (low, high)
-    return randint(*bounds, tuple(input.spec.shape), dtype=dtype or input.dtype, device=input.device)
+    shape = tuple(input.spec.shape)
+    return randint(*bounds, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
 
 
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch import run
-from ..dtype import int64
+from ..dtype import int32, int64
 from ..errors import DTypeError, ShapeError
 from ..op import Inferred
 from ..spec import Spec, as_int, wrap_dim
@@ -156,13 +156,24 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return ~found if invert else found
 
 
-def searchsorted(sorted_sequence: Tensor, input: Any, *, right: bool = False, side: str | None = None) -> Tensor:
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
     """Where values go (int64) in a sequence in order along its last dim: before their equals, or after (`right`).
 
-    A sequence of one dim serves values of any shape; else all dims but the last must agree. By bisection.
+    A sequence of one dim serves values of any shape; else all dims but the last must agree. `sorter` is the order of a
+    sequence that is in none. By bisection.
     """
     right = side == "right" if side is not None else right
-    sequence = sorted_sequence
+    if out_int32:
+        return searchsorted(sorted_sequence, input, right=right, sorter=sorter).to(int32)
+    sequence = sorted_sequence if sorter is None else gather(sorted_sequence, -1, sorter)
     values = input if hasattr(input, "spec") else sequence.new_full((), input)
     shape = tuple(values.spec.shape)
     if not sequence.spec.ndim:
@@ -188,6 +199,6 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, right: bool = False, si
     return reshape(low, shape)
 
 
-def bucketize(input: Any, boundaries: Tensor, *, right: bool = False) -> Tensor:
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """`searchsorted(boundaries, input)`."""
-    return searchsorted(boundaries, input, right=right)
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)

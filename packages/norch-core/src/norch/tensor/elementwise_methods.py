@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops import activation, composite, elementwise, linalg, special
+from ..ops import activation, composite, elementwise, gamma, linalg, special
 from .inplace import inplace
 
 
@@ -22,7 +22,7 @@ class ElementwiseMethods:
     __rfloordiv__ = elementwise.rfloor_divide
     __mod__ = elementwise.remainder
     __rmod__ = elementwise.rremainder
-    __pow__ = elementwise.pow
+    __pow__ = elementwise._pow
     __rpow__ = elementwise.rpow
     __matmul__ = linalg.matmul
     __rmatmul__ = linalg.rmatmul
@@ -63,7 +63,7 @@ class ElementwiseMethods:
     __itruediv__ = inplace(elementwise._div, "__itruediv")
     __ifloordiv__ = inplace(elementwise.floor_divide, "__ifloordiv")
     __imod__ = inplace(elementwise.remainder, "__imod")
-    __ipow__ = inplace(elementwise.pow, "__ipow")
+    __ipow__ = inplace(elementwise._pow, "__ipow")
     add_ = inplace(elementwise.add)
     sub_ = subtract_ = inplace(elementwise.sub)
     mul_ = multiply_ = inplace(elementwise.mul)
@@ -194,6 +194,8 @@ class ElementwiseMethods:
     erfinv = special.erfinv
     exp2 = special.exp2
     logit = special.logit
+    lgamma = gamma.lgamma
+    digamma = gamma.digamma
     sgn = special.sgn
     sinc = special.sinc
     clamp = clip = composite.clamp
@@ -231,6 +233,8 @@ class ElementwiseMethods:
     erfinv_ = inplace(special.erfinv)
     exp2_ = inplace(special.exp2)
     logit_ = inplace(special.logit)
+    lgamma_ = inplace(gamma.lgamma)
+    digamma_ = inplace(gamma.digamma)
     sgn_ = inplace(special.sgn)
     sinc_ = inplace(special.sinc)
     deg2rad_ = inplace(composite.deg2rad)

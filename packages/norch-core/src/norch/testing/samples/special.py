@@ -30,6 +30,22 @@ def _xlogy(a: Array, b: Array) -> Array:
     return np.where((a == 0) & ~np.isnan(b), 0.0, np.asarray(a, float) * np.log(b))
 
 
+def _digamma(v: float) -> float:
+    if v <= 0 and v == int(v):
+        return math.nan if v else -math.inf
+    steps = 0.0
+    while v < 30:
+        steps, v = steps - 1 / v, v + 1
+    return steps + math.log(v) - 1 / (2 * v) - 1 / (12 * v**2) + 1 / (120 * v**4) - 1 / (252 * v**6)
+
+
+def _trigamma(v: float) -> float:
+    steps = 0.0
+    while v < 30:
+        steps, v = steps + 1 / v**2, v + 1
+    return steps + 1 / v + 1 / (2 * v**2) + 1 / (6 * v**3) - 1 / (30 * v**5) + 1 / (42 * v**7)
+
+
 def _flag(name: str, oracle: Any) -> Sample:
     return unary(name, oracle, gives="bool", grad=False, inplace=None)
 
@@ -39,6 +55,11 @@ SAMPLES = samples(
     Sample("erfinv", by_element(_erfinv), (case(x(2, 3, low=-0.95, high=0.95)), case(x(low=0.1, high=0.9)),
            case(x(0, 3)), case(exactly([0.999, -0.9999, 0.0]))), gives="float", inplace="erfinv_", loose=30,
            takes="float", strict=False),
+    unary("lgamma", by_element(lambda v: math.inf if v <= 0 and v == int(v) else math.lgamma(v)), 0.2, 5, special=False,
+          loose=4),
+    unary("digamma", by_element(_digamma), 0.2, 5, special=False, loose=4),
+    Sample("polygamma", lambda n, v: by_element(_trigamma)(v), (case(1, x(2, 3, low=0.2, high=5)),), "float",
+           strict=False, method=None, loose=8),
     unary("exp2", lambda v: np.exp2(v.astype(float))),
     Sample("logit", _logit, (case(x(2, 3, low=0.1, high=0.9)), case(x(3, low=0.1, high=0.9), 0.25), case(x(0, 2))),
            "float", strict=False, inplace="logit_", loose=4),
