@@ -41,7 +41,8 @@ LINES = {
     "erfc": [(E,), lambda t, x: t.erfc(x)],
     "erfinv": [(P * 2 - 1,), lambda t, x: t.erfinv(x)],
     "erfinv.edges": [(at(-1.0, 1.0, 0.0, 2.0, nan, 0.9999999),), lambda t, x: t.erfinv(x)],
-    "gamma": [(E[1:-1],), lambda t, x: (t.lgamma(x.detach()), x.detach()[3:].digamma(), t.polygamma(1, x.detach()[3:7]))],
+    "gamma": [(E[1:-1],), lambda t, x: (
+        t.lgamma(x.detach()), x.detach()[3:].digamma(), t.polygamma(1, x.detach()[3:7]))],
     "gamma.gradients": [(P * 9 - 1.05,), lambda t, x: (t.lgamma(x), x.digamma(), x.lgamma() * 2)],
     "exp2": [(F,), lambda t, x: t.exp2(x)],
     "exp2.int": [(J,), lambda t, x: t.exp2(x)],

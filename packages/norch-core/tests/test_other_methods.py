@@ -34,7 +34,7 @@ def test_transposes():
     assert norch.equal(x.H, x.T)
     assert norch.equal(x.mH, x.adjoint())
     with pytest.raises(norch.ShapeError, match="mH"):
-        norch.ones(1, 2, 3).H  # noqa: B018
+        norch.ones(1, 2, 3).H
 
 
 def test_shapes_change_in_place():

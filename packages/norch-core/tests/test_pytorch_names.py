@@ -16,7 +16,7 @@ def test_functions_in_place():
     assert norch.sqrt_(x).tolist() == [0, 2]
     assert norch.fill_(x, 3).tolist() == [3, 3]
     with pytest.raises(AttributeError, match="no attribute 'nothing_'"):
-        norch.nothing_  # noqa: B018
+        norch.nothing_
 
 
 def test_old_tensor_types():

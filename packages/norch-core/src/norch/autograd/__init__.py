@@ -43,7 +43,7 @@ __all__ = [
 
 
 def Variable(data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
-    """PyTorch's old form of a tensor that may require grad: the tensor itself, or a detached one with `requires_grad`."""
+    """PyTorch's old form of a tensor: the tensor itself, or a detached one that requires grad."""
     return data.detach().requires_grad_() if requires_grad and not data.requires_grad else data
 
 
