@@ -202,3 +202,29 @@ def test_searchsorted_with_an_order():
     x = norch.tensor([3.0, 1.0, 2.0])
     found = norch.searchsorted(x, norch.tensor([0.5, 2.5]), sorter=x.argsort(), out_int32=True)
     assert (found.tolist(), found.dtype) == ([0, 2], norch.int32)
+
+
+def test_scatter_that_reduces():
+    x, index = norch.ones(3), norch.tensor([0, 0, 2])
+    assert x.scatter(0, index, norch.tensor([1.0, 2.0, 3.0]), reduce="add").tolist() == [4, 1, 4]
+    assert x.clone().scatter_(0, index, 3.0, reduce="multiply").tolist() == [9, 1, 3]
+    with pytest.raises(ValueError, match="scatter_reduce"):
+        x.scatter(0, index, 1.0, reduce="mean")
+
+
+def test_names_of_arguments():
+    x = norch.arange(6).reshape(2, 3)
+    assert x.reshape(shape=(3, 2)).shape == x.view(size=(3, 2)).shape == x.permute(dims=(1, 0)).shape == (3, 2)
+    assert x[:, :1].expand(size=(2, 4)).shape == (2, 4)
+    assert x.flip(dims=(0, 1)).tolist() == x.flip(0, 1).tolist() == [[5, 4, 3], [2, 1, 0]]
+    assert norch.cat([x, x], axis=1).shape == (2, 6)
+    assert norch.stack([x, x], axis=-1).shape == (2, 3, 2)
+    assert norch.randn(size=(2,)).shape == norch.randint(5, size=(2,)).shape == norch.randint(high=5, size=(2,)).shape
+    assert norch.pow(x, exponent=2).tolist() == x.pow(2).tolist()
+
+
+def test_a_number_formats_as_one():
+    assert f"{norch.tensor(3)}" == "3"
+    assert f"{norch.tensor(0.5, requires_grad=True)}" == "0.5"
+    assert f"{norch.tensor([0.25]):.1f}" == "0.2"
+    assert f"{norch.tensor([1])}" == "tensor([1])"

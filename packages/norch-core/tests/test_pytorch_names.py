@@ -161,3 +161,39 @@ def test_what_is_rare_is_not_loaded_at_import():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() in ("[]", "['queries']")
+
+
+def test_types_by_old_names():
+    x = norch.ones(2)
+    assert x.type(norch.LongTensor).dtype is norch.int64
+    assert x.type("torch.DoubleTensor").dtype is norch.float64
+    assert norch.cuda.FloatTensor.device_type == "cuda"
+    with pytest.raises(norch.DTypeError, match="no tensor type"):
+        x.type("torch.NoTensor")
+
+
+def test_special():
+    x = norch.tensor([0.1, 0.5, 0.9], dtype=norch.float64)
+    special = norch.special
+    assert norch.equal(special.expit(x), norch.sigmoid(x))
+    assert norch.allclose(special.ndtri(special.ndtr(x)), x)
+    assert norch.allclose(special.ndtr(norch.tensor([-1.0, 0.0, 2.0])), norch.tensor([0.15865525, 0.5, 0.97724987]))
+    assert special.entr(norch.tensor([0.0, 1.0, -1.0])).tolist() == [0, 0, -float("inf")]
+    assert special.xlog1py(norch.tensor([0.0, 1.0]), norch.tensor([-1.0, 0.0])).tolist() == [0, 0]
+
+
+def test_windows():
+    assert norch.allclose(norch.hann_window(4), norch.tensor([0.0, 0.5, 1.0, 0.5]))
+    assert norch.allclose(norch.hamming_window(3, periodic=False), norch.tensor([0.08, 1.0, 0.08]))
+    assert norch.allclose(norch.blackman_window(3, False), norch.tensor([0.0, 1.0, 0.0]), atol=1e-6)
+    assert norch.bartlett_window(4).tolist() == [0, 0.5, 1, 0.5]
+    assert norch.hann_window(1, dtype=norch.float64).tolist() == [1]
+    with pytest.raises(norch.DTypeError, match="hann_window"):
+        norch.hann_window(4, dtype=norch.int64)
+
+
+def test_version():
+    assert norch.version.__version__ == norch.__version__
+    assert norch.version.cuda is None or norch.cuda.is_available()
+    for module in (norch.mps, norch.xpu):
+        assert module.is_available() in (True, False)

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
 
 globals().pop("linalg", None)  # the module of ops; `norch.linalg` is a package, loaded when it is first used
 globals().pop("strided", None)  # the same; `norch.strided` is a layout
+globals().pop("special", None)  # the same; `norch.special` is a module of its own
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
@@ -114,6 +115,7 @@ _LATER = {
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
     ),
+    "window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
 

@@ -102,6 +102,8 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
         return _default
     if isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
+    if isinstance(getattr(value, "dtype", None), DType):  # an old tensor type, such as FloatTensor
+        return value.dtype  # type: ignore[attr-defined, no-any-return]
     try:
         name = value if isinstance(value, str) else np.dtype(value).name  # type: ignore[call-overload]
     except TypeError:

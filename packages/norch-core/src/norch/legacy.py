@@ -58,6 +58,14 @@ def tensor_type(name: str, device_type: str = "cpu") -> _TensorType:
     return made
 
 
+def named_type(text: str, op: str) -> _TensorType:
+    """The tensor type that "torch.FloatTensor" or "torch.cuda.FloatTensor" names. DTypeError for another name."""
+    *place, name = text.removeprefix("norch.").removeprefix("torch.").split(".")
+    if name not in NAMES or len(place) > 1:
+        raise DTypeError(f"{op}(): there is no tensor type {text!r}")
+    return tensor_type(name, *place)
+
+
 HalfTensor, BFloat16Tensor, FloatTensor = map(tensor_type, ("HalfTensor", "BFloat16Tensor", "FloatTensor"))
 DoubleTensor, ByteTensor, CharTensor = map(tensor_type, ("DoubleTensor", "ByteTensor", "CharTensor"))
 ShortTensor, IntTensor = map(tensor_type, ("ShortTensor", "IntTensor"))
@@ -67,10 +75,7 @@ LongTensor, BoolTensor = map(tensor_type, ("LongTensor", "BoolTensor"))
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype, and device, to those of an old tensor type (or its name). Floating ones only."""
     if isinstance(t, str):
-        *place, name = t.removeprefix("norch.").removeprefix("torch.").split(".")
-        if name not in NAMES or len(place) > 1:
-            raise DTypeError(f"set_default_tensor_type(): there is no tensor type {t!r}")
-        t = tensor_type(name, *place)
+        t = named_type(t, "set_default_tensor_type")
     if not isinstance(t, _TensorType):
         raise DTypeError(f"set_default_tensor_type(): expected a tensor type such as norch.FloatTensor, got {t!r}")
     set_default_dtype(t.dtype)

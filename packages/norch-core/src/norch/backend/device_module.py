@@ -11,7 +11,7 @@ from . import registry
 if TYPE_CHECKING:
     from .contract import Backend
 
-ALWAYS = ("cpu", "cuda")
+ALWAYS = ("cpu", "cuda", "mps", "xpu")
 """Device types that have a module with nothing installed: PyTorch users ask `cuda.is_available()` first of all."""
 
 
@@ -90,6 +90,11 @@ class DeviceModule:
             return getattr(extra, name)
         if name == "amp":
             return _amp()
+        if name.endswith("Tensor"):
+            from ..legacy import NAMES, tensor_type
+
+            if name in NAMES:
+                return tensor_type(name, self.device_type)
         if name in LIKE_PYTORCH:
             return LIKE_PYTORCH[name]
         hint = self.why_not() or f"it has {', '.join(n for n in dir(self) if not n.startswith('_'))}"

@@ -54,11 +54,13 @@ def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
     return tensors[0].spec.like(dtype=dtype)
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
 
     A 1-D tensor without elements joins any others, as in PyTorch.
     """
+    if axis is not None:
+        dim = axis
     tensors = list(tensors)
     spec = common_spec(tensors, "cat")
     real = [x for x in tensors if x.spec.shape != (0,)] or tensors[:1]
@@ -94,8 +96,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return out
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`."""
+    if axis is not None:
+        dim = axis
     tensors = list(tensors)
     common_spec(tensors, "stack")
     for x in tensors:
@@ -224,8 +228,9 @@ def _reorder(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return gather(input, dim, broadcast_to(reshape(index, shape), tuple(input.spec.shape)))
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
-    """A copy with the order of the elements along `dims` reversed."""
+def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
+    """A copy with the order of the elements along `dims`, ints or one sequence of them, reversed."""
+    dims = given if dims is None else (dims,)
     axes = wrap_dims(dims[0] if len(dims) == 1 else dims, input.spec.ndim, "flip")
     out = input
     for d in axes:

@@ -11,7 +11,7 @@ from ..dtype import as_dtype, float32, get_default_dtype, int64
 from ..errors import DTypeError, ShapeError
 from ..op import Inferred
 from ..spec import Spec, as_int
-from .creation import DeviceLike, finish, spec_for
+from .creation import DeviceLike, finish, made, spec_for
 from .families import primitive
 from .sorting import argsort
 
@@ -136,25 +136,31 @@ def _floating(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
 
 
 def rand(
-    *size: Any,
+    *shape: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Uniform in [0, 1), of shape `size`."""
-    return finish(draw(_floating(size, dtype, device, "rand"), "uniform", generator), requires_grad)
+    out = draw(_floating(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
+    return finish(out, requires_grad) if not more else made("rand", out, requires_grad, more)
 
 
 def randn(
-    *size: Any,
+    *shape: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
-    return finish(draw(_floating(size, dtype, device, "randn"), "normal", generator), requires_grad)
+    out = draw(_floating(shape if size is None else size, dtype, device, "randn"), "normal", generator)
+    return finish(out, requires_grad) if not more else made("randn", out, requires_grad, more)
 
 
 def rand_like(
@@ -184,21 +190,24 @@ def randn_like(
 
 
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Integers from `low` (0 if left out) up to but not including `high`, of shape `size`; int64 unless `dtype`.
 
     By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32.
     Raises ShapeError for an empty range.
     """
-    if size is None:
-        low, high, size = 0, low, high
+    if size is None:  # randint(high, size)
+        low, high, size = None, low, high
+    if high is None or low is None:
+        low, high = 0, low if high is None else high
     first, last = as_int(low, "randint", "low"), as_int(high, "randint", "high")
     count = last - first
     if count <= 0 or count >= 2**63:
@@ -210,7 +219,7 @@ def randint(
     else:
         out = draw(wide, "bits64", generator) % count
     out = out + first if first else out
-    return out.to(spec.dtype)
+    return finish(out.to(spec.dtype), requires_grad)
 
 
 def randint_like(

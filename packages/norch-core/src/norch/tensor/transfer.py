@@ -89,8 +89,14 @@ def cuda(self: Tensor, device: int | str | Device | None = None, non_blocking: b
     return to(self, Device("cuda", device) if isinstance(device, int) else Device(device or "cuda"))
 
 
-def type_(self: Tensor, dtype: Any = None) -> Any:
-    """This tensor in another dtype; without one, the name of its dtype."""
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype."""
+    if isinstance(dtype, str) and dtype.endswith("Tensor"):
+        from ..legacy import named_type
+
+        dtype = named_type(dtype, "type")
+    if hasattr(dtype, "device_type"):
+        return to(self, dtype.device_type, dtype.dtype)
     return repr(self.spec.dtype) if dtype is None else to(self, as_dtype(dtype, "type"))
 
 
