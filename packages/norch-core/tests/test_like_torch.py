@@ -182,6 +182,9 @@ LINES = {
         x.scatter_reduce(0, i, s, "amin"))],
     "scatter_reduce.int": [(J, at(0, 0, 2, 2), at(3, 5, -7, 4)), lambda t, x, i, s: tuple(
         x.scatter_reduce(0, i, s, r) for r in ("sum", "prod", "mean", "amax", "amin"))],
+    "index_reduce": [(F, at(2, 0, 2), F * 0.5 - 1), lambda t, x, i, s: tuple(
+        t.index_reduce(x, 0, i, s, r, include_self=k) for r in ("prod", "mean", "amax",
+        "amin") for k in (True, False))],
     "put": [(F, S, P), lambda t, x, i, s: (t.put(x, i, s), x.put(i, s, accumulate=True))],
     "index_put": [(F, at(0, 2, 0), at(1, 1, 1), V), lambda t, x, i, j, v: (
         t.index_put(x, (i, j), v, accumulate=True), x.index_put((i,), v.mean()))],

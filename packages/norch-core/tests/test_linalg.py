@@ -156,3 +156,11 @@ def test_other_devices_need_leave_to_use_the_cpu():
         norch.set_cpu_fallback(False)
     assert found.device == a.device
     close(found, np.linalg.inv(G))
+
+
+def test_old_names():
+    u, s, v = norch.svd(norch.tensor(TALL))
+    close((u * s) @ v.mT, TALL)
+    q, r = norch.qr(norch.tensor(TALL))
+    close(q @ r, TALL)
+    close(norch.cholesky(norch.tensor(POSITIVE), upper=True), np.linalg.cholesky(POSITIVE).T)

@@ -108,7 +108,7 @@ _LATER = {
     ),
     "legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
-        "IntTensor", "LongTensor", "ShortTensor", "range", "set_default_tensor_type",
+        "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "queries": (

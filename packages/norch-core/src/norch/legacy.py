@@ -72,6 +72,28 @@ ShortTensor, IntTensor = map(tensor_type, ("ShortTensor", "IntTensor"))
 LongTensor, BoolTensor = map(tensor_type, ("LongTensor", "BoolTensor"))
 
 
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """(U, S, V) with input = U @ diag(S) @ V.mT. PyTorch has deprecated it: use `linalg.svd`, which gives V.mT."""
+    from . import linalg
+
+    u, s, vh = linalg.svd(input, full_matrices=not some)
+    return u, s, vh.mT
+
+
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """`linalg.cholesky`, under the name that PyTorch has deprecated."""
+    from . import linalg
+
+    return linalg.cholesky(input, upper=upper)
+
+
+def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
+    """`linalg.qr`, under the name that PyTorch has deprecated."""
+    from . import linalg
+
+    return linalg.qr(input, "reduced" if some else "complete")
+
+
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype, and device, to those of an old tensor type (or its name). Floating ones only."""
     if isinstance(t, str):

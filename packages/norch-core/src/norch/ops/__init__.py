@@ -219,6 +219,7 @@ from .normalization import batch_norm, cosine_similarity, group_norm, layer_norm
 from .optimizer import adam_step_, sgd_step_
 from .placing import (
     diagonal_scatter,
+    index_reduce,
     masked_scatter,
     put,
     scatter_reduce,

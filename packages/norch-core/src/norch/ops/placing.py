@@ -11,7 +11,7 @@ from ..spec import Spec, wrap_dim
 from .creation import arange, fill_spec
 from .elementwise import eq, maximum, minimum, where
 from .families import composite
-from .indexing import _infer_functional, gather, scatter, scatter_add
+from .indexing import _along, _infer_functional, gather, scatter, scatter_add
 from .joining import cat
 from .movement import diagonal, narrow, reshape, select, slice_dim
 
@@ -116,6 +116,17 @@ def scatter_reduce(
     counts = counts.clamp(min=1)
     whole = out / counts if out.spec.dtype.is_floating_point else out.div(counts, rounding_mode="floor")
     return whole.to(out.spec.dtype)
+
+
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """`scatter_reduce` ("prod", "mean", "amax" or "amin") of whole slices of `source`: slice i of `dim` to index[i]."""
+    if reduce == "sum":
+        raise ValueError("index_reduce(): reduce must be prod, mean, amax or amin, got 'sum'; use index_add")
+    at = wrap_dim(dim, input.spec.ndim, "index_reduce")
+    places = _along(index, tuple(source.spec.shape), at, "index_reduce")
+    return scatter_reduce(input, at, places, source, reduce, include_self=include_self)
 
 
 def _combined(input: Tensor, src: Tensor, index: Tensor, at: int, reduce: str, include_self: bool) -> Tensor:

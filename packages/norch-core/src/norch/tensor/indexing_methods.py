@@ -34,6 +34,7 @@ class IndexingMethods:
     masked_scatter = placing.masked_scatter
     put = placing.put
     scatter_reduce = placing.scatter_reduce
+    index_reduce = placing.index_reduce
     multinomial = sampling.multinomial
 
     scatter_ = inplace.inplace(ops.scatter)
@@ -44,6 +45,7 @@ class IndexingMethods:
     masked_fill_ = inplace.inplace(ops.masked_fill)
     masked_scatter_ = inplace.inplace(placing.masked_scatter)
     put_ = inplace.inplace(placing.put)
+    index_reduce_ = inplace.inplace(placing.index_reduce)
     scatter_reduce_ = inplace.inplace(placing.scatter_reduce)
 
     fill_ = inplace.fill_

@@ -110,6 +110,11 @@ def _reduced(v: Array, dim: int, at: Array, src: Array, reduce: str, include_sel
     return out / counts if out.dtype.kind == "f" else out // counts
 
 
+def _index_reduced(v: Array, dim: int, at: Array, src: Array, reduce: str, include_self: bool = True) -> Array:
+    shape = [-1 if d == dim else 1 for d in range(v.ndim)]
+    return _reduced(v, dim, np.broadcast_to(at.reshape(shape), src.shape), src, reduce, include_self)
+
+
 ROWS = index([[0, 2, 0], [0, 1, 1]])
 
 
@@ -139,6 +144,9 @@ PLACING = samples(
     Sample("put.accumulate", _put, (case(x(2, 3), index([0, 5, 0]), x(3), True),), "number", strict=False, method=None,
            call=lambda v, i, s, a: v.put(i, s, a), loose=2),
     Sample("scatter_reduce", _reduced, _reductions("amax"), inplace="scatter_reduce_"),
+    Sample("index_reduce", _index_reduced, (case(x(3, 2), 0, index([2, 0, 2]), x(3, 2), "amax"),
+           case(x(2, 3), 1, index([0, 0]), x(2, 2), "prod", include_self=False)), "number", strict=False, loose=8,
+           inplace="index_reduce_"),
     *(Sample(f"scatter_reduce.{how}", _reduced, _reductions(how), "number", strict=False, method=None, loose=8,
              call=_scatter_reduce) for how in ("sum", "prod", "mean", "amin")),
 )  # fmt: skip
