@@ -26,6 +26,26 @@ from .activation import (
     softsign,
     threshold,
 )
+from .arranging import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    cartesian_prod,
+    column_stack,
+    combinations,
+    diag_embed,
+    diagflat,
+    dsplit,
+    dstack,
+    hsplit,
+    rot90,
+    tensor_split,
+    tril_indices,
+    triu_indices,
+    unravel_index,
+    vander,
+    vsplit,
+)
 from .attention import scaled_dot_product_attention
 from .classification import cross_entropy, nll_loss
 from .composite import (
@@ -80,6 +100,7 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .creation_like import empty_strided, logspace, scalar_tensor
 from .dropout import dropout
 from .elementwise import (
     abs,
@@ -136,6 +157,7 @@ from .elementwise import (
     where,
 )
 from .embedding import embedding
+from .gamma import digamma, lgamma, polygamma
 from .indexing import (
     argwhere,
     gather,
@@ -211,6 +233,15 @@ from .optimizer import (
     sgd_step_,
 )
 from .pixels import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from .placing import (
+    diagonal_scatter,
+    index_reduce,
+    masked_scatter,
+    put,
+    scatter_reduce,
+    select_scatter,
+    slice_scatter,
+)
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -218,6 +249,22 @@ from .pooling import (
     avg_pool2d,
     max_pool1d,
     max_pool2d,
+)
+from .products import (
+    addbmm,
+    addmv,
+    addr,
+    baddbmm,
+    block_diag,
+    cdist,
+    chain_matmul,
+    inner,
+    kron,
+    matrix_power,
+    pdist,
+    renorm,
+    tensordot,
+    vdot,
 )
 from .random import (
     Generator,
@@ -259,8 +306,45 @@ from .reduction import (
     var,
     var_mean,
 )
-from .scan import cumprod, cumsum
-from .sorting import argsort, bucketize, searchsorted, sort, topk, unique
+from .sampling import multinomial
+from .scan import cummax, cummin, cumprod, cumsum, cumulative_trapezoid, diff, logcumsumexp, trapezoid
+from .sorting import argsort, bucketize, isin, searchsorted, sort, topk, unique, unique_consecutive
+from .special import (
+    copysign,
+    erfc,
+    erfinv,
+    exp2,
+    gcd,
+    heaviside,
+    isneginf,
+    isposinf,
+    isreal,
+    lcm,
+    ldexp,
+    logaddexp2,
+    logit,
+    rsub,
+    sgn,
+    signbit,
+    sinc,
+    xlogy,
+)
+from .statistics import (
+    aminmax,
+    bincount,
+    corrcoef,
+    cov,
+    histc,
+    kthvalue,
+    mode,
+    msort,
+    nanmean,
+    nanmedian,
+    nanquantile,
+    nansum,
+    quantile,
+    std_mean,
+)
 from .strided import as_strided
 
 # PyTorch's and the array API's other names.
@@ -270,6 +354,7 @@ divide, true_divide, multiply, subtract, negative = div, div, mul, sub, neg
 fix, greater, greater_equal, less, less_equal, not_equal = trunc, gt, ge, lt, le, ne
 moveaxis, permute_dims, swapaxes, swapdims, ravel = movedim, permute, transpose, transpose, flatten
 asarray, bitwise_invert = as_tensor, bitwise_not
+ger, row_stack, trapz, split_with_sizes = outer, vstack, trapezoid, split
 
 
 def result_type(*operands: object) -> object:

@@ -157,13 +157,15 @@ def composite(
     *,
     name: str | None = None,
     joint: bool = False,
+    rare: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
 
     Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value; all others are
     hashable attributes. infer gets specs for tensors, types for scalars, and the attributes, in order, and returns
     Inferred or the Spec(s) of the result. vjp is one rule (of the only operand; or with `joint` of all), or a rule by
-    operand name.
+    operand name. `rare`: not worth writing a fast call for, which takes time when norch is imported; all arguments must
+    then be given, in order.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -193,6 +195,10 @@ def composite(
             Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, scalars=scalars)
         )
 
+        if rare:
+            general: Any = lambda *args: run(op, *args)  # noqa: E731
+            general.op = op
+            return cast("Callable[P, R]", general)
         optional = frozenset(i for i in tensors if notes[params[i]] == "Tensor | None")
         call: Any = wraps(function)(composite_call(op, function, optional))
         call.op = op

@@ -15,7 +15,7 @@ from ..dtype import as_dtype, float32, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
 from ..op import Inferred
 from ..spec import Spec, as_int
-from .creation import DeviceLike, finish, frombuffer, spec_for
+from .creation import DeviceLike, finish, frombuffer, made, spec_for
 from .families import primitive
 from .sorting import argsort
 
@@ -185,53 +185,78 @@ def _floating(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
 
 
 def rand(
-    *size: Any,
+    *shape: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Uniform in [0, 1), of shape `size`."""
-    return finish(draw(_floating(size, dtype, device, "rand"), "uniform", generator), requires_grad)
+    out = draw(_floating(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
+    return finish(out, requires_grad) if not more else made("rand", out, requires_grad, more)
 
 
 def randn(
-    *size: Any,
+    *shape: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
+) -> Tensor:
+    """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
+    out = draw(_floating(shape if size is None else size, dtype, device, "randn"), "normal", generator)
+    return finish(out, requires_grad) if not more else made("randn", out, requires_grad, more)
+
+
+def rand_like(
+    input: Tensor,
+    *,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
-    return finish(draw(_floating(size, dtype, device, "randn"), "normal", generator), requires_grad)
-
-
-def rand_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """`rand` in input's shape, and its dtype and device unless given."""
-    return rand(tuple(input.spec.shape), dtype=dtype or input.dtype, device=device or input.device)
+    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
+    return finish(draw(spec, "uniform", generator), requires_grad)
 
 
-def randn_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """`randn` in input's shape, and its dtype and device unless given."""
-    return randn(tuple(input.spec.shape), dtype=dtype or input.dtype, device=device or input.device)
+    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
+    return finish(draw(spec, "normal", generator), requires_grad)
 
 
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Integers from `low` (0 if left out) up to but not including `high`, of shape `size`; int64 unless `dtype`.
 
     By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32.
     Raises ShapeError for an empty range.
     """
-    if size is None:
-        low, high, size = 0, low, high
+    if size is None:  # randint(high, size)
+        low, high, size = None, low, high
+    if high is None or low is None:
+        low, high = 0, low if high is None else high
     first, last = as_int(low, "randint", "low"), as_int(high, "randint", "high")
     count = last - first
     if count <= 0 or count >= 2**63:
@@ -243,13 +268,22 @@ def randint(
     else:
         out = draw(wide, "bits64", generator) % count
     out = out + first if first else out
-    return out.to(spec.dtype)
+    return finish(out.to(spec.dtype), requires_grad)
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
-    """`randint` in input's shape, dtype and device."""
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+) -> Tensor:
+    """`randint` in input's shape, and its dtype and device unless given."""
     bounds = (0, low) if high is None else (low, high)
-    return randint(*bounds, tuple(input.spec.shape), dtype=dtype or input.dtype, device=input.device)
+    shape = tuple(input.spec.shape)
+    return randint(*bounds, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
 
 
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:

@@ -149,8 +149,11 @@ def __contains__(self: Tensor, value: Any) -> bool:
 
 
 def __format__(self: Tensor, spec: str) -> str:
-    """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none."""
-    if not spec:
+    """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none.
+
+    A 0-d tensor is shown as its number, as in PyTorch.
+    """
+    if not spec and self.spec.ndim:
         return str(self)
     if self.spec.numel != 1:
         raise DTypeError(f"format(): {spec!r} is for one element, the tensor has shape {tuple(self.spec.shape)}")
