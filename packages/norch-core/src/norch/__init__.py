@@ -73,7 +73,6 @@ from .ops import *  # noqa: F403
 from .spec import Size
 from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
-from .tensor.printing import set_printoptions
 from .threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 
 if TYPE_CHECKING:
@@ -118,6 +117,7 @@ _LATER = {
         "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
     ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
+    "tensor.printing": ("set_printoptions",),
     "window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
