@@ -139,8 +139,10 @@ class DataLoader:
     # --- Epochs -----------------------------------------------------------------------------------------------------
 
     def set_epoch(self, epoch: int) -> None:
-        """The number of the epoch that the next iterator starts, at its beginning."""
-        self._epoch, self._resume, self._progress = int(epoch), None, None
+        """The number of the epoch that the next iterator starts: at its beginning, or where a loaded state is in it."""
+        self._epoch, self._progress = int(epoch), None
+        if self._resume is not None and self._resume.epoch != self._epoch:
+            self._resume = None
 
     def __iter__(self) -> Iterator[Any]:
         progress = self._resume
