@@ -141,6 +141,31 @@ def test_an_exception_in_worker_init_fn() -> None:
     assert not seen
 
 
+def stopping_init(worker: int) -> None:
+    next(iter(()))
+
+
+def test_stop_iteration_in_worker_init_fn_does_not_end_the_epoch() -> None:
+    error, text, _ = failure(DataLoader(range(4), num_workers=1, worker_init_fn=stopping_init))
+    assert type(error) is WorkerError
+    assert "in stopping_init" in text
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_exception_in_a_sampler(workers: int) -> None:
+    def order() -> Iterator[int]:
+        yield from range(9)
+        raise OSError("no more indices")
+
+    class Order(data.Sampler):
+        def __iter__(self) -> Iterator[int]:
+            return order()
+
+    error, _, seen = failure(DataLoader(range(12), 2, sampler=Order(), num_workers=workers))
+    assert type(error) is OSError
+    assert [b.tolist() for b in seen] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_exception_in_a_stream(workers: int) -> None:
     class Bad(data.IterableDataset):

@@ -151,8 +151,9 @@ class DataLoader:
             progress.order = order_state(self._indices)
         else:
             restore_order(self._indices, progress.order)
+        iterator = self._start(progress)
         self._resume, self._progress, self._epoch = None, progress, progress.epoch + 1
-        return self._start(progress)
+        return iterator
 
     def _start(self, progress: Progress) -> Iterator[Any]:
         if self._pin is _UNKNOWN:
