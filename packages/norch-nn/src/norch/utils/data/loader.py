@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic
 
 import norch
 
 from .collate import default_collate, default_convert
-from .dataset import IterableDataset
+from .dataset import IterableDataset, T_co
 from .fetch import Job
 from .iteration import DirectIterator, IndexedIterator, StreamIterator, WorkerIterator
 from .pinning import Pin, pinner
@@ -29,7 +29,7 @@ class _Endless(Sampler[None]):
             yield None
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterating gives the batches of one epoch of `dataset`. The arguments are PyTorch's, but for the last two.
 
     seed: with the epoch's number it decides the shuffle, and with the sample's index what `sample_rng()` and norch's
