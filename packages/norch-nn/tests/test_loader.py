@@ -522,7 +522,7 @@ def test_pinning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(norch, "toy", Module(), raising=False)
     for workers in (0, 2):
         loader = DataLoader(
-            [(norch.zeros(3, device="cpu"), {"a": 1})] * 2,
+            [(norch.zeros(3, device="cpu"), {"a": norch.tensor(1, device="cpu")})] * 2,
             2,
             pin_memory=True,
             pin_memory_device="toy",

@@ -228,6 +228,22 @@ def test_before_between_and_after_epochs() -> None:
     assert listed(list(loader)) == first
 
 
+def test_naming_the_epoch_of_a_loaded_state_keeps_its_place() -> None:
+    """Training scripts call `set_epoch(epoch)` before each epoch, the resumed one included."""
+    loader = DataLoader(range(6), 2, shuffle=True, seed=1)
+    iterator = iter(loader)
+    next(iterator)
+    rest, state = loader.state_dict(), loader.state_dict()
+    expected = listed(list(iterator))
+    loader.load_state_dict(state)
+    loader.set_epoch(0)
+    assert loader.state_dict() == rest
+    assert listed(list(loader)) == expected
+    loader.load_state_dict(state)
+    loader.set_epoch(1)
+    assert len(list(loader)) == 3
+
+
 def test_after_the_last_batch_an_epoch_is_not_over() -> None:
     loader = DataLoader(range(6), 2, seed=1)
     iterator = iter(loader)
@@ -299,6 +315,10 @@ def test_more_states_that_are_refused() -> None:
     next(iter(loader))
     with pytest.raises(ValueError, match="the streams of 2 workers of an IterableDataset, this loader 3"):
         DataLoader(samples.Stream(), 2, num_workers=3).load_state_dict(loader.state_dict())
+    start = DataLoader(samples.Stream(), 2, num_workers=2)
+    iterator = iter(start)
+    DataLoader(samples.Stream(), 2, num_workers=3).load_state_dict(start.state_dict())
+    del iterator
     with pytest.raises(ValueError, match="unknown version 2"):
         loader.load_state_dict({"version": 2})
     own = DataLoader(range(9), 2, sampler=Advancing())

@@ -67,24 +67,19 @@ class DirectIterator:
         if self._failed is not None:
             progress.deliver(self._failed)
             self._failed = None
+        task = (progress.batches, None) if self._order is None else self._order.next()
+        if task is None:
+            return self._end()
+        number, indices = task
         try:
-            if self._order is None:
-                number, indices = progress.batches, None
-            else:
-                task = self._order.next()
-                if task is None:
-                    return self._end()
-                number, indices = task
             batch = self._fetcher.fetch(number, indices)
-            if batch is END:
-                return self._end()
-            if self._pin is not None:
+            if self._pin is not None and batch is not END:
                 batch = self._pin(batch)
-        except StopIteration:
-            raise
         except Exception:
             self._failed = number
             raise
+        if batch is END:
+            return self._end()
         progress.deliver(number)
         if self._order is None:
             progress.streams = [self._fetcher.stream_state() or {}]
@@ -173,6 +168,9 @@ class WorkerIterator:
     def _as_raised(self, answer: Answer) -> BaseException:
         error = answer.error
         assert error is not None
+        if isinstance(error, StopIteration):  # it would end the user's loop
+            stopped, error = error, WorkerError("a DataLoader worker raised StopIteration")
+            error.__cause__ = stopped
         error.add_note(f"in DataLoader {self._pool.name(answer.worker)}")
         return error
 
@@ -250,10 +248,14 @@ class IndexedIterator(WorkerIterator):
         self._order: _Order | None = _Order(sampler, self._progress)
         self._waiting: dict[int, Answer] = {}
         self._due: deque[int] = deque()
+        self._broken: Exception | None = None  # what the sampler raised, when the batches before have been delivered
 
     def _ask(self) -> None:
         while self._order is not None and len(self._due) < self._ahead:
-            task = self._order.next()
+            try:
+                task = self._order.next()
+            except Exception as error:
+                task, self._broken = None, error
             if task is None:
                 self._order = None
                 return
@@ -265,6 +267,8 @@ class IndexedIterator(WorkerIterator):
         self._waiting[answer.number] = answer
 
     def _ready(self) -> Answer | None:
+        if self._broken is not None and not self._due:
+            raise self._broken
         number: int | None = self._due[0] if self._due else None
         if not self._in_order:
             number = next(iter(self._waiting), None)

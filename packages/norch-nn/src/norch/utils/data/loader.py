@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic
 
 import norch
 
 from .collate import default_collate, default_convert
-from .dataset import IterableDataset
+from .dataset import IterableDataset, T_co
 from .fetch import Job
 from .iteration import DirectIterator, IndexedIterator, StreamIterator, WorkerIterator
 from .pinning import Pin, pinner
@@ -29,7 +29,7 @@ class _Endless(Sampler[None]):
             yield None
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterating gives the batches of one epoch of `dataset`. The arguments are PyTorch's, but for the last two.
 
     seed: with the epoch's number it decides the shuffle, and with the sample's index what `sample_rng()` and norch's
@@ -139,8 +139,10 @@ class DataLoader:
     # --- Epochs -----------------------------------------------------------------------------------------------------
 
     def set_epoch(self, epoch: int) -> None:
-        """The number of the epoch that the next iterator starts, at its beginning."""
-        self._epoch, self._resume, self._progress = int(epoch), None, None
+        """The number of the epoch that the next iterator starts: at its beginning, or where a loaded state is in it."""
+        self._epoch, self._progress = int(epoch), None
+        if self._resume is not None and self._resume.epoch != self._epoch:
+            self._resume = None
 
     def __iter__(self) -> Iterator[Any]:
         progress = self._resume
@@ -149,8 +151,9 @@ class DataLoader:
             progress.order = order_state(self._indices)
         else:
             restore_order(self._indices, progress.order)
+        iterator = self._start(progress)
         self._resume, self._progress, self._epoch = None, progress, progress.epoch + 1
-        return self._start(progress)
+        return iterator
 
     def _start(self, progress: Progress) -> Iterator[Any]:
         if self._pin is _UNKNOWN:

@@ -20,8 +20,8 @@ import norch
 
 from .worker import STARTING, Doing
 
-_MOST = 1 << 30  # bytes a call: systems move up to 2 GiB
-_VECTORS = 256  # buffers a call: POSIX lets systems take as few as 16, those that we know take 1024
+_MOST = 1 << 29  # bytes of a buffer, and about as many a call: systems move up to 2 GiB
+_VECTORS = 256  # buffers a call: those systems that we know take up to 1024
 
 
 class File:
@@ -77,60 +77,44 @@ def write(file: File, obj: Any) -> tuple[int, int]:
     views = [buffer.raw() for buffer in buffers]
     head = stream.getbuffer()
     table = struct.pack(f"<{len(views)}Q", *[v.nbytes for v in views])
-    at = 0
-    for start in range(0, len(views) + 2, _VECTORS):
-        for parts in _pieces([head, memoryview(table), *views][start : start + _VECTORS]):
-            at = _write_all(file.fd, parts, at)
+    _move(os.writev, file, [head, memoryview(table), *views])
     return head.nbytes, len(views)
-
-
-def _pieces(views: list[memoryview]) -> list[list[memoryview]]:
-    """The views in lists of no more than `_MOST` bytes each."""
-    if sum(v.nbytes for v in views) <= _MOST:
-        return [views]
-    return [[v[i : i + _MOST]] for v in views for i in range(0, v.nbytes, _MOST)]
-
-
-def _write_all(fd: int, parts: list[memoryview], at: int) -> int:
-    while parts := [p for p in parts if p.nbytes]:
-        done = os.pwritev(fd, parts, at)
-        at += done
-        parts = _after(parts, done)
-    return at
-
-
-def _after(parts: list[memoryview], done: int) -> list[memoryview]:
-    rest = []
-    for part in parts:
-        if done < part.nbytes:
-            rest.append(part[done:])
-        done = max(0, done - part.nbytes)
-    return rest
 
 
 def read(file: File, stream: int, count: int) -> Any:
     """Takes an object out of a mailbox, into memory of its own."""
     head, table = bytearray(stream), bytearray(8 * count)
-    at = _read_all(file.fd, [memoryview(head), memoryview(table)], 0)
+    _move(os.readv, file, [memoryview(head), memoryview(table)])
     # In memory that norch allocated, which keeps large blocks for the next batch.
-    buffers: list[Any] = [
-        norch.empty(n, dtype=norch.uint8, device="cpu").numpy() for n in struct.unpack(f"<{count}Q", table)
-    ]
-    views = [memoryview(b) for b in buffers]
-    for start in range(0, count, _VECTORS):
-        for parts in _pieces(views[start : start + _VECTORS]):
-            at = _read_all(file.fd, parts, at)
+    sizes = struct.unpack(f"<{count}Q", table)
+    buffers: list[Any] = [norch.empty(n, dtype=norch.uint8, device="cpu").numpy() for n in sizes]
+    _move(os.readv, file, [memoryview(b) for b in buffers], stream + len(table))
     return pickle.loads(head, buffers=buffers)
 
 
-def _read_all(fd: int, parts: list[memoryview], at: int) -> int:
-    while parts := [p for p in parts if p.nbytes]:
-        done = os.preadv(fd, parts, at)
+def _move(call: Any, file: File, views: list[memoryview], at: int = 0) -> None:
+    """Writes or reads all bytes of the views, one after another, at a place of the file."""
+    os.lseek(file.fd, at, os.SEEK_SET)
+    parts = [v[i : i + _MOST] for v in views for i in range(0, v.nbytes, _MOST)]
+    while parts:
+        some, total = [], 0
+        for part in parts[:_VECTORS]:
+            some.append(part)
+            total += part.nbytes
+            if total >= _MOST:
+                break
+        done = call(file.fd, some)
         if not done:
             raise EOFError("the mailbox of a DataLoader worker is shorter than the worker said")
-        at += done
         parts = _after(parts, done)
-    return at
+
+
+def _after(parts: list[memoryview], done: int) -> list[memoryview]:
+    for at, part in enumerate(parts):
+        if done < part.nbytes:
+            return [part[done:], *parts[at + 1 :]]
+        done -= part.nbytes
+    return []
 
 
 class Board:

@@ -28,7 +28,7 @@ class Parcel:
 
     def __reduce__(self) -> Any:
         try:
-            data = bytes(ForkingPickler.dumps(self.job, pickle.HIGHEST_PROTOCOL))
+            data = bytes(ForkingPickler.dumps((self.job, norch.get_default_dtype()), pickle.HIGHEST_PROTOCOL))
         except Exception as error:
             error.add_note(
                 "while sending the dataset, collate_fn and worker_init_fn to a DataLoader's worker process: they have "
@@ -40,7 +40,9 @@ class Parcel:
 
     def open(self) -> Job:
         if self._data is not None:
-            self.job, self._data = pickle.loads(self._data), None
+            self.job, dtype = pickle.loads(self._data)
+            self._data = None
+            norch.set_default_dtype(dtype)
         assert self.job is not None
         return self.job
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.reduction
 import signal
 import threading
 import time
@@ -26,6 +27,8 @@ class ProcessPool:
     """
 
     def __init__(self, job: Job, epoch: Epoch, count: int, prefetch: int, context: Any) -> None:
+        if not hasattr(multiprocessing.reduction, "DupFd"):
+            raise RuntimeError("DataLoader: worker processes need a POSIX system; use workers='thread' here")
         self.size = count
         self._sent: dict[int, Any] = {}
         self._free = [list(range(prefetch)) for _ in range(count)]

@@ -42,7 +42,7 @@ class Progress:
             "epoch": self.epoch,
             "batches": self.batches,
             "ahead": sorted(self.ahead),
-            "streams": None if self.streams is None else [dict(s) for s in self.streams],
+            "streams": [dict(s) for s in self.streams] if self.streams and self.batches else None,
             "turn": self.turn,
             "order": self.order,
         }

@@ -119,6 +119,7 @@ def sample_rng(index: Any = None) -> np.random.Generator:
     for one sample return the same generator. In a collate function it is keyed by the batch's number; in
     `__getitems__`, by all indices of the batch, and with `index` by that sample's. In an IterableDataset the index is
     i * workers + worker for the i-th sample of a worker. Outside a loader: one with a seed from norch's generator.
+    An index that comes more than once in an epoch (replacement) draws the same each time.
 
     norch's own random ops without `generator=` are keyed likewise. `random` and `numpy.random` have one state for the
     whole process: worker processes seed it for each sample, but nothing does so in threads or without workers.

@@ -72,8 +72,12 @@ class ThreadPool:
             )
             for id in range(count)
         ]
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError:  # the system gives no more
+            self.close(0.0)
+            raise
 
     def begin(self, epoch: Epoch) -> None:
         self._epoch = epoch
@@ -99,5 +103,7 @@ class ThreadPool:
             tasks.put(None)
         end = time.monotonic() + grace
         for thread in self._threads:
-            if thread is not threading.current_thread():  # the garbage collector may run in a worker
+            if (
+                thread.ident is not None and thread is not threading.current_thread()
+            ):  # the garbage collector may run in a worker
                 thread.join(max(0.0, end - time.monotonic()))
