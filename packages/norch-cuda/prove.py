@@ -98,6 +98,7 @@ def main() -> int:
     skipped = {name.strip() for name in options.skip.split(",")}
     with tempfile.TemporaryDirectory() as folder:
         site, figures = Path(folder) / "site", Path(folder) / "figures.json"
+        site.mkdir()
         sources = [str(ROOT / "packages" / f"norch-{name}" / "src") for name in ("core", "nn")]
         path = os.pathsep.join([str(site), *sources, os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from index_reports import reports_at_once
 
 import norch
 import norch.nn.functional as F
@@ -84,6 +85,8 @@ def test_bags_by_frequency_divide_each_rows_gradient_by_its_count():
     ],
 )
 def test_embeddings_refuse(error, call):
+    if error is IndexError and not reports_at_once():
+        pytest.skip("this device reports it later")
     with pytest.raises(error):
         call(norch.tensor([0, 1]), norch.zeros(3, 2))
 

@@ -57,7 +57,7 @@ def test_the_first_input_makes_the_layer(make, same, shape):
 
 @pytest.mark.parametrize(("make", "same", "shape"), CASES)
 def test_lazy_layers_print_as_pytorchs(make, same, shape):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", minversion="2.13")
     import warnings
 
     with warnings.catch_warnings():

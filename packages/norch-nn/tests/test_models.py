@@ -7,7 +7,7 @@ import pytest
 
 import norch
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", minversion="2.13")
 
 
 def resnet(lib):

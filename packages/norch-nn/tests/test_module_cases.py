@@ -47,7 +47,7 @@ def test_as_stored(case):
 
 @pytest.mark.parametrize("case", cases.CASES, ids=lambda c: c.id)
 def test_as_pytorch(case):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", minversion="2.13")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = cases.run(torch, case)
@@ -84,7 +84,7 @@ def test_every_layer_has_a_case():
 
 
 def test_signatures_are_pytorchs():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", minversion="2.13")
     import inspect
 
     for name in {c.name for c in cases.CASES} - {"Hardtanh"}:  # whose min_value and max_value are deprecated

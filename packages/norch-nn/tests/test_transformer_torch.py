@@ -11,7 +11,7 @@ from norch import nn
 
 torch = pytest.importorskip("torch")
 
-from beside_torch import compare, flat, leaves, numbers, pair, value  # noqa: E402
+from beside_torch import compare, flat, leaves, numbers, pair, shown, value  # noqa: E402
 
 L, S, N, E, HEADS = 5, 6, 3, 8, 2
 
@@ -189,7 +189,7 @@ def test_encoder_with_a_norm_and_a_module_as_activation():
         layer = lib.TransformerEncoderLayer(E, HEADS, 16, 0.0, lib.SiLU(), batch_first=True, dtype=dtype)
         modules.append(lib.TransformerEncoder(layer, 2, lib.LayerNorm(E, dtype=dtype), enable_nested_tensor=False))
     theirs, ours = modules
-    assert repr(ours) == repr(theirs)
+    assert shown(ours) == shown(theirs)
     assert list(ours.state_dict()) == list(theirs.state_dict())
     ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
     inputs = leaves([numbers(N, L, E)])

@@ -69,7 +69,7 @@ def _out_of_range(op: str, index: int) -> Callable[[Device], None]:
             pass
         else:
             raise AssertionError(f"index {index} of a dim of 5 raised nothing, not even at the next synchronisation")
-        good = tuple(np.array([0, -5, 4]) if v is where else v for v in given)
+        good = tuple(np.array([0, -4, 4]) if v is where else v for v in given)
         check_values(device, replace(call, values=good))
 
     return check
