@@ -115,7 +115,7 @@ def _numeric(value: Callable[[], float], tensor: Tensor, eps: float) -> np.ndarr
             inside.copy_(inside.new_tensor(elements))
 
     for at in np.ndindex(elements.shape):
-        before = elements[at]
+        before = float(elements[at])
         move(at, before + eps)
         above = value()
         move(at, before - eps)
