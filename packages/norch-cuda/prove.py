@@ -33,9 +33,8 @@ REPORTED = 9  # the exit status of a sanitizer that found something
 SANITIZERS = ("memcheck", "racecheck")
 # Under a sanitizer: what needs the whole memory or much time, and made-up drivers, which the sanitizer would use.
 LEFT_OUT = "not without_gpu and not memory and not cache and not streams and not many and not large and not long"
-SHARING = (
-    "not activations and not random and not optimizers"  # those kernels share no memory, where races are looked for
-)
+# For races: kernels that share memory among threads.
+SHARING = "not activations and not random and not optimizers"
 
 
 def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
