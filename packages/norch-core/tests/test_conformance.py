@@ -110,6 +110,13 @@ def test_every_script_runs():
                 raise AssertionError(f"{case.id}:\n{case.snippet('cpu')}") from error
 
 
+def test_a_part_of_the_kit_is_not_a_level(capsys):
+    assert main(["conformance", "--device", "cpu", "--levels", "1-2", "--ops", "exp"]) == 0
+    shown = capsys.readouterr().out
+    assert "level 1  memory, copies, views   -\n" in shown
+    assert "all of these passed (a level is reached by all ops, from level 1 up) in " in shown
+
+
 def test_a_device_that_is_not_there(capsys):
     assert main(["conformance", "--device", "abacus"]) == 2
     assert "no installed package provides device 'abacus'" in capsys.readouterr().err

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import norch
+
 from ..errors import NorchError
 
 if TYPE_CHECKING:
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 WORD = "newdevice"
 SKIPPED = ("__pycache__", ".pyc", ".so")
-RESERVED = frozenset({"cpu", "cuda", "nn", "optim", "utils", "vision", "core", "testing", "backend", "null", "shadow"})
+RESERVED = frozenset(
+    {"cpu", "cuda", "nn", "optim", "utils", "vision", "core", "testing", "backend", "null", "strict", "shadow"}
+)
 
 
 class ScaffoldError(NorchError, ValueError):
@@ -34,7 +38,7 @@ def new_backend(name: str, folder: str | Path = ".", *, native: bool = False) ->
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ScaffoldError(f"{name!r} can be no device type: lower-case letters, digits and _, a letter first")
-    if name in RESERVED:
+    if name in RESERVED or name in dir(norch):  # norch.NAME is to be the device's module
         raise ScaffoldError(f"{name!r} is a name of norch's own; choose another device type")
     to = Path(folder) / f"norch-{name.replace('_', '-')}"
     if to.exists():

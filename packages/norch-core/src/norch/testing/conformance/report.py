@@ -96,7 +96,8 @@ class Report:
         for n in self.levels:
             counts = _counts(r for r in self.results if r.case.level == n)
             state = "failed" if counts["failed"] else "skipped" if counts["skipped"] else "passed"
-            lines.append(f"level {n}  {LEVELS[n]:<24}{state}: " + ", ".join(f"{v} {k}" for k, v in counts.items() if v))
+            shown = f"{state}: {', '.join(f'{v} {k}' for k, v in counts.items() if v)}" if any(counts.values()) else "-"
+            lines.append(f"level {n}  {LEVELS[n]:<24}{shown}")
         reasons = dict.fromkeys(r.skipped for r in self.results if r.skipped)
         lines += [f"skipped: {reason}" for reason in reasons]
         failures = self.failures
@@ -104,7 +105,10 @@ class Report:
             lines += ["", f"FAILED {r.case.id}", textwrap.indent(_shortened(str(r.error)), "    ")]
             if i < scripts:
                 lines += ["", textwrap.indent(r.case.snippet(self.device), "        ")]
-        lines += ["", f"level {self.level} of {len(LEVELS)} in {self.seconds:.1f} s"]
+        verdict = f"level {self.level} of {len(LEVELS)}"
+        if self.passed and not self.level:
+            verdict = "all of these passed (a level is reached by all ops, from level 1 up)"
+        lines += ["", f"{verdict} in {self.seconds:.1f} s"]
         return "\n".join(lines)
 
     def _table(self) -> list[str]:

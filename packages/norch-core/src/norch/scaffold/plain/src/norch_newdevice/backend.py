@@ -1,8 +1,6 @@
 """The device "newdevice": a whole backend in plain Python over NumPy. Replace the memory and the kernels by your own.
 
-`compile` is asked once for every op, dtypes and layouts, outputs first; its kernel gets buffers, offsets and numbers.
-norch.backend.Backend says what each primitive must do; `norch conformance --device newdevice` says whether it does.
-"""
+norch.backend.Backend says what each primitive must do; `norch conformance --device newdevice` says whether it does."""
 
 from __future__ import annotations
 
@@ -16,8 +14,10 @@ from norch.backend import Backend, IndexOutOfBounds, Kernel, Operand
 from norch.numpy_backend import philox  # how seed and counter become random numbers is part of the contract
 
 Array = Any
+KERNELS: dict[str, Callable[..., None]] = {}
 
 
+# --- Memory
 class Memory:
     """Device memory. norch needs `nbytes` and `modified`, which it writes; the rest is yours."""
 
@@ -50,33 +50,40 @@ class NewDeviceBackend(Backend):
 
         def kernel(*args: Any) -> None:
             given = iter(args)
-            arrays = [next(given) if o.is_scalar else view(o, next(given), next(given)) for o in operands]
             with np.errstate(all="ignore"):
-                if op in WRITERS:
-                    function(*arrays, **attrs)
-                else:
-                    arrays[0][...] = function(*map(wide, arrays[1:]), **attrs)
+                function(
+                    *[next(given) if o.is_scalar else view(o, next(given), next(given)) for o in operands], **attrs
+                )
 
         return kernel
 
 
 def view(operand: Operand, buffer: Memory, offset: int) -> Array:
     """The elements of an operand in its buffer. Offset and strides count elements."""
-    size = operand.dtype.itemsize
-    if 0 in operand.shape:
-        return np.empty(operand.shape, operand.dtype.numpy)
-    strides = [s * size for s in operand.strides]
-    return np.ndarray(operand.shape, operand.dtype.numpy, buffer.data, offset * size, strides)
+    shape, size = operand.shape, operand.dtype.itemsize
+    if 0 in shape:
+        return np.empty(shape, operand.dtype.numpy)
+    return np.ndarray(shape, operand.dtype.numpy, buffer.data, offset * size, [s * size for s in operand.strides])
 
 
+# --- Copy and fill
+KERNELS["copy"] = lambda out, x: np.copyto(out, x != 0 if out.dtype == bool else x, "unsafe")
+KERNELS["fill"] = lambda out, value: np.copyto(out, value, "unsafe")
+
+
+# --- Elementwise
 def wide(x: Array) -> Array:
     """16-bit floats are computed in float32 and rounded once, when they are written."""
     return x.astype(np.float32) if getattr(x, "dtype", None) in ("float16", "bfloat16") else x
 
 
+def gives(function: Callable[..., Array]) -> Callable[..., None]:
+    """The kernel that writes what `function` returns."""
+    return lambda out, *x, **attrs: np.copyto(out, function(*map(wide, x), **attrs), "unsafe")
+
+
 def power(a: Array, b: Array) -> Array:
-    a, b = np.broadcast_arrays(a, b)
-    if a.dtype.kind not in "iu" or b.dtype.kind not in "iu":
+    if np.result_type(a, b).kind not in "iu":
         return np.power(a, b)
     return np.where(b >= 0, np.power(a, np.maximum(b, 0)), np.where(abs(a) == 1, a ** (b & 1), 0))
 
@@ -86,15 +93,29 @@ def shift(function: Callable[..., Array], rest: int) -> Callable[..., Array]:
     return lambda a, b: np.where((b >= 0) & (b < 64), function(np.int64(a), np.int64(b) & 63), np.where(a < 0, rest, 0))
 
 
-def sigmoid(x: Array) -> Array:
-    e = np.exp(-abs(x))
-    return np.where(x >= 0, 1, e) / (1 + e)
+NUMPY = "abs exp expm1 log log1p log2 log10 sqrt sin cos tan sinh cosh tanh floor ceil round trunc maximum minimum"
+NUMPY += " asin acos atan asinh acosh atanh atan2 floor_divide remainder where bitwise_and bitwise_or bitwise_xor"
+KERNELS |= {n: gives(getattr(np, n, None) or getattr(np, f"arc{n[1:]}")) for n in NUMPY.split()} | {  # asin is arcsin
+    "eq": gives(np.equal), "ne": gives(np.not_equal), "lt": gives(np.less), "le": gives(np.less_equal),
+    "gt": gives(np.greater), "ge": gives(np.greater_equal), "neg": gives(np.negative), "bitwise_not": gives(np.invert),
+    "add": gives(np.add), "sub": gives(np.subtract), "mul": gives(np.multiply), "div": gives(np.divide),
+    "bitwise_left_shift": gives(shift(np.left_shift, 0)), "bitwise_right_shift": gives(shift(np.right_shift, -1)),
+    "pow": gives(power), "sign": gives(lambda x: np.sign(x * 1)), "erf": gives(np.vectorize(math.erf, otypes=[float])),
+    "sigmoid": gives(lambda x: np.exp(np.minimum(x, 0)) / (1 + np.exp(-abs(x)))),
+}  # fmt: skip
 
 
-def along(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda x, dims: function(x, axis=dims, keepdims=True)
+# --- Reductions and matmul
+def along(name: str) -> Callable[..., None]:
+    function, one = getattr(np, name), name.startswith("arg")
+    return gives(lambda x, dims: function(x, axis=dims[0] if one and dims else dims or None, keepdims=True))
 
 
+KERNELS |= {n: along(n) for n in "sum prod amax amin any all argmax argmin".split()}
+KERNELS |= {"matmul": gives(np.matmul), "cumsum": gives(lambda x, dim: np.cumsum(x, dim) if x.ndim else x)}
+
+
+# --- Indices, sort, random numbers
 def places(x: Array, index: Array, dim: int) -> tuple[Array, ...]:
     """Where each element of `index` points in x. A negative one counts from the end."""
     size = x.shape[dim] if x.ndim else 1
@@ -102,10 +123,6 @@ def places(x: Array, index: Array, dim: int) -> tuple[Array, ...]:
     if wrong.size:
         raise IndexOutOfBounds(int(wrong[0]), size)
     return tuple(index % size if d == dim else at for d, at in enumerate(np.indices(index.shape)))
-
-
-def scatter(out: Array, index: Array, src: Array, dim: int) -> None:
-    out[places(out, index, dim)] = src
 
 
 def scatter_add(out: Array, index: Array, src: Array, dim: int) -> None:
@@ -128,23 +145,6 @@ def random(out: Array, seed: int, offset: int, kind: str) -> None:
     out[...] = draw(philox.words(seed, offset, 0, out.size // 2 + 1)).reshape(-1)[: out.size].reshape(out.shape)
 
 
-WRITERS: dict[str, Callable[..., None]] = {
-    "scatter": scatter, "scatter_add": scatter_add, "sort": sort, "random": random,
-    "copy": lambda out, x: np.copyto(out, x != 0 if out.dtype == bool else x, "unsafe"),
-    "arange": lambda out, start, step: np.copyto(out, start + np.arange(out.size) * step, "unsafe"),
-}  # fmt: skip
-KERNELS: dict[str, Callable[..., Any]] = {
-    **{n: getattr(np, n) for n in "abs exp expm1 log log1p log2 log10 sqrt sin cos tan sinh cosh tanh".split()},
-    **{n: getattr(np, f"arc{n[1:]}") for n in "asin acos atan asinh acosh atanh".split()},
-    **{n: getattr(np, n) for n in "floor ceil round trunc floor_divide remainder maximum minimum where matmul".split()},
-    **{n: getattr(np, n) for n in "bitwise_and bitwise_or bitwise_xor".split()},
-    **{n: along(getattr(np, n)) for n in "sum prod amax amin any all".split()},
-    "sign": lambda x: np.sign(x * 1), "neg": np.negative, "bitwise_not": np.invert, "sigmoid": sigmoid,
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": power, "atan2": np.arctan2,
-    "bitwise_left_shift": shift(np.left_shift, 0), "bitwise_right_shift": shift(np.right_shift, -1),
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "fill": lambda value: value, "cumsum": lambda x, dim: np.cumsum(x, dim) if x.ndim else x,
-    "argmax": lambda x, dims: np.argmax(x, dims[0], keepdims=True) if dims else 0,
-    "argmin": lambda x, dims: np.argmin(x, dims[0], keepdims=True) if dims else 0,
-    "gather": lambda x, index, dim: x[places(x, index, dim)], "erf": np.vectorize(math.erf, otypes=[float]), **WRITERS,
-}  # fmt: skip
+KERNELS |= {"scatter_add": scatter_add, "sort": sort, "gather": gives(lambda x, index, dim: x[places(x, index, dim)])}
+KERNELS |= {"scatter": lambda out, index, src, dim: out.__setitem__(places(out, index, dim), src), "random": random}
+KERNELS["arange"] = lambda out, start, step: np.copyto(out, start + np.arange(out.size) * step, "unsafe")

@@ -1,0 +1,189 @@
+"""Keeps the code and the output on the pages of this folder true: python docs/update.py
+
+A comment before each code block says what it is. In contract.md: which part of norch.backend.contract. In backends.md,
+whose blocks are played from top to bottom in an empty folder, as a reader would:
+
+    file NAME       a file that `norch new-backend abacus` wrote
+    section NAME    a part of its backend.py, which the reader appends to the new one
+    write NAME      the reader writes this file; append NAME: appends this to it
+    run             commands after "$ " and what they print; "run, last 9 lines" leaves out the others. The test takes
+                    what is printed "in any order"
+
+tests/test_docs.py fails where a page is not what this would write (numbers apart).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from norch.backend import contract
+from norch.scaffold import new_backend
+
+DOCS = Path(__file__).parent
+BLOCK = re.compile(r"^<!-- ([^\n]*) -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BACKEND = "src/norch_abacus/backend.py"
+
+
+def updated(text: str, content: Callable[[str, str], str]) -> str:
+    """A page with each block replaced by what `content` makes of its marker and its text."""
+
+    def block(found: re.Match[str]) -> str:
+        marker, language, old = found.groups()
+        return f"<!-- {marker} -->\n```{language}\n{content(marker, old)}```"
+
+    return BLOCK.sub(block, text)
+
+
+# --- backends.md ----------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Somebody who follows the guide, in a folder that is empty at first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = self.here = folder
+        self.finished = new_backend("abacus", folder / ".finished")
+        self.site = folder / ".site" / "norch_abacus-0.1.0.dist-info"
+        self.site.mkdir(parents=True)
+        # As `pip install -e` leaves it. tests/test_new_backend.py proves that the package really installs.
+        (self.site / "METADATA").write_text("Metadata-Version: 2.1\nName: norch-abacus\nVersion: 0.1.0\n")
+        (self.site / "entry_points.txt").write_text("[norch]\nabacus = norch_abacus\n")
+
+    def content(self, marker: str, text: str) -> str:
+        what, _, rest = marker.partition(" ")
+        if what.rstrip(",") == "run":
+            return self._run(text, rest)
+        if what == "file":
+            return (self.finished / rest).read_text()
+        if what == "write":
+            (self.here / rest).write_text(text)
+        elif what == "append":
+            self._append(rest, f"\n\n{text}")
+        elif what == "section":
+            text = sections((self.finished / BACKEND).read_text())[rest]
+            self._append(BACKEND, text if rest == "Start" else f"\n\n{text}")
+        else:
+            raise ValueError(f"no such kind of block: {marker}")
+        return text
+
+    def _append(self, name: str, text: str) -> None:
+        with (self.here / name).open("a") as file:
+            file.write(text)
+
+    def _run(self, text: str, rest: str) -> str:
+        lines = []
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                lines += [line, *_shown(self._output(line[2:]), rest)]
+        found = "\n".join(lines) + "\n"
+        return text if _without_times(text) == _without_times(found) else found
+
+    def _output(self, command: str) -> list[str]:
+        place = self.folder / ".place"
+        python = shlex.quote(sys.executable)
+        script = (
+            f'norch() {{ {python} -m norch "$@"; }}\npython() {{ {python} "$@"; }}\npip() {{ :; }}\n'
+            f"{command}\npwd > {shlex.quote(str(place))}\n"
+        )
+        path = os.pathsep.join([str(self.site.parent), str(self.folder / "norch-abacus" / "src"), *sys.path])
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=self.here, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+        )  # fmt: skip
+        self.here = Path(place.read_text().strip())
+        return [line.rstrip() for line in done.stdout.replace(f"{self.folder}/", "").splitlines()]
+
+
+def _without_times(text: str) -> list[str]:
+    """The lines in some order: that of a table may be by time."""
+    return sorted(re.sub(r"\s+", " ", re.sub(r"[\d.]+ ?s$|\d+\.\d\d", "#", line)) for line in text.splitlines())
+
+
+def _shown(lines: list[str], rest: str) -> list[str]:
+    """All lines, or what the marker asks for: "first 3 and last 9 lines"."""
+    first, last = (re.search(rf"{word} (\d+)", rest) for word in ("first", "last"))
+    if not first and not last:
+        return lines
+    head, tail = (int(found[1]) if found else 0 for found in (first, last))
+    if len(lines) <= head + tail:
+        return lines
+    return [*lines[:head], "...", *lines[len(lines) - tail :]]
+
+
+def sections(text: str) -> dict[str, str]:
+    """The parts of a backend.py, each of which begins with a line "# --- Name"."""
+    start, *parts = re.split(r"^# --- (.*)\n", text, flags=re.MULTILINE)
+    found = {"Start": start.rstrip() + "\n"}
+    for name, part in zip(parts[::2], parts[1::2]):
+        found[name] = f"# --- {name}\n{part.rstrip()}\n"
+    return found
+
+
+def guide(text: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        reader = Reader(Path(folder).resolve())
+        return updated(text, reader.content)
+
+
+# --- contract.md ----------------------------------------------------------------------------------------------------
+
+
+def contract_part(marker: str, text: str) -> str:
+    """`primitives`: the table of Backend's docstring; `families`: the ops that it calls UNARY, …; `required` and
+    `optional`: its methods; else the source of what has that name."""
+    if marker == "families":
+        width = len("COMPARISON") + 3
+        families = {n: " ".join(getattr(contract, n)) for n in ("UNARY", "BINARY", "COMPARISON", "REDUCTION")}
+        lines = [f"{n:<{width}}{ops}" for n, ops in families.items()]
+        return "\n".join(textwrap.fill(line, 118, subsequent_indent=" " * width) for line in lines) + "\n"
+    if marker == "primitives":
+        documentation = inspect.getdoc(contract.Backend) or ""
+        found = re.search(r"^(=+ +=+\n.*\n=+ +=+)$", documentation, re.MULTILINE | re.DOTALL)
+        assert found
+        return re.sub(r"^=+ +=+\n", "", f"{found[1]}\n", flags=re.MULTILINE)
+    if marker in ("required", "optional"):
+        names = [n for n, value in vars(contract.Backend).items() if inspect.isfunction(value)]
+        required = contract.Backend.__abstractmethods__
+        return "\n\n".join(_method(n) for n in names if (n in required) == (marker == "required"))
+    return _source(getattr(contract, marker))
+
+
+def _method(name: str) -> str:
+    """A method's signature and docstring."""
+    (tree,) = ast.parse(_source(getattr(contract.Backend, name))).body
+    assert isinstance(tree, ast.FunctionDef)
+    documentation = inspect.getdoc(getattr(contract.Backend, name)) or ""
+    signature = f"def {name}({ast.unparse(tree.args)}) -> {ast.unparse(tree.returns)}:\n"
+    return signature + textwrap.indent(f'"""{documentation}"""\n', "    ")
+
+
+def _source(thing: object) -> str:
+    return textwrap.dedent(inspect.getsource(thing))
+
+
+def contract_page(text: str) -> str:
+    return updated(text, contract_part)
+
+
+PAGES = {"backends.md": guide, "contract.md": contract_page}
+
+
+def main() -> None:
+    for name, update in PAGES.items():
+        page = DOCS / name
+        page.write_text(update(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The pages of docs/ show what is: their code is that of the files they name, their commands print what they show."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from norch.backend import CONTRACT, PRIMITIVES, Backend
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+import update  # noqa: E402
+
+CONTRACT_PAGE = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
+STALE = "is not what its commands and files give; python docs/update.py writes it anew"
+
+
+def comparable(text):
+    """Without counts, times and the widths of their columns, which differ from one version and machine to the next."""
+    text = update.updated(text, lambda marker, block: in_order(block) if "in any order" in marker else block)
+    return re.sub(r"[ -]+", " ", re.sub(r"\d[\d,.]*", "#", text))
+
+
+def in_order(block):
+    return "\n".join(sorted(block.splitlines())) + "\n"
+
+
+@pytest.mark.parametrize("name", update.PAGES)
+def test_every_block_is_current(name):
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    fences = len(re.findall(r"^```", text, re.MULTILINE))
+    assert len(update.BLOCK.findall(text)) * 2 == fences, f"docs/{name}: a block has no comment that says what it is"
+    found = update.PAGES[name](text)
+    assert comparable(found) == comparable(text), f"docs/{name} {STALE}"
+
+
+def test_the_contract_page_names_all_of_the_contract():
+    words = set(re.findall(r"\w+", CONTRACT_PAGE))
+    assert words >= PRIMITIVES
+    for name, value in vars(Backend).items():
+        if inspect.isfunction(value):
+            assert f"def {name}(self" in CONTRACT_PAGE, name
+    for name in [*Backend.__annotations__, "module"]:
+        assert f"| `{name}` |" in CONTRACT_PAGE, name
+
+
+def test_the_contract_page_has_this_version():
+    entries = [tuple(map(int, e)) for e in re.findall(r"^### (\d+)\.(\d+)$", CONTRACT_PAGE, re.MULTILINE)]
+    assert CONTRACT in entries, "docs/contract.md: its changelog lacks this version of the contract"
+    assert entries == sorted(entries, reverse=True)
+
+
+def test_links_lead_somewhere():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
