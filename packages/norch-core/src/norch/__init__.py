@@ -96,7 +96,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Subpackages of other distributions (`norch.nn`), then the modules of devices (`norch.cuda`)."""
+    """Subpackages of other distributions (`norch.nn`), the modules of devices (`norch.cuda`), ops of plug-ins."""
     from importlib import import_module
 
     if name in _SERIALIZATION:
@@ -111,6 +111,12 @@ def __getattr__(name: str) -> Any:
 
         found = lookup(name)
         if found is not None:
+            return found
+        from .plugin_ops import lookup as op_of_plugin
+
+        found = op_of_plugin(name)
+        if found is not None:
+            globals()[name] = found
             return found
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
