@@ -5,7 +5,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -57,7 +56,7 @@ def factory(backend, operands, attrs):
         raise RuntimeError("lost the way")
     return kernel
 
-@new_op(lambda input: input, sample=lambda: None, kernels={{"faulty": factory}})
+@new_op(lambda input: input, lambda g: g * 2, sample=lambda: None, kernels={{"faulty": factory}})
 def {name}(input: norch.Tensor) -> norch.Tensor:
     return input + input
 
@@ -104,7 +103,11 @@ def python(tmp_path_factory, worker_id):
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "ready").exists():
-            projects = [ROOT / "packages" / "norch-core", ROOT / "packages" / "norch-nn", ROOT / "examples" / "norch-fused"]
+            projects = [
+                ROOT / "packages" / "norch-core",
+                ROOT / "packages" / "norch-nn",
+                ROOT / "examples" / "norch-fused",
+            ]
             built = [wheels.wheel_of(folder, project) for project in projects]
             for group, plugins in (("norch", DEVICES), ("norch.ops", OPS)):
                 for name, (provides, source) in plugins.items():
@@ -207,6 +210,7 @@ def test_info_lists_all_of_them(python):
     assert set(ops) == {*OPS, "norch-fused"}
     assert ops["norch-fused"]["state"] == "usable"
     assert ops["norch-fused"]["kernels"] == "cpu"
+    assert "norch conformance does not try it: its sample gives None" in ops["norch-op-faulty"]["reason"]
     assert ops["norch-op-thief"]["reason"] == "norch itself has the name 'relu'"
     text = run(python, "-m", "norch").stdout
     assert "a library failed to load: libabacus.so.7" in text
@@ -239,7 +243,9 @@ def test_an_op_that_cannot_be_used_says_why(seen, op, words):
 
 def test_a_kernel_of_an_ops_plug_in_is_reported_by_its_distribution(seen):
     kernel, elsewhere = seen["kernel"]
-    assert kernel.startswith("BackendError: op faulty_op of norch-op-faulty 1.0: its kernel for 'faulty' raised Runtime")
+    assert kernel.startswith(
+        "BackendError: op faulty_op of norch-op-faulty 1.0: its kernel for 'faulty' raised Runtime"
+    )
     assert elsewhere.startswith("tensor([2.")
 
 

@@ -45,9 +45,10 @@ def sample() -> Sample:
 
 @new_op(infer, {"gate": gate_rule, "up": up_rule}, kernels={"cpu": swiglu_on_cpu}, sample=sample)
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate) * up, the gated unit of Shazeer, 2020; the two broadcast and promote. Raises DTypeError unless floating.
+    """silu(gate) * up, the gated unit of Shazeer, 2020; the two broadcast and promote, and must be floating.
 
-    Recorded as one node that keeps `gate` and `up` alone: two thirds of what silu and mul keep.
+    Recorded as one node that keeps `gate` and `up` alone: two thirds of what silu and mul keep. Raises DTypeError, and
+    ShapeError for operands that do not broadcast.
     """
     return norch.silu(gate) * up
 

@@ -13,8 +13,10 @@ from typing import Any
 
 
 def collect() -> dict[str, Any]:
-    """Versions; for each backend its provider, contract, priority and device count, for each op of a plug-in the devices
-    that it has kernels for; or why it is not usable, and what to do."""
+    """Versions, and of each plug-in what it provides, or why it is not usable and what to do.
+
+    Of a backend that is its contract, priority and device count; of an op the device types it has kernels for.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     import numpy
@@ -71,6 +73,9 @@ def _ops() -> list[dict[str, Any]]:
         }
         if plugin.usable:
             row |= {"state": "usable", "kernels": ", ".join(plugin_ops.lookup(plugin.name).op.kernels) or "none"}
+            sample = plugin_ops.sample_of(plugin.name)
+            if isinstance(sample, str):
+                row |= {"reason": f"norch conformance does not try it: {sample}"}
         else:
             row |= {"state": "not usable", "reason": plugin.reason or "", "advice": plugin.advice}
         rows.append(row)

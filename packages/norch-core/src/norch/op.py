@@ -58,8 +58,8 @@ class Op:
     """
 
     __slots__ = (
-        "__weakref__", "bound", "decompose", "infer", "joint", "keeps", "kernels", "kind", "name", "owner", "params", "plans",
-        "rules", "scalars", "tensors",
+        "__weakref__", "bound", "decompose", "infer", "joint", "keeps", "kernels", "kind", "name", "owner", "params",
+        "plans", "rules", "scalars", "tensors",
     )  # fmt: skip
 
     def __init__(

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -52,7 +51,8 @@ def new_op(
     infer: gets the operands' specs and the attributes, and returns the result's spec, or Inferred. Raises ShapeError
         and DTypeError for what the op does not take.
     vjp: a rule for each operand by name, written with ops: `g` is the result's gradient, `y` the result, other names
-        are the op's parameters. Without one, the op is differentiated through its parts. With `joint`, one rule for all.
+        are the op's parameters. With `joint`, one rule for all. Without any, the op is differentiated through its
+        parts: it is decomposed unless gradients are off.
     sample: gives the record of norch.testing.samples that the op is tried with, on every device.
     kernels: by device type, `factory(backend, operands, attrs)`, which returns a kernel as `Backend.compile` does, or
         None. It is asked where the backend has no kernel of that name.
@@ -168,28 +168,21 @@ def lookup(name: str) -> Any:
     return None
 
 
+def sample_of(name: str) -> Sample | str:
+    """The record of an op of a plug-in that is loaded, or why there is none."""
+    from .testing.samples import Sample
+
+    try:
+        found = _functions[name].sample()
+    except Exception as error:
+        return f"its sample raised {type(error).__name__}: {error}"
+    return found if isinstance(found, Sample) else f"its sample gives {found!r:.60}, no norch.testing.samples.Sample"
+
+
 def samples() -> Iterator[Sample]:
     """The records of the ops of all plug-ins that can be used."""
     for plugin in installed():
         load(plugin)
-    for function in list(_functions.values()):
-        try:
-            sample = function.sample()
-        except Exception as error:
-            warnings.warn(f"op {function.op.name} of {function.op.owner} is not tried: {error!r}", stacklevel=2)
-        else:
-            yield sample
-
-
-def reset() -> None:
-    """Forgets what was found and loaded. For tests."""
-    global _found
-    import norch
-
-    with discovery.lock:
-        _found = None
-        for name, function in _functions.items():
-            for place in (vars(norch), vars(norch.ops)):
-                if place.get(name) is function:
-                    del place[name]
-        _functions.clear()
+    for found in map(sample_of, list(_functions)):
+        if not isinstance(found, str):
+            yield found

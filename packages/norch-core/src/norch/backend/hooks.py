@@ -21,5 +21,5 @@ def norch_backend() -> Backend:  # type: ignore[empty-body]
 
 @hookspec
 def norch_ops() -> Sequence[Any]:  # type: ignore[empty-body]
-    """Returns functions made with `norch.plugin_ops.new_op`, those that the module's entry points are named after (group
-    `norch.ops`) and any that these need."""
+    """Returns functions made with `norch.plugin_ops.new_op`: those that the module's entry points are named after
+    (group `norch.ops`), and any that these need."""

@@ -173,9 +173,7 @@ def provider_of(backend: Backend) -> Provider:
     for provider in installed():
         if provider.backend is backend:
             return provider
-    return Provider(
-        backend.device_type, "in process", "?", type(backend).__module__, loaded=True, backend=backend
-    )
+    return Provider(backend.device_type, "in process", "?", type(backend).__module__, loaded=True, backend=backend)
 
 
 def register(backend: Backend, distribution: str = "in process", version: str = "?") -> None:

@@ -190,7 +190,7 @@ def composite(
             rules = tuple([vjp.get(params[i]) for i in tensors])
         elif vjp is not None and not joint:
             rules = (vjp,)
-        made = dict(kind="composite", decompose=function, scalars=scalars)
+        made: dict[str, Any] = dict(kind="composite", decompose=function, scalars=scalars)
         op = Op(title, params, tensors, full_infer, rules, **made, **(plugin or {}))
         if plugin is None:
             _register(op)

@@ -70,9 +70,7 @@ def _case(
     return Case(level, sample.name, dtype.name, name, size, check, snippet)
 
 
-def _value_check(
-    sample: Sample, one: records.Case, dtype: DType, layout: str = "plain"
-) -> Callable[[Device], None]:
+def _value_check(sample: Sample, one: records.Case, dtype: DType, layout: str = "plain") -> Callable[[Device], None]:
     return lambda device: checks.check_case(sample, one, dtype, device, layout)
 
 
