@@ -1,51 +1,70 @@
-"""The kernel for device "cpu", in NumPy over host memory, a piece that fits the cache at a time."""
+"""The kernels for device "cpu", in NumPy over host memory: all steps on a piece that fits the cache, then the next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from norch.backend import Backend, Kernel, Operand
+from norch.plugin_ops import KernelFactory
 
+Array = Any
 PIECE = 16384
 
 
-def swiglu_on_cpu(backend: Backend, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
-    """The kernel for (out, gate, up), or None where norch does better by decomposing.
+def swiglu(out: Array, gate: Array, up: Array) -> None:
+    np.negative(gate, out=out)
+    np.exp(out, out=out)
+    out += 1
+    np.divide(gate, out, out=out)
+    out *= up
 
-    That is so on a backend with a native silu, next to which NumPy is slow, and for operands that are not float32 or
-    float64, lying alike and without gaps.
+
+def swiglu_grad(into_gate: Array, into_up: Array, g: Array, gate: Array, up: Array) -> None:
+    s = into_up  # 1 / (1 + exp(-gate)), until the end
+    np.negative(gate, out=s)
+    np.exp(s, out=s)
+    s += 1
+    np.reciprocal(s, out=s)
+    np.subtract(1, s, out=into_gate)
+    into_gate *= gate
+    into_gate += 1
+    for factor in (s, g, up):
+        into_gate *= factor
+    into_up *= gate
+    into_up *= g
+
+
+def in_pieces(function: Callable[..., None]) -> KernelFactory:
+    """The factory of kernels that call `function` with a piece of every operand, outputs first.
+
+    It returns None where norch does better by decomposing: on a backend with a native silu, next to which NumPy is
+    slow, and for operands that are not float32 or float64, lying alike and without gaps.
     """
-    out, gate, up = operands
-    alike = gate.strides == up.strides == out.strides and not any(o.is_scalar for o in operands)
-    if out.dtype.name not in ("float32", "float64") or not alike or not _is_dense(out):
-        return None
-    if backend.compile("silu", (out, gate), {"given": (True,)}) is not None:
-        return None
-    dtype, size, count = out.dtype.numpy, out.dtype.itemsize, prod(out.shape)
-    piece = min(count, PIECE)
 
-    def array(buffer: Any, offset: int, count: int = count) -> Any:
-        return np.frombuffer(backend.host_view(buffer), dtype, count, offset * size)  # type: ignore[arg-type]
+    def factory(backend: Backend, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        out = operands[0]
+        if out.dtype.name not in ("float32", "float64") or any(o != out for o in operands) or not _is_dense(out):
+            return None
+        if backend.compile("silu", (out, out), {"given": (True,)}) is not None:
+            return None
+        dtype, size, count = out.dtype.numpy, out.dtype.itemsize, prod(out.shape)
 
-    def kernel(out: Any, out_at: int, gate: Any, gate_at: int, up: Any, up_at: int) -> None:
-        scratch = array(backend.allocate(piece * size, 0), 0, piece)
-        to, x, y = array(out, out_at), array(gate, gate_at), array(up, up_at)
-        with np.errstate(all="ignore"):
-            for start in range(0, count, PIECE):
-                here = slice(start, start + PIECE)
-                part = x[here]
-                t = scratch[: part.size]
-                np.negative(part, out=t)
-                np.exp(t, out=t)
-                t += 1
-                np.divide(part, t, out=t)
-                np.multiply(t, y[here], out=to[here])
+        def kernel(*args: Any) -> None:
+            arrays = [
+                np.frombuffer(backend.host_view(buffer), dtype, count, offset * size)  # type: ignore[arg-type]
+                for buffer, offset in zip(args[::2], args[1::2])
+            ]
+            with np.errstate(all="ignore"):
+                for start in range(0, count, PIECE):
+                    function(*[array[start : start + PIECE] for array in arrays])
 
-    return kernel
+        return kernel
+
+    return factory
 
 
 def _is_dense(operand: Operand) -> bool:

@@ -28,7 +28,17 @@ from .spec import Spec
 if TYPE_CHECKING:
     from .testing.samples import Sample
 
-__all__ = ["Inferred", "Kernel", "Operand", "Spec", "floating", "hookimpl", "infer_elementwise", "new_op"]
+__all__ = [
+    "Inferred",
+    "Kernel",
+    "KernelFactory",
+    "Operand",
+    "Spec",
+    "floating",
+    "hookimpl",
+    "infer_elementwise",
+    "new_op",
+]
 
 GROUP = "norch.ops"
 
