@@ -212,6 +212,7 @@ def test_info_lists_all_of_them(python):
     assert ops["norch-fused"]["kernels"] == "cpu"
     assert "norch conformance does not try it: its sample gives None" in ops["norch-op-faulty"]["reason"]
     assert ops["norch-op-thief"]["reason"] == "norch itself has the name 'relu'"
+    assert ops["norch-op-thief"]["advice"] == "pip uninstall norch-op-thief"
     text = run(python, "-m", "norch").stdout
     assert "a library failed to load: libabacus.so.7" in text
     assert "try: pip install --force-reinstall norch-libless" in text

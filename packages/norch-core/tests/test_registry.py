@@ -34,6 +34,20 @@ def norch_backend():
     return {returns}
 """
 
+CLOSED = """
+from norch.backend import hookimpl
+
+class Closed:
+    __slots__ = ()
+    device_type, contract = "bad", (1, 0)
+    def device_count(self): return 1
+    allocate = copy_in = copy_out = copy = compile = synchronize = device_count
+
+@hookimpl
+def norch_backend():
+    return Closed()
+"""
+
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
@@ -108,6 +122,7 @@ BROKEN = {
     "has a nonsense priority": ({"priority": None}, ["priority is None"]),
     "has no hook": ({"body": "x = 1"}, ["norch_backend", "hookimpl"]),
     "returns no backend": ({"returns": "object()"}, ["object", "no norch.backend.Backend"]),
+    "cannot be completed": ({"body": CLOSED}, ["Closed has no priority", "inherit from Backend", "plug-bad 1.2"]),
     "another device": ({"claims": "other"}, ["'other'", "'bad'"]),
     "a newer minor": ({"contract": (1, 99)}, ["1.99", "has {}.{}".format(*CONTRACT), "pip install -U norch-core"]),
     "an older major": ({"contract": (0, 1)}, ["0.1", "pip install -U plug-bad"]),

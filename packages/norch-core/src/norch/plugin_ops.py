@@ -107,6 +107,7 @@ def installed() -> list[Plugin]:
                 reason = None if plugin.loaded else _refusal(plugin, _found)
                 if reason is not None:
                     plugin.reason, plugin.loaded = reason, True
+                    plugin.advice = f"pip uninstall {plugin.distribution}"
         return list(_found)
 
 
@@ -118,7 +119,6 @@ def _refusal(plugin: Plugin, among: list[Plugin]) -> str | None:
         return f"norch itself has the name {plugin.name!r}"
     others = [p.distribution for p in among if p.name == plugin.name and p is not plugin]
     if others:
-        plugin.advice = f"pip uninstall {plugin.distribution}, or {' or '.join(others)}"
         return f"{' and '.join(others)} has an op of that name too"
     return None
 
