@@ -33,24 +33,27 @@ REPORTED = 9  # the exit status of a sanitizer that found something
 SANITIZERS = ("memcheck", "racecheck")
 # Under a sanitizer: what needs the whole memory or much time, and made-up drivers, which the sanitizer would use.
 LEFT_OUT = "not without_gpu and not memory and not cache and not streams and not many and not large and not long"
+# For races: kernels that share memory among threads.
+SHARING = "not activations and not random and not optimizers"
 
 
 def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
     """The commands, by name, in order."""
     sanitizer = shutil.which("compute-sanitizer") or "compute-sanitizer"
     check = ["--target-processes", "all", "--error-exitcode", str(REPORTED), "--print-limit", "10000"]
-    kernels = [*PYTEST, "-n", "12", "packages/norch-cuda/tests", "-k", LEFT_OUT]
+    kernels = [*PYTEST, "-n", "12", "packages/norch-cuda/tests", "-k"]
     install = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--upgrade", "--target", str(site)]
     return {
         "build": [sys.executable, "-m", "pip", *install, "./packages/norch-cuda"],
         "samples": [*PYTEST, *WORKERS, SAMPLES, "--device", "cuda"],
+        "conformance": [sys.executable, "-m", "norch", "conformance", "--device", "cuda"],
         "cuda tests": [*PYTEST, *WORKERS, "packages/norch-cuda/tests"],
         "nn tests": [*PYTEST, *WORKERS, "packages/norch-nn/tests", "--default-device", "cuda"],
         "demo": [sys.executable, "examples/sin_squared.py", "--device", "cuda", "--out", str(site / "sin.png")],
         "digits": [sys.executable, "examples/digits.py", "--device", "cuda", "--out", str(site / "digits.png")],
         "benchmark": [sys.executable, "benchmarks/cuda.py", "--json", str(json_path)],
-        "memcheck": [sanitizer, "--tool", "memcheck", *check, *kernels],
-        "racecheck": [sanitizer, "--tool", "racecheck", *check, *kernels],
+        "memcheck": [sanitizer, "--tool", "memcheck", *check, *kernels, LEFT_OUT],
+        "racecheck": [sanitizer, "--tool", "racecheck", *check, *kernels, f"{LEFT_OUT} and {SHARING}"],
     }
 
 
@@ -97,6 +100,7 @@ def main() -> int:
     skipped = {name.strip() for name in options.skip.split(",")}
     with tempfile.TemporaryDirectory() as folder:
         site, figures = Path(folder) / "site", Path(folder) / "figures.json"
+        site.mkdir()
         sources = [str(ROOT / "packages" / f"norch-{name}" / "src") for name in ("core", "nn")]
         path = os.pathsep.join([str(site), *sources, os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -343,7 +343,7 @@ def approximate(operands: Any, attrs: Any, good: Any) -> Any:
     return kernel
 
 
-@wrong_kernel(7, "matmul", "a kernel is good for thirty calls")
+@wrong_kernel(7, "matmul", "a kernel is good for fifteen calls")
 def tiring(operands: Any, attrs: Any, good: Any) -> Any:
     count = 0
 
@@ -351,7 +351,7 @@ def tiring(operands: Any, attrs: Any, good: Any) -> Any:
         nonlocal count
         count += 1
         good(*args)
-        if count > 30:
+        if count > 15:
             view(operands[0], *args[:2])[...] = 0
 
     return kernel

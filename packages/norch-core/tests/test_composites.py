@@ -63,6 +63,11 @@ SAMPLES = {
     ],
     "sum_pool2d": [draw(1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "sum_pool2d_grad": [draw(1, 2, 3, 6), (1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
+    "erfc": [draw(3, 4)],
+    "lgamma": [draw(3, 4, low=0.6, high=30)],
+    "digamma": [draw(3, 4, low=0.6, high=12)],
+    "erfinv": [draw(3, 4, low=-0.9, high=0.85)],
+    "functional_scatter_extreme": [draw(3, 4), draw(2, 4), np.array([[0, 2, 0, 1], [0, 1, 1, 1]]), 0, "amax", True],
     "scaled_dot_product_attention": [draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 2), draw(3, 5), False, 0.5],
 }  # fmt: skip
 # Written in place on detached memory: there is no autodiff of their decomposition.

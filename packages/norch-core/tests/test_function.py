@@ -9,6 +9,8 @@ import pytest
 import norch
 from norch import AutogradError
 from norch.autograd import Function
+from norch.testing.gradcheck import gradcheck, gradgradcheck
+from norch.testing.strict import strict_device
 
 Tensor = norch.Tensor
 
@@ -106,3 +108,14 @@ def test_function_with_too_few_gradients() -> None:
 
     with pytest.raises(AutogradError, match=r"Wrong.backward returned 1 gradients for 2 arguments"):
         Wrong.apply(leaf(1), leaf(2)).sum().backward()
+
+
+def test_gradients_are_checked_on_any_device() -> None:
+    device = strict_device()
+    x = norch.tensor([0.3, -0.7], dtype=norch.float64, device=device, requires_grad=True)
+    before = x.tolist()
+    assert gradcheck(lambda x: (x.exp() * x).sum(), x)
+    assert gradgradcheck(lambda x: (x.exp() * x).sum(), x)
+    assert x.tolist() == before
+    with pytest.raises(norch.AutogradError, match="input 0 at"):
+        gradcheck(lambda x: (x * x.detach()).sum(), x)

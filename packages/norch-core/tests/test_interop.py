@@ -159,7 +159,7 @@ def test_format() -> None:
     assert f"{loss:.2e}" == "1.23e-01"
     assert f"{norch.tensor([7]):>4d}" == "   7"
     assert f"{norch.tensor([1, 2])}" == str(norch.tensor([1, 2]))
-    assert f"{norch.tensor(3)}" == "tensor(3)"
+    assert f"{norch.tensor(3)}" == "3"  # as in PyTorch
     with pytest.raises(TypeError):
         f"{norch.tensor([1.0, 2.0]):.2f}"
 

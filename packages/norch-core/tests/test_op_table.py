@@ -57,9 +57,12 @@ def typical(name):
 WITHOUT_RECORD = frozenset(
     """
     tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
-    zeros_like ones_like empty_like full_like result_type broadcast_shapes
+    zeros_like ones_like empty_like full_like result_type broadcast_shapes tril_indices triu_indices multinomial
+    empty_strided logspace scalar_tensor
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
-    manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_
+    manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_ adamax_step_ nadam_step_
+    radam_step_ adagrad_step_ adadelta_step_ rmsprop_step_ asgd_step_ rprop_step_ lion_step_
+    current_generator use_generator
     """.split()
 )
 METHODS_WITHOUT_RECORD = frozenset(
@@ -68,7 +71,11 @@ METHODS_WITHOUT_RECORD = frozenset(
     is_signed is_inference data_ptr storage untyped_storage requires_grad_ zero_grad backward detach_ register_hook
     retain_grad as_subclass numpy item tolist to cpu cuda type type_as float double half bfloat16 long int short char
     byte bool new_empty new_zeros new_ones new_full new_tensor bernoulli
-    fill_ zero_ copy_ uniform_ normal_ bernoulli_ random_
+    fill_ zero_ copy_ uniform_ normal_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_ multinomial
+    float_power_
+    det logdet slogdet inverse pinverse new_empty_strided new get_device is_nonzero is_same_size is_set_to is_conj
+    is_shared is_coalesced squeeze_ unsqueeze_ transpose_ t_ resize_ resize_as_ set_ fill_diagonal_ adjoint to_dense
+    sum_to_size where apply_ map_ pin_memory is_pinned record_stream share_memory_ register_post_accumulate_grad_hook
     """.split()
 )
 

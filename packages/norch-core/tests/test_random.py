@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -52,6 +55,16 @@ def test_state_brings_back_the_sequence(name: str) -> None:
     assert DRAWS[name](generator).tolist() == after
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
+def test_a_copy_of_a_generator_goes_on_by_itself(copied: Callable[[Generator], Generator]) -> None:
+    generator = Generator().manual_seed(3)
+    norch.rand(2, generator=generator)
+    twin = copied(generator)
+    assert norch.rand(2, generator=twin).tolist() == norch.rand(2, generator=generator).tolist()
+    norch.rand(2, generator=twin)
+    assert twin.get_state().tolist() != generator.get_state().tolist()
+
+
 def test_the_default_generators_state() -> None:
     norch.manual_seed(11)
     assert norch.initial_seed() == 11
@@ -59,6 +72,29 @@ def test_the_default_generators_state() -> None:
     first = norch.rand(5).tolist()
     norch.set_rng_state(state)
     assert norch.rand(5).tolist() == first
+
+
+def test_a_generator_chosen_for_a_block() -> None:
+    norch.manual_seed(11)
+    expected = norch.rand(5).tolist()
+    norch.manual_seed(11)
+    own = Generator().manual_seed(5)
+    with norch.use_generator(own) as given:
+        assert given is own
+        assert norch.current_generator() is own
+        inside = norch.rand(5).tolist()
+        dropped = norch.dropout(norch.ones(64), 0.5).tolist()
+        with norch.use_generator(Generator().manual_seed(5)):
+            assert norch.rand(5).tolist() == inside
+            assert norch.dropout(norch.ones(64), 0.5).tolist() == dropped
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(norch.current_generator).result() is norch.default_generator
+        norch.manual_seed(6)
+    assert own.initial_seed() == 6
+    assert norch.current_generator() is norch.default_generator
+    assert norch.rand(5).tolist() == expected
+    with pytest.raises(DTypeError, match=r"use_generator\(\): expected a Generator, got int"):
+        norch.use_generator(3)  # type: ignore[arg-type]
 
 
 def test_seeds() -> None:

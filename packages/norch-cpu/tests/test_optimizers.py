@@ -1,9 +1,11 @@
-"""The steps of SGD and Adam: one native kernel for all parameters, against NumPy."""
+"""The steps of optimisers: one native kernel for all parameters, against NumPy."""
 
 import numpy as np
 import pytest
 
 import norch
+from norch.ops import optimizer
+from norch.testing.steps import STEPS, check_step
 from norch_cpu.native import native
 
 SIZES = [(), (1,), (0,), (3, 5), (17,), (64,), (129, 3), (40_000,)]
@@ -48,7 +50,54 @@ def compiled(monkeypatch):
 
 
 def test_the_kernels_are_there():
-    assert {"sgd_step", "adam_step"} <= set(native.ops())
+    assert {name.rstrip("_") for name in optimizer.__all__} <= set(native.ops())
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_formulas(step, compiled):
+    check_step(step, "cpu")
+    steps = [entry for entry in compiled if entry[0] == step.function.rstrip("_")]
+    assert len(steps) == 4  # one for each dtype
+    assert all(native for _, native in steps)
+
+
+def drawn_for(step, seed=7, sizes=(100_000, 3, 70_001)):
+    """Parameters and gradients, and the states of a step by name."""
+    rng = np.random.default_rng(seed)
+    p, g, *states = ([norch.tensor(rng.uniform(0.5, 1, n)) for n in sizes] for _ in range(2 + len(step.states)))
+    return p, g, dict(zip(step.states, states, strict=True))
+
+
+@pytest.mark.parametrize("name", optimizer.__all__)
+def test_any_number_of_threads(name):
+    step = next(s for s in STEPS.values() if s.function == name)
+
+    def run():
+        p, g, states = drawn_for(step)
+        getattr(norch, name)(p, g, **states, **step.options)
+        return numbers([*p, *(t for ts in states.values() for t in ts)])
+
+    before = native.num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 5):
+            native.set_num_threads(threads)
+            found.append(run())
+    finally:
+        native.set_num_threads(before)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", optimizer.__all__)
+def test_other_numbers_compile_nothing(name, compiled):
+    step = next(s for s in STEPS.values() if s.function == name)
+    p, g, states = drawn_for(step, sizes=(5, 3))
+    for i in range(4):  # RAdam's steps are of two kinds
+        options = {k: v + 1e-3 * i if type(v) is float else v for k, v in step.options.items()}
+        getattr(norch, name)(p, g, **states, **options)
+    assert [op for op, _ in compiled] == [name.rstrip("_")]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -140,28 +189,6 @@ def test_gradients_in_another_layout_or_dtype():
     np.testing.assert_allclose(p.numpy(), x - 0.5 * d[:, :1], rtol=1e-14)
 
 
-def test_the_number_of_threads_changes_nothing():
-    def steps():
-        rng = np.random.default_rng(7)
-        p, g, m = ([norch.tensor(rng.uniform(0, 1, n)) for n in (100_000, 3, 70_001)] for _ in range(3))
-        v = [t.clone() for t in m]
-        norch.adam_step_(p, g, m, v, step=1, weight_decay=0.1)
-        norch.sgd_step_(p, g, m, lr=0.1, momentum=0.9)
-        return numbers(p)
-
-    before = native.num_threads()
-    try:
-        found = []
-        for threads in (1, 2, 5):
-            native.set_num_threads(threads)
-            found.append(steps())
-    finally:
-        native.set_num_threads(before)
-    for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
 def test_many_parameters():
     p, g = ([norch.full((3,), float(i)) for i in range(300)] for _ in range(2))
     norch.sgd_step_(p, g, lr=0.5)
@@ -173,6 +200,16 @@ def test_nothing_to_do():
     norch.adam_step_([], [], [], [], step=1)
     empty = [norch.empty(0)]
     norch.sgd_step_(empty, empty, lr=0.1)
+
+
+@pytest.mark.parametrize("name", [name for name, step in STEPS.items() if not step.options.get("weight_decay")])
+def test_infinite_parameters_stay(name):
+    step = STEPS[name]
+    p, g, states = drawn_for(step, sizes=(40,))
+    p[0][::3] = float("inf")
+    getattr(norch, step.function)(p, g, **states, **step.options)
+    assert p[0][::3].tolist() == [float("inf")] * 14
+    assert norch.isfinite(p[0][1::3]).all().item()
 
 
 def test_not_a_number_and_infinities():

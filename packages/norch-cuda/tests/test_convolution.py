@@ -132,7 +132,7 @@ def test_pool_gradients(cuda, case, dtype):
     x = (random(shape, norch.float64, 11) * 3).round().to(dtype)
     if dtype is norch.float32:
         x[0, 0, 0, 0] = float("nan")
-    windows, pads = _plan(x, tuple(how), "max_pool2d")
+    windows, pads = _plan("max_pool2d", x.spec, *how)
     g = random(max_pool2d(x, *how).shape, dtype, 12)
     close(
         _max_pool2d_grad(g.to(cuda), x.to(cuda), windows, pads),

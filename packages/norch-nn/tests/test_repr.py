@@ -84,8 +84,10 @@ def test_parameters():
 
 
 def test_optimizers():
-    # Without the options that choose between PyTorch's implementations.
-    assert repr(optim.SGD([nn.Parameter(norch.ones(1))], lr=0.1)) == (
-        "SGD (\nParameter Group 0\n    dampening: 0\n    lr: 0.1\n    maximize: False\n    momentum: 0\n"
-        "    nesterov: False\n    weight_decay: 0\n)"
+    groups = [{"params": [nn.Parameter(norch.ones(1))]}, {"params": [nn.Parameter(norch.ones(1))], "lr": 0.5}]
+    assert repr(optim.SGD(groups, lr=0.1)) == (
+        "SGD (\nParameter Group 0\n    dampening: 0\n    differentiable: False\n    foreach: None\n    fused: None\n"
+        "    lr: 0.1\n    maximize: False\n    momentum: 0\n    nesterov: False\n    weight_decay: 0\n"
+        "\nParameter Group 1\n    dampening: 0\n    differentiable: False\n    foreach: None\n    fused: None\n"
+        "    lr: 0.5\n    maximize: False\n    momentum: 0\n    nesterov: False\n    weight_decay: 0\n)"
     )

@@ -33,6 +33,7 @@ from .device import Device as device
 from .dtype import (
     DType,
     bfloat16,
+    can_cast,
     finfo,
     float16,
     float32,
@@ -70,9 +71,9 @@ from .fallback import is_cpu_fallback_allowed, set_cpu_fallback
 from .matmul_precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .ops import *  # noqa: F403
 from .spec import Size
+from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
-from .tensor.printing import set_printoptions
-from .threads import get_num_threads, set_num_threads
+from .threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 
 if TYPE_CHECKING:
     from .backend.device_module import DeviceModule
@@ -81,7 +82,9 @@ if TYPE_CHECKING:
     cpu: DeviceModule
     cuda: DeviceModule
 
-_SERIALIZATION = ("load", "load_safetensors", "safe_open", "save", "save_safetensors")  # loaded when first asked for
+globals().pop("linalg", None)  # the module of ops; `norch.linalg` is a package, loaded when it is first used
+globals().pop("strided", None)  # the same; `norch.strided` is a layout
+globals().pop("special", None)  # the same; `norch.special` is a module of its own
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
@@ -91,33 +94,77 @@ def is_tensor(obj: object) -> builtins.bool:
     return isinstance(obj, Tensor)
 
 
+_LATER = {
+    "accelerator": (),
+    "amp": ("GradScaler", "autocast", "is_autocast_available", "is_autocast_enabled"),
+    "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
+    "compiling": ("compile",),
+    "determinism": (
+        "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode",
+        "is_deterministic_algorithms_warn_only_enabled", "set_deterministic_debug_mode", "use_deterministic_algorithms",
+    ),
+    "memory_layout": (
+        "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
+        "strided",
+    ),
+    "legacy": (
+        "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+        "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
+    ),
+    "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
+    "queries": (
+        "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
+        "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
+    ),
+    "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
+    "tensor.printing": ("set_printoptions",),
+    "window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
+}  # fmt: skip
+"""By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
+
+_IN_PLACE = frozenset(
+    """
+    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_ celu_
+    clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ elu_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_
+    frac_ gcd_ index_put_ lcm_ ldexp_ leaky_relu_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_
+    reciprocal_ relu_ round_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
+    """.split()
+)
+"""Methods of Tensor that are functions too."""
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SERIALIZATION})
+    late = {title.partition("=")[0] for titles in _LATER.values() for title in titles}
+    return sorted({*globals(), *late, *_IN_PLACE})
 
 
 def __getattr__(name: str) -> Any:
-    """Subpackages of other distributions (`norch.nn`), the modules of devices (`norch.cuda`), ops of plug-ins."""
+    """What is loaded late, subpackages of other distributions (`norch.nn`), modules of devices, ops of plug-ins."""
     from importlib import import_module
-
-    if name in _SERIALIZATION:
-        found = globals()[name] = getattr(import_module("norch.serialization"), name)
-        return found
     from importlib.util import find_spec
 
+    for module, titles in _LATER.items():
+        for title in titles:
+            known, _, original = title.partition("=")
+            if known == name:
+                found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
+                return found
+    if name in _IN_PLACE and hasattr(Tensor, name):
+        return getattr(Tensor, name)
     if not name.startswith("_"):
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")
         from .backend.device_module import lookup
 
-        found = lookup(name)
-        if found is not None:
-            return found
+        device_module = lookup(name)
+        if device_module is not None:
+            return device_module
         from .plugin_ops import lookup as op_of_plugin
 
-        found = op_of_plugin(name)
-        if found is not None:
-            globals()[name] = found
-            return found
+        op = op_of_plugin(name)
+        if op is not None:
+            globals()[name] = op
+            return op
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
         + ("; it comes with norch-nn: pip install norch-nn" if name in ("nn", "optim", "utils", "vision") else "")

@@ -24,11 +24,15 @@ class Device:
     index: int
     _backend: Backend | None
 
-    def __new__(cls, device: str | Device, index: int | None = None) -> Device:
-        """`device` is "cpu", "cuda", "cuda:1", …. The backend is looked up when the device is first used.
+    def __new__(
+        cls, device: str | Device | None = None, index: int | None = None, *, type: str | None = None
+    ) -> Device:
+        """`device` (or `type`) is "cpu", "cuda", "cuda:1", …. The backend is looked up when the device is first used.
 
-        Raises DeviceError for a string that is no device.
+        In a `with` block, it is where tensors are made that no device is given for. Raises DeviceError for a string
+        that is no device.
         """
+        device = type if device is None else device
         if isinstance(device, Device):
             return device
         if not isinstance(device, str):
@@ -62,6 +66,14 @@ class Device:
             self._backend = backend
         return self._backend
 
+    def __enter__(self) -> Device:
+        _entered.append(_default)
+        set_default_device(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        set_default_device(_entered.pop())
+
     def __str__(self) -> str:
         return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
 
@@ -76,6 +88,8 @@ CPU = Device("cpu")
 
 
 _default = CPU
+_entered: list[Device] = []
+"""What the default was before each `with` block on a device that is still open."""
 
 
 def get_default_device() -> Device:

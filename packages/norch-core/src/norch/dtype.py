@@ -37,6 +37,10 @@ class DType:
         return self.category == FLOATING
 
     @property
+    def is_complex(self) -> bool:
+        return False
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; bfloat16's comes from ml_dtypes, loaded when it is first needed."""
         if self._numpy is None:
@@ -69,6 +73,7 @@ float64 = DType("float64", 8, FLOATING, 3)
 
 DTYPES = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 _BY_NAME = {d.name: d for d in DTYPES}
+_BY_NUMPY = {np.dtype(d.name): d for d in DTYPES if d is not bfloat16}
 _PYTHON = {bool: bool_, int: int64}
 _default = float32
 
@@ -98,6 +103,10 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
         return _default
     if isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
+    if isinstance(value, np.dtype) and value in _BY_NUMPY:
+        return _BY_NUMPY[value]
+    if isinstance(getattr(value, "dtype", None), DType):  # an old tensor type, such as FloatTensor
+        return value.dtype  # type: ignore[attr-defined, no-any-return]
     try:
         name = value if isinstance(value, str) else np.dtype(value).name  # type: ignore[call-overload]
     except TypeError:
@@ -151,7 +160,7 @@ def result_dtype(tensors: Iterable[tuple[DType, int]], scalars: Iterable[type] =
 
 
 def can_cast(source: DType, target: DType) -> bool:
-    """Whether an in-place op may store a `source` result in a `target` tensor: never to a lower category."""
+    """Whether an in-place op may store a `source` result in a `target` tensor: never in one of a lower category."""
     return source.category <= target.category
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .backend.contract import Kernel, Operand
@@ -18,12 +17,14 @@ if TYPE_CHECKING:
 _allowed: bool | None = None
 
 
-@dataclass
 class FallbackCount:
     """What the fallback of one op on one device has cost: calls, and bytes moved between device and host."""
 
-    calls: int = 0
-    bytes_moved: int = 0
+    def __init__(self) -> None:
+        self.calls = self.bytes_moved = 0
+
+    def __repr__(self) -> str:
+        return f"FallbackCount(calls={self.calls}, bytes_moved={self.bytes_moved})"
 
 
 counts: dict[tuple[str, str], FallbackCount] = {}

@@ -131,8 +131,7 @@ def _is_norchs_own(name: str) -> bool:
     from .backend.device_module import lookup as device_module
 
     return (
-        name in vars(norch)
-        or name in norch._SERIALIZATION
+        name in dir(norch)
         or name in by_name()
         or find_spec(f"norch.{name}") is not None
         or device_module(name) is not None

@@ -22,3 +22,19 @@ def set_num_threads(count: int) -> None:
 def get_num_threads() -> int:
     """How many threads ops on the CPU may use."""
     return CPU.backend.num_threads()
+
+
+_interop = 1
+
+
+def set_num_interop_threads(count: int) -> None:
+    """Kept, without effect: norch runs one op after another in the thread that calls it. ValueError unless positive."""
+    global _interop
+    _interop = operator.index(count)
+    if _interop < 1:
+        raise ValueError(f"set_num_interop_threads(): expected a positive number, got {count}")
+
+
+def get_num_interop_threads() -> int:
+    """What `set_num_interop_threads` was given last; 1 at first."""
+    return _interop

@@ -17,31 +17,52 @@ from .mode import (
 
 if TYPE_CHECKING:
     from ..testing.gradcheck import gradcheck, gradgradcheck
+    from . import functional
+    from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
     from .function import Function
 
 __all__ = [
     "Function",
     "Node",
+    "Variable",
     "backward",
+    "detect_anomaly",
     "enable_grad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
     "inference_mode",
+    "is_anomaly_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]
 
 
+def Variable(data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
+    """PyTorch's old form of a tensor: the tensor itself, or a detached one that requires grad."""
+    return data.detach().requires_grad_() if requires_grad and not data.requires_grad else data
+
+
+_LATER = {
+    "Function": "function",
+    "detect_anomaly": "anomaly",
+    "gradcheck": "..testing.gradcheck",
+    "gradgradcheck": "..testing.gradcheck",
+    "is_anomaly_enabled": "anomaly",
+    "set_detect_anomaly": "anomaly",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("gradcheck", "gradgradcheck"):
-        from ..testing import gradcheck as checks
+    from importlib import import_module
 
-        return getattr(checks, name)
-    if name == "Function":
-        from .function import Function
-
-        return Function
+    if name in ("anomaly", "functional"):
+        return import_module(f"norch.autograd.{name}")
+    if name in _LATER:
+        module = _LATER[name]
+        return getattr(import_module(module if module.startswith(".") else f".{module}", "norch.autograd"), name)
     raise AttributeError(f"module 'norch.autograd' has no attribute {name!r}")

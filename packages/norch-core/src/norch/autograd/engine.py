@@ -20,6 +20,8 @@ _SEQUENCES = (tuple, list)  # `tuple | list` is made anew at each call
 _fill: Any = None
 _sum: Any = None
 _tensor: Any = None
+anomaly_check: Any = None
+"""Called with the name of an op, the position of an operand and its gradient; None unless anomaly mode is on."""
 
 
 def bind(fill: Any, total: Any, tensor: Any) -> None:
@@ -168,6 +170,9 @@ def run(
                 owner = node.tensor()
                 if targets is None and owner is not None:
                     accumulate(owner, total, create)
+                    if node.hooks is not None:
+                        for hook in list(owner.__dict__.get("_after_grad", {}).values()):
+                            hook(owner)
                 continue
             if type(node) is Output:
                 parent = node.edges[0]
@@ -179,6 +184,8 @@ def run(
             if type(node) is not Node:
                 for edge, value in zip(node.edges, node.apply(total), strict=True):
                     if edge is not None and value is not None and (needed is None or edge in needed):
+                        if anomaly_check is not None:
+                            anomaly_check(node.name().removesuffix("_backward"), node.edges.index(edge), value)
                         _add(pending, heap, edge, value)
                 if not retain:
                     node.release()
@@ -197,6 +204,8 @@ def run(
                         value, joint[i] = joint[i], None
                     if value is None:
                         continue
+                    if anomaly_check is not None:
+                        anomaly_check(op.name, i, value)
                     spec = plan.inputs[op.tensors[i]]
                     if value.spec is not spec:
                         value = conform(value, spec)

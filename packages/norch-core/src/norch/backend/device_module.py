@@ -15,8 +15,30 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
     from .contract import Backend
 
-ALWAYS = ("cpu", "cuda")
+ALWAYS = ("cpu", "cuda", "mps", "xpu")
 """Device types that have a module with nothing installed: PyTorch users ask `cuda.is_available()` first of all."""
+
+
+def _seed_all(seed: int) -> None:
+    """Seeds norch's one generator: the same numbers follow on every device."""
+    from ..ops import manual_seed
+
+    manual_seed(seed)
+
+
+def _amp() -> Any:
+    from .. import amp
+
+    return amp
+
+
+LIKE_PYTORCH: dict[str, Any] = {
+    "manual_seed": _seed_all,
+    "manual_seed_all": _seed_all,
+    "empty_cache": lambda: None,  # a backend that keeps memory has its own
+    "is_initialized": lambda: False,
+}
+"""What scripts call on `torch.cuda` whether there is a GPU or not, for backends that have nothing of that name."""
 
 
 class DeviceModule:
@@ -105,6 +127,15 @@ class DeviceModule:
         extra = getattr(self._backend(), "module", None)
         if extra is not None and hasattr(extra, name):
             return getattr(extra, name)
+        if name == "amp":
+            return _amp()
+        if name.endswith("Tensor"):
+            from ..legacy import NAMES, tensor_type
+
+            if name in NAMES:
+                return tensor_type(name, self.device_type)
+        if name in LIKE_PYTORCH:
+            return LIKE_PYTORCH[name]
         hint = self.why_not() or f"it has {', '.join(n for n in dir(self) if not n.startswith('_'))}"
         raise AttributeError(f"norch.{self.device_type} has no attribute {name!r}; {hint}")
 

@@ -7,6 +7,7 @@ from .activation import (
     elu,
     gelu,
     glu,
+    hardshrink,
     hardsigmoid,
     hardswish,
     hardtanh,
@@ -14,6 +15,7 @@ from .activation import (
     log_softmax,
     logsigmoid,
     mish,
+    prelu,
     relu,
     relu6,
     selu,
@@ -22,6 +24,27 @@ from .activation import (
     softmin,
     softplus,
     softsign,
+    threshold,
+)
+from .arranging import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    cartesian_prod,
+    column_stack,
+    combinations,
+    diag_embed,
+    diagflat,
+    dsplit,
+    dstack,
+    hsplit,
+    rot90,
+    tensor_split,
+    tril_indices,
+    triu_indices,
+    unravel_index,
+    vander,
+    vsplit,
 )
 from .attention import scaled_dot_product_attention
 from .classification import cross_entropy, nll_loss
@@ -77,6 +100,7 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .creation_like import empty_strided, logspace, scalar_tensor
 from .dropout import dropout
 from .elementwise import (
     abs,
@@ -133,6 +157,7 @@ from .elementwise import (
     where,
 )
 from .embedding import embedding
+from .gamma import digamma, lgamma, polygamma
 from .indexing import (
     argwhere,
     gather,
@@ -167,7 +192,7 @@ from .joining import (
     vstack,
 )
 from .linalg import addmm, bmm, diag, dot, einsum, matmul, mm, mv, outer, trace, tril, triu
-from .linear import linear
+from .linear import bilinear, linear
 from .loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -194,7 +219,29 @@ from .movement import (
     unsqueeze,
 )
 from .normalization import batch_norm, cosine_similarity, group_norm, layer_norm, normalize, rms_norm
-from .optimizer import adam_step_, sgd_step_
+from .optimizer import (
+    adadelta_step_,
+    adagrad_step_,
+    adam_step_,
+    adamax_step_,
+    asgd_step_,
+    lion_step_,
+    nadam_step_,
+    radam_step_,
+    rmsprop_step_,
+    rprop_step_,
+    sgd_step_,
+)
+from .pixels import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from .placing import (
+    diagonal_scatter,
+    index_reduce,
+    masked_scatter,
+    put,
+    scatter_reduce,
+    select_scatter,
+    slice_scatter,
+)
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -203,9 +250,26 @@ from .pooling import (
     max_pool1d,
     max_pool2d,
 )
+from .products import (
+    addbmm,
+    addmv,
+    addr,
+    baddbmm,
+    block_diag,
+    cdist,
+    chain_matmul,
+    inner,
+    kron,
+    matrix_power,
+    pdist,
+    renorm,
+    tensordot,
+    vdot,
+)
 from .random import (
     Generator,
     bernoulli,
+    current_generator,
     default_generator,
     get_rng_state,
     initial_seed,
@@ -220,6 +284,7 @@ from .random import (
     randperm,
     seed,
     set_rng_state,
+    use_generator,
 )
 from .reduction import (
     all,
@@ -241,8 +306,45 @@ from .reduction import (
     var,
     var_mean,
 )
-from .scan import cumprod, cumsum
-from .sorting import argsort, bucketize, searchsorted, sort, topk, unique
+from .sampling import multinomial
+from .scan import cummax, cummin, cumprod, cumsum, cumulative_trapezoid, diff, logcumsumexp, trapezoid
+from .sorting import argsort, bucketize, isin, searchsorted, sort, topk, unique, unique_consecutive
+from .special import (
+    copysign,
+    erfc,
+    erfinv,
+    exp2,
+    gcd,
+    heaviside,
+    isneginf,
+    isposinf,
+    isreal,
+    lcm,
+    ldexp,
+    logaddexp2,
+    logit,
+    rsub,
+    sgn,
+    signbit,
+    sinc,
+    xlogy,
+)
+from .statistics import (
+    aminmax,
+    bincount,
+    corrcoef,
+    cov,
+    histc,
+    kthvalue,
+    mode,
+    msort,
+    nanmean,
+    nanmedian,
+    nanquantile,
+    nansum,
+    quantile,
+    std_mean,
+)
 from .strided import as_strided
 
 # PyTorch's and the array API's other names.
@@ -252,6 +354,7 @@ divide, true_divide, multiply, subtract, negative = div, div, mul, sub, neg
 fix, greater, greater_equal, less, less_equal, not_equal = trunc, gt, ge, lt, le, ne
 moveaxis, permute_dims, swapaxes, swapdims, ravel = movedim, permute, transpose, transpose, flatten
 asarray, bitwise_invert = as_tensor, bitwise_not
+ger, row_stack, trapz, split_with_sizes = outer, vstack, trapezoid, split
 
 
 def result_type(*operands: object) -> object:

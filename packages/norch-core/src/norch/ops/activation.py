@@ -129,6 +129,35 @@ def hardswish(input: Tensor) -> Tensor:
     return input * hardsigmoid(input)
 
 
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    """`input` where it is above `threshold`, `value` elsewhere; NaN stays. Shape and dtype kept; floating only."""
+    floating("threshold", input.spec)
+    return where(le(input, threshold), float(value), input)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """0 where |input| <= lambd, `input` elsewhere; NaN stays. Shape and dtype kept; floating only."""
+    floating("hardshrink", input.spec)
+    return where(le(absolute(input), lambd), 0.0, input)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """`input` where it is positive, `weight * input` elsewhere (He et al., 2015). Shape and dtype kept; floating only.
+
+    weight: one slope, or one for each of the channels, which are dim 1. Raises ShapeError for another number.
+    """
+    floating("prelu", input.spec, weight.spec)
+    shape, ndim = tuple(input.spec.shape), input.spec.ndim
+    channels = shape[1] if ndim > 1 else 1
+    if weight.spec.ndim > 1 or weight.spec.numel not in (1, channels):
+        raise ShapeError(f"prelu(): weight {tuple(weight.spec.shape)} does not fit {channels} channels of {shape}")
+    if weight.spec.numel > 1:
+        weight = weight.reshape((-1, *(1,) * (ndim - 2)))
+    elif weight.spec.ndim > ndim:
+        weight = weight.reshape(())
+    return where(gt(input, 0), input, input * weight)
+
+
 # --- Elementwise, smooth --------------------------------------------------------------------------------------------
 
 _ROOT_HALF = math.sqrt(0.5)

@@ -6,6 +6,7 @@ and conv2d_weight_grad, and theirs are found among the three again.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError, ShapeError
@@ -14,7 +15,7 @@ from .copying import contiguous
 from .creation import fill_spec
 from .families import composite, floating
 from .precision import wide
-from .windows import Pads, Pair, Windows, added, counts, cropped, padded, pair, reach, show
+from .windows import Pads, Pair, Windows, added, counts, cropped, padded, pair, planned, reach, show
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -227,18 +228,37 @@ def conv1d(
 def _conv(
     input: Tensor, weight: Tensor, bias: Tensor | None, how: tuple[Any, Any, Any], groups: int, op: str, dims: int
 ) -> Tensor:
-    _check(op, input.spec, weight.spec, None if bias is None else bias.spec, groups, dims, False)
-    stride, padding, dilation = how
+    specs = (op, dims, input.spec, weight.spec, None if bias is None else bias.spec, groups)
+    stride, pads, dilation = planned(_plan, specs, how)
     if input.spec.ndim == dims + 1:
         return _conv(input.unsqueeze(0), weight, bias, how, groups, op, dims).squeeze(0)
     if dims == 1:
+        input, weight = input.unsqueeze(2), weight.unsqueeze(2)
+    out = _conv2d(input, weight, bias, stride, pads, dilation, groups)
+    return out.squeeze(2) if dims == 1 else out
+
+
+@lru_cache(512, typed=True)
+def _plan(
+    op: str,
+    dims: int,
+    input: Spec,
+    weight: Spec,
+    bias: Spec | None,
+    groups: int,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+) -> tuple[Pair, Pads, Pair]:
+    """Stride, pads and dilation of the 2-D op, all checked."""
+    _check(op, input, weight, bias, groups, dims, False)
+    kernel = tuple(weight.shape[2:])
+    if dims == 1:
         stride, dilation = _flat_pair(stride, op, "stride", 1, 1), _flat_pair(dilation, op, "dilation", 1, 1)
         padding = padding if isinstance(padding, str) else _flat_pair(padding, op, "padding", 0, 0)
-        input, weight = input.unsqueeze(2), weight.unsqueeze(2)
-    windows = _windows(weight.spec.shape, pair(stride, op, "stride", 1), pair(dilation, op, "dilation", 1))
-    pads = _pads(padding, op, windows)
-    out = _conv2d(input, weight, bias, windows.stride, pads, windows.dilation, groups)
-    return out.squeeze(2) if dims == 1 else out
+        kernel = (1, *kernel)
+    windows = Windows((kernel[0], kernel[1]), pair(stride, op, "stride", 1), pair(dilation, op, "dilation", 1))
+    return windows.stride, _pads(padding, op, windows), windows.dilation
 
 
 def conv_transpose2d(
@@ -276,29 +296,40 @@ def conv_transpose1d(
 def _transposed(
     input: Tensor, weight: Tensor, bias: Tensor | None, how: tuple[Any, Any, Any, Any], groups: int, op: str, dims: int
 ) -> Tensor:
-    groups = as_int(groups, op, "groups")
-    channels = _check(op, input.spec, weight.spec, None if bias is None else bias.spec, groups, dims, True)
-    _same_dtype(op, input.spec, weight.spec, None if bias is None else bias.spec)
+    specs = (op, dims, input.spec, weight.spec, None if bias is None else bias.spec, groups)
+    shape, stride, pads, dilation = planned(_plan_transposed, specs, how)
     if input.spec.ndim == dims + 1:
         return _transposed(input.unsqueeze(0), weight, bias, how, groups, op, dims).squeeze(0)
-    limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
     if dims == 1:
         input, weight = input.unsqueeze(2), weight.unsqueeze(2)
+    out = conv2d_input_grad(input, weight, shape, stride, pads, dilation, groups)
+    if bias is not None:
+        out = out + bias.reshape(shape[1], 1, 1)
+    return out.squeeze(2) if dims == 1 else out
+
+
+@lru_cache(512, typed=True)
+def _plan_transposed(
+    op: str, dims: int, input: Spec, weight: Spec, bias: Spec | None, groups: int, *how: Any
+) -> tuple[Any, Pair, Pads, Pair]:
+    """The result's shape, and stride, pads and dilation, of the 2-D op, all checked. An input without n has n 1."""
+    channels = _check(op, input, weight, bias, as_int(groups, op, "groups"), dims, True)
+    _same_dtype(op, input, weight, bias)
+    limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
+    places, kernel = tuple(input.shape[-dims:]), tuple(weight.shape[2:])
+    if dims == 1:
+        places, kernel = (1, *places), (1, *kernel)
         stride, pad, extra, dilation = (_flat_pair(v, op, w, low, low) for v, (w, low) in zip(how, limits))
     else:
         stride, pad, extra, dilation = (pair(v, op, w, low) for v, (w, low) in zip(how, limits))
     size = []
-    for n, k, s, p, e, d in zip(input.spec.shape[2:], weight.spec.shape[2:], stride, pad, extra, dilation):
+    for n, k, s, p, e, d in zip(places, kernel, stride, pad, extra, dilation):
         size.append((n - 1) * s - 2 * p + reach(k, d) + e)
         if e >= max(s, d) or size[-1] < 1 or n < 1:
             raise ShapeError(
-                f"{op}(): input {tuple(input.spec.shape)} with weight {tuple(weight.spec.shape)}, stride {stride}, "
+                f"{op}(): input {tuple(input.shape)} with weight {tuple(weight.shape)}, stride {stride}, "
                 f"padding {pad}, dilation {dilation} and output_padding {extra} gives no result of a definite size; "
                 "output_padding must be less than stride or dilation"
             )
-    shape = (input.spec.shape[0], channels, *size)
-    pads = (pad[0], pad[0], pad[1], pad[1])
-    out = conv2d_input_grad(input, weight, shape, stride, pads, dilation, groups)
-    if bias is not None:
-        out = out + bias.reshape(channels, 1, 1)
-    return out.squeeze(2) if dims == 1 else out
+    batch = input.shape[0] if input.ndim == dims + 2 else 1
+    return (batch, channels, *size), stride, (pad[0], pad[0], pad[1], pad[1]), dilation

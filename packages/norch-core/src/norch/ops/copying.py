@@ -17,13 +17,30 @@ def write(out: Tensor, source: Tensor) -> None:
 
 
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
-    """A copy in memory of its own, through which gradients flow."""
+    """A copy in memory of its own, through which gradients flow; laid out as `memory_format` says, if given."""
+    if memory_format is not None:
+        from ..memory_layout import channels_behind, contiguous_format
+
+        behind = channels_behind(input, memory_format, "clone")
+        if behind is not None or memory_format is contiguous_format:
+            copy: Tensor = run_one(COPY, input if behind is None else behind, None, True)
+            return copy if behind is None else copy.movedim(-1, 1)
     out: Tensor = run_one(COPY, input, None, None)
     return out
 
 
 def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
-    """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true."""
+    """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true.
+
+    memory_format: `norch.channels_last` (of 4 dims, or `channels_last_3d` of 5) asks for the order without dim 1, which
+    then varies fastest.
+    """
+    if memory_format is not None:
+        from ..memory_layout import channels_behind
+
+        behind = channels_behind(input, memory_format, "contiguous")
+        if behind is not None:
+            return input if behind.spec.is_contiguous else contiguous(behind).movedim(-1, 1)
     if input.spec.is_contiguous:
         return input
     out: Tensor = run_one(COPY, input, None, True)

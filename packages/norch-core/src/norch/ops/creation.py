@@ -55,6 +55,23 @@ def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
     return tensor.requires_grad_() if requires_grad else tensor
 
 
+def made(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> Tensor:
+    """`finish`, and what else PyTorch's creation functions take. Raises TypeError for what norch does not."""
+    from ..memory_layout import channels_behind, strided
+
+    pinned = more.pop("pin_memory", False)
+    if more.pop("layout", None) not in (None, strided):
+        raise TypeError(f"{op}(): norch has no layout but norch.strided")
+    behind = channels_behind(tensor, more.pop("memory_format", None), op)
+    if behind is not None:
+        tensor = behind.contiguous().movedim(-1, 1)
+    if more.pop("out", None) is not None:
+        raise TypeError(f"{op}(): out= is not supported; use the result, or copy_() it")
+    if more:
+        raise TypeError(f"{op}(): unexpected arguments {', '.join(more)}")
+    return finish(tensor.pin_memory() if pinned else tensor, requires_grad)
+
+
 def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     """A tensor of `spec` that holds `value` everywhere."""
     if type(value) not in SCALARS:
@@ -68,34 +85,47 @@ def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     return make_tensor(spec, buffer)
 
 
-def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
-    return finish(empty_spec(spec_for(size, dtype, device, "empty")), requires_grad)
+    shape = more.pop("size") if "size" in more and not size else size
+    out = empty_spec(spec_for(shape, dtype, device, "empty"))
+    return finish(out, requires_grad) if not more else made("empty", out, requires_grad, more)
 
 
 def empty_spec(spec: Spec) -> Tensor:
     return make_tensor(spec, allocate_on(spec.device, spec.nbytes))
 
 
-def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
-    return finish(fill_spec(spec_for(size, dtype, device, "zeros"), 0), requires_grad)
+    shape = more.pop("size") if "size" in more and not size else size
+    out = fill_spec(spec_for(shape, dtype, device, "zeros"), 0)
+    return finish(out, requires_grad) if not more else made("zeros", out, requires_grad, more)
 
 
-def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
-    return finish(fill_spec(spec_for(size, dtype, device, "ones"), 1), requires_grad)
+    shape = more.pop("size") if "size" in more and not size else size
+    out = fill_spec(spec_for(shape, dtype, device, "ones"), 1)
+    return finish(out, requires_grad) if not more else made("ones", out, requires_grad, more)
 
 
 def full(
-    size: Any, fill_value: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given."""
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
     if type(value) not in SCALARS:
         raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
     chosen = scalar_dtype(type(value)) if dtype is None else dtype
-    return finish(fill_spec(spec_for(size, chosen, device, "full"), value), requires_grad)
+    out = fill_spec(spec_for(size, chosen, device, "full"), value)
+    return finish(out, requires_grad) if not more else made("full", out, requires_grad, more)
 
 
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
@@ -108,52 +138,43 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
     )
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+def empty_like(
+    input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
+) -> Tensor:
     """An uninitialised tensor of input's shape, and its dtype and device unless given."""
-    return finish(empty_spec(_like(input, None, dtype, device, "empty_like")), requires_grad)
+    out = empty_spec(_like(input, None, dtype, device, "empty_like"))
+    return finish(out, requires_grad) if not more else made("empty_like", out, requires_grad, more)
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
+) -> Tensor:
     """Zeros of input's shape, and its dtype and device unless given."""
-    return finish(fill_spec(_like(input, None, dtype, device, "zeros_like"), 0), requires_grad)
+    out = fill_spec(_like(input, None, dtype, device, "zeros_like"), 0)
+    return finish(out, requires_grad) if not more else made("zeros_like", out, requires_grad, more)
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
+) -> Tensor:
     """Ones of input's shape, and its dtype and device unless given."""
-    return finish(fill_spec(_like(input, None, dtype, device, "ones_like"), 1), requires_grad)
+    out = fill_spec(_like(input, None, dtype, device, "ones_like"), 1)
+    return finish(out, requires_grad) if not more else made("ones_like", out, requires_grad, more)
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """`fill_value` in input's shape, and its dtype and device unless given."""
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
-    return finish(fill_spec(_like(input, None, dtype, device, "full_like"), value), requires_grad)
-
-
-def new_empty(self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """An uninitialised tensor of shape `size` with this one's dtype and device."""
-    return empty_spec(_like(self, size, dtype, device, "new_empty"))
-
-
-def new_zeros(self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """Zeros of shape `size` with this tensor's dtype and device."""
-    return fill_spec(_like(self, size, dtype, device, "new_zeros"), 0)
-
-
-def new_ones(self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """Ones of shape `size` with this tensor's dtype and device."""
-    return fill_spec(_like(self, size, dtype, device, "new_ones"), 1)
-
-
-def new_full(self: Tensor, size: Any, fill_value: Scalar, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """`fill_value` in shape `size` with this tensor's dtype and device."""
-    return fill_spec(_like(self, size, dtype, device, "new_full"), fill_value)
-
-
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """A tensor of `data` with this tensor's dtype and device unless given."""
-    return tensor(data, dtype=dtype or self.dtype, device=device or self.device)
+    out = fill_spec(_like(input, None, dtype, device, "full_like"), value)
+    return finish(out, requires_grad) if not more else made("full_like", out, requires_grad, more)
 
 
 def arange(
@@ -217,14 +238,16 @@ def eye(
     return finish((rows.unsqueeze(1) == columns).to(chosen), requires_grad)
 
 
-def tensor(data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
     """A new tensor holding a copy of `data`: a number, nested lists, a NumPy array or a tensor.
 
     dtype: by default that of the array, or bool, int64 or the default dtype by what the lists hold.
     Raises ShapeError for ragged lists, DTypeError for data that are no numbers.
     """
     out = as_tensor(data, dtype=dtype, device=device, copy=True)
-    return finish(out, requires_grad)
+    return finish(out.pin_memory() if pin_memory else out, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False) -> Tensor:

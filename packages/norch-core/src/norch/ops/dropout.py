@@ -8,7 +8,7 @@ from ..dtype import float32
 from ..spec import Spec, elementwise_layout
 from .elementwise import ge, where
 from .families import composite, floating
-from .random import default_generator, draw_keyed
+from .random import current_generator, draw_keyed
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -43,4 +43,4 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     floating("dropout", input.spec)
     if not training or p == 0:
         return input
-    return _dropout(input, float(p), *default_generator.next())
+    return _dropout(input, float(p), *current_generator().next())

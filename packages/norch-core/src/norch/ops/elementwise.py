@@ -21,6 +21,7 @@ from .families import (
     comparison,
     describe,
     infer_elementwise,
+    op_of,
     primitive,
     reflected,
     unary,
@@ -80,7 +81,7 @@ def _pow_vjp_b(g: Tensor, a: Any, b: Any, y: Tensor) -> Tensor:
     return g * where((a == 0) & (b >= 0), 0.0, y * log(safe))
 
 
-pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER)
+_pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER)
 atan2 = binary(
     "atan2",
     (lambda g, a, b: g * b / (a * a + b * b), lambda g, a, b: -g * a / (a * a + b * b)),
@@ -116,6 +117,14 @@ def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     return _sub(input, other if alpha == 1 else other * alpha)
 
 
+def pow(input: Tensor, exponent: Operand) -> Tensor:
+    """input ** exponent. Operands broadcast and promote; either may be a number. Raises DTypeError for bool."""
+    return _pow(input, exponent)
+
+
+pow.op = op_of(_pow)  # type: ignore[attr-defined]
+
+
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted."""
     if rounding_mode is None:
@@ -130,7 +139,7 @@ def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> T
 
 rsub = reflected(_sub, "rsub")
 rdiv = reflected(_div, "rdiv")
-rpow = reflected(pow, "rpow")
+rpow = reflected(_pow, "rpow")
 rfloor_divide = reflected(floor_divide, "rfloor_divide")
 rremainder = reflected(remainder, "rremainder")
 

@@ -157,6 +157,7 @@ def composite(
     *,
     name: str | None = None,
     joint: bool = False,
+    rare: bool = False,
     plugin: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
@@ -164,7 +165,8 @@ def composite(
     Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value; all others are
     hashable attributes. infer gets specs for tensors, types for scalars, and the attributes, in order, and returns
     Inferred or the Spec(s) of the result. vjp is one rule (of the only operand; or with `joint` of all), or a rule by
-    operand name. plugin: for an op that is not norch's own: its `kernels` and `owner`, as of `Op`.
+    operand name. rare: not worth writing a fast call for, which takes time when norch is imported; all arguments must
+    then be given, in order. plugin: for an op that is not norch's own: its `kernels` and `owner`, as of `Op`.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -194,6 +196,10 @@ def composite(
         op = Op(title, params, tensors, full_infer, rules, **made, **(plugin or {}))
         if plugin is None:
             _register(op)
+        if rare:
+            general: Any = lambda *args: run(op, *args)  # noqa: E731
+            general.op = op
+            return cast("Callable[P, R]", general)
         optional = frozenset(i for i in tensors if notes[params[i]] == "Tensor | None")
         call: Any = wraps(function)(composite_call(op, function, optional))
         call.op = op

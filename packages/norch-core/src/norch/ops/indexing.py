@@ -133,14 +133,24 @@ def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scattered(input, dim, index, src, True)
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None) -> Tensor:
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
     """A copy of input with out[index[i][j]][j] = src[i][j] for dim 0, and so on; `src` may be a number.
 
-    Where an index comes twice, one of its values is kept. Raises IndexError for an index out of range.
+    Where an index comes twice, one of its values is kept; with `reduce` "add" or "multiply" all of them are added to
+    what was there, or multiplied with it. Raises IndexError for an index out of range.
     """
     source = value if src is None else src
     if not hasattr(source, "spec"):
         source = input.new_full(tuple(index.spec.shape), source)
+    if reduce is not None:
+        from .placing import scatter_reduce
+
+        ways = {"add": "sum", "multiply": "prod"}
+        if reduce not in ways:
+            raise ValueError(f"scatter(): reduce must be 'add' or 'multiply', got {reduce!r}; see scatter_reduce")
+        return scatter_reduce(input, dim, index, source, ways[reduce])
     return _scatter(input, dim, index, source)
 
 

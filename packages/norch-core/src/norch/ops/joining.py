@@ -54,11 +54,13 @@ def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
     return tensors[0].spec.like(dtype=dtype)
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
 
     A 1-D tensor without elements joins any others, as in PyTorch.
     """
+    if axis is not None:
+        dim = axis
     tensors = list(tensors)
     spec = common_spec(tensors, "cat")
     real = [x for x in tensors if x.spec.shape != (0,)] or tensors[:1]
@@ -94,8 +96,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return out
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`."""
+    if axis is not None:
+        dim = axis
     tensors = list(tensors)
     common_spec(tensors, "stack")
     for x in tensors:
@@ -183,15 +187,39 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
     return repeat(input, (1,) * (input.spec.ndim - len(times)) + times)
 
 
-def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
-    """Each element `repeats` times in a row, along `dim` or in the flattened tensor."""
-    if not isinstance(repeats, int):
-        raise DTypeError(f"repeat_interleave(): repeats must be an int, got {type(repeats).__name__}")
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each element `repeats` times in a row, along `dim` or in the flattened tensor.
+
+    repeats: an int, or a tensor with one for each element along `dim`; with a tensor of repeats alone, the indices
+    0, 1, ... are repeated. `output_size` is the length of the result, which else is waited for.
+    """
+    if repeats is None:
+        return repeat_interleave(arange(input.spec.numel, device=input.device), input, 0, output_size=output_size)
     x = reshape(input, -1) if dim is None else input
     at = wrap_dim(0 if dim is None else dim, x.spec.ndim, "repeat_interleave")
     shape = tuple(x.spec.shape)
-    wide = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
-    return reshape(wide, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+    if isinstance(repeats, int):
+        wide = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
+        return reshape(wide, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+    return _repeat_each(x, repeats, at, output_size)
+
+
+def _repeat_each(x: Tensor, repeats: Tensor, at: int, output_size: int | None) -> Tensor:
+    from .indexing import index_select
+    from .sorting import searchsorted
+
+    op = "repeat_interleave"
+    if not hasattr(repeats, "spec") or repeats.spec.dtype.is_floating_point:
+        raise DTypeError(f"{op}(): repeats must be an int or a tensor of integers, got {repeats!r:.60}")
+    times = reshape(repeats, -1)
+    if times.spec.numel not in (1, x.spec.shape[at]):
+        raise ShapeError(f"{op}(): {times.spec.numel} repeats for dim {at} of shape {tuple(x.spec.shape)}")
+    ends = broadcast_to(times, (x.spec.shape[at],)).cumsum(0)
+    if output_size is None:
+        output_size = int(ends[-1].item()) if ends.spec.numel else 0
+    return index_select(x, at, searchsorted(ends, arange(output_size, device=x.device), right=True))
 
 
 def _reorder(input: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -200,8 +228,9 @@ def _reorder(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return gather(input, dim, broadcast_to(reshape(index, shape), tuple(input.spec.shape)))
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
-    """A copy with the order of the elements along `dims` reversed."""
+def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
+    """A copy with the order of the elements along `dims`, ints or one sequence of them, reversed."""
+    dims = given if dims is None else (dims,)
     axes = wrap_dims(dims[0] if len(dims) == 1 else dims, input.spec.ndim, "flip")
     out = input
     for d in axes:

@@ -109,3 +109,22 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
     # The gradient needs what the activation is applied to.
     out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
     return out
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 @ weight[k] @ input2 + bias[k] for each k: (..., in1), (..., in2), (out, in1, in2), (out) -> (..., out).
+
+    Raises ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
+    """
+    specs = (input1.spec, input2.spec, weight.spec)
+    floating("bilinear", *specs, None if bias is None else bias.spec)
+    lead, shapes = tuple(input1.spec.shape[:-1]), ", ".join(str(tuple(s.shape)) for s in specs)
+    if weight.spec.ndim != 3 or not input1.spec.ndim or not input2.spec.ndim or tuple(input2.spec.shape[:-1]) != lead:
+        raise ShapeError(f"bilinear(): expected (*, in1), (*, in2) and weight (out, in1, in2), got {shapes}")
+    out, a, b = weight.spec.shape
+    if (input1.spec.shape[-1], input2.spec.shape[-1]) != (a, b):
+        raise ShapeError(f"bilinear(): expected (*, in1), (*, in2) and weight (out, in1, in2), got {shapes}")
+    # (rows, out * b) from one product with input1, then the sum with input2.
+    rows = input1.reshape(-1, a) @ weight.permute(1, 0, 2).reshape(a, out * b)
+    result = (rows.reshape(-1, out, b) @ input2.reshape(-1, b, 1)).reshape((*lead, out))
+    return result if bias is None else result + bias

@@ -164,8 +164,9 @@ def t(input: Tensor) -> Tensor:
     )
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
-    """A view with its dims in the order `dims`."""
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """A view with its dims in the order `dims`, ints or one sequence of them."""
+    dims = order if dims is None else (dims,)
     return view_call(PERMUTE, input, (tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims,))
 
 
@@ -189,18 +190,20 @@ def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
-    """The same elements, in row-major order, in another shape, of which one size may be -1.
+def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
+    """The same elements, in row-major order, in another `shape`, ints or one sequence of them; one size may be -1.
 
     A view wherever the strides allow, else a copy. Raises ShapeError where the element counts differ.
     """
-    sizes = _sizes(shape)
+    sizes = _sizes(given) if shape is None else tuple(shape)
     out = try_view(RESHAPE, input, (sizes,))
     return out if out is not None else view_call(RESHAPE, contiguous(input), (sizes,))
 
 
-def view_as_shape(input: Tensor, *shape: Any) -> Tensor:
+def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """`reshape` that never copies. Raises ShapeError where the strides would need a copy."""
+    if size is not None:
+        shape = (tuple(size),)
     if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
         from ..dtype import as_dtype
         from .indexing import bitcast
@@ -256,9 +259,9 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return view_call(RESHAPE, input, ((*shape[:at], 1, *shape[at:]),))
 
 
-def expand(input: Tensor, *shape: Any) -> Tensor:
+def expand(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory."""
-    return view_call(EXPAND, input, (_sizes(shape),))
+    return view_call(EXPAND, input, (_sizes(shape) if size is None else tuple(size),))
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:

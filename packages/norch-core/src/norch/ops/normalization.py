@@ -165,14 +165,19 @@ def _rms_norm(input: Tensor, shape: Shape, weight: Tensor | None, eps: float) ->
     return _affine(_rms(wide(input), shape, eps)[0], weight, None).to(input.dtype)
 
 
+@lru_cache(64)
+def _epsilon(input: Spec) -> float:
+    floating("rms_norm", input)
+    return finfo(input.dtype if input.dtype.itemsize >= 4 else float32).eps
+
+
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """input / sqrt(mean(input ** 2) + eps) * weight over the last dims (Zhang and Sennrich, 2019). Shape, dtype kept.
 
     eps: that of the dtype by default, float32 for 16-bit ones. Raises as layer_norm does.
     """
     if eps is None:
-        floating("rms_norm", input.spec)
-        eps = finfo(wide(input).dtype).eps
+        eps = _epsilon(input.spec)
     return _rms_norm(input, as_shape(normalized_shape, "rms_norm"), weight, eps)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import FLOATING, iinfo, int64
@@ -15,7 +16,7 @@ from .families import composite, floating
 from .indexing import gather, scatter_add
 from .precision import wide
 from .reduction import ValuesIndices, amax, argmax
-from .windows import Pads, Windows, added, counts, padded, pair, reach, show
+from .windows import Pads, Windows, added, counts, padded, pair, planned, reach, show
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -148,21 +149,23 @@ def _behind(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_
     return padding + max(steps * stride - room, 0)
 
 
-def _plan(input: Tensor, how: tuple[Any, ...], op: str) -> tuple[Windows, Pads]:
+@lru_cache(512, typed=True)
+def _plan(
+    op: str, input: Spec, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any
+) -> tuple[Windows, Pads]:
     """Checked windows and pads of a (n, c, h, w) input."""
-    kernel_size, stride, padding, dilation, ceil_mode = how
     kernel = pair(kernel_size, op, "kernel_size", 1)
     windows = Windows(
         kernel,
-        kernel if stride is None or stride == [] else pair(stride, op, "stride", 1),
+        kernel if stride is None or stride == () else pair(stride, op, "stride", 1),
         pair(dilation, op, "dilation", 1),
     )
     pads = pair(padding, op, "padding", 0)
     if any(2 * p > k for p, k in zip(pads, kernel)):
         raise ShapeError(f"{op}(): padding {pads} is more than half of kernel_size {kernel}")
-    h, w = input.spec.shape[2:]
+    h, w = input.shape[2:]
     if not h or not w:
-        raise ShapeError(f"{op}(): no elements to pool in shape {tuple(input.spec.shape)}")
+        raise ShapeError(f"{op}(): no elements to pool in shape {tuple(input.shape)}")
     behind = [_behind(*each, bool(ceil_mode)) for each in zip((h, w), *windows[:2], pads, windows.dilation)]
     return windows, (pads[0], behind[0], pads[1], behind[1])
 
@@ -195,7 +198,7 @@ def _max_pool(input: Tensor, how: tuple[Any, ...], return_indices: bool, dims: i
     if input.spec.dtype.category == 0:
         raise DTypeError(f"{op}(): cannot take bool; convert it first")
     x = _batched(input, dims, op)
-    windows, pads = _plan(x, how if dims == 2 else _flat(how, op), op)
+    windows, pads = planned(_plan, (op, x.spec), how if dims == 2 else _flat(how, op))
     out = _unbatched(_max_pool2d(x, windows, pads), input, dims)
     if not return_indices:
         return out
@@ -238,7 +241,7 @@ def _avg_pool(input: Tensor, how: tuple[Any, ...], whole: bool, divisor: Any, di
     op = f"avg_pool{dims}d"
     floating(op, input.spec)
     x = _batched(input, dims, op)
-    windows, pads = _plan(x, how if dims == 2 else _flat(how, op), op)
+    windows, pads = planned(_plan, (op, x.spec), how if dims == 2 else _flat(how, op))
     if divisor is not None and as_int(divisor, op, "divisor_override") == 0:
         raise ShapeError(f"{op}(): divisor_override must not be 0")
     total = _sum_pool2d(wide(x), windows, pads)

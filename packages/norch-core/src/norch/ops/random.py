@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
@@ -14,7 +15,7 @@ from ..dtype import as_dtype, float32, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
 from ..op import Inferred
 from ..spec import Spec, as_int
-from .creation import DeviceLike, finish, frombuffer, spec_for
+from .creation import DeviceLike, finish, frombuffer, made, spec_for
 from .families import primitive
 from .sorting import argsort
 
@@ -72,6 +73,12 @@ class Generator:
             self._seed, self._offset = seed, offset
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def next(self) -> tuple[int, int]:
         """The seed and offset of the next draw, which is thereby taken."""
         with self._lock:
@@ -81,31 +88,59 @@ class Generator:
 
 
 default_generator = Generator()
+_chosen: ContextVar[Generator | None] = ContextVar("generator", default=None)
+
+
+class use_generator:
+    """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
+
+    It stands for the default generator there, in `manual_seed` and the functions below too. Other threads see nothing
+    of it, so that a thread can draw in a fixed order whatever the others do.
+    """
+
+    __slots__ = ("_generator", "_token")
+
+    def __init__(self, generator: Generator) -> None:
+        if not isinstance(generator, Generator):
+            raise DTypeError(f"use_generator(): expected a Generator, got {type(generator).__name__}")
+        self._generator = generator
+
+    def __enter__(self) -> Generator:
+        self._token: Token[Generator | None] = _chosen.set(self._generator)
+        return self._generator
+
+    def __exit__(self, *exception: object) -> None:
+        _chosen.reset(self._token)
+
+
+def current_generator() -> Generator:
+    """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
+    return _chosen.get() or default_generator
 
 
 def manual_seed(seed: int) -> Generator:
     """Seeds the generator that random ops use unless given another. The same numbers follow on every device."""
-    return default_generator.manual_seed(seed)
+    return current_generator().manual_seed(seed)
 
 
 def seed() -> int:
     """Seeds the default generator from the operating system, and returns the seed."""
-    return default_generator.seed()
+    return current_generator().seed()
 
 
 def initial_seed() -> int:
     """The seed of the default generator."""
-    return default_generator.initial_seed()
+    return current_generator().initial_seed()
 
 
 def get_rng_state() -> Tensor:
     """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
-    return default_generator.get_state()
+    return current_generator().get_state()
 
 
 def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
     """Puts the default generator back to a state that `get_rng_state` gave."""
-    default_generator.set_state(new_state)
+    current_generator().set_state(new_state)
 
 
 @contextmanager
@@ -114,12 +149,13 @@ def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
 
     `devices` is not needed: one generator serves them all.
     """
-    state = default_generator.get_state()
+    generator = current_generator()
+    state = generator.get_state()
     try:
         yield
     finally:
         if enabled:
-            default_generator.set_state(state)
+            generator.set_state(state)
 
 
 def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
@@ -131,7 +167,7 @@ _RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalar
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    out: Tensor = run(_RANDOM, spec, kind, *(generator or default_generator).next())
+    out: Tensor = run(_RANDOM, spec, kind, *(generator or _chosen.get() or default_generator).next())
     return out
 
 
@@ -149,53 +185,78 @@ def _floating(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
 
 
 def rand(
-    *size: Any,
+    *shape: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Uniform in [0, 1), of shape `size`."""
-    return finish(draw(_floating(size, dtype, device, "rand"), "uniform", generator), requires_grad)
+    out = draw(_floating(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
+    return finish(out, requires_grad) if not more else made("rand", out, requires_grad, more)
 
 
 def randn(
-    *size: Any,
+    *shape: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
+) -> Tensor:
+    """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
+    out = draw(_floating(shape if size is None else size, dtype, device, "randn"), "normal", generator)
+    return finish(out, requires_grad) if not more else made("randn", out, requires_grad, more)
+
+
+def rand_like(
+    input: Tensor,
+    *,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
-    return finish(draw(_floating(size, dtype, device, "randn"), "normal", generator), requires_grad)
-
-
-def rand_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """`rand` in input's shape, and its dtype and device unless given."""
-    return rand(tuple(input.spec.shape), dtype=dtype or input.dtype, device=device or input.device)
+    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
+    return finish(draw(spec, "uniform", generator), requires_grad)
 
 
-def randn_like(input: Tensor, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """`randn` in input's shape, and its dtype and device unless given."""
-    return randn(tuple(input.spec.shape), dtype=dtype or input.dtype, device=device or input.device)
+    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
+    return finish(draw(spec, "normal", generator), requires_grad)
 
 
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Integers from `low` (0 if left out) up to but not including `high`, of shape `size`; int64 unless `dtype`.
 
     By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32.
     Raises ShapeError for an empty range.
     """
-    if size is None:
-        low, high, size = 0, low, high
+    if size is None:  # randint(high, size)
+        low, high, size = None, low, high
+    if high is None or low is None:
+        low, high = 0, low if high is None else high
     first, last = as_int(low, "randint", "low"), as_int(high, "randint", "high")
     count = last - first
     if count <= 0 or count >= 2**63:
@@ -207,13 +268,22 @@ def randint(
     else:
         out = draw(wide, "bits64", generator) % count
     out = out + first if first else out
-    return out.to(spec.dtype)
+    return finish(out.to(spec.dtype), requires_grad)
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
-    """`randint` in input's shape, dtype and device."""
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+) -> Tensor:
+    """`randint` in input's shape, and its dtype and device unless given."""
     bounds = (0, low) if high is None else (low, high)
-    return randint(*bounds, tuple(input.spec.shape), dtype=dtype or input.dtype, device=input.device)
+    shape = tuple(input.spec.shape)
+    return randint(*bounds, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
 
 
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:

@@ -38,6 +38,16 @@ def pair(value: Any, op: str, what: str, least: int) -> Pair:
     return ints[0], ints[-1]
 
 
+def planned(plan: Any, specs: tuple[Any, ...], how: tuple[Any, ...]) -> Any:
+    """`plan(*specs, *how)`, a function with a cache, for parameters of which some may be lists."""
+    try:
+        return plan(*specs, *how)
+    except TypeError:
+        if not any(isinstance(v, list) for v in how):
+            raise
+    return plan(*specs, *[tuple(v) if isinstance(v, list) else v for v in how])
+
+
 def reach(kernel: int, dilation: int) -> int:
     """How many elements lie from a window's first to its last."""
     return dilation * (kernel - 1) + 1

@@ -16,13 +16,14 @@ from .indexing_methods import IndexingMethods
 from .interop import array_to_tensor
 from .interop_methods import InteropMethods
 from .movement_methods import MovementMethods
+from .other_methods import OtherMethods
 from .reduction_methods import ReductionMethods
 
 __all__ = ["Storage", "Tensor", "TensorBase"]
 
 
 class Tensor(
-    TensorBase, ElementwiseMethods, ReductionMethods, MovementMethods, IndexingMethods, InteropMethods
+    TensorBase, ElementwiseMethods, ReductionMethods, MovementMethods, IndexingMethods, InteropMethods, OtherMethods
 ):  # fmt: skip
     """A strided array of one dtype on one device, which autograd can differentiate through.
 

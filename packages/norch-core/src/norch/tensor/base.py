@@ -98,7 +98,12 @@ class TensorBase:
         return self.offset
 
     def is_contiguous(self, memory_format: object = None) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
+        """Whether the elements lie in row-major order, or that of `memory_format`, without gaps."""
+        if memory_format is not None:
+            from ..memory_layout import channels_behind
+
+            behind = channels_behind(self, memory_format, "is_contiguous")  # type: ignore[arg-type]
+            return (self if behind is None else behind).spec.is_contiguous
         return self.spec.is_contiguous
 
     def is_floating_point(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops import activation, composite, elementwise, linalg
+from ..ops import activation, composite, elementwise, gamma, linalg, special
 from .inplace import inplace
 
 
@@ -22,7 +22,7 @@ class ElementwiseMethods:
     __rfloordiv__ = elementwise.rfloor_divide
     __mod__ = elementwise.remainder
     __rmod__ = elementwise.rremainder
-    __pow__ = elementwise.pow
+    __pow__ = elementwise._pow
     __rpow__ = elementwise.rpow
     __matmul__ = linalg.matmul
     __rmatmul__ = linalg.rmatmul
@@ -49,6 +49,13 @@ class ElementwiseMethods:
     lerp = composite.lerp
     addcmul = composite.addcmul
     addcdiv = composite.addcdiv
+    copysign = special.copysign
+    gcd = special.gcd
+    heaviside = special.heaviside
+    lcm = special.lcm
+    ldexp = special.ldexp
+    logaddexp2 = special.logaddexp2
+    xlogy = special.xlogy
 
     __iadd__ = inplace(elementwise._add, "__iadd")
     __isub__ = inplace(elementwise._sub, "__isub")
@@ -56,17 +63,27 @@ class ElementwiseMethods:
     __itruediv__ = inplace(elementwise._div, "__itruediv")
     __ifloordiv__ = inplace(elementwise.floor_divide, "__ifloordiv")
     __imod__ = inplace(elementwise.remainder, "__imod")
-    __ipow__ = inplace(elementwise.pow, "__ipow")
+    __ipow__ = inplace(elementwise._pow, "__ipow")
     add_ = inplace(elementwise.add)
     sub_ = subtract_ = inplace(elementwise.sub)
     mul_ = multiply_ = inplace(elementwise.mul)
-    div_ = divide_ = inplace(elementwise.div)
+    div_ = divide_ = true_divide_ = inplace(elementwise.div)
     floor_divide_ = inplace(elementwise.floor_divide)
     remainder_ = inplace(elementwise.remainder)
     pow_ = inplace(elementwise.pow)
     lerp_ = inplace(composite.lerp)
     addcmul_ = inplace(composite.addcmul)
     addcdiv_ = inplace(composite.addcdiv)
+    fmod_ = inplace(composite.fmod)
+    float_power_ = inplace(composite.float_power)
+    atan2_ = arctan2_ = inplace(elementwise.atan2)
+    hypot_ = inplace(composite.hypot)
+    copysign_ = inplace(special.copysign)
+    gcd_ = inplace(special.gcd)
+    heaviside_ = inplace(special.heaviside)
+    lcm_ = inplace(special.lcm)
+    ldexp_ = inplace(special.ldexp)
+    xlogy_ = inplace(special.xlogy)
 
     # --- Comparisons, logic, bits ---
     __eq__ = elementwise.eq  # type: ignore[assignment]
@@ -112,9 +129,28 @@ class ElementwiseMethods:
     bitwise_left_shift = elementwise.bitwise_left_shift
     bitwise_right_shift = elementwise.bitwise_right_shift
     logical_not_ = inplace(composite.logical_not)
+    logical_and_ = inplace(composite.logical_and)
+    logical_or_ = inplace(composite.logical_or)
+    logical_xor_ = inplace(composite.logical_xor)
+    eq_ = inplace(elementwise.eq)
+    ne_ = not_equal_ = inplace(elementwise.ne)
+    lt_ = less_ = inplace(elementwise.lt)
+    le_ = less_equal_ = inplace(elementwise.le)
+    gt_ = greater_ = inplace(elementwise.gt)
+    ge_ = greater_equal_ = inplace(elementwise.ge)
+    bitwise_and_ = inplace(elementwise.bitwise_and)
+    bitwise_or_ = inplace(elementwise.bitwise_or)
+    bitwise_xor_ = inplace(elementwise.bitwise_xor)
+    bitwise_not_ = inplace(elementwise.bitwise_not)
+    bitwise_left_shift_ = inplace(elementwise.bitwise_left_shift)
+    bitwise_right_shift_ = inplace(elementwise.bitwise_right_shift)
     isnan = composite.isnan
     isinf = composite.isinf
     isfinite = composite.isfinite
+    isposinf = special.isposinf
+    isneginf = special.isneginf
+    isreal = special.isreal
+    signbit = special.signbit
     nan_to_num = composite.nan_to_num
     nan_to_num_ = inplace(composite.nan_to_num)
 
@@ -154,12 +190,20 @@ class ElementwiseMethods:
     round = elementwise.round
     deg2rad = composite.deg2rad
     rad2deg = composite.rad2deg
+    erfc = special.erfc
+    erfinv = special.erfinv
+    exp2 = special.exp2
+    logit = special.logit
+    lgamma = gamma.lgamma
+    digamma = gamma.digamma
+    sgn = special.sgn
+    sinc = special.sinc
     clamp = clip = composite.clamp
     clamp_min = composite.clamp_min
     clamp_max = composite.clamp_max
 
-    neg_ = inplace(elementwise.neg)
-    abs_ = inplace(elementwise.abs)
+    neg_ = negative_ = inplace(elementwise.neg)
+    abs_ = absolute_ = inplace(elementwise.abs)
     sign_ = inplace(elementwise.sign)
     exp_ = inplace(elementwise.exp)
     expm1_ = inplace(elementwise.expm1)
@@ -174,18 +218,39 @@ class ElementwiseMethods:
     sin_ = inplace(elementwise.sin)
     cos_ = inplace(elementwise.cos)
     tan_ = inplace(elementwise.tan)
+    asin_ = arcsin_ = inplace(elementwise.asin)
+    acos_ = arccos_ = inplace(elementwise.acos)
+    atan_ = arctan_ = inplace(elementwise.atan)
+    sinh_ = inplace(elementwise.sinh)
+    cosh_ = inplace(elementwise.cosh)
     tanh_ = inplace(elementwise.tanh)
+    asinh_ = arcsinh_ = inplace(elementwise.asinh)
+    acosh_ = arccosh_ = inplace(elementwise.acosh)
+    atanh_ = arctanh_ = inplace(elementwise.atanh)
     sigmoid_ = inplace(elementwise.sigmoid)
     erf_ = inplace(elementwise.erf)
+    erfc_ = inplace(special.erfc)
+    erfinv_ = inplace(special.erfinv)
+    exp2_ = inplace(special.exp2)
+    logit_ = inplace(special.logit)
+    lgamma_ = inplace(gamma.lgamma)
+    digamma_ = inplace(gamma.digamma)
+    sgn_ = inplace(special.sgn)
+    sinc_ = inplace(special.sinc)
+    deg2rad_ = inplace(composite.deg2rad)
+    rad2deg_ = inplace(composite.rad2deg)
+    frac_ = inplace(composite.frac)
     floor_ = inplace(elementwise.floor)
     ceil_ = inplace(elementwise.ceil)
-    trunc_ = inplace(elementwise.trunc)
+    trunc_ = fix_ = inplace(elementwise.trunc)
     round_ = inplace(elementwise.round)
     clamp_ = clip_ = inplace(composite.clamp)
     clamp_min_ = inplace(composite.clamp_min)
     clamp_max_ = inplace(composite.clamp_max)
 
     # --- Activations ---
+    hardshrink = activation.hardshrink
+    prelu = activation.prelu
     relu = activation.relu
     softmax = activation.softmax
     log_softmax = activation.log_softmax

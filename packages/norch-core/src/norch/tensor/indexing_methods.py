@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ops import indexing as ops
-from ..ops import random, sorting
+from ..ops import placing, random, sampling, sorting
 from . import indexing, inplace
 
 
@@ -28,6 +28,14 @@ class IndexingMethods:
     nonzero = ops.nonzero
     argwhere = ops.argwhere
     searchsorted = sorting.searchsorted
+    slice_scatter = placing.slice_scatter
+    select_scatter = placing.select_scatter
+    diagonal_scatter = placing.diagonal_scatter
+    masked_scatter = placing.masked_scatter
+    put = placing.put
+    scatter_reduce = placing.scatter_reduce
+    index_reduce = placing.index_reduce
+    multinomial = sampling.multinomial
 
     scatter_ = inplace.inplace(ops.scatter)
     scatter_add_ = inplace.inplace(ops.scatter_add)
@@ -35,6 +43,10 @@ class IndexingMethods:
     index_copy_ = inplace.inplace(ops.index_copy)
     index_fill_ = inplace.inplace(ops.index_fill)
     masked_fill_ = inplace.inplace(ops.masked_fill)
+    masked_scatter_ = inplace.inplace(placing.masked_scatter)
+    put_ = inplace.inplace(placing.put)
+    index_reduce_ = inplace.inplace(placing.index_reduce)
+    scatter_reduce_ = inplace.inplace(placing.scatter_reduce)
 
     fill_ = inplace.fill_
     zero_ = inplace.zero_
@@ -43,4 +55,8 @@ class IndexingMethods:
     normal_ = random.normal_
     bernoulli_ = random.bernoulli_
     random_ = random.random_
+    exponential_ = sampling.exponential_
+    geometric_ = sampling.geometric_
+    cauchy_ = sampling.cauchy_
+    log_normal_ = sampling.log_normal_
     bernoulli = random.bernoulli

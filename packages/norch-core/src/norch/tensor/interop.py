@@ -24,13 +24,17 @@ def array_to_tensor(array: np.ndarray[Any, Any], dtype: DType | None, copy: bool
     if dtype is not None and dtype is not own:
         with np.errstate(all="ignore"):
             array, copy, own = array.astype(dtype.numpy), False, dtype
-    negative = any(s < 0 for s in array.strides)
-    uneven = any(s % own.itemsize for s in array.strides)
-    if copy or negative or uneven or not array.dtype.isnative or not array.flags.writeable:
+    flags = array.flags
+    # Strides are negative or no multiple of an element only where something lies between the elements.
+    if not flags.c_contiguous and not copy:
+        copy = any(s < 0 or s % own.itemsize for s in array.strides)
+    if copy or not array.dtype.isnative or not flags.writeable:
         # asarray(order="C") keeps 0-d arrays 0-d, which ascontiguousarray does not
         array = np.array(array, own.numpy, order="C", copy=True)
-    strides = tuple(s // own.itemsize for s in array.strides)
-    spec = Spec(tuple(array.shape), strides if array.size else None, own, CPU)
+    strides = None
+    if not array.flags.c_contiguous:
+        strides = tuple([s // own.itemsize for s in array.strides])
+    spec = Spec(array.shape, strides if array.size else None, own, CPU)
     backend = CPU.backend
     memory = _memory(array, spec)
     buffer = backend.from_host(memory)
@@ -51,6 +55,8 @@ def _memory(array: np.ndarray[Any, Any], spec: Spec) -> memoryview:
     """The bytes from an array's first element to its last, gaps included."""
     if spec.numel == 0:
         return memoryview(bytearray(0))
+    if spec.is_contiguous and array.flags.c_contiguous:
+        return _bytes(array)
     first = (array[(slice(0, 1),) * array.ndim] if array.ndim else array).reshape(-1)
     flat = np.lib.stride_tricks.as_strided(first.view(np.uint8), (spec.nbytes,), (1,))
     return memoryview(flat)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers
@@ -77,7 +83,9 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
             source = self.contiguous()
             spec.device.backend.copy_out(source.buffer, source.offset * size, _bytes(values))
         return values
-    return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple(s * size for s in spec.strides))
+    if spec.is_contiguous:
+        return np.ndarray(spec.shape, dtype, memory, self.offset * size)
+    return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple([s * size for s in spec.strides]))
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -141,8 +149,11 @@ def __contains__(self: Tensor, value: Any) -> bool:
 
 
 def __format__(self: Tensor, spec: str) -> str:
-    """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none."""
-    if not spec:
+    """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none.
+
+    A 0-d tensor is shown as its number, as in PyTorch.
+    """
+    if not spec and self.spec.ndim:
         return str(self)
     if self.spec.numel != 1:
         raise DTypeError(f"format(): {spec!r} is for one element, the tensor has shape {tuple(self.spec.shape)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops import creation
+from ..ops import creation_like
 from . import interop, transfer
 
 
@@ -42,8 +42,8 @@ class InteropMethods:
     byte = transfer.byte
     bool = transfer.to_bool
 
-    new_empty = creation.new_empty
-    new_zeros = creation.new_zeros
-    new_ones = creation.new_ones
-    new_full = creation.new_full
-    new_tensor = creation.new_tensor
+    new_empty = creation_like.new_empty
+    new_zeros = creation_like.new_zeros
+    new_ones = creation_like.new_ones
+    new_full = creation_like.new_full
+    new_tensor = creation_like.new_tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ShapeError
-from ..ops import copying, joining, movement, strided
+from ..ops import arranging, copying, joining, movement, strided
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -40,7 +40,14 @@ class MovementMethods:
     repeat = joining.repeat
     tile = joining.tile
     repeat_interleave = joining.repeat_interleave
-    split = joining.split
+    split = split_with_sizes = joining.split
+    tensor_split = arranging.tensor_split
+    hsplit = arranging.hsplit
+    vsplit = arranging.vsplit
+    dsplit = arranging.dsplit
+    diag_embed = arranging.diag_embed
+    diagflat = arranging.diagflat
+    rot90 = arranging.rot90
     chunk = joining.chunk
     unbind = joining.unbind
     flip = joining.flip

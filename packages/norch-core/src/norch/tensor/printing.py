@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,13 @@ from ..dtype import bool_, get_default_dtype, int64
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(slots=True)
 class _Options:
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None  # None: decided by the values
+    __slots__ = ("edgeitems", "linewidth", "precision", "sci_mode", "threshold")
+
+    def __init__(self) -> None:
+        self.precision, self.edgeitems, self.linewidth = 4, 3, 80
+        self.threshold: float = 1000
+        self.sci_mode: bool | None = None  # None: decided by the values
 
 
 _PROFILES: dict[str, dict[str, Any]] = {

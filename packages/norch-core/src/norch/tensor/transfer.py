@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
 
-    `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; the names `dtype`, `device`, `copy` and `non_blocking`
-    may be used. Raises DeviceError, saying why, for a device that cannot be used.
+    `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; the names `dtype`, `device`, `copy`, `memory_format`
+    and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used.
     """
     spec = self.spec
     dtype, device = spec.dtype, spec.device
@@ -32,12 +32,20 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             dtype, device = value.spec.dtype, value.spec.device
         elif value is not None and not isinstance(value, bool):
             raise DTypeError(f"to(): expected a dtype, a device or a tensor, got {value!r}")
+    for name in kwargs:
+        if name not in _NAMES:
+            raise TypeError(f"to(): unexpected argument {name!r}; it takes {', '.join(_NAMES)}")
     out = self
     if dtype is not spec.dtype:
         out = run(COPY, out if dtype.is_floating_point else out.detach(), dtype, None)  # integers have no gradient
     if device is not spec.device:
         out = _transfer(out, device)
+    if "memory_format" in kwargs:
+        out = out.contiguous(kwargs["memory_format"])
     return out.clone() if out is self and kwargs.get("copy") else out
+
+
+_NAMES = ("dtype", "device", "other", "copy", "non_blocking", "memory_format")
 
 
 def _transfer(tensor: Tensor, device: Device) -> Tensor:
@@ -76,13 +84,19 @@ def cpu(self: Tensor) -> Tensor:
     return to(self, CPU)
 
 
-def cuda(self: Tensor, device: int | str | Device | None = None) -> Tensor:
+def cuda(self: Tensor, device: int | str | Device | None = None, non_blocking: bool = False) -> Tensor:
     """This tensor on a CUDA device, the first unless given."""
     return to(self, Device("cuda", device) if isinstance(device, int) else Device(device or "cuda"))
 
 
-def type_(self: Tensor, dtype: Any = None) -> Any:
-    """This tensor in another dtype; without one, the name of its dtype."""
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype."""
+    if isinstance(dtype, str) and dtype.endswith("Tensor"):
+        from ..legacy import named_type
+
+        dtype = named_type(dtype, "type")
+    if hasattr(dtype, "device_type"):
+        return to(self, dtype.device_type, dtype.dtype)
     return repr(self.spec.dtype) if dtype is None else to(self, as_dtype(dtype, "type"))
 
 

@@ -50,11 +50,11 @@ def gradcheck(
 
     def value() -> float:
         results = _tuple(func(*arguments))
-        return sum(float((results[i].detach().numpy() * w).sum()) for i, w in zip(which, weights, strict=True))
+        return sum(float((results[i].detach().cpu().numpy() * w).sum()) for i, w in zip(which, weights, strict=True))
 
     for i, analytic in zip(checked, found, strict=True):
         numeric = _numeric(value, arguments[i], eps)
-        got = np.zeros_like(numeric) if analytic is None else analytic.detach().numpy()
+        got = np.zeros_like(numeric) if analytic is None else analytic.detach().cpu().numpy()
         wrong = ~np.isclose(got, numeric, rtol, atol, equal_nan=True)
         if got.shape != numeric.shape or wrong.any():
             if not raise_exception:
@@ -105,14 +105,21 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 def _numeric(value: Callable[[], float], tensor: Tensor, eps: float) -> np.ndarray[Any, Any]:
     """Central differences of `value` in every element of `tensor`, which is changed in place and put back."""
-    elements = tensor.detach().numpy()
+    inside = tensor.detach()
+    elements = inside.cpu().numpy()  # on the CPU the tensor's own memory
     result = np.zeros(elements.shape)
+
+    def move(at: tuple[int, ...], to: float) -> None:
+        elements[at] = to
+        if inside.device.type != "cpu":
+            inside.copy_(inside.new_tensor(elements))
+
     for at in np.ndindex(elements.shape):
-        before = elements[at]
-        elements[at] = before + eps
+        before = float(elements[at])
+        move(at, before + eps)
         above = value()
-        elements[at] = before - eps
+        move(at, before - eps)
         below = value()
-        elements[at] = before
+        move(at, before)
         result[at] = (above - below) / (2 * eps)
     return result

@@ -1,16 +1,82 @@
-"""Modules that are made of a list of modules."""
+"""Modules that hold modules."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from operator import index as as_index
 from typing import Any, Self
 
 from .module import Module
 
 
-class Sequential(Module):
+class _ModuleSequence(Module):
+    """Modules in order, with the ways to reach and to change them that a list has."""
+
+    def __len__(self) -> int:
+        return len(self._module_names)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter([self.__dict__[name] for name in self._module_names])
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, self._name(index), module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        names = list(self._module_names)
+        for name in names[index] if isinstance(index, slice) else [self._name(index)]:
+            delattr(self, name)
+        if all(name.isdecimal() for name in names):
+            self._refill(list(self))
+
+    def __iadd__(self, other: Iterable[Module]) -> Self:
+        return self.extend(other)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+    def append(self, module: Module) -> Self:
+        """Adds a module at the end. Returns the container."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Self:
+        """Adds each of `modules` at the end. Returns the container."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(f"{type(self).__name__}.extend should be called with an iterable, not {modules!r}")
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Adds a module before the one at `index`. The modules are numbered anew."""
+        if not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        modules = list(self)
+        modules.insert(index, module)
+        self._refill(modules)
+        return self
+
+    def pop(self, index: int | slice = -1) -> Any:
+        """Takes the module at `index` away and returns it."""
+        module = self[index]  # type: ignore[index]
+        del self[index]
+        return module
+
+    def _refill(self, modules: list[Module]) -> None:
+        for name in list(self._module_names):
+            delattr(self, name)
+        self.extend(modules)
+
+    def _name(self, index: int) -> str:
+        at, size = as_index(index), len(self)
+        if not -size <= at < size:
+            raise IndexError(f"index {at} is out of range for a {type(self).__name__} of {size} modules")
+        return list(self._module_names)[at]
+
+
+class Sequential(_ModuleSequence):
     """Calls its modules in turn, each on the result of the one before.
 
     `Sequential(a, b)` names them "0" and "1"; `Sequential(OrderedDict(first=a, second=b))` as the dict does. It can be
@@ -32,66 +98,131 @@ class Sequential(Module):
             input = own[name](input)
         return input
 
-    def __len__(self) -> int:
-        return len(self._module_names)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter([self.__dict__[name] for name in self._module_names])
-
     def __getitem__(self, index: int | slice) -> Any:
         """A module, or for a slice a Sequential of modules. Raises IndexError outside the range."""
         if isinstance(index, slice):
             return type(self)(OrderedDict((name, self.__dict__[name]) for name in list(self._module_names)[index]))
         return self.__dict__[self._name(index)]
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, self._name(index), module)
-
-    def __delitem__(self, index: int | slice) -> None:
-        names = list(self._module_names)
-        for name in names[index] if isinstance(index, slice) else [self._name(index)]:
-            delattr(self, name)
-        if all(name.isdecimal() for name in names):
-            self._refill(list(self))
-
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
             return NotImplemented
         return Sequential(*self, *other)
 
-    def append(self, module: Module) -> Self:
-        """Adds a module at the end. Returns the Sequential."""
-        self.add_module(str(len(self)), module)
-        return self
+    def __mul__(self, times: int) -> Sequential:
+        return Sequential(*[module for _ in range(_times(times)) for module in self])
 
-    def extend(self, modules: Iterable[Module]) -> Self:
-        """Adds each of `modules` at the end. Returns the Sequential."""
-        for module in modules:
-            self.append(module)
-        return self
+    __rmul__ = __mul__
 
-    def insert(self, index: int, module: Module) -> Self:
-        """Adds a module before the one at `index`. The modules are numbered anew. Returns the Sequential."""
-        if not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+    def __imul__(self, times: int) -> Self:
         modules = list(self)
-        modules.insert(index, module)
-        self._refill(modules)
+        for _ in range(_times(times) - 1):
+            self.extend(modules)
         return self
 
-    def pop(self, index: int = -1) -> Module:
-        """Takes the module at `index` away and returns it."""
-        module: Module = self[index]
-        del self[index]
+
+def _times(times: int) -> int:
+    if not isinstance(times, int):
+        raise TypeError(f"a Sequential can be multiplied by an int, not by {type(times).__name__}")
+    if times <= 0:
+        raise ValueError(f"a Sequential can be multiplied by a positive int, not by {times}")
+    return times
+
+
+class ModuleList(_ModuleSequence):
+    """A list of modules, named "0", "1" and so on, that are registered as children. It cannot be called."""
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.extend(modules)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """A module, or for a slice a ModuleList of modules. Raises IndexError outside the range."""
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])
+        return self.__dict__[self._name(index)]
+
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def insert(self, index: int, module: Module) -> None:
+        """Adds a module before the one at `index`. The modules are numbered anew."""
+        super().insert(index, module)
+
+    def __repr__(self) -> str:
+        lines, at = [], 0
+        for text, same in groupby(map(repr, self)):
+            count = len(list(same))
+            place = f"({at}-{at + count - 1}): {count} x " if count > 1 else f"({at}): "
+            lines.append(place + text.replace("\n", "\n  "))
+            at += count
+        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{type(self).__name__}()"
+
+
+class ModuleDict(Module):
+    """A dict of modules that are registered as children under its keys. It cannot be called."""
+
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def __getitem__(self, key: str) -> Module:
+        if key not in self._module_names:
+            raise KeyError(key)
+        module: Module = self.__dict__[key]
         return module
 
-    def _refill(self, modules: list[Module]) -> None:
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.add_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._module_names:
+            raise KeyError(key)
+        delattr(self, key)
+
+    def __len__(self) -> int:
+        return len(self._module_names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._module_names))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._module_names
+
+    def keys(self) -> Iterable[str]:
+        """The keys, in order."""
+        return list(self._module_names)
+
+    def values(self) -> Iterable[Module]:
+        """The modules, in order."""
+        return [self.__dict__[name] for name in self._module_names]
+
+    def items(self) -> Iterable[tuple[str, Module]]:
+        """The pairs of key and module, in order."""
+        return [(name, self.__dict__[name]) for name in self._module_names]
+
+    def clear(self) -> None:
+        """Takes all modules away."""
         for name in list(self._module_names):
             delattr(self, name)
-        self.extend(modules)
 
-    def _name(self, index: int) -> str:
-        at, size = as_index(index), len(self)
-        if not -size <= at < size:
-            raise IndexError(f"index {at} is out of range for a Sequential of {size} modules")
-        return list(self._module_names)[at]
+    def pop(self, key: str) -> Module:
+        """Takes the module of that key away and returns it. Raises KeyError where there is none."""
+        module = self[key]
+        del self[key]
+        return module
+
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+        """Adds the modules of a dict or of pairs, in their order; a key that is there gets the new module."""
+        if isinstance(modules, Mapping | ModuleDict):
+            pairs: Iterable[Any] = modules.items()
+        elif isinstance(modules, Iterable):
+            pairs = list(modules)
+        else:
+            raise TypeError(f"ModuleDict.update should be called with a dict or pairs, not {type(modules).__name__}")
+        for pair in pairs:
+            if len(pair) != 2:
+                raise ValueError(f"ModuleDict.update: expected pairs of key and module, got {pair!r}")
+            self[pair[0]] = pair[1]

@@ -1,10 +1,13 @@
-"""Functions that a user hangs on a module's call."""
+"""Functions that a user hangs on a module: on its call, its backward pass, its state."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import count
 from typing import Any
+
+import norch
 
 _next_id = count().__next__
 
@@ -12,7 +15,7 @@ _next_id = count().__next__
 class RemovableHandle:
     """What registering a hook returns: `remove()` takes the hook away, as does leaving a `with` block."""
 
-    def __init__(self, hooks: dict[int, Hook], hook: Hook, prepend: bool) -> None:
+    def __init__(self, hooks: dict[int, Hook], hook: Hook, prepend: bool = False) -> None:
         self.id = _next_id()
         self._hooks = hooks
         later = list(hooks.items()) if prepend else []
@@ -32,18 +35,120 @@ class RemovableHandle:
 
 
 class Hook:
-    """A hook and whether it wants the keyword arguments of the call."""
+    """A hook, whether it wants the keyword arguments of the call, and whether it runs where the call raised too."""
 
-    def __init__(self, function: Callable[..., Any], with_kwargs: bool) -> None:
+    def __init__(self, function: Callable[..., Any], with_kwargs: bool = False, always_call: bool = False) -> None:
         self.function = function
         self.with_kwargs = with_kwargs
+        self.always_call = always_call
 
 
-def call_with_hooks(
-    module: Any, before: dict[int, Hook], after: dict[int, Hook], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+class ModuleHooks:
+    """All hooks of a module, by what they are called for."""
+
+    def __init__(self) -> None:
+        self.forward_pre: dict[int, Hook] = {}
+        self.forward: dict[int, Hook] = {}
+        self.backward_pre: dict[int, Hook] = {}
+        self.backward: dict[int, Hook] = {}
+        self.state_pre: dict[int, Hook] = {}
+        self.state: dict[int, Hook] = {}
+        self.load_pre: dict[int, Hook] = {}
+        self.load: dict[int, Hook] = {}
+
+
+class Hookable:
+    """The part of Module that takes hooks. `_hooks` is None until there has been one."""
+
+    _hooks: ModuleHooks | None
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(module, args)` before `forward`; what it returns, if anything, becomes the arguments.
+
+        With `with_kwargs` it is `hook(module, args, kwargs)`, which returns None or `(args, kwargs)`.
+        """
+        return RemovableHandle(self._all_hooks().forward_pre, Hook(hook, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Calls `hook(module, args, output)` after `forward`; what it returns, if anything, replaces the output.
+
+        With `with_kwargs` it is `hook(module, args, kwargs, output)`; with `always_call` also, with None for output,
+        where the call has raised.
+        """
+        return RemovableHandle(self._all_hooks().forward, Hook(hook, with_kwargs, always_call), prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(module, grad_output)` before the gradients of the inputs are found.
+
+        grad_output: a tuple with an entry for each output. What the hook returns, if anything, replaces it.
+        """
+        return RemovableHandle(self._all_hooks().backward_pre, Hook(hook), prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(module, grad_input, grad_output)` when the gradients of the inputs are known.
+
+        Each is a tuple, grad_input with an entry for each positional argument, None where no gradient is wanted. What
+        the hook returns, if anything, replaces grad_input.
+        """
+        return RemovableHandle(self._all_hooks().backward, Hook(hook), prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`register_full_backward_hook`, under the name of what it replaces in PyTorch."""
+        return self.register_full_backward_hook(hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(module, prefix, keep_vars)` before `state_dict` gathers this module's tensors."""
+        return RemovableHandle(self._all_hooks().state_pre, Hook(hook))
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(module, state_dict, prefix, {})` once `state_dict` has this module's tensors; it returns None."""
+        return RemovableHandle(self._all_hooks().state, Hook(hook))
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(module, state_dict, prefix, {}, strict, missing_keys, unexpected_keys, error_msgs)` first.
+
+        It may change the dict, which is a copy, and the lists.
+        """
+        return RemovableHandle(self._all_hooks().load_pre, Hook(hook))
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(module, incompatible_keys)` before the keys are judged; it may change their lists."""
+        return RemovableHandle(self._all_hooks().load, Hook(hook))
+
+    def _all_hooks(self) -> ModuleHooks:
+        if self._hooks is None:
+            self._hooks = ModuleHooks()
+        return self._hooks
+
+
+def call_with_hooks(module: Any, hooks: ModuleHooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`module.forward(*args, **kwargs)` with every hook in its turn. A hook may remove itself."""
-    for hook in tuple(before.values()):
+    if not any(hook.always_call for hook in hooks.forward.values()):
+        return _call(module, hooks, args, kwargs, set())
+    called: set[int] = set()
+    try:
+        return _call(module, hooks, args, kwargs, called)
+    except Exception:
+        for key, hook in tuple(hooks.forward.items()):
+            if hook.always_call and key not in called:
+                try:
+                    _after(hook, module, args, kwargs, None)
+                except Exception as error:
+                    warnings.warn(f"a forward hook with always_call raised {error!r} itself", stacklevel=3)
+        raise
+
+
+def _call(module: Any, hooks: ModuleHooks, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]) -> Any:
+    for hook in tuple(hooks.forward_pre.values()):
         if hook.with_kwargs:
             changed = hook.function(module, args, kwargs)
             if changed is not None:
@@ -56,12 +161,109 @@ def call_with_hooks(
             changed = hook.function(module, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
+    passage = None
+    if (hooks.backward or hooks.backward_pre) and norch.is_grad_enabled():
+        passage = _Passage(module, hooks)
+        args = passage.enter(args)
     result = module.forward(*args, **kwargs)
-    for hook in tuple(after.values()):
-        if hook.with_kwargs:
-            changed = hook.function(module, args, kwargs, result)
-        else:
-            changed = hook.function(module, args, result)
+    for key, hook in tuple(hooks.forward.items()):
+        called.add(key)
+        changed = _after(hook, module, args, kwargs, result)
         if changed is not None:
             result = changed
-    return result
+    return result if passage is None else passage.leave(result)
+
+
+def _after(hook: Hook, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    if hook.with_kwargs:
+        return hook.function(module, args, kwargs, result)
+    return hook.function(module, args, result)
+
+
+# --- The backward pass ----------------------------------------------------------------------------------------------
+
+
+class _Gate(norch.autograd.Function):
+    """Tensors as they are; in the backward pass their gradients go through `change`."""
+
+    @staticmethod
+    def forward(ctx: Any, change: Callable[[tuple[Any, ...]], tuple[Any, ...]], *tensors: norch.Tensor) -> Any:
+        ctx.change = change
+        ctx.set_materialize_grads(False)
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return (None, *ctx.change(grads))
+
+
+class _Passage:
+    """One call of a module whose backward pass has hooks: what enters and leaves goes through a gate."""
+
+    def __init__(self, module: Any, hooks: ModuleHooks) -> None:
+        self.module = module
+        self.before = tuple(h.function for h in hooks.backward_pre.values())
+        self.after = tuple(h.function for h in hooks.backward.values())
+        self.places: list[int] = []
+        self.size = 0
+        self.outputs: list[int] = []
+        self.output_size = 0
+        self.grad_output: tuple[Any, ...] | None = None
+
+    def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.size = len(args)
+        self.places = [i for i, a in enumerate(args) if isinstance(a, norch.Tensor) and a.requires_grad]
+        return _through(args, self.places, self._to_inputs)
+
+    def leave(self, result: Any) -> Any:
+        results = result if isinstance(result, tuple) else (result,)
+        self.output_size = len(results)
+        self.outputs = [i for i, r in enumerate(results) if isinstance(r, norch.Tensor) and r.requires_grad]
+        passed = _through(results, self.outputs, self._to_outputs)
+        return passed if isinstance(result, tuple) else passed[0]
+
+    def _to_outputs(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        found = _placed(grads, self.outputs, self.output_size)
+        for hook in self.before:
+            found = _replaced(found, hook(self.module, found), "backward pre-hook", "grad_output")
+        self.grad_output = found
+        if not self.places:  # no gradient will come to the inputs
+            none = (None,) * self.size
+            for hook in self.after:
+                if hook(self.module, none, found) is not None:
+                    raise RuntimeError("a backward hook of a module whose inputs need no gradient must return None")
+        return tuple(found[i] for i in self.outputs)
+
+    def _to_inputs(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.grad_output is None:  # the module's result was not what was differentiated
+            return grads
+        found = _placed(grads, self.places, self.size)
+        for hook in self.after:
+            found = _replaced(found, hook(self.module, found, self.grad_output), "backward hook", "grad_input")
+        self.grad_output = None
+        return tuple(found[i] for i in self.places)
+
+
+def _through(values: tuple[Any, ...], places: list[int], change: Any) -> tuple[Any, ...]:
+    if not places:
+        return values
+    passed = list(values)
+    for i, tensor in zip(places, _Gate.apply(change, *[values[i] for i in places])):
+        passed[i] = tensor
+    return tuple(passed)
+
+
+def _placed(grads: tuple[Any, ...], places: list[int], size: int) -> tuple[Any, ...]:
+    found: list[Any] = [None] * size
+    for i, grad in zip(places, grads):
+        found[i] = grad
+    return tuple(found)
+
+
+def _replaced(found: tuple[Any, ...], changed: Any, kind: str, what: str) -> tuple[Any, ...]:
+    if changed is None:
+        return found
+    new = changed if isinstance(changed, tuple) else (changed,)
+    if len(new) != len(found):
+        raise RuntimeError(f"a {kind} must return None or as many {what} as it got: {len(found)}, not {len(new)}")
+    return new

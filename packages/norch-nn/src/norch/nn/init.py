@@ -100,6 +100,105 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity, "kaiming_normal_"), generator)
 
 
+def trunc_normal_(
+    tensor: norch.Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: norch.Generator | None = None,
+) -> norch.Tensor:
+    """Normal with this mean and standard deviation, but never outside [a, b]."""
+    low, high = (math.erf((end - mean) / (std * math.sqrt(2))) for end in (a, b))
+
+    def fill(t: norch.Tensor) -> None:
+        # The normal distribution function's inverse, of uniforms between its values at a and b.
+        wide = norch.empty_like(t, dtype=t.dtype if t.dtype.itemsize > 4 else norch.float32)
+        drawn = _erfinv(wide.uniform_(low, high, generator=generator))
+        t.copy_((drawn * (std * math.sqrt(2)) + mean).clamp(a, b))
+
+    return _fill(tensor, fill)
+
+
+def _erfinv(y: norch.Tensor) -> norch.Tensor:
+    """The inverse of erf: Winitzki's approximation (2008), made exact by three of Newton's steps."""
+    y = y.clamp(-1 + 1e-7, 1 - 1e-7)
+    tail = (1 - y * y).log()
+    half = tail * 0.5 + 2 / (math.pi * 0.147)
+    x = ((half * half - tail / 0.147).sqrt() - half).clamp(min=0.0).sqrt() * y.sign()
+    for _ in range(3):
+        x = x - (norch.erf(x) - y) * (x * x).exp() * (math.sqrt(math.pi) / 2)
+    return x
+
+
+def orthogonal_(tensor: norch.Tensor, gain: float = 1, generator: norch.Generator | None = None) -> norch.Tensor:
+    """A random matrix with orthonormal rows or columns, whichever are fewer, times `gain`. Saxe et al. (2013).
+
+    Dims after the first count as one. By Gram and Schmidt, twice for each vector (Giraud et al., 2005), of normal
+    values. Raises ShapeError for fewer than 2 dims.
+    """
+    if tensor.ndim < 2:
+        raise norch.ShapeError(f"orthogonal_(): needs at least 2 dims, got shape {tuple(tensor.shape)}")
+    if not tensor.numel():
+        return tensor
+    rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    count, size = min(rows, columns), max(rows, columns)
+
+    def fill(t: norch.Tensor) -> None:
+        wide = t.dtype if t.dtype.itemsize >= 4 else norch.float32
+        found = norch.empty((count, size), dtype=wide, device=t.device).normal_(generator=generator)
+        for i in range(count):
+            vector, before = found[i], found[:i]
+            for _ in range(2 if i else 0):
+                vector = vector - (before @ vector) @ before
+            found[i] = vector / norch.norm(vector)
+        t.copy_(((found if rows <= columns else found.T) * gain).reshape(tuple(t.shape)))
+
+    return _fill(tensor, fill)
+
+
+def dirac_(tensor: norch.Tensor, groups: int = 1) -> norch.Tensor:
+    """The weight of a convolution that keeps as many channels as it can, in each of `groups` groups of outputs.
+
+    Raises ValueError unless there are 3 to 5 dims, of which `groups` divides the first.
+    """
+    if tensor.ndim not in (3, 4, 5) or tensor.shape[0] % groups:
+        raise ValueError(
+            f"dirac_(): needs 3, 4 or 5 dims, the first divisible by groups {groups}, got shape {tuple(tensor.shape)}"
+        )
+    per_group = tensor.shape[0] // groups
+    count = min(per_group, tensor.shape[1])
+
+    def fill(t: norch.Tensor) -> None:
+        t.zero_()
+        middle = tuple(n // 2 for n in t.shape[2:])
+        for group in range(groups):
+            at = slice(group * per_group, group * per_group + count)
+            t[(at, slice(0, count), *middle)] = norch.eye(count, dtype=t.dtype, device=t.device)
+
+    return _fill(tensor, fill)
+
+
+def sparse_(
+    tensor: norch.Tensor, sparsity: float, std: float = 0.01, generator: norch.Generator | None = None
+) -> norch.Tensor:
+    """A matrix of normal values, of which the fraction `sparsity` of each column is 0. Martens (2010).
+
+    Raises ValueError for a tensor that is not 2-d.
+    """
+    if tensor.ndim != 2:
+        raise ValueError(f"sparse_(): needs 2 dims, got shape {tuple(tensor.shape)}")
+    zeros = math.ceil(sparsity * tensor.shape[0])
+
+    def fill(t: norch.Tensor) -> None:
+        t.normal_(0.0, std, generator=generator)
+        # Each column's rows in a random order, of which the first become 0.
+        keys = norch.empty(tuple(t.shape), dtype=norch.float32, device=t.device).uniform_(generator=generator)
+        t.scatter_(0, norch.argsort(keys, 0)[:zeros], 0.0)
+
+    return _fill(tensor, fill)
+
+
 def _kaiming_std(tensor: norch.Tensor, a: float, mode: str, nonlinearity: str, op: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"{op}(): mode must be 'fan_in' or 'fan_out', got {mode!r}")

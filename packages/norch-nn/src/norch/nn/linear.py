@@ -61,6 +61,55 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+class Bilinear(Module):
+    """x1 @ weight[k] @ x2 + bias[k] for each k: (*, in1_features) and (*, in2_features) to (*, out_features).
+
+    weight has shape (out_features, in1_features, in2_features), bias (out_features,), or is None for `bias=False`. Both
+    start uniform between -1/sqrt(in1_features) and 1/sqrt(in1_features).
+    """
+
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if in1_features <= 0:
+            raise ValueError(f"Bilinear: in1_features must be positive, got {in1_features}")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = Parameter(norch.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(norch.empty((out_features,), device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew from the default generator."""
+        bound = 1 / math.sqrt(self.in1_features)
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: norch.Tensor, input2: norch.Tensor) -> norch.Tensor:
+        """Raises ShapeError where the last dims are not in1_features and in2_features, or the others differ."""
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
 class Flatten(Module):
     """Makes one dim of those from `start_dim` to `end_dim`: by default all but the first, the batch."""
 
@@ -74,3 +123,26 @@ class Flatten(Module):
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Cuts dim `dim` into `unflattened_size`, a tuple of sizes, of which one may be -1; DTypeError for others."""
+
+    def __init__(self, dim: int, unflattened_size: Any) -> None:
+        super().__init__()
+        if not isinstance(dim, int) or not isinstance(unflattened_size, tuple | list):
+            raise norch.DTypeError(
+                f"Unflatten: dim must be an int and unflattened_size a tuple of ints, got {dim!r} and "
+                f"{unflattened_size!r}; there are no named dims"
+            )
+        if not all(isinstance(n, int) for n in unflattened_size):
+            raise norch.DTypeError(f"Unflatten: unflattened_size must be a tuple of ints, got {unflattened_size!r}")
+        self.dim = dim
+        self.unflattened_size = unflattened_size
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ShapeError where the sizes do not make up that of the dim."""
+        return input.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

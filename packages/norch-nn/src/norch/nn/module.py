@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import norch
 
-from .hooks import Hook, RemovableHandle, call_with_hooks
+from .hooks import Hookable, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import Registry, uninitialised
 from .state import LoadResult, load_state, save_state
-from .transfer import convert, destination
+from .transfer import Movable
 
 
-class Module:
+class Module(Movable, Hookable):
     """Base of all modules: a subclass makes its parts in `__init__` and uses them in `forward`.
 
         class Net(nn.Module):
@@ -36,8 +36,6 @@ class Module:
     _parameter_names: Any = Registry()  # dict[str, bool], as the next two
     _buffer_names: Any = Registry()  # whether the buffer is persistent
     _module_names: Any = Registry()
-    _forward_pre_hooks: dict[int, Hook]
-    _forward_hooks: dict[int, Hook]
 
     def __init__(self) -> None:
         self.__dict__.update(
@@ -45,8 +43,7 @@ class Module:
             _parameter_names={},
             _buffer_names={},
             _module_names={},
-            _forward_pre_hooks={},
-            _forward_hooks={},
+            _hooks=None,
         )
 
     if TYPE_CHECKING:  # only there: with a `__getattr__` every attribute of a module is found eight times slower
@@ -57,11 +54,11 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            hooked = self._forward_pre_hooks or self._forward_hooks
+            hooks = self._hooks
         except AttributeError:
             raise uninitialised(self) from None
-        if hooked:
-            return call_with_hooks(self, self._forward_pre_hooks, self._forward_hooks, args, kwargs)
+        if hooks is not None:
+            return call_with_hooks(self, hooks, args, kwargs)
         if len(args) == 1 and not kwargs:  # most calls, and passing on any arguments takes a third longer
             return self.forward(args[0])
         return self.forward(*args, **kwargs)
@@ -69,24 +66,6 @@ class Module:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes. Subclasses define it; users call the module itself."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Calls `hook(module, args)` before `forward`; what it returns, if anything, becomes the arguments.
-
-        With `with_kwargs` it is `hook(module, args, kwargs)`, which returns None or `(args, kwargs)`.
-        """
-        return RemovableHandle(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
-
-    def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Calls `hook(module, args, output)` after `forward`; what it returns, if anything, replaces the output.
-
-        With `with_kwargs` it is `hook(module, args, kwargs, output)`.
-        """
-        return RemovableHandle(self._forward_hooks, Hook(hook, with_kwargs), prepend)
 
     # --- Registration -----------------------------------------------------------------------------------------------
 
@@ -266,6 +245,18 @@ class Module:
             module = child
         return module
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts `module` in the place of that dotted name. With `strict` there must be one already."""
+        if not target:
+            raise ValueError("set_submodule(): the name must not be empty")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict:
+            self.get_submodule(target)
+        if not isinstance(module, Module):
+            raise ValueError(f"set_submodule(): {type(module).__name__} is not a Module subclass")
+        setattr(parent, name, module)
+
     def get_parameter(self, target: str) -> Parameter:
         """The parameter of that dotted name. Raises AttributeError where there is none."""
         found: Parameter = self._get(target, "_parameter_names", "parameter")
@@ -285,20 +276,23 @@ class Module:
 
     # --- State ------------------------------------------------------------------------------------------------------
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, norch.Tensor]:
-        """Every parameter and persistent buffer by its dotted name, on the module's own memory.
+    def state_dict(
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, norch.Tensor]:
+        """Every parameter and persistent buffer by its dotted name, on the module's own memory, in `destination`.
 
         They are detached unless `keep_vars`.
         """
-        return save_state(self, prefix, keep_vars)
+        return save_state(self, prefix, keep_vars, destination)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
         """Copies the values of a `state_dict` (tensors or arrays) into this module, casting to its dtypes.
 
-        Returns the missing and the unexpected keys; where there are any and `strict`, or where a shape differs, raises
-        StateDictError naming each of them, and changes nothing.
+        With `assign` the tensors themselves become the module's, of their dtype and device. Returns the missing and the
+        unexpected keys; where there are any and `strict`, or where a shape differs, raises StateDictError naming each
+        of them, and changes nothing.
         """
-        return load_state(self, state_dict, strict)
+        return load_state(self, state_dict, strict, assign)
 
     # --- Changes to all parts ---------------------------------------------------------------------------------------
 
@@ -335,45 +329,10 @@ class Module:
             else:
                 parameter.grad = norch.zeros_like(parameter.grad)
 
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Moves parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`, also by keyword.
-
-        A dtype, which must be floating, is for the floating ones. The parameters stay the same objects, so that an
-        optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be used.
-        """
-        device, dtype = destination(args, kwargs)
-
-        def move(tensor: norch.Tensor) -> norch.Tensor:
-            return tensor.to(device, dtype if tensor.is_floating_point() else None)
-
-        convert(self, move)
-        return self
-
-    def cpu(self) -> Self:
-        """`to("cpu")`."""
-        return self.to("cpu")
-
-    def cuda(self, device: int | str | None = None) -> Self:
-        """`to` a CUDA device, the first unless given."""
-        return self.to(f"cuda:{device}" if isinstance(device, int) else device or "cuda")
-
-    def float(self) -> Self:
-        """`to(norch.float32)`."""
-        return self.to(norch.float32)
-
-    def double(self) -> Self:
-        """`to(norch.float64)`."""
-        return self.to(norch.float64)
-
-    def half(self) -> Self:
-        """`to(norch.float16)`."""
-        return self.to(norch.float16)
-
-    def bfloat16(self) -> Self:
-        """`to(norch.bfloat16)`."""
-        return self.to(norch.bfloat16)
-
     # --- Printing ---------------------------------------------------------------------------------------------------
+
+    def _get_name(self) -> str:
+        return type(self).__name__
 
     def extra_repr(self) -> str:
         """What `repr` shows between the brackets before the children. Subclasses define it."""
@@ -385,7 +344,7 @@ class Module:
         own = len(lines)
         for name in self._module_names:
             lines.append(f"({name}): " + repr(self.__dict__[name]).replace("\n", "\n  "))
-        title = type(self).__name__
+        title = self._get_name()
         if len(lines) == own <= 1:
             return f"{title}({extra})"
         return f"{title}(\n  " + "\n  ".join(lines) + "\n)"

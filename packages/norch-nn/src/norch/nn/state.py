@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import norch
 
+from .parameter import Parameter
+
 if TYPE_CHECKING:
     from .module import Module
 
@@ -27,43 +29,96 @@ class LoadResult(NamedTuple):
         return f"LoadResult(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
 
+def _own(module: Module) -> list[str]:
+    """The names of what a module itself saves."""
+    names = [*module._parameter_names, *(name for name, kept in module._buffer_names.items() if kept)]
+    return [name for name in names if module.__dict__[name] is not None]
+
+
 def saved_tensors(module: Module, prefix: str = "") -> Iterator[tuple[str, norch.Tensor]]:
     """Every parameter and persistent buffer by each of its dotted names: a shared one comes several times."""
     for path, part in module.named_modules(prefix=prefix.removesuffix("."), remove_duplicate=False):
         lead = f"{path}." if path else ""
-        names = [*part._parameter_names, *(name for name, kept in part._buffer_names.items() if kept)]
-        for name in names:
-            value = part.__dict__[name]
-            if value is not None:
-                yield lead + name, value
+        for name in _own(part):
+            yield lead + name, part.__dict__[name]
 
 
-def save_state(module: Module, prefix: str, keep_vars: bool) -> dict[str, norch.Tensor]:
-    return {name: value if keep_vars else value.detach() for name, value in saved_tensors(module, prefix)}
+def save_state(module: Module, prefix: str, keep_vars: bool, state: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Puts the tensors of a module and all below it into `state`, with the hooks of each."""
+    state = {} if state is None else state
+    hooks = module._hooks
+    if hooks is not None:
+        for hook in tuple(hooks.state_pre.values()):
+            hook.function(module, prefix, keep_vars)
+    for name in _own(module):
+        value = module.__dict__[name]
+        state[prefix + name] = value if keep_vars else value.detach()
+    for name in module._module_names:
+        child = module.__dict__[name]
+        if child is not None:
+            save_state(child, f"{prefix}{name}.", keep_vars, state)
+    if hooks is not None:
+        for hook in tuple(hooks.state.values()):
+            if hook.function(module, state, prefix, {}) is not None:
+                raise RuntimeError("a state_dict post-hook must return None; it may change the dict it is given")
+    return state
 
 
-def load_state(module: Module, state: Mapping[str, Any], strict: bool) -> LoadResult:
-    if not isinstance(state, Mapping):
-        raise norch.DTypeError(f"load_state_dict(): expected a dict of tensors, got {type(state).__name__}")
-    own = dict(saved_tensors(module))
-    result = LoadResult([k for k in own if k not in state], [k for k in state if k not in own])
-    problems = []
-    if strict:
-        for title, keys in (("Missing", result.missing_keys), ("Unexpected", result.unexpected_keys)):
-            if keys:
-                problems.append(f"{title} key(s) in state_dict: " + ", ".join(f'"{k}"' for k in keys) + ".")
-    found = {}
-    for name, target in own.items():
-        if name in state:
-            found[name] = source = norch.as_tensor(state[name]).detach()
+def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: bool) -> LoadResult:
+    if not isinstance(given, Mapping):
+        raise norch.DTypeError(f"load_state_dict(): expected a dict of tensors, got {type(given).__name__}")
+    parts = list(module.named_modules(remove_duplicate=False))
+    state, missing, unexpected, errors = dict(given), list[str](), list[str](), list[str]()
+    for path, part in parts:
+        for hook in () if part._hooks is None else tuple(part._hooks.load_pre.values()):
+            lead = f"{path}." if path else ""
+            hook.function(part, state, lead, {}, strict, missing, unexpected, errors)
+    own = {(f"{path}." if path else "") + name: (part, name) for path, part in parts for name in _own(part)}
+    result = LoadResult(missing, unexpected)
+    missing += [k for k in own if k not in state and k not in missing]
+    unexpected += [k for k in state if k not in own and k not in unexpected]
+    found: dict[str, norch.Tensor] = {}
+    for key, (part, name) in own.items():
+        if key in state:
+            found[key] = source = norch.as_tensor(state[key])
+            target = part.__dict__[name]
             if source.shape != target.shape:
-                problems.append(
-                    f"size mismatch for {name}: the state_dict has shape {tuple(source.shape)}, the module "
+                errors.append(
+                    f"size mismatch for {key}: the state_dict has shape {tuple(source.shape)}, the module "
                     f"{tuple(target.shape)}."
                 )
+    for _, part in reversed(parts):  # children first
+        for hook in () if part._hooks is None else tuple(part._hooks.load.values()):
+            if hook.function(part, result) is not None:
+                raise RuntimeError("a load_state_dict post-hook must return None; it may change the keys it is given")
+    problems = []
+    for title, keys in (("Missing", missing), ("Unexpected", unexpected)) if strict else ():
+        if keys:
+            problems.append(f"{title} key(s) in state_dict: " + ", ".join(f'"{k}"' for k in keys) + ".")
+    problems += errors
     if problems:
         raise StateDictError(f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(problems))
+    if assign:
+        _assign(own, found)
+        return result
     with norch.no_grad():
-        for name, source in found.items():
-            own[name].copy_(source)
+        for key, source in found.items():
+            part, name = own[key]
+            part.__dict__[name].copy_(source.detach())
     return result
+
+
+def _assign(own: dict[str, tuple[Module, str]], found: dict[str, norch.Tensor]) -> None:
+    """Makes the tensors themselves those of the module; one that comes twice stays one."""
+    made: dict[tuple[int, bool], norch.Tensor] = {}
+    for key, source in found.items():
+        part, name = own[key]
+        old = part.__dict__[name]
+        if not isinstance(old, Parameter):
+            part.__dict__[name] = source.detach()
+            continue
+        same = (id(source), old.requires_grad)
+        if same not in made:
+            keep = isinstance(source, Parameter) and source.requires_grad == old.requires_grad
+            made[same] = source if keep else Parameter(source, old.requires_grad)
+        part.__dict__[name] = made[same]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import norch
 
@@ -11,28 +11,89 @@ if TYPE_CHECKING:
     from .module import Module
 
 
-def convert(module: Module, function: Callable[[norch.Tensor], norch.Tensor]) -> None:
+class Movable:
+    """The part of Module that changes where its tensors are, and of what dtype."""
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Moves parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`, also by keyword.
+
+        A dtype, which must be floating, is for the floating ones. The parameters stay the same objects, so that an
+        optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be used.
+        """
+        device, dtype = destination(args, kwargs)
+
+        def move(tensor: norch.Tensor) -> norch.Tensor:
+            return tensor.to(device, dtype if tensor.is_floating_point() else None)
+
+        convert(cast("Module", self), move)
+        return self
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Gives parameters and buffers memory on `device`, of any values. Returns the module."""
+        convert(cast("Module", self), lambda t: norch.empty_like(t, device=device), recurse)
+        return self
+
+    def type(self, dst_type: norch.DType) -> Self:
+        """Converts all parameters and buffers to `dst_type`, a dtype. Returns the module."""
+        convert(cast("Module", self), lambda t: t.to(dst_type))
+        return self
+
+    def cpu(self) -> Self:
+        """`to("cpu")`."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | norch.Device | None = None) -> Self:
+        """`to` a CUDA device, the first unless given."""
+        return self.to(f"cuda:{device}" if isinstance(device, int) else device or "cuda")
+
+    def float(self) -> Self:
+        """`to(norch.float32)`."""
+        return self.to(norch.float32)
+
+    def double(self) -> Self:
+        """`to(norch.float64)`."""
+        return self.to(norch.float64)
+
+    def half(self) -> Self:
+        """`to(norch.float16)`."""
+        return self.to(norch.float16)
+
+    def bfloat16(self) -> Self:
+        """`to(norch.bfloat16)`."""
+        return self.to(norch.bfloat16)
+
+
+def convert(module: Module, function: Callable[[norch.Tensor], norch.Tensor], recurse: bool = True) -> None:
     """Gives each parameter the values, and each buffer the tensor, that `function` makes of it."""
-    for parameter in module.parameters():
+    for parameter in module.parameters(recurse):
         grad = parameter.grad
         parameter.grad = None
         parameter.data = function(parameter.data)
         if grad is not None:
             parameter.grad = function(grad.detach())
-    for part in module.modules():
+    made: dict[int, norch.Tensor] = {}
+    for part in module.modules() if recurse else (module,):
         for name in part._buffer_names:
-            if part.__dict__[name] is not None:
-                part.__dict__[name] = function(part.__dict__[name])
+            buffer = part.__dict__[name]
+            if buffer is not None:
+                if id(buffer) not in made:
+                    made[id(buffer)] = function(buffer)
+                part.__dict__[name] = made[id(buffer)]
 
 
 def destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[norch.Device | None, norch.DType | None]:
     """The device and the dtype that the arguments of `Module.to` ask for; None to leave as it is."""
+    unknown = set(kwargs) - {"device", "dtype", "tensor", "non_blocking"}
+    if unknown:
+        raise TypeError(f"Module.to(): got unexpected arguments {', '.join(sorted(unknown))}; memory is row-major here")
     device, dtype = None, None
-    for value in (*args, kwargs.get("device"), kwargs.get("dtype")):
+    for value in (*args, kwargs.get("tensor"), kwargs.get("device"), kwargs.get("dtype")):
         if isinstance(value, norch.DType):
             dtype = value
         elif isinstance(value, str | norch.Device):
             device = norch.Device(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            device = norch.Device(f"cuda:{value}")  # PyTorch's index of the accelerator
         elif isinstance(value, norch.Tensor):
             device, dtype = value.device, value.dtype
         elif value is not None and not isinstance(value, bool):

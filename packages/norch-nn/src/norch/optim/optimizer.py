@@ -1,27 +1,50 @@
-"""What all optimisers share: groups of parameters with their options, and a state for each parameter."""
+"""What all optimisers share: groups of parameters with their options, a state for each parameter, hooks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import norch
+from norch.nn.hooks import Hook, RemovableHandle
 
-Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]]
+Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, norch.Tensor]]
+State = dict[str, Any]
+
+required: Any = type("_Required", (), {"__repr__": lambda self: "<required parameter>"})()
+"""As a default: the option has none, and each group must give it."""
 
 
 class Optimizer:
     """Base of all optimisers. A subclass passes its options as `defaults` and defines `step`.
 
-    `params`: an iterable of tensors, or of dicts `{"params": tensors, option: value}`, each a group with options of its
-    own. `param_groups` may be changed between steps, such as `optimizer.param_groups[0]["lr"] = 0.01`.
+    `params`: an iterable of tensors, of (name, tensor), or of dicts `{"params": tensors, option: value}`, each a group
+    with options of its own. `param_groups` may be changed between steps: `optimizer.param_groups[0]["lr"] = 0.01`.
 
     Raises DTypeError for a Tensor in place of an iterable and for what is no Tensor; ValueError for no parameters, for
     results of ops and for a parameter that is given twice.
     """
 
     param_groups: list[dict[str, Any]]
-    state: dict[norch.Tensor, dict[str, Any]]
+    state: defaultdict[Any, State]
+
+    _numbers: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+    """What of a parameter's state are plain numbers, and of which type."""
+
+    _before: Mapping[str, dict[int, Hook]] = MappingProxyType({})  # hooks by what they come before
+    _after: Mapping[str, dict[int, Hook]] = MappingProxyType({})
+    _is_stepping = False
+    _is_scheduled = False
+    _opt_called = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            setattr(cls, "step", _with_hooks(cls.__dict__["step"]))  # noqa: B010
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, norch.Tensor):
@@ -30,7 +53,7 @@ class Optimizer:
                 f"{type(params).__name__}"
             )
         self.defaults = defaults
-        self.state = {}
+        self.state = defaultdict(dict)
         self.param_groups = []
         groups: list[Any] = list(params)
         if not groups:
@@ -46,9 +69,24 @@ class Optimizer:
         if isinstance(params, set):
             raise norch.DTypeError("optimizer parameters need an order, which a set does not have; use a list")
         params = [params] if isinstance(params, norch.Tensor) else list(params)
-        unknown = [k for k in param_group if k not in self.defaults and k not in ("params", "name")]
-        if unknown:
-            raise ValueError(f"{type(self).__name__} has no option {unknown[0]!r}; it has {', '.join(self.defaults)}")
+        names = [p[0] for p in params if isinstance(p, tuple)]
+        if names and len(names) != len(params):
+            raise ValueError(f"{len(names)} of {len(params)} parameters of a group have names; give all or none")
+        params = [p[1] for p in params] if names else params
+        self._check_params(params)
+        group = {**self.defaults, **param_group, "params": params}
+        if names:
+            group["param_names"] = names
+        for other in self.param_groups:
+            if ("param_names" in other) != ("param_names" in group):
+                raise ValueError("some parameter groups have names and others have none; give all or none")
+        for name, value in group.items():
+            if value is required:
+                raise ValueError(f"{type(self).__name__}: a parameter group gives no value of {name!r}, which it must")
+        self._check(group)
+        self.param_groups.append(group)
+
+    def _check_params(self, params: list[Any]) -> None:
         seen = {id(p) for group in self.param_groups for p in group["params"]}
         for param in params:
             if not isinstance(param, norch.Tensor):
@@ -60,7 +98,9 @@ class Optimizer:
             if id(param) in seen:
                 raise ValueError("a parameter is given to the optimizer twice")
             seen.add(id(param))
-        self.param_groups.append({**self.defaults, **param_group, "params": params})
+
+    def _check(self, group: dict[str, Any]) -> None:
+        """Raises for options that a group cannot have."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or sets them to 0 where `set_to_none=False`."""
@@ -70,6 +110,8 @@ class Optimizer:
                     param._grad = None
                 else:
                     param._grad = norch.zeros_like(param._grad)
+
+    # --- Steps ------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters by their gradients. `closure` computes the loss anew, and its result is returned."""
@@ -82,31 +124,66 @@ class Optimizer:
         with norch.enable_grad():
             return closure()
 
-    def _with_gradient(self, group: dict[str, Any]) -> tuple[list[norch.Tensor], list[norch.Tensor]]:
-        """The parameters of a group that have a gradient, and those gradients."""
-        params: list[norch.Tensor] = []
-        grads: list[norch.Tensor] = []
-        for param in group["params"]:
-            grad = param._grad  # without the property, which takes as long as all else here
-            if grad is not None:
-                params.append(param)
-                grads.append(grad)
-        return params, grads
+    # --- Hooks ------------------------------------------------------------------------------------------------------
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` is called before each step; it may return other (args, kwargs)."""
+        return self._register("_before", "step", hook, False)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` is called after each step."""
+        return self._register("_after", "step", hook, False)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer)` is called before `state_dict`."""
+        return self._register("_before", "state_dict", hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer, state_dict)` is called after `state_dict`; it may return another one."""
+        return self._register("_after", "state_dict", hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer, state_dict)` is called before `load_state_dict`; it may return another one."""
+        return self._register("_before", "load_state_dict", hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer)` is called after `load_state_dict`."""
+        return self._register("_after", "load_state_dict", hook, prepend)
+
+    def _register(self, when: str, what: str, hook: Callable[..., Any], prepend: bool) -> RemovableHandle:
+        hooks = self.__dict__.setdefault(when, {}).setdefault(what, {})
+        return RemovableHandle(hooks, Hook(hook, False), prepend)
+
+    def _hooks(self, when: Mapping[str, dict[int, Hook]], what: str) -> list[Callable[..., Any]]:
+        return [hook.function for hook in when.get(what, {}).values()]
+
+    # --- State ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """`{"state": {index: state}, "param_groups": [options with indices]}`: parameters are counted across groups.
 
         Its tensors are the optimiser's own; copy them to keep them as they are.
         """
+        for hook in self._hooks(self._before, "state_dict"):
+            hook(self)
         index = {id(p): i for i, p in enumerate(self._params())}
         groups = [{**group, "params": [index[id(p)] for p in group["params"]]} for group in self.param_groups]
-        return {"state": {index[id(p)]: dict(s) for p, s in self.state.items()}, "param_groups": groups}
+        states = {index[id(p)] if isinstance(p, norch.Tensor) else p: dict(s) for p, s in self.state.items()}
+        found: dict[str, Any] = {"state": states, "param_groups": groups}
+        for hook in self._hooks(self._after, "state_dict"):
+            changed = hook(self, found)
+            found = found if changed is None else changed
+        return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over state and options from a `state_dict`; tensors are copied to the parameters' dtypes and devices.
 
         Raises ValueError, changing nothing, where the groups are not as many or not as long as this optimiser's.
         """
+        state_dict = dict(state_dict)
+        for hook in self._hooks(self._before, "load_state_dict"):
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
             raise ValueError(
@@ -119,14 +196,33 @@ class Optimizer:
                     f"{len(ours['params'])}"
                 )
         keys = [key for group in groups for key in group["params"]]
-        self.state = {
-            param: {name: _adopt(value, param) for name, value in state_dict["state"][key].items()}
-            for key, param in zip(keys, self._params(), strict=True)
-            if key in state_dict["state"]
-        }
+        params = dict(zip(keys, self._params(), strict=True))
+        state: defaultdict[Any, State] = defaultdict(dict)
+        for key, values in state_dict["state"].items():
+            if key in params:
+                state[params[key]] = {name: self._adopt(name, v, params[key]) for name, v in values.items()}
+            else:
+                state[key] = values
+        self.state = state
         self.param_groups = [
-            {**theirs, "params": ours["params"]} for theirs, ours in zip(groups, self.param_groups, strict=True)
+            {**self.defaults, **_names_of(ours), **copy.deepcopy(theirs), "params": ours["params"]}
+            for theirs, ours in zip(groups, self.param_groups, strict=True)
         ]
+        for hook in self._hooks(self._after, "load_state_dict"):
+            hook(self)
+
+    def _adopt(self, name: str, value: Any, param: norch.Tensor) -> Any:
+        """A value of a loaded state: PyTorch keeps numbers as tensors, norch keeps them as numbers."""
+        if name in self._numbers and value is not None:
+            return self._numbers[name](value)
+        if isinstance(value, norch.Tensor):
+            value = value.detach()
+            if name == "step":  # a count, which a narrow dtype could not hold
+                return value.clone()
+            return value.to(param.device, param.dtype if value.is_floating_point() else None, copy=True)
+        if isinstance(value, list | tuple):
+            return type(value)([self._adopt("", v, param) for v in value])
+        return value
 
     def _params(self) -> list[norch.Tensor]:
         return [param for group in self.param_groups for param in group["params"]]
@@ -134,13 +230,37 @@ class Optimizer:
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
+            lines += [""] * (i > 0) + [f"Parameter Group {i}"]
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
 
 
-def _adopt(value: Any, param: norch.Tensor) -> Any:
-    if not isinstance(value, norch.Tensor):
-        return value
-    value = value.detach()
-    return value.to(param.device, param.dtype if value.is_floating_point() else None, copy=True)
+def _names_of(group: dict[str, Any]) -> dict[str, Any]:
+    return {"param_names": group["param_names"]} if "param_names" in group else {}
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(step)
+    def call(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        self._opt_called = True  # what schedulers ask for
+        if self._is_stepping or not ("step" in self._before or "step" in self._after):
+            return step(self, *args, **kwargs)
+        self._is_stepping = True  # so that a step made of its base's runs them once
+        try:
+            for hook in self._hooks(self._before, "step"):
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    if not (isinstance(changed, tuple) and len(changed) == 2):
+                        raise TypeError(f"a step pre-hook must return None or (args, kwargs), got {changed!r}")
+                    args, kwargs = changed
+            result = step(self, *args, **kwargs)
+            for hook in self._hooks(self._after, "step"):
+                hook(self, args, kwargs)
+            return result
+        finally:
+            self._is_stepping = False
+
+    return call
+
+
+Optimizer.step = _with_hooks(Optimizer.step)  # type: ignore[method-assign]

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import norch
 
-from .optimizer import Optimizer, Params
+from .multi_tensor import MultiTensorOptimizer
+from .optimizer import Params
 
 
-class SGD(Optimizer):
+class SGD(MultiTensorOptimizer):
     """p -= lr * d, where d is the gradient g or, with momentum, what past gradients have built up.
 
         g = g + weight_decay * p                            (-g first if maximize)
         b = momentum * b + (1 - dampening) * g              (b = g at the first step)
         d = g + momentum * b if nesterov else b
 
-    Parameters without a gradient are left alone. Raises ValueError for negative lr, momentum or weight_decay, and for
-    nesterov without momentum or with dampening.
+    Parameters without a gradient are left alone. `foreach` and `fused` choose among PyTorch's implementations, and are
+    ignored. Raises ValueError for negative lr, momentum or weight_decay, and for nesterov without momentum or with
+    dampening, NotImplementedError for `differentiable`.
     """
 
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: float | norch.Tensor = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
         weight_decay: float = 0,
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
-        for name, value in (("learning rate", lr), ("momentum", momentum), ("weight_decay", weight_decay)):
-            if not value >= 0:
-                raise ValueError(f"SGD: invalid {name} {value}: it must not be negative")
         super().__init__(
             params,
             dict(
@@ -44,21 +45,17 @@ class SGD(Optimizer):
                 weight_decay=weight_decay,
                 nesterov=nesterov,
                 maximize=maximize,
+                foreach=foreach,
+                differentiable=differentiable,
+                fused=fused,
             ),
         )
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        super().add_param_group(param_group)
-        group = self.param_groups[-1]
+    def _check(self, group: dict[str, Any]) -> None:
+        super()._check(group)
+        self._check_not_negative(group, "momentum")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
-            del self.param_groups[-1]
             raise ValueError("SGD: nesterov needs a momentum and no dampening")
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = None if closure is None else self._evaluate(closure)
-        for group in self.param_groups:
-            self._step_group(group)
-        return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = self._with_gradient(group)

@@ -12,7 +12,7 @@ import numpy as np
 from ... import ops
 from ...backend.contract import IN_PLACE, PRIMITIVES, IndexOutOfBounds
 from ...device import Device
-from ...dtype import bool_, float32
+from ...dtype import bool_, float32, int64
 from ...errors import OutOfMemoryError
 from ..samples import SAMPLES, checks
 from .calls import Call, calls, dtypes_of
@@ -69,14 +69,14 @@ def _out_of_range(op: str, index: int) -> Callable[[Device], None]:
             pass
         else:
             raise AssertionError(f"index {index} of a dim of 5 raised nothing, not even at the next synchronisation")
-        good = tuple(np.array([0, -5, 4]) if v is where else v for v in given)
+        good = tuple(np.array([0, -4, 4]) if v is where else v for v in given)
         check_values(device, replace(call, values=good))
 
     return check
 
 
 def _in_place(sample: Any) -> Callable[[Device], None]:
-    return lambda device: checks.check_inplace(sample, device, (float32, bool_))
+    return lambda device: checks.check_inplace(sample, device, (float32, bool_, int64))
 
 
 def _same_elements(device: Device) -> None:

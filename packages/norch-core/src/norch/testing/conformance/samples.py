@@ -159,6 +159,7 @@ def _snippet(sample: Sample, one: records.Case, dtype: DType, device: str, with_
     arguments = ", ".join([*map(shown, built.args), *(f"{k}={shown(v)}" for k, v in built.kwargs.items())])
     lines.append(f"y = norch.{sample.name}({arguments})")
     if with_grad:
+        lines += ["y = y if isinstance(y, norch.Tensor) else next(z for z in y if z.requires_grad)"]
         lines += ["y.sum().backward()", "print(x0.grad)"]
     else:
         expected = records.flat(sample.oracle(*built.arrays, **built.array_kwargs))

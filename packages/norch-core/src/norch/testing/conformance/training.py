@@ -12,12 +12,22 @@ from ...device import Device
 from .case import Case, Skipped, rerunning
 from .place import Array
 
-MODELS: dict[str, Callable[[Any, Any, Device], None]] = {}
+MODELS: dict[str, Callable[[Device], None]] = {}
 
 
 def cases() -> Iterator[Case]:
     for i, (name, model) in enumerate(MODELS.items()):
-        yield Case(7, "train", "float32", name, 100 + i, _with_modules(model), rerunning(f"7: {name}"))
+        yield Case(7, "train", "float32", name, 100 + i, model, rerunning(f"7: {name}"))
+
+
+def _model(name: str, of_nn: bool = True) -> Callable[[Any], Any]:
+    """`of_nn`: whether it is made of norch-nn's modules, and given `nn` and `optim`."""
+
+    def add(function: Any) -> Any:
+        MODELS[name] = _with_modules(function) if of_nn else function
+        return function
+
+    return add
 
 
 def _with_modules(model: Callable[[Any, Any, Device], None]) -> Callable[[Device], None]:
@@ -32,12 +42,15 @@ def _with_modules(model: Callable[[Any, Any, Device], None]) -> Callable[[Device
     return check
 
 
-def _model(name: str) -> Callable[[Any], Any]:
-    def add(function: Any) -> Any:
-        MODELS[name] = function
-        return function
+def _on(device: Device, values: list[Array]) -> tuple[list[Any], list[Any]]:
+    """Parameters on the device, and zeros of their shapes."""
+    weights = [ops.tensor(v, device=device, requires_grad=True) for v in values]
+    return weights, [ops.zeros_like(w) for w in weights]
 
-    return add
+
+def _forget(weights: list[Any]) -> None:
+    for w in weights:
+        w.grad = None
 
 
 def _follow(found: list[float], wanted: list[float]) -> None:
@@ -61,18 +74,24 @@ def _learn(nn: Any, optimizer: Any, loss: Callable[[], Any], steps: int, below: 
         raise AssertionError(f"the loss went from {first} to {last} in {steps} steps, not below {below * first}")
 
 
-def _weights(module: Any) -> list[Array]:
-    return [p.detach().cpu().numpy().astype(np.float64) for p in module.parameters()]
-
-
-@_model("regression with tanh and SGD with momentum")
-def _regression(nn: Any, optim: Any, device: Device) -> None:
+@_model("regression with tanh and SGD with momentum", of_nn=False)
+def _regression(device: Device) -> None:
     draw = np.random.default_rng(0)
-    x = draw.uniform(-1, 1, (16, 3))
+    x = draw.uniform(-1, 1, (16, 3)).astype(np.float32)
     y = np.sin(x.sum(1, keepdims=True))
-    model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)).to(device)
-    w1, b1, w2, b2 = parameters = _weights(model)
-    speeds = [np.zeros_like(p) for p in parameters]
+    parameters = [draw.uniform(-0.6, 0.6, shape).astype(np.float32) for shape in ((8, 3), (8,), (1, 8), (1,))]
+    weights, speeds = _on(device, parameters)
+    given, goal = (ops.tensor(a, device=device) for a in (x, y))
+    found = []
+    for _ in range(20):
+        w1, b1, w2, b2 = weights
+        loss = ops.mse_loss((given @ w1.T + b1).tanh() @ w2.T + b2, goal)
+        loss.backward()
+        ops.sgd_step_(weights, [w.grad for w in weights], speeds, lr=0.1, momentum=0.9)
+        _forget(weights)
+        found.append(loss.item())
+    w1, b1, w2, b2 = exact = [p.astype(np.float64) for p in parameters]
+    velocities = [np.zeros_like(p) for p in exact]
     wanted = []
     for _ in range(20):
         h = np.tanh(x @ w1.T + b1)
@@ -80,29 +99,31 @@ def _regression(nn: Any, optim: Any, device: Device) -> None:
         wanted.append(float((error**2).mean()))
         g = 2 * error / error.size
         inner = (g @ w2) * (1 - h * h)
-        for p, v, slope in zip(parameters, speeds, (inner.T @ x, inner.sum(0), g.T @ h, g.sum(0))):
+        for p, v, slope in zip(exact, velocities, (inner.T @ x, inner.sum(0), g.T @ h, g.sum(0))):
             v *= 0.9
             v += slope
             p -= 0.1 * v
-    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    there, goal = (ops.tensor(a.astype(np.float32), device=device) for a in (x, y))
-    found = []
-    for _ in range(20):
-        loss = nn.MSELoss()(model(there), goal)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        found.append(loss.item())
     _follow(found, wanted)
 
 
-@_model("classification with ReLU, cross entropy and Adam")
-def _classification(nn: Any, optim: Any, device: Device) -> None:
+@_model("classification with ReLU, cross entropy and Adam", of_nn=False)
+def _classification(device: Device) -> None:
     draw = np.random.default_rng(1)
-    x, y = draw.normal(size=(24, 6)), draw.integers(0, 4, 24)
-    model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 4)).to(device)
-    w1, b1, w2, b2 = parameters = _weights(model)
-    means, squares = ([np.zeros_like(p) for p in parameters] for _ in range(2))
+    x, y = draw.normal(size=(24, 6)).astype(np.float32), draw.integers(0, 4, 24)
+    parameters = [draw.uniform(-0.4, 0.4, shape).astype(np.float32) for shape in ((12, 6), (12,), (4, 12), (4,))]
+    weights, averages = _on(device, parameters)
+    given, goal = ops.tensor(x, device=device), ops.tensor(y, device=device)
+    squares = [a.clone() for a in averages]
+    found = []
+    for step in range(1, 16):
+        w1, b1, w2, b2 = weights
+        loss = ops.cross_entropy((given @ w1.T + b1).relu() @ w2.T + b2, goal)
+        loss.backward()
+        ops.adam_step_(weights, [w.grad for w in weights], averages, squares, step=step, lr=0.01)
+        _forget(weights)
+        found.append(loss.item())
+    w1, b1, w2, b2 = exact = [p.astype(np.float64) for p in parameters]
+    means, spreads = ([np.zeros_like(p) for p in exact] for _ in range(2))
     wanted = []
     for step in range(1, 16):
         h = np.maximum(x @ w1.T + b1, 0)
@@ -112,19 +133,10 @@ def _classification(nn: Any, optim: Any, device: Device) -> None:
         wanted.append(float(-np.log(shares[np.arange(24), y]).mean()))
         g = (shares - np.eye(4)[y]) / 24
         inner = (g @ w2) * (h > 0)
-        for p, m, v, slope in zip(parameters, means, squares, (inner.T @ x, inner.sum(0), g.T @ h, g.sum(0))):
+        for p, m, v, slope in zip(exact, means, spreads, (inner.T @ x, inner.sum(0), g.T @ h, g.sum(0))):
             m += 0.1 * (slope - m)
             v += 0.001 * (slope**2 - v)
             p -= 0.01 * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
-    optimizer = optim.Adam(model.parameters(), lr=0.01)
-    there, goal = ops.tensor(x.astype(np.float32), device=device), ops.tensor(y, device=device)
-    found = []
-    for _ in range(15):
-        loss = nn.CrossEntropyLoss()(model(there), goal)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        found.append(loss.item())
     _follow(found, wanted)
 
 

@@ -5,13 +5,29 @@
 
 from __future__ import annotations
 
-from . import activation, elementwise, indexing, linalg, loss, movement, network, reduction
+from . import (
+    activation,
+    arranging,
+    elementwise,
+    indexing,
+    linalg,
+    loss,
+    movement,
+    network,
+    products,
+    reduction,
+    special,
+    statistics,
+)
 from .record import LAYOUTS, Case, Operand, Sample, build
 
 SAMPLES: dict[str, Sample] = {}
 """All records by name."""
 
-for _family in (elementwise, activation, reduction, linalg, movement, indexing, loss, network):
+for _family in (
+    elementwise, special, activation, reduction, statistics, linalg, products, movement, arranging, indexing, loss,
+    network,
+):  # fmt: skip
     for _sample in _family.SAMPLES:
         if _sample.name in SAMPLES:
             raise ValueError(f"two records are named {_sample.name}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .elementwise import by_element, unary
-from .record import Array, Sample, case, samples, x
+from .record import SAME, Array, Sample, case, samples, x
 
 
 def softmax(v: Array, dim: int) -> Array:
@@ -51,6 +51,11 @@ def _glu(v: Array, dim: int = -1) -> Array:
     return a * sigmoid(b)
 
 
+def _prelu(v: Array, w: Array) -> Array:
+    slope = w.reshape(-1, *(1,) * (v.ndim - 2)) if w.size > 1 else w.reshape(())
+    return np.where(v > 0, v, v * slope)
+
+
 ALONG = (case(x(2, 3), 1), case(x(2, 3, 2), 0), case(x(3), -1), case(x(2, 3, low=-30, high=30), dim=0))
 
 SAMPLES = samples(
@@ -63,6 +68,20 @@ SAMPLES = samples(
     activation("relu6", lambda v: np.clip(v, 0, 6)),
     activation("hardsigmoid", _hard),
     activation("hardswish", lambda v: v * _hard(v)),
+    Sample(
+        "threshold",
+        lambda v, t, value: np.where(v > t, v, value),
+        (case(x(2, 3), 0.5, -1.0), case(x(), 0.1, 20), case(x(0, 2), 0.0, 0.0)),
+        "float",
+        method=None,
+    ),
+    activation("hardshrink", lambda v, lambd=0.5: np.where(np.abs(v) > lambd, v, 0), (1.0,), method=SAME),
+    Sample(
+        "prelu",
+        _prelu,
+        (case(x(2, 3), x(3)), case(x(2, 3, 2), x(1)), case(x(4), x(1)), case(x(), x()), case(x(0, 2), x(2))),
+        "float",
+    ),
     activation("gelu", _gelu, ("tanh",)),
     activation("silu", lambda v: v * sigmoid(v)),
     activation("mish", lambda v: v * np.tanh(_softplus(v))),

@@ -56,11 +56,11 @@ def binary(
 
 
 def comparison(name: str, oracle: Oracle) -> Sample:
-    return binary(name, oracle, gives="bool", grad=False, inplace=None, operator=f"__{name}__")
+    return binary(name, oracle, gives="bool", grad=False, operator=f"__{name}__")
 
 
 def bitwise(name: str, oracle: Oracle, operator: str, **rest: Any) -> Sample:
-    chosen: dict[str, Any] = {"takes": "bits", "grad": False, "inplace": None, "operator": operator} | rest
+    chosen: dict[str, Any] = {"takes": "bits", "grad": False, "operator": operator} | rest
     return binary(name, oracle, **chosen)
 
 
@@ -107,9 +107,10 @@ ARITHMETIC = samples(
         takes="number",
         promotes=True,
         special=True,
+        inplace="fmod_",
     ),
     binary("pow", power, (0.3, 3), (-2, 2), takes="number", operator="__pow__"),
-    binary("atan2", np.arctan2, gives="float", inplace=None),
+    binary("atan2", np.arctan2, gives="float"),
     binary("maximum", np.maximum, inplace=None),
     binary("minimum", np.minimum, inplace=None),
     binary("fmax", np.fmax, inplace=None),
@@ -136,7 +137,7 @@ LOGIC = samples(
     bitwise("bitwise_xor", np.bitwise_xor, "__xor__"),
     bitwise("bitwise_left_shift", np.left_shift, "__lshift__", takes="ints", b=(0, 3)),
     bitwise("bitwise_right_shift", np.right_shift, "__rshift__", takes="ints", a=(-90, 90), b=(0, 3)),
-    unary("bitwise_not", np.invert, takes="bits", gives="same", inplace=None, special=False, operator="__invert__"),
+    unary("bitwise_not", np.invert, takes="bits", gives="same", special=False, operator="__invert__"),
     Sample(
         "where",
         np.where,
@@ -183,15 +184,15 @@ FUNCTIONS = samples(
     unary("sin", np.sin),
     unary("cos", np.cos),
     unary("tan", np.tan, -1.2, 1.2),
-    unary("asin", np.arcsin, -0.9, 0.9, inplace=None),
-    unary("acos", np.arccos, -0.9, 0.9, inplace=None),
-    unary("atan", np.arctan, inplace=None),
-    unary("sinh", np.sinh, inplace=None),
-    unary("cosh", np.cosh, inplace=None),
+    unary("asin", np.arcsin, -0.9, 0.9),
+    unary("acos", np.arccos, -0.9, 0.9),
+    unary("atan", np.arctan),
+    unary("sinh", np.sinh),
+    unary("cosh", np.cosh),
     unary("tanh", np.tanh),
-    unary("asinh", np.arcsinh, inplace=None),
-    unary("acosh", np.arccosh, 1.2, 5, inplace=None),
-    unary("atanh", np.arctanh, -0.9, 0.9, inplace=None),
+    unary("asinh", np.arcsinh),
+    unary("acosh", np.arccosh, 1.2, 5),
+    unary("atanh", np.arctanh, -0.9, 0.9),
     unary("sigmoid", lambda v: 1 / (1 + np.exp(-v.astype(float)))),
     unary("erf", by_element(math.erf)),
     unary("floor", np.floor, -4, 4, takes="number", gives="same"),
@@ -203,9 +204,9 @@ FUNCTIONS = samples(
     unary("reciprocal", lambda v: float_divide(np.float64(1), v), 0.3, 3),
     unary("rsqrt", lambda v: 1 / np.sqrt(np.asarray(v, float)), 0.3, 3),
     unary("square", np.square, gives="same"),
-    unary("deg2rad", np.deg2rad, -180, 180, inplace=None),
-    unary("rad2deg", np.rad2deg, inplace=None, loose=4),
-    unary("frac", lambda v: v - np.trunc(v), -4, 4, takes="number", gives="same", inplace=None, special=False),
+    unary("deg2rad", np.deg2rad, -180, 180),
+    unary("rad2deg", np.rad2deg, loose=4),
+    unary("frac", lambda v: v - np.trunc(v), -4, 4, takes="number", gives="same", special=False),
     unary("logical_not", np.logical_not, gives="bool", grad=False),
     unary("isnan", np.isnan, gives="bool", grad=False, inplace=None),
     unary("isinf", np.isinf, gives="bool", grad=False, inplace=None),
@@ -226,10 +227,10 @@ def _close(a: Array, b: Array, **how: Any) -> Array:
 
 
 SEVERAL = samples(
-    binary("logical_and", np.logical_and, gives="bool", grad=False, inplace=None),
-    binary("logical_or", np.logical_or, gives="bool", grad=False, inplace=None),
-    binary("logical_xor", np.logical_xor, gives="bool", grad=False, inplace=None),
-    binary("hypot", np.hypot, takes="float", inplace=None, scalars=False),
+    binary("logical_and", np.logical_and, gives="bool", grad=False),
+    binary("logical_or", np.logical_or, gives="bool", grad=False),
+    binary("logical_xor", np.logical_xor, gives="bool", grad=False),
+    binary("hypot", np.hypot, takes="float", scalars=False),
     binary("logaddexp", np.logaddexp, takes="float", inplace=None, loose=2),
     Sample("float_power", lambda a, b: np.power(a, b, dtype=np.float64), (
         case(x(2, 3, low=0.4, high=3), x(3, low=-2, high=2)), case(x(3, low=0.4, high=3), 2)), gives="float64"),

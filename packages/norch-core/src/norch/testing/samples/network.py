@@ -17,6 +17,27 @@ def _linear(v: Array, w: Array, b: Any = 0) -> Array:
     return v @ w.T + b
 
 
+def _bilinear(a: Array, c: Array, w: Array, b: Any = 0) -> Array:
+    return np.einsum("...i,kij,...j->...k", a, w, c) + b
+
+
+def _pixel_shuffle(v: Array, r: int) -> Array:
+    *lead, c, h, w = v.shape
+    cut = v.reshape(*lead, c // (r * r), r, r, h, w)
+    return np.moveaxis(cut, (-4, -3), (-3, -1)).reshape(*lead, c // (r * r), h * r, w * r)
+
+
+def _pixel_unshuffle(v: Array, r: int) -> Array:
+    *lead, c, h, w = v.shape
+    cut = v.reshape(*lead, c, h // r, r, w // r, r)
+    return np.moveaxis(cut, (-3, -1), (-4, -3)).reshape(*lead, c * r * r, h // r, w // r)
+
+
+def _channel_shuffle(v: Array, groups: int) -> Array:
+    order = np.arange(v.shape[1]).reshape(groups, -1).T.reshape(-1)
+    return np.asarray(v[:, order])
+
+
 # --- Normalization --------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +257,15 @@ def _attention(q: Array, k: Array, v: Array, allowed: Any = None, **how: Any) ->
 
 
 SAMPLES = samples(
+    Sample("bilinear", _bilinear, (
+        case(x(2, 3), x(2, 4), x(5, 3, 4), x(5)), case(x(3), x(2), x(2, 3, 2)),
+        case(x(2, 2, 1), x(2, 2, 3), x(1, 1, 3)),
+    ), "float", method=None, loose=8),
+    Sample("pixel_shuffle", _pixel_shuffle, (case(x(2, 8, 2, 3), 2), case(x(9, 1, 2), 3), case(x(0, 4, 1, 2), 2)),
+           method=None),
+    Sample("pixel_unshuffle", _pixel_unshuffle, (case(x(2, 2, 4, 6), 2), case(x(1, 3, 6), 3), case(x(0, 1, 2, 4), 2)),
+           method=None),
+    Sample("channel_shuffle", _channel_shuffle, (case(x(2, 6, 3), 3), case(x(1, 4, 2, 2), 2)), method=None),
     Sample("linear", _linear, (
         case(x(2, 3), x(2, 3)), case(x(2, 3), x(2, 3), x(2)), case(x(3), x(2, 3), x(2)),
         case(x(2, 2, 3), x(1, 3), x(1)), case(x(0, 3), x(2, 3), x(2))), "float", method=None, strict=False, loose=4),

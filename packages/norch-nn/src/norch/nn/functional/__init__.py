@@ -2,52 +2,81 @@
 
 from __future__ import annotations
 
-import norch
 from norch import adaptive_avg_pool1d as adaptive_avg_pool1d
 from norch import adaptive_avg_pool2d as adaptive_avg_pool2d
 from norch import avg_pool1d as avg_pool1d
 from norch import avg_pool2d as avg_pool2d
 from norch import batch_norm as batch_norm
-from norch import celu as celu
+from norch import bilinear as bilinear
+from norch import channel_shuffle as channel_shuffle
 from norch import conv1d as conv1d
 from norch import conv2d as conv2d
 from norch import conv_transpose1d as conv_transpose1d
 from norch import conv_transpose2d as conv_transpose2d
 from norch import cosine_similarity as cosine_similarity
-from norch import dropout as dropout
-from norch import elu as elu
-from norch import embedding as embedding
 from norch import gelu as gelu
 from norch import glu as glu
 from norch import group_norm as group_norm
-from norch import hardsigmoid as hardsigmoid
-from norch import hardswish as hardswish
-from norch import hardtanh as hardtanh
+from norch import hardshrink as hardshrink
 from norch import layer_norm as layer_norm
-from norch import leaky_relu as leaky_relu
 from norch import linear as linear
-from norch import log_softmax as log_softmax
 from norch import logsigmoid as logsigmoid
 from norch import max_pool1d as max_pool1d
 from norch import max_pool2d as max_pool2d
-from norch import mish as mish
 from norch import normalize as normalize
 from norch import one_hot as one_hot
 from norch import pad as pad
-from norch import relu6 as relu6
+from norch import pixel_shuffle as pixel_shuffle
+from norch import pixel_unshuffle as pixel_unshuffle
+from norch import prelu as prelu
 from norch import rms_norm as rms_norm
 from norch import scaled_dot_product_attention as scaled_dot_product_attention
-from norch import selu as selu
 from norch import sigmoid as sigmoid
-from norch import silu as silu
-from norch import softmax as softmax
-from norch import softmin as softmin
 from norch import softplus as softplus
 from norch import softsign as softsign
 from norch import tanh as tanh
 
+from .activation import celu as celu
+from .activation import celu_ as celu_
+from .activation import elu as elu
+from .activation import elu_ as elu_
+from .activation import gumbel_softmax as gumbel_softmax
+from .activation import hardsigmoid as hardsigmoid
+from .activation import hardswish as hardswish
+from .activation import hardtanh as hardtanh
+from .activation import hardtanh_ as hardtanh_
+from .activation import leaky_relu as leaky_relu
+from .activation import leaky_relu_ as leaky_relu_
+from .activation import log_softmax as log_softmax
+from .activation import mish as mish
+from .activation import relu as relu
+from .activation import relu6 as relu6
+from .activation import relu_ as relu_
+from .activation import rrelu as rrelu
+from .activation import rrelu_ as rrelu_
+from .activation import selu as selu
+from .activation import selu_ as selu_
+from .activation import silu as silu
+from .activation import softmax as softmax
+from .activation import softmin as softmin
+from .activation import softshrink as softshrink
+from .activation import tanhshrink as tanhshrink
+from .activation import threshold as threshold
+from .activation import threshold_ as threshold_
 from .ctc import ctc_loss as ctc_loss
 from .distance import pairwise_distance as pairwise_distance
+from .dropout import alpha_dropout as alpha_dropout
+from .dropout import dropout as dropout
+from .dropout import dropout1d as dropout1d
+from .dropout import dropout2d as dropout2d
+from .dropout import dropout3d as dropout3d
+from .dropout import feature_alpha_dropout as feature_alpha_dropout
+from .embedding import embedding as embedding
+from .embedding import embedding_bag as embedding_bag
+from .folding import fold as fold
+from .folding import unfold as unfold
+from .interpolation import interpolate as interpolate
+from .interpolation import upsample as upsample
 from .loss import binary_cross_entropy as binary_cross_entropy
 from .loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .loss import cross_entropy as cross_entropy
@@ -68,8 +97,16 @@ from .margin_loss import multilabel_soft_margin_loss as multilabel_soft_margin_l
 from .margin_loss import soft_margin_loss as soft_margin_loss
 from .margin_loss import triplet_margin_loss as triplet_margin_loss
 from .margin_loss import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
-
-
-def relu(input: norch.Tensor, inplace: bool = False) -> norch.Tensor:
-    """max(input, 0), elementwise; into the memory of `input` if `inplace`."""
-    return input.relu_() if inplace else norch.relu(input)
+from .multi_head_attention import multi_head_attention_forward as multi_head_attention_forward
+from .normalization import instance_norm as instance_norm
+from .normalization import local_response_norm as local_response_norm
+from .pooling import adaptive_max_pool1d as adaptive_max_pool1d
+from .pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices
+from .pooling import adaptive_max_pool2d as adaptive_max_pool2d
+from .pooling import adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices
+from .pooling import lp_pool1d as lp_pool1d
+from .pooling import lp_pool2d as lp_pool2d
+from .pooling import max_pool1d_with_indices as max_pool1d_with_indices
+from .pooling import max_pool2d_with_indices as max_pool2d_with_indices
+from .pooling import max_unpool1d as max_unpool1d
+from .pooling import max_unpool2d as max_unpool2d

@@ -1,0 +1,54 @@
+"""Anomaly mode: a backward pass that stops at the first op whose gradient is NaN."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AutogradError
+from . import engine
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _check(name: str, position: int, value: Tensor) -> None:
+    if value.spec.dtype.is_floating_point and bool((value.detach() != value.detach()).any().item()):
+        raise AutogradError(
+            f"backward(): {name} gave NaN as the gradient of its operand {position}, of shape {tuple(value.shape)}; "
+            "look at the values that the op was called with"
+        )
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether backward passes look for NaN."""
+    return engine.anomaly_check is not None
+
+
+class set_detect_anomaly:
+    """Makes backward passes raise AutogradError at the first op whose gradient is NaN, naming it: at once, and as a
+    context manager until its end. Every op then waits for the device: for debugging.
+
+    Unlike PyTorch's, it does not keep where in the program the op was called. With `check_nan=False` nothing is left to
+    do.
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._before = engine.anomaly_check
+        engine.anomaly_check = _check if mode and check_nan else None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        engine.anomaly_check = self._before
+
+
+class detect_anomaly(set_detect_anomaly):
+    """`set_detect_anomaly(True)` as a context manager."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self._wanted: Any = _check if check_nan else None
+
+    def __enter__(self) -> None:
+        self._before = engine.anomaly_check
+        engine.anomaly_check = self._wanted

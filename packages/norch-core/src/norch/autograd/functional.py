@@ -1,0 +1,179 @@
+"""Derivatives of functions: Jacobians, Hessians, and their products with vectors. `norch.autograd.functional`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AutogradError, ShapeError
+from .engine import grad
+from .mode import enable_grad
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+
+def _prepared(inputs: Any, create_graph: bool) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether there are several inputs, and tensors in their place that the function can be differentiated by."""
+    several = isinstance(inputs, tuple | list)
+    given = tuple(inputs) if several else (inputs,)
+    if create_graph:
+        return several, tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given)
+    return several, tuple(x.detach().clone().requires_grad_() for x in given)
+
+
+def _outputs(func: Callable[..., Any], inputs: tuple[Tensor, ...], op: str) -> tuple[bool, tuple[Tensor, ...]]:
+    with enable_grad():
+        found = func(*inputs)
+    several = isinstance(found, tuple | list)
+    results = tuple(found) if several else (found,)
+    if any(not hasattr(r, "spec") for r in results):
+        raise AutogradError(f"{op}(): the function must return a tensor or a tuple of tensors")
+    return several, results
+
+
+def _gradients(
+    output: Tensor, inputs: tuple[Tensor, ...], seed: Tensor | None, create_graph: bool, strict: bool, op: str
+) -> tuple[Tensor, ...]:
+    """The gradients of one output, zeros where it does not depend on an input."""
+    if not output.requires_grad:
+        if strict:
+            raise AutogradError(f"{op}(): an output does not depend on the inputs")
+        return tuple(x.detach() * 0 for x in inputs)
+    found = grad(output, inputs, seed, retain_graph=True, create_graph=create_graph, allow_unused=True)
+    if strict and any(g is None for g in found):
+        raise AutogradError(f"{op}(): an output does not depend on input {[g is None for g in found].index(True)}")
+    return tuple(x.detach() * 0 if g is None else g for g, x in zip(found, inputs, strict=True))
+
+
+def _shaped(values: tuple[Any, ...], several: bool) -> Any:
+    return values if several else values[0]
+
+
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The derivative of each element of `func(*inputs)` by each element of the inputs: (*output, *input).
+
+    One backward pass for each element of the output. Tuples of inputs or outputs give tuples. `strict`: AutogradError
+    where an output does not depend on an input; else zeros. `vectorize` is a hint without effect.
+    """
+    from ..ops import stack
+
+    if strategy != "reverse-mode":
+        raise NotImplementedError(f"jacobian(): norch has no {strategy}; use strategy='reverse-mode'")
+    several_inputs, leaves = _prepared(inputs, create_graph)
+    several_outputs, outputs = _outputs(func, leaves, "jacobian")
+    rows = []
+    for out in outputs:
+        flat = out.reshape(-1)
+        parts = [_gradients(flat[i], leaves, None, create_graph, strict, "jacobian") for i in range(flat.numel())]
+        blocks = []
+        for at, x in enumerate(leaves):
+            whole = stack([p[at] for p in parts]) if parts else x.new_zeros(0, *x.shape)
+            block = whole.reshape((*out.shape, *x.shape))
+            blocks.append(block if create_graph else block.detach())
+        rows.append(_shaped(tuple(blocks), several_inputs))
+    return _shaped(tuple(rows), several_outputs)
+
+
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The second derivatives of a function of one element by the inputs: (*input, *input), tuples for tuples."""
+    several, _ = _prepared(inputs, False)
+
+    def first(*given: Tensor) -> Any:
+        _, outputs = _outputs(func, given, "hessian")
+        if len(outputs) != 1 or outputs[0].numel() != 1:
+            raise ShapeError("hessian(): the function must return one tensor of one element")
+        return _gradients(outputs[0].reshape(()), given, None, True, strict, "hessian")
+
+    found = jacobian(first, tuple(inputs) if several else (inputs,), create_graph, False, vectorize)
+    return found if several else found[0][0]
+
+
+def _seeds(v: Any, like: tuple[Tensor, ...], op: str) -> tuple[Tensor, ...]:
+    from ..ops import ones_like
+
+    if v is None:
+        if len(like) != 1 or like[0].numel() != 1:
+            raise AutogradError(f"{op}(): v can be left out only for one tensor of one element")
+        return (ones_like(like[0].detach()),)
+    given = tuple(v) if isinstance(v, tuple | list) else (v,)
+    if [tuple(g.shape) for g in given] != [tuple(x.shape) for x in like]:
+        shapes = [tuple(x.shape) for x in like]
+        raise ShapeError(f"{op}(): v has shapes {[tuple(g.shape) for g in given]}, expected {shapes}")
+    return given
+
+
+def _weighted(outputs: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> Tensor:
+    total = (outputs[0] * seeds[0]).sum()
+    for out, seed in zip(outputs[1:], seeds[1:], strict=True):
+        total = total + (out * seed).sum()
+    return total
+
+
+def vjp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """(outputs, v @ Jacobian): one backward pass with `v` as the outputs' gradient."""
+    several_inputs, leaves = _prepared(inputs, create_graph)
+    several_outputs, outputs = _outputs(func, leaves, "vjp")
+    total = _weighted(outputs, _seeds(v, outputs, "vjp"))
+    found = _gradients(total, leaves, None, create_graph, strict, "vjp")
+    shown = outputs if create_graph else tuple(o.detach() for o in outputs)
+    return _shaped(shown, several_outputs), _shaped(found, several_inputs)
+
+
+def jvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """(outputs, Jacobian @ v): by two backward passes, the second through the first."""
+    from ..ops import zeros_like
+
+    _, leaves = _prepared(inputs, create_graph)
+    seeds = _seeds(v, leaves, "jvp")
+    several_outputs, outputs = _outputs(func, leaves, "jvp")
+    weights = tuple(zeros_like(o, requires_grad=True) for o in outputs)
+    with enable_grad():
+        first = _gradients(_weighted(outputs, weights), leaves, None, True, strict, "jvp")
+        total = _weighted(first, seeds)
+    found = _gradients(total, weights, None, create_graph, strict, "jvp")
+    shown = outputs if create_graph else tuple(o.detach() for o in outputs)
+    return _shaped(shown, several_outputs), _shaped(found, several_outputs)
+
+
+def hvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """(output, Hessian @ v) of a function of one element: by two backward passes."""
+    several, leaves = _prepared(inputs, create_graph)
+    seeds = _seeds(v, leaves, "hvp")
+    _, outputs = _outputs(func, leaves, "hvp")
+    if len(outputs) != 1 or outputs[0].numel() != 1:
+        raise ShapeError("hvp(): the function must return one tensor of one element")
+    first = _gradients(outputs[0].reshape(()), leaves, None, True, strict, "hvp")
+    with enable_grad():
+        total = _weighted(first, seeds)
+    found = _gradients(total, leaves, None, create_graph, strict, "hvp")
+    return outputs[0] if create_graph else outputs[0].detach(), _shaped(found, several)
+
+
+def vhp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """`hvp`: a Hessian is symmetric."""
+    return hvp(func, inputs, v, create_graph, strict)

@@ -1,0 +1,114 @@
+"""PyTorch's old names: `FloatTensor`, `LongTensor`, ..., `range`, `set_default_tensor_type`. Loaded when first used."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from .device import set_default_device
+from .dtype import (
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    int8,
+    int16,
+    int32,
+    int64,
+    set_default_dtype,
+    uint8,
+)
+from .errors import DTypeError
+from .ops import arange
+from .tensor import Tensor
+
+
+class _TensorType(type):
+    """A type whose instances are the tensors of one dtype on one type of device."""
+
+    dtype: DType
+    device_type: str
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Tensor) and value.dtype is cls.dtype and value.device.type == cls.device_type
+
+    def __call__(cls, *data: Any, device: Any = None) -> Any:
+        """A tensor of data, or an uninitialised one of sizes."""
+        place = cls.device_type if device is None else device
+        return Tensor(*data, dtype=cls.dtype, device=place)
+
+    def __repr__(cls) -> str:
+        return f"<tensor type {cls.dtype!r} on {cls.device_type!r}>"
+
+
+NAMES = {
+    "HalfTensor": float16, "BFloat16Tensor": bfloat16, "FloatTensor": float32,
+    "DoubleTensor": float64, "ByteTensor": uint8, "CharTensor": int8, "ShortTensor": int16,
+    "IntTensor": int32, "LongTensor": int64, "BoolTensor": bool_,
+}  # fmt: skip
+
+
+def tensor_type(name: str, device_type: str = "cpu") -> _TensorType:
+    """The type of that name, such as "FloatTensor"."""
+    doc = f"Old form of tensors of dtype {NAMES[name].name}: `{name}(data)` or `{name}(2, 3)`."
+    made = _TensorType(name, (), {"__doc__": doc, "dtype": NAMES[name], "device_type": device_type})
+    return made
+
+
+def named_type(text: str, op: str) -> _TensorType:
+    """The tensor type that "torch.FloatTensor" or "torch.cuda.FloatTensor" names. DTypeError for another name."""
+    *place, name = text.removeprefix("norch.").removeprefix("torch.").split(".")
+    if name not in NAMES or len(place) > 1:
+        raise DTypeError(f"{op}(): there is no tensor type {text!r}")
+    return tensor_type(name, *place)
+
+
+HalfTensor, BFloat16Tensor, FloatTensor = map(tensor_type, ("HalfTensor", "BFloat16Tensor", "FloatTensor"))
+DoubleTensor, ByteTensor, CharTensor = map(tensor_type, ("DoubleTensor", "ByteTensor", "CharTensor"))
+ShortTensor, IntTensor = map(tensor_type, ("ShortTensor", "IntTensor"))
+LongTensor, BoolTensor = map(tensor_type, ("LongTensor", "BoolTensor"))
+
+
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """(U, S, V) with input = U @ diag(S) @ V.mT. PyTorch has deprecated it: use `linalg.svd`, which gives V.mT."""
+    from . import linalg
+
+    u, s, vh = linalg.svd(input, full_matrices=not some)
+    return u, s, vh.mT
+
+
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """`linalg.cholesky`, under the name that PyTorch has deprecated."""
+    from . import linalg
+
+    return linalg.cholesky(input, upper=upper)
+
+
+def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
+    """`linalg.qr`, under the name that PyTorch has deprecated."""
+    from . import linalg
+
+    return linalg.qr(input, "reduced" if some else "complete")
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Sets the default dtype, and device, to those of an old tensor type (or its name). Floating ones only."""
+    if isinstance(t, str):
+        t = named_type(t, "set_default_tensor_type")
+    if not isinstance(t, _TensorType):
+        raise DTypeError(f"set_default_tensor_type(): expected a tensor type such as norch.FloatTensor, got {t!r}")
+    set_default_dtype(t.dtype)
+    set_default_device(t.device_type)
+
+
+def range(start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, **how: Any) -> Tensor:
+    """`arange` that includes `end`, always of the default dtype. PyTorch has deprecated it: use `arange`."""
+    warnings.warn("range() includes its end, unlike Python's; use arange()", DeprecationWarning, stacklevel=2)
+    if end is None:
+        start, end = 0, start
+    count = int((end - start) / step) + 1
+    chosen = dtype or get_default_dtype()
+    return arange(count, device=how.pop("device", None)).to(chosen) * step + start

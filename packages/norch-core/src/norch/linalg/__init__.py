@@ -1,0 +1,44 @@
+"""Linear algebra: `norch.linalg`, with PyTorch's names. Loaded when it is first used.
+
+Norms and products are made of ops, and run on any device. Decompositions (`cholesky`, `qr`, `svd`, `eigh`) and what
+rests on them (`det`, `inv`, `solve`, ...) are computed on the host, by NumPy's LAPACK: for tensors on the CPU, and for
+others where `norch.set_cpu_fallback(True)` allows it. All are differentiable, twice too.
+"""
+
+from __future__ import annotations
+
+from ..ops import cross, diagonal, matmul, matrix_power
+from .decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
+from .host import LinAlgError
+from .norms import cond, matrix_norm, norm, vector_norm
+from .products import multi_dot, vecdot
+from .solving import det, inv, logdet, lstsq, matrix_rank, pinv, slogdet, solve, solve_triangular
+
+__all__ = [
+    "LinAlgError",
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "logdet",
+    "lstsq",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "multi_dot",
+    "norm",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "vecdot",
+    "vector_norm",
+]

@@ -1,0 +1,59 @@
+"""Running a routine of NumPy's on tensors: where that is allowed, and what its errors become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd import Function, is_grad_enabled
+from ..errors import BackendError, DTypeError, NorchError, ShapeError
+from ..fallback import FallbackCount, counts, is_cpu_fallback_allowed
+from ..ops import as_tensor
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class LinAlgError(NorchError, RuntimeError):
+    """A matrix that a routine has no answer for, such as the inverse of a singular one."""
+
+
+def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
+    """What `routine` makes of the operands as arrays: a tensor, or a tuple of them, on their device."""
+    device = operands[0].device
+    if device.type != "cpu":
+        if not is_cpu_fallback_allowed():
+            raise BackendError(
+                f"linalg.{op}(): computed on the CPU only, the operand is on {device}; norch.set_cpu_fallback(True) "
+                "lets it be moved there and back"
+            )
+        count = counts.setdefault((f"linalg.{op}", device.type), FallbackCount())
+        count.calls += 1
+        count.bytes_moved += sum(x.nbytes for x in operands)
+    try:
+        with np.errstate(all="ignore"):
+            found = routine(*[x.detach().cpu().numpy() for x in operands])
+    except np.linalg.LinAlgError as error:
+        shapes = " and ".join(str(tuple(x.shape)) for x in operands)
+        raise LinAlgError(f"linalg.{op}(): {error} (shape {shapes})") from None
+    results = tuple(as_tensor(np.ascontiguousarray(r).reshape(np.shape(r)), device=device) for r in _several(found))
+    return results if isinstance(found, tuple) else results[0]
+
+
+def _several(found: Any) -> tuple[Any, ...]:
+    return tuple(found) if isinstance(found, tuple) else (found,)
+
+
+def check_matrices(op: str, *operands: Tensor, square: bool = True) -> None:
+    """Raises ShapeError unless all are (batches of) matrices, square ones; DTypeError unless float32 or float64."""
+    for x in operands:
+        if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
+            wanted = "square matrices" if square else "matrices"
+            raise ShapeError(f"linalg.{op}(): expected {wanted}, got shape {tuple(x.shape)}")
+        if not x.dtype.is_floating_point or x.dtype.itemsize < 4:
+            raise DTypeError(f"linalg.{op}(): expected float32 or float64, got {x.dtype}")
+
+
+__all__ = ["Function", "LinAlgError", "check_matrices", "is_grad_enabled", "on_host"]

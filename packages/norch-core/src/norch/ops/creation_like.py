@@ -1,0 +1,111 @@
+"""New tensors of a tensor's dtype and device, under the names of its methods; and the rarer kinds of new tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..device import Device, get_default_device
+from ..dispatch import allocate_on, make_tensor
+from ..dtype import as_dtype, get_default_dtype
+from ..errors import ShapeError
+from ..spec import Spec, as_shape, span
+from .creation import DeviceLike, _like, empty_spec, fill_spec, finish, full, linspace, tensor
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def new_empty(
+    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """An uninitialised tensor of shape `size` with this one's dtype and device."""
+    return finish(empty_spec(_like(self, size, dtype, device, "new_empty")), requires_grad)
+
+
+def new_zeros(
+    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """Zeros of shape `size` with this tensor's dtype and device."""
+    return finish(fill_spec(_like(self, size, dtype, device, "new_zeros"), 0), requires_grad)
+
+
+def new_ones(
+    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """Ones of shape `size` with this tensor's dtype and device."""
+    return finish(fill_spec(_like(self, size, dtype, device, "new_ones"), 1), requires_grad)
+
+
+def new_full(
+    self: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`fill_value` in shape `size` with this tensor's dtype and device."""
+    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    return finish(fill_spec(_like(self, size, dtype, device, "new_full"), value), requires_grad)
+
+
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of `data` with this tensor's dtype and device unless given."""
+    return tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+def new_empty_strided(
+    self: Tensor,
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """An uninitialised tensor of this shape and these strides, with this tensor's dtype and device unless given."""
+    return empty_strided(
+        size, stride, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad
+    )
+
+
+def empty_strided(
+    size: Any, stride: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """An uninitialised tensor whose dims lie in memory `stride` elements apart. Raises ShapeError for negative ones."""
+    shape, strides = as_shape(size, "empty_strided"), as_shape(stride, "empty_strided")
+    if len(shape) != len(strides):
+        raise ShapeError(f"empty_strided(): shape {shape} and strides {strides} differ in length")
+    like = Spec(
+        shape,
+        strides,
+        get_default_dtype() if dtype is None else as_dtype(dtype, "empty_strided"),
+        get_default_device() if device is None else Device(device),
+    )
+    nbytes = span(shape, strides) * like.dtype.itemsize
+    return finish(make_tensor(like, allocate_on(like.device, nbytes)), requires_grad)
+
+
+def scalar_tensor(s: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """A number as a 0-d tensor, of the default dtype unless given."""
+    return full((), s, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad)
+
+
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` values from base**start to base**end, both included, evenly spaced in the exponent."""
+    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "logspace")
+    exponents = linspace(start, end, steps, dtype="float64", device=device)
+    values: Tensor = float(base) ** exponents
+    return finish(values.to(chosen), requires_grad)

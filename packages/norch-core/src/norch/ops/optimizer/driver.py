@@ -1,0 +1,173 @@
+"""From lists of tensors to one kernel call, or to tensor ops for each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from ...autograd.graph import is_recording, set_recording, tick
+from ...backend.contract import Operand
+from ...dispatch import allocate_on, call_in_place, make_tensor
+from ...dtype import float64
+from ...errors import DTypeError, ShapeError
+from ...op import Op, Plan, Plans
+from ...planning import compile_kernel
+from ...spec import Spec, span
+from ..copying import write
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+Tensors = Sequence["Tensor"]
+
+
+def run_step(
+    op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...], one: Callable[..., None]
+) -> None:
+    """Makes the step `op` for `lists`: parameters, states, gradients. `one` makes one parameter's of tensor ops."""
+    if not _together(op, attrs, lists, scalars):
+        _apart(op, attrs, lists, scalars, one)
+
+
+def step_op(name: str, attrs: str) -> Op:
+    """The entry of a step: its name, which is that of its function, and the names of its attributes."""
+    op = Op(name, tuple(attrs.split()), (), lambda *_: None, kind="step")
+    op.plans = _Steps(op)
+    return op
+
+
+def descending(p: Tensor, g: Tensor, weight_decay: float, maximize: bool) -> Tensor:
+    """The gradient of what is minimised: of the opposite if `maximize`, and with the decay's part."""
+    if maximize:
+        g = -g
+    return g + p * weight_decay if weight_decay else g
+
+
+# --- All at once ----------------------------------------------------------------------------------------------------
+
+
+class _Steps(Plans):
+    """Plans by attributes, numbers of parameters and scalars, and the specs of all tensors."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: Any) -> Plan:
+        if key not in self.old:
+            self.old[key] = _make_plan(self.op, *key)
+        return super().__missing__(key)
+
+
+def _make_plan(op: Op, attrs: tuple[bool, ...], count: int, scalars: int, *specs: Spec) -> Plan:
+    """The plan for `specs`, all parameters' first; its kernel is None where the tensors do not suit one."""
+    plan: Plan = object.__new__(Plan)
+    plan.op, plan.inputs, plan.outputs, plan.out = op, specs, specs[:count], specs[0]
+    plan.kernel = None  # type: ignore[assignment]
+    for i, spec in enumerate(specs):
+        if not spec.dtype.is_floating_point:
+            raise DTypeError(f"{op.name}(): expected a floating dtype, got {spec.dtype}")
+        if spec.shape != specs[i % count].shape:
+            raise ShapeError(
+                f"{op.name}(): a parameter of shape {tuple(specs[i % count].shape)} has a gradient or state of shape "
+                f"{tuple(spec.shape)}"
+            )
+    if all(_suits(spec, specs[i % count], specs[0]) for i, spec in enumerate(specs)):
+        operands = [Operand(s.dtype, (s.numel,), (1,)) for s in specs]
+        operands += [Operand(float64, (), (), True)] * scalars
+        kernel = compile_kernel(
+            op.name[:-1], plan.out.device, tuple(operands), dict(zip(op.params, attrs, strict=True), count=count), False
+        )
+        plan.kernel = kernel  # type: ignore[assignment]
+    return plan
+
+
+def _suits(spec: Spec, param: Spec, first: Spec) -> bool:
+    """Whether the elements lie without gaps and in the parameter's order."""
+    if spec.dtype is not first.dtype or spec.device is not first.device:
+        return False
+    if spec.is_contiguous and param.is_contiguous:
+        return True
+    return spec is param and not spec.overlaps and span(spec.shape, spec.strides) == spec.numel
+
+
+def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...]) -> bool:
+    """Makes the step in one kernel; False where that cannot be."""
+    params, *others = lists
+    count = len(params)
+    key: list[Any] = [attrs, count, len(scalars)]
+    args: list[Any] = []
+    # Two loops: parameters are of a class of their own, and attributes are found faster where all have one class.
+    for t in params:
+        key.append(t.spec)
+        args.append(t.buffer)
+        args.append(t.offset)
+    for tensors in others:
+        if len(tensors) != count:
+            raise ShapeError(f"{op.name}(): {count} parameters, but {len(tensors)} gradients or states")
+        for t in tensors:
+            key.append(t.spec)
+            args.append(t.buffer)
+            args.append(t.offset)
+    if not count:
+        return True
+    plan = op.plans[tuple(key)]
+    buffers = args[::2]
+    if plan.kernel is None or (len(set(buffers)) != len(buffers) and _any_overlap([t for ts in lists for t in ts])):
+        return False
+    args += scalars
+    call_in_place(plan, args)
+    change = tick(), op.name
+    for buffer in buffers[:-count]:
+        buffer.modified = change
+    return True
+
+
+def _any_overlap(tensors: list[Tensor]) -> bool:
+    """Whether any two share memory."""
+    spans = []
+    for t in tensors:
+        size = span(t.spec.shape, t.spec.strides)
+        if size:
+            spans.append((id(t.buffer), t.offset * t.spec.dtype.itemsize, (t.offset + size) * t.spec.dtype.itemsize))
+    spans.sort()
+    return any(a[0] == b[0] and b[1] < a[2] for a, b in pairwise(spans))
+
+
+# --- One by one -----------------------------------------------------------------------------------------------------
+
+
+def _apart(
+    op: Op,
+    attrs: tuple[bool, ...],
+    lists: tuple[Tensors, ...],
+    scalars: tuple[float, ...],
+    one: Callable[..., None],
+) -> None:
+    """Makes the step for parameters that are not alike, or share memory: at once only where it can be."""
+    before = is_recording()
+    set_recording(False)
+    try:
+        groups: dict[Any, list[tuple[Tensor, ...]]] = {}
+        shared = _any_overlap([t for ts in lists for t in ts])
+        for i, row in enumerate(zip(*lists, strict=True)):
+            spec = row[0].spec
+            alike = i if shared else _suits(spec, spec, spec)
+            groups.setdefault((spec.dtype, spec.device, alike), []).append((*row[:-1], _like(row[-1], spec)))
+        for rows in groups.values():
+            if not _together(op, attrs, tuple(zip(*rows, strict=True)), scalars):
+                for row in rows:
+                    one(*row)
+                    change = tick(), op.name
+                    for t in row[:-1]:
+                        t.buffer.modified = change
+    finally:
+        set_recording(before)
+
+
+def _like(grad: Tensor, spec: Spec) -> Tensor:
+    """`grad` in a parameter's dtype, device and layout."""
+    if _suits(grad.spec, spec, spec) or spec.overlaps:
+        return grad
+    out = make_tensor(spec, allocate_on(spec.device, spec.nbytes))
+    write(out, grad if grad.spec.device is spec.device else grad.detach().to(spec.device))
+    return out

@@ -1,0 +1,100 @@
+"""Draws from distributions other than the uniform and the normal one. See `random` for how they are keyed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ..dtype import float32, float64, int64
+from ..errors import DTypeError, ShapeError
+from ..spec import Spec, as_int
+from .elementwise import floor, log1p, tan
+from .random import Generator, draw
+from .scan import cumsum
+from .sorting import searchsorted, topk
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Indices (int64) drawn by the weights in a vector, or in each row of a matrix: (n) or (rows, n), n samples.
+
+    Without replacement by keys: the largest of weight / exponential (Efraimidis and Spirakis, 2006). Raises DTypeError
+    unless floating, ShapeError for other dims or too many samples. On the CPU, ValueError for weights that are
+    negative, not finite, or of which too few are positive; elsewhere these are not looked for, which would wait.
+    """
+    if not input.spec.dtype.is_floating_point:
+        raise DTypeError(f"multinomial(): expected floating weights, got {input.spec.dtype}")
+    count = as_int(num_samples, "multinomial", "num_samples")
+    if input.spec.ndim not in (1, 2) or not input.spec.shape[-1] or count < 1:
+        raise ShapeError(
+            f"multinomial(): expected a vector or matrix of weights and at least 1 sample, got shape "
+            f"{tuple(input.spec.shape)} and {count}"
+        )
+    if not replacement and count > input.spec.shape[-1]:
+        raise ShapeError(f"multinomial(): {count} samples of {input.spec.shape[-1]} without replacement")
+    weights = input.detach().double()
+    if input.spec.device.type == "cpu":
+        needed = 1 if replacement else count
+        fine = (weights >= 0).all() & (weights < math.inf).all() & ((weights > 0).sum(-1) >= needed).all()
+        if not bool(fine.item()):
+            raise ValueError(
+                f"multinomial(): the weights must be finite, not negative, and at least {needed} of a row positive"
+            )
+    if replacement:
+        edges = cumsum(weights, -1)
+        spec = weights.spec.like((*weights.spec.shape[:-1], count))
+        chosen = draw(spec, "uniform", generator) * edges[..., -1:]
+        found = searchsorted(edges, chosen, right=True)
+        return found.clamp(max=input.spec.shape[-1] - 1)
+    keys = weights / _exponential(weights.spec, generator)
+    return topk(keys, count)[1].to(int64)
+
+
+def _wide(self: Tensor, op: str) -> Spec:
+    """What to draw in for a floating tensor."""
+    spec = self.spec
+    if not spec.dtype.is_floating_point:
+        raise DTypeError(f"{op}(): expected a floating dtype, got {spec.dtype}")
+    return spec.like(dtype=float32) if spec.dtype.itemsize == 2 else spec.like()
+
+
+def _exponential(spec: Spec, generator: Generator | None) -> Tensor:
+    # 1 - u is in (0, 1]; the smallest number in place of 0 keeps what divides by it finite.
+    return -log1p(-draw(spec, "uniform", generator).clamp(min=1e-38 if spec.dtype is float32 else 1e-300))
+
+
+def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Fills the tensor with draws of the exponential distribution of rate `lambd`."""
+    if lambd <= 0:
+        raise ValueError(f"exponential_(): lambd must be positive, got {lambd}")
+    drawn = _exponential(_wide(self, "exponential_"), generator)
+    return self.copy_(drawn / lambd)
+
+
+def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """Fills the tensor with draws of the geometric distribution: trials up to the first success, of probability `p`."""
+    if not 0 < p < 1:
+        raise ValueError(f"geometric_(): p must be between 0 and 1, got {p}")
+    spec = self.spec.like(dtype=float64 if self.spec.dtype is float64 else float32)
+    drawn = floor(log1p(-draw(spec, "uniform", generator)) / math.log1p(-p)) + 1
+    return self.copy_(drawn)
+
+
+def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Fills the tensor with draws of the Cauchy distribution."""
+    if sigma <= 0:
+        raise ValueError(f"cauchy_(): sigma must be positive, got {sigma}")
+    drawn = draw(_wide(self, "cauchy_"), "uniform", generator)
+    return self.copy_(tan((drawn - 0.5) * math.pi) * sigma + median)
+
+
+def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
+    """Fills the tensor with draws whose logarithm is normal, with this mean and standard deviation."""
+    if std <= 0:
+        raise ValueError(f"log_normal_(): std must be positive, got {std}")
+    drawn = draw(_wide(self, "log_normal_"), "normal", generator)
+    return self.copy_((drawn * std + mean).exp())

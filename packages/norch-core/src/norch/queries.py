@@ -1,0 +1,82 @@
+"""Questions about tensors and dtypes that PyTorch has as functions."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating one."""
+    return input.spec.dtype.is_floating_point
+
+
+def is_complex(input: Tensor) -> bool:
+    """False: norch has no complex dtypes."""
+    return False
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return input.spec.dtype.is_signed
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not 0. Raises ShapeError where there is not exactly one."""
+    return builtins.bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.spec.shape == other.spec.shape
+
+
+def is_storage(obj: object) -> bool:
+    """Whether `obj` is what `Tensor.storage()` returns."""
+    from .tensor import Storage
+
+    return isinstance(obj, Storage)
+
+
+def numel(input: Tensor) -> int:
+    """How many elements there are."""
+    return input.spec.numel
+
+
+def get_device(input: Tensor) -> int:
+    """The index of the tensor's device; -1 for the CPU."""
+    return -1 if input.spec.device.type == "cpu" else input.spec.device.index
+
+
+def typename(obj: object) -> str:
+    """The full name of an object's type; of a tensor, what `Tensor.type()` gives."""
+    from .tensor import Tensor
+
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    module = getattr(obj, "__module__", "") or type(obj).__module__
+    name = getattr(obj, "__qualname__", "") or type(obj).__qualname__
+    return name if module in ("", "builtins") else f"{module}.{name}"
+
+
+def detach(input: Tensor) -> Tensor:
+    """A tensor on the same memory that is no part of the graph."""
+    return input.detach()
+
+
+def is_inference(input: Tensor) -> bool:
+    """False: there are no inference tensors apart from others."""
+    return False
+
+
+def real(input: Tensor) -> Tensor:
+    """The tensor itself: norch has no complex dtypes."""
+    return input
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False, for "not supported", as in PyTorch: norch never flushes small numbers to 0."""
+    return False

@@ -1,0 +1,82 @@
+"""`norch.special`: special functions under PyTorch's names. Loaded when it is first used."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from .ops import (
+    digamma,
+    erf,
+    erfc,
+    erfinv,
+    exp2,
+    expm1,
+    lgamma,
+    log,
+    log1p,
+    log_softmax,
+    logit,
+    logsumexp,
+    polygamma,
+    round,
+    sigmoid,
+    sinc,
+    softmax,
+    where,
+    xlogy,
+)
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+expit, psi, gammaln = sigmoid, digamma, lgamma
+
+
+def entr(input: Tensor) -> Tensor:
+    """-input * log(input): 0 at 0, -inf for negative input."""
+    zero = input == 0
+    found = -input * log(where(zero, 1.0, input))
+    return where(zero, 0.0, where(input < 0, -math.inf, found))
+
+
+def ndtr(input: Tensor) -> Tensor:
+    """The normal distribution function: how likely a standard normal draw is to be below input."""
+    return erfc(-input / math.sqrt(2)) * 0.5
+
+
+def ndtri(input: Tensor) -> Tensor:
+    """The inverse of `ndtr`."""
+    return erfinv(input * 2 - 1) * math.sqrt(2)
+
+
+def xlog1py(input: Any, other: Any) -> Tensor:
+    """input * log1p(other), 0 where input is 0."""
+    product: Tensor = input * log1p(other)
+    return where(input == 0, 0.0, product)
+
+
+__all__ = [
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp2",
+    "expit",
+    "expm1",
+    "gammaln",
+    "log1p",
+    "log_softmax",
+    "logit",
+    "logsumexp",
+    "ndtr",
+    "ndtri",
+    "polygamma",
+    "psi",
+    "round",
+    "sinc",
+    "softmax",
+    "xlog1py",
+    "xlogy",
+]

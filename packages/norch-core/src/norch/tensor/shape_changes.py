@@ -1,0 +1,80 @@
+"""In-place changes of what a tensor shows of its memory: `squeeze_`, `transpose_`, ... and sizes that cannot change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..autograd.graph import UNTRACKED, is_recording, resolve
+from ..dispatch import mark_modified
+from ..errors import ShapeError
+from ..ops import movement
+from ..ops.strided import as_strided_view
+from .inplace import check_writable, fill_
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+
+def reshaping(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """The in-place method (`squeeze_`) of a view op (`squeeze`)."""
+    title = function.__name__ + "_"
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if not self.spec.overlaps:
+            check_writable(self, title)
+        view = function(self, *args, **kwargs)
+        node = resolve(view) if is_recording() else None
+        if node is not None:
+            # What saved this very object, to read it by its shape, must learn that the shape is another.
+            mark_modified(self, title)
+            view = function(self, *args, **kwargs)
+            node = resolve(view)
+        self.spec, self.offset = view.spec, view.offset
+        self.node = node if node is not None else (None if self.base is None else UNTRACKED)
+        return self
+
+    method.__name__ = method.__qualname__ = title
+    method.__doc__ = f"Makes this tensor what `{title[:-1]}` gives a view of. Returns the tensor."
+    return method
+
+
+squeeze_ = reshaping(movement.squeeze)
+unsqueeze_ = reshaping(movement.unsqueeze)
+transpose_ = reshaping(movement.transpose)
+t_ = reshaping(movement.t)
+
+
+def _refuse(title: str, instead: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"{title}(): a norch tensor keeps its memory; {instead}")
+
+    method.__name__ = method.__qualname__ = title
+    method.__doc__ = f"Not supported: a tensor keeps its memory. Raises NotImplementedError; {instead}."
+    return method
+
+
+resize_ = _refuse("resize_", "use reshape, narrow or new_empty, and assign the result")
+resize_as_ = _refuse("resize_as_", "use reshape, narrow or empty_like, and assign the result")
+set_ = _refuse("set_", "assign another tensor, or copy_ its values; `x.data = y` gives x the memory of y")
+
+
+def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    """Sets the main diagonal to a number; with `wrap`, of a tall matrix also those below it, every n + 1 rows.
+
+    Raises ShapeError below 2 dims, or for more dims of different sizes.
+    """
+    shape = tuple(self.spec.shape)
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        raise ShapeError(f"fill_diagonal_(): needs 2 dims, or more of one size, got shape {shape}")
+    check_writable(self, "fill_diagonal_")
+    step = sum(self.spec.strides)
+    size = min(shape)
+    if size:
+        fill_(as_strided_view(self, (size,), (step,), 0), fill_value)
+    if wrap and len(shape) == 2:
+        rows, columns = shape
+        for start in range(columns + 1, rows, columns + 1):
+            count = min(columns, rows - start)
+            fill_(as_strided_view(self, (count,), (step,), start * self.spec.strides[0]), fill_value)
+    return self

@@ -1,0 +1,81 @@
+"""Products beyond matmul, sums of products with an input, distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .record import Array, Sample, case, samples, x
+
+
+def _plus(product: Any) -> Any:
+    """beta * input + alpha * product, in the dtype of the operands."""
+    return lambda v, a, b, beta=1, alpha=1: beta * v + alpha * product(a, b)
+
+
+def _dot(a: Array, b: Array, dims: Any = 2) -> Array:
+    return np.tensordot(a, b, dims)
+
+
+def _blocks(*parts: Array) -> Array:
+    rows = [np.atleast_2d(p) for p in parts]
+    out = np.zeros((sum(r.shape[0] for r in rows), sum(r.shape[1] for r in rows)), np.result_type(*rows))
+    i = j = 0
+    for r in rows:
+        out[i : i + r.shape[0], j : j + r.shape[1]] = r
+        i, j = i + r.shape[0], j + r.shape[1]
+    return out
+
+
+def _distances(a: Array, b: Array, p: float = 2.0) -> Array:
+    return np.asarray(np.linalg.norm(a[..., :, None, :] - b[..., None, :, :], p, -1))
+
+
+def _pairs(a: Array, p: float = 2.0) -> Array:
+    first, second = np.triu_indices(len(a), 1)
+    return np.asarray(np.linalg.norm(a[first] - a[second], p, -1))
+
+
+def _renormed(v: Array, p: float, dim: int, maxnorm: float) -> Array:
+    size = np.sum(np.abs(v) ** p, tuple(d for d in range(v.ndim) if d != dim), keepdims=True) ** (1 / p)
+    return v * np.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+
+
+SAMPLES = samples(
+    Sample("tensordot", _dot, (case(x(2, 3, 2), x(3, 2, 2)), case(x(2, 3), x(2, 2), ([0], [1])),
+           case(x(2), x(3), 0)), "number", strict=False, method=None, loose=8),
+    Sample("inner", np.inner, (case(x(2, 3), x(4, 3)), case(x(3), x(2, 3)), case(x(), x(3))), "number", strict=False,
+           loose=8),
+    Sample("vdot", np.vdot, (case(x(4), x(4)),), "number", strict=False, loose=8),
+    Sample("kron", np.kron, (case(x(2, 2), x(1, 3)), case(x(2), x(2, 2)), case(x(), x(2))), "number", strict=False),
+    Sample("chain_matmul", lambda *m: np.linalg.multi_dot(m), (case(x(2, 3), x(3, 4), x(4, 1)), case(x(2, 2), x(2, 2))),
+           "number", strict=False, method=None, loose=16),
+    Sample("matrix_power", np.linalg.matrix_power, (case(x(2, 2), 3), case(x(2, 2), 1), case(x(3, 2, 2), 2)),
+           "number", strict=False, loose=16),
+    Sample("matrix_power.zero", np.linalg.matrix_power, (case(x(2, 2), 0),), "number", strict=False, grad=False,
+           method=None, call=lambda v, n: v.matrix_power(n)),
+    Sample("addmv", _plus(np.matmul), (case(x(2), x(2, 3), x(3)), case(x(2), x(2, 3), x(3), beta=2, alpha=3)), "number",
+           strict=False, loose=8, inplace="addmv_"),
+    Sample("addr", _plus(np.outer), (case(x(2, 3), x(2), x(3)), case(x(3), x(2), x(3), beta=2, alpha=3)), "number",
+           strict=False, loose=4, inplace="addr_"),
+    Sample("baddbmm", _plus(np.matmul), (case(x(2, 2, 2), x(2, 2, 3), x(2, 3, 2)),
+           case(x(2), x(2, 2, 3), x(2, 3, 2), beta=2, alpha=3)), "number", strict=False, loose=8, inplace="baddbmm_"),
+    Sample("addbmm", _plus(lambda a, b: np.matmul(a, b).sum(0)), (
+        case(x(2, 2), x(2, 2, 3), x(2, 3, 2)), case(x(2), x(2, 2, 3), x(2, 3, 2), beta=2, alpha=3)), "number",
+        strict=False, loose=16, inplace="addbmm_"),
+    Sample("block_diag", _blocks, (case(x(2, 3), x(2), x()), case(x(2, 2)), case(x(0, 2), x(1, 1))), method=None),
+    Sample("cdist", _distances, (case(x(3, 2), x(2, 2)), case(x(2, 3, 2), x(2, 2), 1.0), case(x(2, 3), x(2, 3), 3.0),
+           case(x(2, 2), x(3, 2), np.inf)), "float", strict=False, method=None, loose=8),
+    Sample("cdist.product", _distances, (case(x(3, 2), x(2, 2)),), "float", strict=False, method=None, loose=100,
+           call=lambda a, b: _by_product(a, b)),
+    Sample("pdist", _pairs, (case(x(4, 2)), case(x(3, 3), 1.0)), "float", strict=False, method=None, loose=8),
+    Sample("renorm", _renormed, (case(x(2, 3), 2, 0, 1.5), case(x(2, 2, 2), 1, 1, 3.0)), "float", strict=False, loose=8,
+           inplace="renorm_"),
+)  # fmt: skip
+
+
+def _by_product(a: Any, b: Any) -> Any:
+    from ...ops import cdist
+
+    return cdist(a, b, compute_mode="use_mm_for_euclid_dist")

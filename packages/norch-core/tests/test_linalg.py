@@ -1,0 +1,166 @@
+"""norch.linalg against NumPy and by numerical derivatives; where it may run, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import norch
+from norch.autograd import gradcheck, gradgradcheck
+from norch.testing.strict import strict_device
+
+L = norch.linalg
+G = np.array([[2.0, -0.5, 0.3], [0.4, 1.5, -0.7], [0.1, 0.9, -1.2]])
+POSITIVE = G @ G.T
+BATCH = np.stack([G, POSITIVE])
+TALL = np.arange(12.0).reshape(4, 3) ** 1.5 - 7 * np.eye(4, 3)
+
+
+def leaf(array):
+    return norch.tensor(array, dtype=norch.float64, requires_grad=True)
+
+
+def close(got, expected, bound=1e-10):
+    np.testing.assert_allclose(got.detach().cpu().numpy(), expected, bound, bound)
+
+
+@pytest.mark.parametrize("ord", [None, 1, 2, -1, -2, math.inf, -math.inf, "fro", "nuc"])
+def test_norms_of_matrices(ord):
+    a = norch.tensor(G)
+    close(L.norm(a, ord), np.linalg.norm(G, ord))
+    if ord is not None:
+        close(L.matrix_norm(norch.tensor(BATCH), ord), [np.linalg.norm(m, ord) for m in BATCH])
+        assert L.matrix_norm(norch.tensor(BATCH), ord, (0, 1), keepdim=True).shape == (1, 1, 3)
+
+
+@pytest.mark.parametrize("ord", [0, 0.5, 1, 2, 3.5, -1, math.inf, -math.inf])
+def test_norms_of_vectors(ord):
+    close(L.vector_norm(norch.tensor(G[0]), ord), np.linalg.norm(G[0], ord))
+    close(L.norm(norch.tensor(G), ord, 1), np.linalg.norm(G, ord, 1))
+
+
+def test_solutions():
+    a, b = norch.tensor(BATCH), norch.tensor(TALL[:3])
+    close(L.inv(a), np.linalg.inv(BATCH))
+    close(L.det(a), np.linalg.det(BATCH))
+    close(L.slogdet(a).logabsdet, np.linalg.slogdet(BATCH)[1])
+    close(L.solve(a, b), np.linalg.solve(BATCH, TALL[:3]))
+    close(L.solve(a[0], b[:, 0]), np.linalg.solve(G, TALL[:3, 0]))
+    close(L.solve(a[0], b, left=False) @ a[0], TALL[:3])
+    close(L.solve_triangular(a[0], b, upper=True), np.linalg.solve(np.triu(G), TALL[:3]))
+    close(L.pinv(norch.tensor(TALL)), np.linalg.pinv(TALL))
+    close(L.lstsq(norch.tensor(TALL), norch.ones(4, dtype=norch.float64)).solution,
+          np.linalg.lstsq(TALL, np.ones(4), None)[0])  # fmt: skip
+    assert L.matrix_rank(norch.tensor(np.outer(G[0], G[1]))).item() == 1
+    close(L.cond(a[0]), np.linalg.cond(G))
+
+
+def test_decompositions():
+    close(L.cholesky(norch.tensor(POSITIVE)), np.linalg.cholesky(POSITIVE))
+    q, r = L.qr(norch.tensor(TALL))
+    close(q @ r, TALL)
+    close(q.mT @ q, np.eye(3))
+    assert L.qr(norch.tensor(TALL), "complete").Q.shape == (4, 4)
+    close(L.qr(norch.tensor(TALL), "r").R, np.linalg.qr(TALL, "r"))
+    u, s, vh = L.svd(norch.tensor(TALL), full_matrices=False)
+    close((u * s) @ vh, TALL)
+    assert L.svd(norch.tensor(TALL)).U.shape == (4, 4)
+    values, vectors = L.eigh(norch.tensor(POSITIVE))
+    close((vectors * values) @ vectors.mT, POSITIVE)
+    close(L.eigvalsh(norch.tensor(POSITIVE)), np.linalg.eigvalsh(POSITIVE))
+
+
+def _symmetric(a):
+    return a @ a.mT
+
+
+DERIVATIVES = {
+    "inv": (L.inv, G),
+    "det": (L.det, BATCH),
+    "logdet": (lambda a: L.logdet(_symmetric(a)), G),
+    "slogdet": (lambda a: L.slogdet(a)[1], BATCH),
+    "cholesky": (lambda a: L.cholesky(_symmetric(a)), G),
+    "qr": (L.qr, TALL),
+    "eigh": (lambda a: (lambda r: (r[0], r[1] ** 2))(L.eigh(_symmetric(a))), G),
+    "svd": (lambda a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(L.svd(a, False)), TALL),
+    "svd.wide": (lambda a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(L.svd(a, False)), TALL.T.copy()),
+    "pinv": (L.pinv, TALL),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives(name):
+    function, array = DERIVATIVES[name]
+    assert gradcheck(function, [leaf(array)])
+    assert gradgradcheck(function, [leaf(array)])
+
+
+def test_derivatives_of_solve():
+    assert gradcheck(L.solve, [leaf(BATCH), leaf(TALL[:3])])
+    assert gradgradcheck(L.solve, [leaf(G), leaf(TALL[:3, 0])])
+
+
+def test_derivative_of_the_determinant_of_a_singular_matrix():
+    a = leaf([[1.0, 2.0], [2.0, 4.0]])
+    L.det(a).backward()
+    close(a.grad, [[4.0, -2.0], [-2.0, 1.0]])
+
+
+def test_products():
+    parts = [norch.tensor(TALL), norch.tensor(G), norch.tensor(TALL.T.copy())]
+    close(L.multi_dot(parts), TALL @ G @ TALL.T)
+    close(L.multi_dot([parts[1][0], parts[1], parts[1][2]]), G[0] @ G @ G[2])
+    close(L.vecdot(parts[1], parts[1][:1]), (G * G[0]).sum(1))
+    with pytest.raises(norch.ShapeError, match=r"multi_dot.*\(4, 3\), \(4, 3\)"):
+        L.multi_dot([parts[0], parts[0]])
+
+
+def test_methods_and_functions_of_norch():
+    a = norch.tensor(G)
+    for got, expected in ((a.inverse(), norch.inverse(a)), (a.det(), norch.det(a)), (a.pinverse(), norch.pinverse(a))):
+        assert norch.equal(got, expected)
+    close(a.logdet().exp(), abs(np.linalg.det(G)) if np.linalg.det(G) > 0 else np.nan)
+    assert norch.slogdet(a).sign.item() == np.sign(np.linalg.det(G))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: L.inv(norch.ones(2, 2)), L.LinAlgError, r"linalg.inv.*\(2, 2\)"),
+        (lambda: L.cholesky(-norch.eye(2)), L.LinAlgError, "linalg.cholesky"),
+        (lambda: L.det(norch.ones(2, 3)), norch.ShapeError, r"square.*\(2, 3\)"),
+        (lambda: L.inv(norch.ones(2, 2).half()), norch.DTypeError, "float16"),
+        (lambda: L.solve(norch.eye(3), norch.ones(2, 2)), norch.ShapeError, r"\(3, 3\) and \(2, 2\)"),
+        (lambda: L.qr(norch.eye(2), "full"), ValueError, "reduced"),
+        (lambda: L.svd(norch.ones(2, 3, requires_grad=True)), norch.AutogradError, "full_matrices"),
+        (lambda: L.matrix_norm(norch.eye(2), 3), ValueError, "nuc"),
+        (lambda: L.norm(norch.ones(2, 2, 2), 2), norch.ShapeError, "dim given"),
+    ],
+)
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_other_devices_need_leave_to_use_the_cpu():
+    a = norch.tensor(G, device=strict_device())
+    assert L.norm(a).item() == pytest.approx(np.linalg.norm(G))
+    with pytest.raises(norch.BackendError, match=r"linalg.inv.*set_cpu_fallback"):
+        L.inv(a)
+    norch.set_cpu_fallback(True)
+    try:
+        found = L.inv(a)
+    finally:
+        norch.set_cpu_fallback(False)
+    assert found.device == a.device
+    close(found, np.linalg.inv(G))
+
+
+def test_old_names():
+    u, s, v = norch.svd(norch.tensor(TALL))
+    close((u * s) @ v.mT, TALL)
+    q, r = norch.qr(norch.tensor(TALL))
+    close(q @ r, TALL)
+    close(norch.cholesky(norch.tensor(POSITIVE), upper=True), np.linalg.cholesky(POSITIVE).T)

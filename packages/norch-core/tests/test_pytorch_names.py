@@ -1,0 +1,199 @@
+"""Namespaces, switches and old names that PyTorch scripts use around tensors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import norch
+
+
+def test_functions_in_place():
+    x = norch.tensor([-1.0, 4.0])
+    assert norch.relu_(x) is x
+    assert norch.sqrt_(x).tolist() == [0, 2]
+    assert norch.fill_(x, 3).tolist() == [3, 3]
+    with pytest.raises(AttributeError, match="no attribute 'nothing_'"):
+        norch.nothing_
+
+
+def test_old_tensor_types():
+    x = norch.FloatTensor([1, 2])
+    assert (x.dtype, x.tolist()) == (norch.float32, [1, 2])
+    assert norch.LongTensor(2, 3).shape == (2, 3)
+    assert norch.ByteTensor([1]).dtype is norch.uint8
+    assert isinstance(x, norch.FloatTensor)
+    assert not isinstance(x, norch.DoubleTensor)
+    with pytest.warns(DeprecationWarning, match="arange"):
+        assert norch.range(1, 2, 0.5).tolist() == [1, 1.5, 2]
+
+
+def test_default_tensor_type():
+    norch.set_default_tensor_type("torch.DoubleTensor")
+    try:
+        assert norch.ones(1).dtype is norch.float64
+        norch.set_default_tensor_type(norch.FloatTensor)
+        assert norch.ones(1).dtype is norch.float32
+    finally:
+        norch.set_default_dtype(norch.float32)
+    with pytest.raises(norch.DTypeError, match="no tensor type"):
+        norch.set_default_tensor_type("torch.NoTensor")
+
+
+def test_a_device_is_a_context():
+    from norch.testing.null import null_device
+
+    with norch.device(null_device()):
+        assert norch.ones(2).device.type == norch.device(null_device()).type
+        with norch.device("cpu"):
+            assert norch.zeros(1).device.type == "cpu"
+    assert norch.ones(1).device.type == "cpu"
+    assert norch.device(type="cpu", index=0) is norch.device("cpu")
+
+
+def test_switches_of_backends():
+    backends = norch.backends
+    backends.cudnn.benchmark = True
+    backends.cudnn.deterministic = False
+    backends.cudnn.enabled = True
+    assert not backends.cudnn.is_available()
+    with pytest.raises(AttributeError, match="no switch 'benchmrk'"):
+        backends.cudnn.benchmrk = True
+    try:
+        backends.cuda.matmul.allow_tf32 = True
+        assert norch.get_float32_matmul_precision() == "high"
+        assert backends.cudnn.allow_tf32
+    finally:
+        backends.cudnn.allow_tf32 = False
+    assert norch.get_float32_matmul_precision() == "highest"
+    assert backends.mps.is_available() is False
+    assert backends.cuda.is_built() == norch.cuda.is_available()
+    assert norch.backends.mkldnn.is_available() is False
+
+
+def test_accelerator():
+    there = norch.accelerator.current_accelerator()
+    assert norch.accelerator.is_available() == (there is not None)
+    if there is None:
+        assert norch.accelerator.device_count() == 0
+        with pytest.raises(norch.DeviceError, match="no device but the CPU"):
+            norch.accelerator.synchronize()
+
+
+def test_cuda_functions_that_scripts_call_without_a_gpu():
+    norch.cuda.manual_seed_all(7)
+    first = norch.rand(2)
+    norch.manual_seed(7)
+    assert norch.equal(norch.rand(2), first)
+    norch.cuda.empty_cache()
+    assert norch.cuda.amp.GradScaler is norch.amp.GradScaler
+
+
+def test_determinism_is_remembered():
+    norch.use_deterministic_algorithms(True, warn_only=True)
+    assert norch.are_deterministic_algorithms_enabled()
+    assert norch.is_deterministic_algorithms_warn_only_enabled()
+    assert norch.get_deterministic_debug_mode() == 1
+    norch.set_deterministic_debug_mode("error")
+    assert norch.get_deterministic_debug_mode() == 2
+    norch.use_deterministic_algorithms(False)
+    assert norch.get_deterministic_debug_mode() == 0
+
+
+def test_compile_returns_what_it_is_given():
+    def double(x):
+        return x * 2
+
+    assert norch.compile(double, mode="max-autotune") is double
+    assert norch.compile(dynamic=True)(double) is double
+    with pytest.raises(TypeError, match="optimise"):
+        norch.compile(double, optimise=True)
+
+
+def test_interop_threads():
+    norch.set_num_interop_threads(3)
+    assert norch.get_num_interop_threads() == 3
+    with pytest.raises(ValueError, match="positive"):
+        norch.set_num_interop_threads(0)
+    assert norch.set_flush_denormal(True) is False
+
+
+def test_variable():
+    x = norch.ones(2)
+    assert norch.autograd.Variable(x) is x
+    assert norch.autograd.Variable(x, requires_grad=True).requires_grad
+
+
+def test_anomaly_mode_names_the_op():
+    x = norch.zeros(2, requires_grad=True)
+    with norch.autograd.detect_anomaly():
+        assert norch.is_anomaly_enabled()
+        with pytest.raises(norch.AutogradError, match=r"sqrt gave NaN.*\(2,\)"):
+            (x.sqrt() * 0).sum().backward()
+    assert not norch.is_anomaly_enabled()
+    with norch.autograd.set_detect_anomaly(True, check_nan=False):
+        (x.sqrt() * 0).sum().backward()
+
+
+def test_functional_derivatives():
+    functional = norch.autograd.functional
+    x, y = norch.tensor([1.0, 2.0, 3.0]), norch.tensor([2.0, 0.5, 1.0])
+    assert functional.jacobian(lambda v: v * v, x).tolist() == norch.diag(2 * x).tolist()
+    by_x, by_y = functional.jacobian(lambda a, b: a * b, (x, y))
+    assert (by_x.tolist(), by_y.tolist()) == (norch.diag(y).tolist(), norch.diag(x).tolist())
+    assert functional.hessian(lambda v: (v**3).sum(), x).tolist() == norch.diag(6 * x).tolist()
+    assert functional.vjp(lambda v: v * v, x, y)[1].tolist() == (2 * x * y).tolist()
+    assert functional.jvp(lambda v: v * v, x, y)[1].tolist() == (2 * x * y).tolist()
+    assert functional.hvp(lambda v: (v**3).sum(), x, y)[1].tolist() == (6 * x * y).tolist()
+    assert functional.jacobian(lambda v: norch.ones(2), x).tolist() == [[0, 0, 0], [0, 0, 0]]
+    with pytest.raises(norch.AutogradError, match="does not depend"):
+        functional.jacobian(lambda v: norch.ones(2), x, strict=True)
+    with pytest.raises(norch.ShapeError, match="one element"):
+        functional.hessian(lambda v: v * v, x)
+
+
+def test_what_is_rare_is_not_loaded_at_import():
+    code = (
+        "import sys, norch; rare = [m for m in ('linalg', 'amp', 'backends', 'legacy', 'accelerator', 'compiling', "
+        "'determinism', 'queries', 'autograd.functional') if 'norch.' + m in sys.modules]; print(rare)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() in ("[]", "['queries']")
+
+
+def test_types_by_old_names():
+    x = norch.ones(2)
+    assert x.type(norch.LongTensor).dtype is norch.int64
+    assert x.type("torch.DoubleTensor").dtype is norch.float64
+    assert norch.cuda.FloatTensor.device_type == "cuda"
+    with pytest.raises(norch.DTypeError, match="no tensor type"):
+        x.type("torch.NoTensor")
+
+
+def test_special():
+    x = norch.tensor([0.1, 0.5, 0.9], dtype=norch.float64)
+    special = norch.special
+    assert norch.equal(special.expit(x), norch.sigmoid(x))
+    assert norch.allclose(special.ndtri(special.ndtr(x)), x)
+    assert norch.allclose(special.ndtr(norch.tensor([-1.0, 0.0, 2.0])), norch.tensor([0.15865525, 0.5, 0.97724987]))
+    assert special.entr(norch.tensor([0.0, 1.0, -1.0])).tolist() == [0, 0, -float("inf")]
+    assert special.xlog1py(norch.tensor([0.0, 1.0]), norch.tensor([-1.0, 0.0])).tolist() == [0, 0]
+
+
+def test_windows():
+    assert norch.allclose(norch.hann_window(4), norch.tensor([0.0, 0.5, 1.0, 0.5]))
+    assert norch.allclose(norch.hamming_window(3, periodic=False), norch.tensor([0.08, 1.0, 0.08]))
+    assert norch.allclose(norch.blackman_window(3, False), norch.tensor([0.0, 1.0, 0.0]), atol=1e-6)
+    assert norch.bartlett_window(4).tolist() == [0, 0.5, 1, 0.5]
+    assert norch.hann_window(1, dtype=norch.float64).tolist() == [1]
+    with pytest.raises(norch.DTypeError, match="hann_window"):
+        norch.hann_window(4, dtype=norch.int64)
+
+
+def test_version():
+    assert norch.version.__version__ == norch.__version__
+    assert norch.version.cuda is None or norch.cuda.is_available()
+    for module in (norch.mps, norch.xpu):
+        assert module.is_available() in (True, False)

@@ -1,0 +1,278 @@
+"""Convolutions and transposed convolutions over one and two dims."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import norch
+
+from . import functional as F
+from . import init
+from .module import Module
+from .parameter import Parameter
+
+_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+def _sizes(value: Any, dims: int, title: str, what: str) -> tuple[int, ...]:
+    """One int for all dims or one for each. Raises ShapeError for another number."""
+    values = tuple(value) if isinstance(value, tuple | list) else (value,) * dims
+    if len(values) != dims:
+        raise norch.ShapeError(f"{title}: {what} must be an int or {dims}, got {value!r}")
+    return values
+
+
+class _Convolution(Module):
+    """What the four have in common: parameters, their initialisation and the printed form."""
+
+    dims: ClassVar[int]
+    transposed: ClassVar[bool] = False
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        output_padding: Any,
+        dilation: Any,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        title, dims = type(self).__name__, self.dims
+        if groups <= 0 or in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{title}: in_channels {in_channels} and out_channels {out_channels} must be divisible by groups "
+                f"{groups}, which must be positive"
+            )
+        allowed = _MODES[:1] if self.transposed else _MODES
+        if padding_mode not in allowed:
+            raise ValueError(f"{title}: padding_mode must be one of {', '.join(allowed)}, got {padding_mode!r}")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = _sizes(kernel_size, dims, title, "kernel_size")
+        self.stride = _sizes(stride, dims, title, "stride")
+        self.padding = self._checked_padding(padding, title)
+        self.dilation = _sizes(dilation, dims, title, "dilation")
+        self.output_padding = _sizes(output_padding, dims, title, "output_padding")
+        self.groups = groups
+        self.padding_mode = padding_mode
+        self._around = self._pads_of_modes()
+        channels = (in_channels, out_channels // groups) if self.transposed else (out_channels, in_channels // groups)
+        self.weight = Parameter(norch.empty((*channels, *self.kernel_size), device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(norch.empty((out_channels,), device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def _checked_padding(self, padding: Any, title: str) -> Any:
+        if not isinstance(padding, str):
+            return _sizes(padding, self.dims, title, "padding")
+        if padding not in ("same", "valid") or self.transposed:
+            raise ValueError(f"{title}: padding must be ints, or 'same' or 'valid' for Conv, got {padding!r}")
+        if padding == "same" and any(s != 1 for s in self.stride):
+            raise ValueError(f"{title}: padding='same' needs stride 1, got {self.stride}")
+        return padding
+
+    def _pads_of_modes(self) -> tuple[int, ...]:
+        """What F.pad is given before the convolution, the last dim first; nothing for zeros."""
+        pads: list[int] = []
+        if self.padding_mode == "zeros":
+            return ()
+        for d in reversed(range(self.dims)):
+            if self.padding == "same":
+                whole = self.dilation[d] * (self.kernel_size[d] - 1)
+                pads += [whole // 2, whole - whole // 2]
+            else:
+                pads += [0, 0] if self.padding == "valid" else [self.padding[d]] * 2
+        return tuple(pads)
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew, uniform within 1 / sqrt(weight.shape[1] * elements of the kernel)."""
+        # The bounds of kaiming_uniform_ with a = sqrt(5), as PyTorch writes it.
+        fan_in = self.weight.shape[1] * math.prod(self.kernel_size)
+        if fan_in:
+            bound = 1 / math.sqrt(fan_in)
+            init.uniform_(self.weight, -bound, bound)
+            if self.bias is not None:
+                init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+        zero, one = (0,) * self.dims, (1,) * self.dims
+        if self.padding != zero:
+            parts.append(f"padding={self.padding}")
+        if self.dilation != one:
+            parts.append(f"dilation={self.dilation}")
+        if self.output_padding != zero:
+            parts.append(f"output_padding={self.output_padding}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(parts)
+
+
+class Conv1d(_Convolution):
+    """1-D cross-correlation: (n, in_channels, w) or (in_channels, w) -> (n, out_channels, x).
+
+    padding: an int, or "same" or "valid"; padding_mode: "zeros", "reflect", "replicate" or "circular". weight has shape
+    (out_channels, in_channels / groups, kernel_size). Raises ValueError for groups that do not divide the channels.
+    """
+
+    dims = 1
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            *(in_channels, out_channels, kernel_size, stride, padding, 0, dilation, groups, bias, padding_mode),
+            *(device, dtype),
+        )
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ShapeError for another number of channels, and where the kernel is larger than the padded input."""
+        if self._around:
+            around = F.pad(input, self._around, self.padding_mode)
+            return F.conv1d(around, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
+        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Conv2d(_Convolution):
+    """2-D cross-correlation: (n, in_channels, h, w) or (in_channels, h, w) -> (n, out_channels, y, x).
+
+    kernel_size, stride, padding, dilation: an int or two; padding also "same" or "valid". padding_mode: "zeros",
+    "reflect", "replicate" or "circular". weight has shape (out_channels, in_channels / groups, *kernel_size). Raises
+    ValueError for groups that do not divide the channels.
+    """
+
+    dims = 2
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            *(in_channels, out_channels, kernel_size, stride, padding, 0, dilation, groups, bias, padding_mode),
+            *(device, dtype),
+        )
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ShapeError for another number of channels, and where the kernel is larger than the padded input."""
+        if self._around:
+            around = F.pad(input, self._around, self.padding_mode)
+            return F.conv2d(around, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
+        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class _Transposed(_Convolution):
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            *(in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups, bias),
+            *(padding_mode, device, dtype),
+        )
+
+    def _extra(self, input: norch.Tensor, output_size: Any) -> tuple[int, ...]:
+        """The output_padding that gives `output_size`, the last dims of which may be given alone."""
+        if output_size is None:
+            return self.output_padding
+        dims, title = self.dims, type(self).__name__
+        wanted = tuple(output_size)
+        if len(wanted) == input.ndim:
+            wanted = wanted[-dims:]
+        if len(wanted) != dims or input.ndim not in (dims + 1, dims + 2):
+            raise ValueError(
+                f"{title}: output_size must have {dims} or {input.ndim} elements for input {tuple(input.shape)}, got "
+                f"{output_size!r}"
+            )
+        least = [
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, d, k in zip(input.shape[-dims:], self.stride, self.padding, self.dilation, self.kernel_size)
+        ]
+        most = [n + s - 1 for n, s in zip(least, self.stride)]
+        if any(not low <= n <= high for low, n, high in zip(least, wanted, most)):
+            raise ValueError(
+                f"{title}: output_size {wanted} is not from {least} to {most}, the sizes that input "
+                f"{tuple(input.shape)} can give"
+            )
+        return tuple(n - low for n, low in zip(wanted, least))
+
+
+class ConvTranspose1d(_Transposed):
+    """The transpose of Conv1d: (n, in_channels, x) -> (n, out_channels, w), weight (in, out / groups, kernel_size).
+
+    Called with `output_size`, it chooses the output_padding that gives it.
+    """
+
+    dims = 1
+
+    def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
+        """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
+        extra = self._extra(input, output_size)
+        return F.conv_transpose1d(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
+
+
+class ConvTranspose2d(_Transposed):
+    """The transpose of Conv2d: (n, in_channels, y, x) -> (n, out_channels, h, w), weight (in, out / groups, i, j).
+
+    h is (y - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Called with `output_size`, it chooses
+    the output_padding that gives it.
+    """
+
+    dims = 2
+
+    def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
+        """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
+        extra = self._extra(input, output_size)
+        return F.conv_transpose2d(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )

@@ -1,0 +1,205 @@
+"""Tables of rows that are looked up by index."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import norch
+
+from . import functional as F
+from . import init
+from .module import Module
+from .parameter import Parameter
+
+
+class _Table(Module):
+    padding_idx: int | None
+
+    def _make(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None,
+        sparse: bool,
+        weight: norch.Tensor | None,
+        freeze: bool,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        title = type(self).__name__
+        if sparse:
+            raise ValueError(f"{title}: there are no sparse gradients here; use sparse=False")
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(f"{title}: padding_idx {padding_idx} is no row of {num_embeddings}")
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        self.sparse = False
+        if weight is None:
+            empty = norch.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+            self.weight = Parameter(empty, requires_grad=not freeze)
+            self.reset_parameters()
+            return
+        if tuple(weight.shape) != (num_embeddings, embedding_dim):
+            raise norch.ShapeError(
+                f"{title}: weight {tuple(weight.shape)} is not (num_embeddings, embedding_dim) = "
+                f"({num_embeddings}, {embedding_dim})"
+            )
+        self.weight = Parameter(weight, requires_grad=not freeze)
+
+    def reset_parameters(self) -> None:
+        """Draws the table anew from the normal distribution, and makes the row of padding_idx 0."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with norch.no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+
+class Embedding(_Table):
+    """The rows of a table that integers name: (*shape) -> (*shape, embedding_dim).
+
+    weight has shape (num_embeddings, embedding_dim) and starts normal. padding_idx: a row that starts 0 and gets no
+    gradient. max_norm: rows looked up that are longer, by their `norm_type`-norm, are scaled down, in place.
+    scale_grad_by_freq: gradients are divided by how often a row was named. `sparse` raises ValueError.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: norch.Tensor | None = None,
+        _freeze: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self._make(num_embeddings, embedding_dim, padding_idx, sparse, _weight, _freeze, device, dtype)
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises IndexError for an index that is no row, DTypeError for input that holds no integers."""
+        if self.max_norm is None and not self.scale_grad_by_freq:
+            return norch.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: norch.Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Self:
+        """A layer with this table, (rows, features), on its memory; not trained if `freeze`."""
+        if embeddings.ndim != 2:
+            raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
+        rows, features = embeddings.shape
+        return cls(
+            *(rows, features, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse),
+            _weight=embeddings,
+            _freeze=freeze,
+        )
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        if self.padding_idx is not None:
+            parts.append(f"padding_idx={self.padding_idx}")
+        if self.max_norm is not None:
+            parts.append(f"max_norm={self.max_norm}")
+        if self.norm_type != 2:
+            parts.append(f"norm_type={self.norm_type}")
+        if self.scale_grad_by_freq is not False:
+            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        return ", ".join(parts)
+
+
+class EmbeddingBag(_Table):
+    """Sums, means or maxima of rows of a table: (bags, n), or (n) with offsets, -> (bags, embedding_dim).
+
+    See `functional.embedding_bag` for the arguments.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: norch.Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        if mode not in ("sum", "mean", "max"):
+            raise ValueError(f"EmbeddingBag: mode must be 'sum', 'mean' or 'max', got {mode!r}")
+        self.mode = mode
+        self.include_last_offset = include_last_offset
+        self._make(num_embeddings, embedding_dim, padding_idx, sparse, _weight, False, device, dtype)
+
+    def forward(
+        self,
+        input: norch.Tensor,
+        offsets: norch.Tensor | None = None,
+        per_sample_weights: norch.Tensor | None = None,
+    ) -> norch.Tensor:
+        return F.embedding_bag(
+            *(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, False),
+            *(per_sample_weights, self.include_last_offset, self.padding_idx),
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: norch.Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> Self:
+        """A layer with this table, (rows, features), on its memory; not trained if `freeze`."""
+        if embeddings.ndim != 2:
+            raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
+        rows, features = embeddings.shape
+        bag = cls(
+            *(rows, features, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings),
+            *(include_last_offset, padding_idx),
+        )
+        bag.weight.requires_grad_(not freeze)
+        return bag
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        if self.max_norm is not None:
+            parts.append(f"max_norm={self.max_norm}")
+        if self.norm_type != 2:
+            parts.append(f"norm_type={self.norm_type}")
+        if self.scale_grad_by_freq is not False:
+            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        parts.append(f"mode={self.mode!r}")
+        if self.padding_idx is not None:
+            parts.append(f"padding_idx={self.padding_idx}")
+        return ", ".join(parts)

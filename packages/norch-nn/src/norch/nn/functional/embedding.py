@@ -1,0 +1,175 @@
+"""Rows of a table by index, alone and in bags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import norch
+
+
+def embedding(
+    input: norch.Tensor,
+    weight: norch.Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> norch.Tensor:
+    """The rows of `weight` that the integers `input` name: (*shape), (rows, features) -> (*shape, features).
+
+    padding_idx: a row that gets no gradient. max_norm: rows looked up whose `norm_type`-norm is larger are scaled down
+    to it, in place. scale_grad_by_freq: a row's gradient is divided by how often it is in `input`. Raises ValueError
+    for `sparse`, since there are no sparse gradients; else as `norch.embedding` does.
+    """
+    _check(weight, sparse, "embedding")
+    if max_norm is not None:
+        _renorm(input, weight, max_norm, norm_type)
+    out = norch.embedding(input, weight, padding_idx)
+    return _by_frequency(out, input, weight) if scale_grad_by_freq else out
+
+
+def _check(weight: norch.Tensor, sparse: bool, op: str) -> None:
+    if sparse:
+        raise ValueError(f"{op}(): there are no sparse gradients here; use sparse=False")
+    if weight.ndim != 2:
+        raise norch.ShapeError(f"{op}(): weight must be (rows, features), got shape {tuple(weight.shape)}")
+
+
+def _renorm(input: norch.Tensor, weight: norch.Tensor, max_norm: float, norm_type: float) -> None:
+    with norch.no_grad():
+        places = input.detach().reshape(-1).to(norch.int64)
+        rows = norch.embedding(places, weight.detach())
+        norms = norch.norm(rows, norm_type, 1, True)
+        factors = norch.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+        weight.index_copy_(0, places, rows * factors)
+
+
+def _by_frequency(out: norch.Tensor, input: norch.Tensor, weight: norch.Tensor) -> norch.Tensor:
+    if out.requires_grad:
+        places = input.detach().reshape(-1).to(norch.int64)
+        counts = weight.new_zeros((weight.shape[0],)).index_add(0, places, weight.new_ones((places.numel(),)))
+        share = (1 / counts[places]).reshape((*input.shape, 1))
+        out.register_hook(lambda grad: grad * share)
+    return out
+
+
+def embedding_bag(
+    input: norch.Tensor,
+    weight: norch.Tensor,
+    offsets: norch.Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: norch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> norch.Tensor:
+    """For each bag of indices the sum, mean or maximum of the rows of `weight` that they name: (bags, features).
+
+    input: (bags, n), or (n) with `offsets`, where each bag begins (and the last ends if `include_last_offset`).
+    per_sample_weights: a factor for each index, for sums. padding_idx: an index that does not count. An empty bag gives
+    zeros. The maximum with `offsets` waits for the length of the longest bag. Raises ShapeError for shapes that do not
+    fit, ValueError for arguments that do not, and for `sparse`.
+    """
+    _check(weight, sparse, "embedding_bag")
+    _check_bags(input, offsets, mode, per_sample_weights, scale_grad_by_freq)
+    if padding_idx is not None:
+        padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
+    if max_norm is not None:
+        _renorm(input, weight, max_norm, norm_type)
+    rows = norch.embedding(input, weight, padding_idx)
+    if scale_grad_by_freq:
+        rows = _by_frequency(rows, input, weight)
+    counted = None if padding_idx is None else input.detach() != padding_idx
+    if mode == "max":
+        if offsets is not None:
+            rows, counted = _in_rows(rows, counted, offsets, include_last_offset)
+        return _largest(rows, counted)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if counted is not None:
+        rows = norch.where(counted.unsqueeze(-1), rows, 0.0)
+    if offsets is None:
+        if mode == "sum":
+            return rows.sum(1)
+        return rows.mean(1) if counted is None and rows.shape[1] else rows.sum(1) / _at_least_one(_sizes(rows, counted))
+    bags = offsets.shape[0] - bool(include_last_offset)
+    places = _bag_of_each(input.shape[0], offsets)
+    out = rows.new_zeros((bags + 1, weight.shape[1])).index_add(0, places, rows)[:bags]
+    if mode == "sum":
+        return out
+    ones = rows.new_ones((input.shape[0],)) if counted is None else counted.to(rows.dtype)
+    sizes = rows.new_zeros((bags + 1,)).index_add(0, places, ones)[:bags]
+    return out / _at_least_one(sizes.unsqueeze(1))
+
+
+def _check_bags(
+    input: norch.Tensor,
+    offsets: norch.Tensor | None,
+    mode: str,
+    per_sample_weights: norch.Tensor | None,
+    scale_grad_by_freq: bool,
+) -> None:
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"embedding_bag(): mode must be 'sum', 'mean' or 'max', got {mode!r}")
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("embedding_bag(): scale_grad_by_freq is for the modes 'sum' and 'mean'")
+    shape = tuple(input.shape)
+    if len(shape) == 2 and offsets is not None:
+        raise ValueError(f"embedding_bag(): input of shape {shape} has its bags in rows; offsets must be None")
+    if len(shape) == 1 and (offsets is None or offsets.ndim != 1):
+        raise ValueError(f"embedding_bag(): input of shape {shape} needs 1-D offsets, where its bags begin")
+    if len(shape) not in (1, 2):
+        raise norch.ShapeError(f"embedding_bag(): input must have 1 or 2 dims, got shape {shape}")
+    if per_sample_weights is not None:
+        if mode != "sum":
+            raise ValueError(f"embedding_bag(): per_sample_weights are for mode 'sum', got {mode!r}")
+        if tuple(per_sample_weights.shape) != shape:
+            raise norch.ShapeError(
+                f"embedding_bag(): per_sample_weights {tuple(per_sample_weights.shape)} are not of input's {shape}"
+            )
+
+
+def _bag_of_each(count: int, offsets: norch.Tensor) -> norch.Tensor:
+    """Which bag each of `count` indices is in: how many bags have begun, less one."""
+    begun = offsets.new_zeros((count + 1,)).index_add(0, offsets.detach(), norch.ones_like(offsets))
+    return begun.cumsum(0)[:count] - 1
+
+
+def _sizes(rows: norch.Tensor, counted: norch.Tensor | None) -> norch.Tensor:
+    if counted is None:
+        return rows.new_full((rows.shape[0], 1), float(rows.shape[1]))
+    return counted.to(rows.dtype).sum(1, keepdim=True)
+
+
+def _at_least_one(sizes: norch.Tensor) -> norch.Tensor:
+    return sizes.clamp(min=1.0)
+
+
+def _in_rows(
+    rows: norch.Tensor, counted: norch.Tensor | None, offsets: norch.Tensor, include_last_offset: bool
+) -> tuple[norch.Tensor, Any]:
+    """Bags laid one below the other as (bags, longest, features), and which of the places are taken."""
+    begins = offsets.detach().to(norch.int64)
+    if not include_last_offset:
+        begins = norch.cat([begins, begins.new_full((1,), rows.shape[0])])
+    sizes = begins[1:] - begins[:-1]
+    longest = int(sizes.max().item()) if sizes.numel() else 0
+    at = norch.arange(longest, device=rows.device)
+    taken = at < sizes.unsqueeze(1)
+    places = norch.where(taken, begins[:-1].unsqueeze(1) + at, 0)
+    if counted is not None and longest:
+        taken = taken & counted[places]
+    return rows[places] if longest else rows.new_zeros((sizes.numel(), 0, rows.shape[1])), taken
+
+
+def _largest(rows: norch.Tensor, counted: norch.Tensor | None) -> norch.Tensor:
+    if not rows.shape[1]:
+        return rows.sum(1)
+    if counted is None:
+        return rows.max(1)[0]
+    largest = norch.where(counted.unsqueeze(-1), rows, -norch.inf).max(1)[0]
+    return norch.where(counted.any(1, keepdim=True), largest, 0.0)

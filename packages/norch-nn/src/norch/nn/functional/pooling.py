@@ -1,0 +1,171 @@
+"""Pooling that norch itself has not: to a size, by a power, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import norch
+
+
+def max_pool1d_with_indices(input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """`max_pool1d` with `return_indices`."""
+    return norch.max_pool1d(input, *args, **{**kwargs, "return_indices": True})
+
+
+def max_pool2d_with_indices(input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """`max_pool2d` with `return_indices`."""
+    return norch.max_pool2d(input, *args, **{**kwargs, "return_indices": True})
+
+
+# --- To a size ------------------------------------------------------------------------------------------------------
+
+
+def _asked(op: str, input: norch.Tensor, output_size: Any, dims: int) -> tuple[int, ...]:
+    if input.ndim not in (dims + 1, dims + 2):
+        raise norch.ShapeError(f"{op}(): expected {dims + 1} or {dims + 2} dims, got shape {tuple(input.shape)}")
+    sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * dims
+    if len(sizes) != dims:
+        raise norch.ShapeError(f"{op}(): output_size must be an int or {dims}, got {output_size!r}")
+    found = tuple(n if m is None else int(m) for n, m in zip(input.shape[-dims:], sizes))
+    if min(found) < 0 or 0 in input.shape[1:]:
+        raise norch.ShapeError(f"{op}(): cannot pool shape {tuple(input.shape)} to {found}")
+    return found
+
+
+def _parts(n: int, count: int, device: Any) -> norch.Tensor:
+    """The places (count, longest) of `count` parts of a dim of size n; a shorter part repeats its last."""
+    at = norch.arange(count, device=device)
+    first, last = at * n // count, ((at + 1) * n + (count - 1)) // count - 1
+    # Where the sizes do not divide, parts may begin anywhere and be one longer than n / count rounded up.
+    longest = n // count if count and n % count == 0 else min(n, -(-n // max(count, 1)) + 1)
+    return norch.minimum(first.unsqueeze(1) + norch.arange(longest, device=device), last.unsqueeze(1))
+
+
+def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, dims: int) -> Any:
+    op = f"adaptive_max_pool{dims}d"
+    wanted = _asked(op, input, output_size, dims)
+    sizes = tuple(input.shape[-dims:])
+    if all(m and n % m == 0 for n, m in zip(sizes, wanted)):
+        kernel = tuple(n // m for n, m in zip(sizes, wanted))
+        pool = norch.max_pool2d if dims == 2 else norch.max_pool1d
+        return pool(input, kernel, kernel, return_indices=return_indices)
+    columns = _parts(sizes[-1], wanted[-1], input.device)
+    places = columns
+    if dims == 2:
+        rows = _parts(sizes[0], wanted[0], input.device)
+        places = rows.reshape(wanted[0], 1, -1, 1) * sizes[1] + columns.reshape(1, wanted[1], 1, -1)
+    places = places.reshape(*wanted, -1)
+    lead = tuple(input.shape[:-dims])
+    flat = input.flatten(-dims)
+    parts = flat.index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
+    values, which = parts.max(-1)
+    if not return_indices:
+        return values
+    at = places.expand((*lead, *places.shape)).gather(-1, which.unsqueeze(-1)).squeeze(-1)
+    return values, at
+
+
+def adaptive_max_pool1d(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest of x parts of the last dim: (..., w) -> (..., x). See adaptive_max_pool2d."""
+    return _adaptive_max(input, output_size, return_indices, 1)
+
+
+def adaptive_max_pool2d(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest of y * x parts: (..., h, w) -> (..., y, x), parts as those of adaptive_avg_pool2d.
+
+    output_size: an int, or two, of which None keeps a size. return_indices: also the indices into h * w. Raises
+    ShapeError unless input has 3 or 4 dims.
+    """
+    return _adaptive_max(input, output_size, return_indices, 2)
+
+
+def adaptive_max_pool1d_with_indices(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool1d` with `return_indices`."""
+    return _adaptive_max(input, output_size, True, 1)
+
+
+def adaptive_max_pool2d_with_indices(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool2d` with `return_indices`."""
+    return _adaptive_max(input, output_size, True, 2)
+
+
+# --- By a power -----------------------------------------------------------------------------------------------------
+
+
+def _lp(input: norch.Tensor, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool, dims: int) -> norch.Tensor:
+    count = kernel**dims if isinstance(kernel, int) else kernel[0] * (kernel[1] if dims == 2 else 1)
+    pool = norch.avg_pool2d if dims == 2 else norch.avg_pool1d
+    mean = pool(input**norm_type, kernel, stride, 0, ceil_mode)
+    return (mean.sign() * mean.abs() * count).relu() ** (1.0 / norm_type)
+
+
+def lp_pool1d(
+    input: norch.Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> norch.Tensor:
+    """The sum of the `norm_type`-th powers of each window, to the power 1 / norm_type: (..., w) -> (..., x)."""
+    return _lp(input, norm_type, kernel_size, stride, ceil_mode, 1)
+
+
+def lp_pool2d(
+    input: norch.Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> norch.Tensor:
+    """The sum of the `norm_type`-th powers of each window, to the power 1 / norm_type: (..., h, w) -> (..., y, x)."""
+    return _lp(input, norm_type, kernel_size, stride, ceil_mode, 2)
+
+
+# --- Back -----------------------------------------------------------------------------------------------------------
+
+
+def _tuple(value: Any, dims: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
+
+
+def _unpool(
+    input: norch.Tensor, indices: norch.Tensor, kernel: Any, stride: Any, padding: Any, output_size: Any, dims: int
+) -> norch.Tensor:
+    op = f"max_unpool{dims}d"
+    if input.ndim not in (dims + 1, dims + 2) or input.shape != indices.shape:
+        raise norch.ShapeError(
+            f"{op}(): expected input of {dims + 1} or {dims + 2} dims and indices of its shape, got "
+            f"{tuple(input.shape)} and {tuple(indices.shape)}"
+        )
+    kernel = _tuple(kernel, dims)
+    stride = _tuple(stride, dims) if stride is not None and stride != [] else kernel
+    usual = tuple(
+        (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-dims:], stride, _tuple(padding, dims), kernel)
+    )
+    size = usual if output_size is None else tuple(output_size)[-dims:]
+    if any(not u - s < n < u + s for u, s, n in zip(usual, stride, size)):
+        raise ValueError(f"{op}(): output_size {size} is not within stride {stride} of {usual}")
+    lead, count = tuple(input.shape[:-dims]), 1
+    for n in size:
+        count *= n
+    zeros = input.new_zeros((*lead, count))
+    return zeros.scatter(-1, indices.flatten(-dims), input.flatten(-dims)).reshape((*lead, *size))
+
+
+def max_unpool1d(
+    input: norch.Tensor,
+    indices: norch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> norch.Tensor:
+    """The values of max_pool1d back at their `indices`, zeros elsewhere: (..., x) -> (..., w)."""
+    return _unpool(input, indices, kernel_size, stride, padding, output_size, 1)
+
+
+def max_unpool2d(
+    input: norch.Tensor,
+    indices: norch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> norch.Tensor:
+    """The values of max_pool2d back at their `indices`, zeros elsewhere: (..., y, x) -> (..., h, w).
+
+    Raises ShapeError where the shapes differ, ValueError for an `output_size` that no such pooling has.
+    """
+    return _unpool(input, indices, kernel_size, stride, padding, output_size, 2)

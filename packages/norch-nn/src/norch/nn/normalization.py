@@ -1,0 +1,313 @@
+"""Layers that bring values to mean 0 and variance 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import norch
+
+from . import functional as F
+from . import init
+from .module import Module
+from .parameter import Parameter
+
+
+class _Affine(Module):
+    """A weight of ones and a bias of zeros, or None for each that is not asked for."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _make_affine(self, shape: tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+        for name, asked in (("weight", weight), ("bias", bias)):
+            value = Parameter(norch.empty(shape, device=device, dtype=dtype)) if asked else None
+            self.register_parameter(name, value)
+
+    def reset_parameters(self) -> None:
+        """Makes weight 1 and bias 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if "bias" in self._parameter_names and self.bias is not None:
+            init.zeros_(self.bias)
+
+
+# --- Over channels and the batch ------------------------------------------------------------------------------------
+
+
+class _BatchNorm(_Affine):
+    dims: tuple[int, ...]
+    """How many dims an input may have."""
+    running_mean: norch.Tensor | None
+    running_var: norch.Tensor | None
+    num_batches_tracked: norch.Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self._make_affine((num_features,), affine, affine and bias, device, dtype)
+        if track_running_stats:
+            self.register_buffer("running_mean", norch.zeros(num_features, device=device, dtype=dtype))
+            self.register_buffer("running_var", norch.ones(num_features, device=device, dtype=dtype))
+            self.register_buffer("num_batches_tracked", norch.tensor(0, device=device, dtype=norch.int64))
+        else:
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                self.register_buffer(name, None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Makes the running mean 0 and the running variance 1, and forgets the batches counted."""
+        if self.track_running_stats:
+            self.running_mean.zero_()  # type: ignore[union-attr]
+            self.running_var.fill_(1)  # type: ignore[union-attr]
+            self.num_batches_tracked.zero_()  # type: ignore[union-attr]
+
+    def reset_parameters(self) -> None:
+        """`reset_running_stats`, and makes weight 1 and bias 0."""
+        self.reset_running_stats()
+        super().reset_parameters()
+
+    def _check_dims(self, input: norch.Tensor) -> None:
+        if input.ndim not in self.dims:
+            expected = " or ".join(map(str, self.dims))
+            raise ValueError(f"{type(self).__name__}: expected {expected} dims, got shape {tuple(input.shape)}")
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ValueError for another number of dims, ShapeError for another number of channels."""
+        if input.spec.ndim not in self.dims:
+            self._check_dims(input)
+        if not self.training:
+            mean, var = self.running_mean, self.running_var
+            return F.batch_norm(input, mean, var, self.weight, self.bias, mean is None, 0.0, self.eps)
+        if not self.track_running_stats or self.running_mean is None:
+            return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
+        seen = self.num_batches_tracked
+        if seen is not None:
+            seen += 1  # in place
+        if self.momentum is None:
+            return self._averaging(input)
+        return F.batch_norm(
+            input, self.running_mean, self.running_var, self.weight, self.bias, True, self.momentum, self.eps
+        )
+
+    def _averaging(self, input: norch.Tensor) -> norch.Tensor:
+        """Running statistics that are the plain average of all batches', without waiting for their number."""
+        mean, var, count = self.running_mean, self.running_var, self.num_batches_tracked
+        assert mean is not None
+        assert var is not None
+        assert count is not None
+        new = norch.zeros_like(mean), norch.zeros_like(var)
+        out = F.batch_norm(input, *new, self.weight, self.bias, True, 1.0, self.eps)
+        with norch.no_grad():
+            share = 1 / count.to(mean.dtype)
+            for running, found in zip((mean, var), new):
+                running.add_((found - running) * share)
+        return out
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """(x - mean) / sqrt(variance + eps) * weight + bias for each channel of (n, c) or (n, c, w).
+
+    In training with the statistics of the batch, which move the running ones by `momentum` (None: to the average of all
+    batches); in evaluation with the running ones, or again those of the batch with track_running_stats=False.
+    """
+
+    dims = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """(x - mean) / sqrt(variance + eps) * weight + bias for each channel of (n, c, h, w). See BatchNorm1d."""
+
+    dims = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """(x - mean) / sqrt(variance + eps) * weight + bias for each channel of (n, c, d, h, w). See BatchNorm1d."""
+
+    dims = (5,)
+
+
+class _InstanceNorm(_BatchNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ValueError for another number of dims, or of channels where there are parameters for them."""
+        self._check_dims(input)
+        alone = input.ndim == self.dims[0]
+        if input.shape[0 if alone else 1] != self.num_features and (self.affine or self.track_running_stats):
+            raise ValueError(
+                f"{type(self).__name__}: expected {self.num_features} channels, got shape {tuple(input.shape)}"
+            )
+        out = F.instance_norm(
+            *(input.unsqueeze(0) if alone else input, self.running_mean, self.running_var, self.weight, self.bias),
+            *(self.training or not self.track_running_stats, self.momentum or 0.0, self.eps),
+        )
+        return out.squeeze(0) if alone else out
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Each channel of each sample of (n, c, w) or (c, w) to mean 0 and variance 1; see `functional.instance_norm`."""
+
+    dims = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Each channel of each sample of (n, c, h, w) or (c, h, w) to mean 0 and variance 1."""
+
+    dims = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Each channel of each sample of (n, c, d, h, w) or (c, d, h, w) to mean 0 and variance 1."""
+
+    dims = (4, 5)
+
+
+# --- Within a sample ------------------------------------------------------------------------------------------------
+
+
+def _shape(normalized_shape: Any) -> tuple[int, ...]:
+    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+
+
+class LayerNorm(_Affine):
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dims, whose sizes are `normalized_shape`."""
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self._make_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ShapeError where `input` does not end in normalized_shape."""
+        return norch.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        bias = self.bias is not None
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={bias}"
+
+
+class RMSNorm(_Affine):
+    """x / sqrt(mean(x * x) + eps) * weight over the last dims, whose sizes are `normalized_shape`.
+
+    eps: that of the dtype by default.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        value = norch.empty(self.normalized_shape, device=device, dtype=dtype) if elementwise_affine else None
+        self.register_parameter("weight", None if value is None else Parameter(value))
+        self.reset_parameters()
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ShapeError where `input` does not end in normalized_shape."""
+        return norch.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(_Affine):
+    """Each of `num_groups` groups of channels of (n, c, ...) to mean 0 and variance 1, times weight plus bias, (c).
+
+    Raises ValueError where the groups do not divide the channels.
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ValueError(f"GroupNorm: num_channels {num_channels} must be divisible by num_groups {num_groups}")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        self._make_affine((num_channels,), affine, affine and bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ShapeError for another number of channels."""
+        return norch.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        bias = self.bias is not None
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={bias}"
+
+
+class LocalResponseNorm(Module):
+    """x / (k + alpha * mean of the squares of `size` channels around) ** beta, for (n, c, ...)."""
+
+    def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

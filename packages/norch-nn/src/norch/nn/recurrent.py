@@ -1,0 +1,280 @@
+"""RNN, LSTM and GRU over sequences."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import norch
+
+from . import functional as F
+from . import init
+from .functional.recurrence import recurrence
+from .module import Module
+from .parameter import Parameter
+from .utils.rnn import PackedSequence, pack, steps_of, unpack
+
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
+
+
+class RNNBase(Module):
+    """What the recurrent layers share. `mode`: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM".
+
+    The parameters of layer k are `weight_ih_lk`, `weight_hh_lk`, `bias_ih_lk`, `bias_hh_lk` and, with a projection,
+    `weight_hr_lk`; those of the other direction end in `_reverse`. All start uniform between -1/sqrt(hidden_size) and
+    1/sqrt(hidden_size).
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        _check_options(mode, input_size, hidden_size, num_layers, dropout, proj_size)
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        directions = 2 if bidirectional else 1
+        rows, width = _GATES[mode] * hidden_size, proj_size or hidden_size
+        self._all_names: list[list[str]] = []
+        for layer in range(num_layers):
+            columns = width * directions if layer else input_size
+            for suffix in ("", "_reverse")[:directions]:
+                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, columns), "weight_hh": (rows, width)}
+                if bias:
+                    shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+                if proj_size:
+                    shapes["weight_hr"] = (proj_size, hidden_size)
+                names = {name: f"{name}_l{layer}{suffix}" for name in shapes}
+                for name, shape in shapes.items():
+                    setattr(self, names[name], Parameter(norch.empty(shape, device=device, dtype=dtype)))
+                self._all_names.append([names.get(n, "") for n in _ORDER[: 5 if mode == "LSTM" else 4]])
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew from the default generator."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: here the parameters need not lie side by side."""
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of each layer and direction."""
+        return [[self.__dict__[name] for name in names if name] for names in self._all_names]
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        """From (T, N, input_size), or (N, T, input_size) if batch_first, (T, input_size) or a PackedSequence, to the
+        states of the last layer in the same form and the last states of each layer and direction.
+
+        hx: the first states, (num_layers * directions, N, hidden_size), without N if the input has none; 0 by default.
+        An LSTM takes and gives a pair of states, h (of width proj_size if there is one) and c. Raises ShapeError for
+        shapes that do not fit.
+        """
+        if isinstance(input, PackedSequence):
+            steps = steps_of(input)
+            keep = None if len(input.data) == steps.numel() else steps.unsqueeze(-1).to(input.data.device)
+            self._check_width(input.data)
+            states = self._states(hx, input.data, steps.shape[1], input.sorted_indices)
+            out, last = self._run(unpack(input, steps), states, keep)
+            if input.unsorted_indices is not None:
+                last = [x.index_select(1, input.unsorted_indices) for x in last]
+            return input._replace(data=pack(out, steps)), tuple(last) if self.mode == "LSTM" else last[0]
+        if input.ndim not in (2, 3):
+            raise norch.ShapeError(f"{type(self).__name__}: expected input of 2 or 3 dims, got {tuple(input.shape)}")
+        batched = input.ndim == 3
+        if not batched:
+            input = input.unsqueeze(1)
+            hx = self._with_batch(hx)
+        elif self.batch_first:
+            input = input.transpose(0, 1)
+        self._check_width(input)
+        if not input.shape[0]:
+            raise norch.ShapeError(f"{type(self).__name__}: expected at least one time step")
+        out, last = self._run(input, self._states(hx, input, input.shape[1], None), None)
+        if not batched:
+            out, last = out.squeeze(1), [x.squeeze(1) for x in last]
+        elif self.batch_first:
+            out = out.transpose(0, 1)
+        return out, tuple(last) if self.mode == "LSTM" else last[0]
+
+    def _run(
+        self, input: norch.Tensor, states: list[norch.Tensor], keep: norch.Tensor | None
+    ) -> tuple[norch.Tensor, list[norch.Tensor]]:
+        """(T, N, *) through all layers. The states are those of all layers and directions."""
+        own, directions = self.__dict__, 2 if self.bidirectional else 1
+        first = [x.unbind(0) for x in states]
+        last = []
+        for i in range(0, len(self._all_names), directions):
+            if i and self.training and self.dropout:
+                input = F.dropout(input, self.dropout)
+            outputs = []
+            for d in range(directions):
+                weights = [own[name] if name else None for name in self._all_names[i + d]]
+                out, *rest = recurrence(self.mode, input, [x[i + d] for x in first], weights, keep, d == 1)
+                outputs.append(out)
+                last.append(rest)
+            input = outputs[0] if directions == 1 else norch.cat(outputs, -1)
+        return input, [norch.stack(x) for x in zip(*last)]
+
+    def _check_width(self, input: norch.Tensor) -> None:
+        if input.shape[-1] != self.input_size:
+            raise norch.ShapeError(
+                f"{type(self).__name__}: the last dim of the input should be {self.input_size}, got "
+                f"{tuple(input.shape)}"
+            )
+
+    def _with_batch(self, hx: Any) -> Any:
+        """The states of an input without a batch dim, with one."""
+        if hx is None:
+            return None
+        for x in hx if self.mode == "LSTM" else (hx,):
+            if x.ndim != 2:
+                raise norch.ShapeError(
+                    f"{type(self).__name__}: for an input without a batch, states should have 2 dims, got "
+                    f"{tuple(x.shape)}"
+                )
+        return tuple(x.unsqueeze(1) for x in hx) if self.mode == "LSTM" else hx.unsqueeze(1)
+
+    def _states(self, hx: Any, input: norch.Tensor, count: int, order: norch.Tensor | None) -> list[norch.Tensor]:
+        """The first states, checked, for `count` sequences put in `order`."""
+        layers = len(self._all_names)
+        shapes = [(layers, count, self.proj_size or self.hidden_size)]
+        if self.mode == "LSTM":
+            shapes.append((layers, count, self.hidden_size))
+        if hx is None:
+            return [norch.zeros(s, dtype=input.dtype, device=input.device) for s in shapes]
+        given = list(hx) if self.mode == "LSTM" else [hx]
+        if len(given) != len(shapes):
+            raise norch.ShapeError(f"{type(self).__name__}: expected a pair of states (h, c), got {len(given)}")
+        for x, shape in zip(given, shapes):
+            if tuple(x.shape) != shape:
+                raise norch.ShapeError(f"{type(self).__name__}: expected states {shape}, got {tuple(x.shape)}")
+        return given if order is None else [x.index_select(1, order) for x in given]
+
+    def extra_repr(self) -> str:
+        shown = [f"{self.input_size}, {self.hidden_size}"]
+        usual = {
+            "proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False,
+        }  # fmt: skip
+        shown += [f"{name}={own}" for name, value in usual.items() if (own := getattr(self, name)) != value]
+        return ", ".join(shown)
+
+
+_ORDER = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+
+
+def _check_options(
+    mode: str, input_size: int, hidden_size: int, num_layers: int, dropout: float, proj_size: int
+) -> None:
+    if mode not in _GATES:
+        raise ValueError(f"unrecognized RNN mode: {mode}; expected one of {', '.join(_GATES)}")
+    for name, value, least in (("input_size", input_size, 0), ("hidden_size", hidden_size, 1)):
+        if not isinstance(value, int):
+            raise TypeError(f"{mode}: {name} should be of type int, got {type(value).__name__}")
+        if value < least:
+            raise ValueError(f"{mode}: {name} must be at least {least}, got {value}")
+    if num_layers < 1:
+        raise ValueError(f"{mode}: num_layers must be greater than zero, got {num_layers}")
+    if isinstance(dropout, bool) or not 0 <= dropout <= 1:
+        raise ValueError(f"{mode}: dropout should be a number from 0 to 1, got {dropout}")
+    if proj_size and mode != "LSTM":
+        raise ValueError(f"{mode}: proj_size is only there for LSTM")
+    if not 0 <= proj_size < hidden_size:
+        raise ValueError(f"{mode}: proj_size has to be from 0 to less than hidden_size, got {proj_size}")
+    if dropout and num_layers == 1:
+        warnings.warn(
+            "dropout comes after all but the last recurrent layer, so that it needs num_layers greater than 1; got "
+            f"dropout={dropout} and num_layers={num_layers}",
+            stacklevel=4,
+        )
+
+
+class RNN(RNNBase):
+    """Elman's layer: h' = nonlinearity(W_ih x + b_ih + W_hh h + b_hh), "tanh" or "relu". For the call see `forward`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity {nonlinearity!r}. Select from 'tanh' or 'relu'.")
+        mode = "RNN_" + nonlinearity.upper()
+        super().__init__(
+            mode, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )
+        self.nonlinearity = nonlinearity
+
+
+class LSTM(RNNBase):
+    """Long short-term memory: i, f, o = sigmoid, g = tanh of W_ih x + b_ih + W_hh h + b_hh; c' = f c + i g;
+    h' = o tanh(c'), times W_hr with a proj_size. For the call see `forward`.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
+            dtype,
+        )  # fmt: skip
+
+
+class GRU(RNNBase):
+    """Gated recurrent unit: r, z = sigmoid of W_ih x + b_ih + W_hh h + b_hh; n = tanh(W_in x + b_in +
+    r (W_hn h + b_hn)); h' = (1 - z) n + z h. For the call see `forward`.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )

@@ -1,0 +1,338 @@
+"""The Transformer of Vaswani et al. (2017): encoder, decoder and both together."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import norch
+
+from . import init
+from .container import ModuleList
+from .dropout import Dropout
+from .linear import Linear
+from .module import Module
+from .multihead_attention import MultiheadAttention
+from .normalization import LayerNorm
+
+Tensor = norch.Tensor
+Activation = str | Callable[[Tensor], Tensor]
+
+
+def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(given, str):
+        return given
+    if given not in ("relu", "gelu"):
+        raise ValueError(f"activation should be relu, gelu or a callable, not {given!r}")
+    return norch.relu if given == "relu" else norch.gelu
+
+
+class _Layer(Module):
+    """What layers of encoder and decoder share: the two products, and a norm and a dropout for each block."""
+
+    def _build(
+        self,
+        blocks: int,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float,
+        activation: Activation,
+        layer_norm_eps: float,
+        batch_first: bool,
+        norm_first: bool,
+        bias: bool,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        made: Any = {"bias": bias, "device": device, "dtype": dtype}
+        for name in ("self_attn", "multihead_attn")[: blocks - 1]:
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made))
+        self.linear1 = Linear(d_model, dim_feedforward, **made)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **made)
+        self.norm_first = norm_first
+        for i in range(1, blocks + 1):
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, **made))
+        for i in range(1, blocks + 1):
+            setattr(self, f"dropout{i}", Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return out
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then two linear layers with an activation ("relu", "gelu" or a callable) between; each block is
+    added to its input, and normalised after it, or before with `norm_first`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = norch.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self._build(
+            2, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
+            device, dtype,
+        )  # fmt: skip
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """(L, N, d_model), or (N, L, d_model) if batch_first, N optional, to the same shape. Masks as those of
+        MultiheadAttention; `is_causal` is a hint that `src_mask` is the causal one.
+        """
+        x, masks = src, (src_mask, src_key_padding_mask, is_causal)
+        if self.norm_first:
+            y = self.norm1(x)
+            x = x + self.dropout1(_attended(self.self_attn, y, y, *masks))
+            return x + self.dropout2(self._feed_forward(self.norm2(x)))
+        x = self.norm1(x + self.dropout1(_attended(self.self_attn, x, x, *masks)))
+        out: Tensor = self.norm2(x + self.dropout2(self._feed_forward(x)))
+        return out
+
+
+class TransformerDecoderLayer(_Layer):
+    """As an encoder layer, with attention to the encoder's result, the memory, between self-attention and linears."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = norch.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self._build(
+            3, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
+            device, dtype,
+        )  # fmt: skip
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """(L, N, d_model) and the memory (S, N, d_model), batch first if batch_first, to (L, N, d_model). Masks as
+        those of MultiheadAttention.
+        """
+        first = tgt_mask, tgt_key_padding_mask, tgt_is_causal
+        second = memory_mask, memory_key_padding_mask, memory_is_causal
+        x = tgt
+        if self.norm_first:
+            y = self.norm1(x)
+            x = x + self.dropout1(_attended(self.self_attn, y, y, *first))
+            x = x + self.dropout2(_attended(self.multihead_attn, self.norm2(x), memory, *second))
+            return x + self.dropout3(self._feed_forward(self.norm3(x)))
+        x = self.norm1(x + self.dropout1(_attended(self.self_attn, x, x, *first)))
+        x = self.norm2(x + self.dropout2(_attended(self.multihead_attn, x, memory, *second)))
+        out: Tensor = self.norm3(x + self.dropout3(self._feed_forward(x)))
+        return out
+
+
+def _attended(
+    attention: Module, x: Tensor, memory: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
+) -> Tensor:
+    found: Tensor = attention(
+        x, memory, memory, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+    )[0]
+    return found
+
+
+def _copies(layer: Module, count: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(layer) for _ in range(count)])
+
+
+class TransformerEncoder(Module):
+    """`num_layers` copies of a layer, one after another, then `norm` if there is one.
+
+    enable_nested_tensor and mask_check are taken and change nothing: results at padded places are never zeroed.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _copies(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        """As that of a layer. `is_causal` None is False: a mask is not compared with the causal one."""
+        out = src
+        for layer in self.layers:
+            out = layer(out, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
+        return out if self.norm is None else self.norm(out)
+
+
+class TransformerDecoder(Module):
+    """`num_layers` copies of a layer, one after another, then `norm` if there is one."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = _copies(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """As that of a layer. `tgt_is_causal` None is False: a mask is not compared with the causal one."""
+        out = tgt
+        for layer in self.layers:
+            out = layer(
+                out,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=bool(tgt_is_causal),
+                memory_is_causal=memory_is_causal,
+            )
+        return out if self.norm is None else self.norm(out)
+
+
+class Transformer(Module):
+    """Encoder and decoder, each with a LayerNorm at its end. Matrices start as xavier_uniform_ draws them.
+
+    custom_encoder and custom_decoder take the places of those made from the other arguments.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = norch.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        made: Any = {"bias": bias, "device": device, "dtype": dtype}
+        options: Any = (dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first)
+        if custom_encoder is None:
+            custom_encoder = TransformerEncoder(
+                TransformerEncoderLayer(d_model, nhead, *options, **made),
+                num_encoder_layers,
+                LayerNorm(d_model, eps=layer_norm_eps, **made),
+            )
+        if custom_decoder is None:
+            custom_decoder = TransformerDecoder(
+                TransformerDecoderLayer(d_model, nhead, *options, **made),
+                num_decoder_layers,
+                LayerNorm(d_model, eps=layer_norm_eps, **made),
+            )
+        self.encoder = custom_encoder
+        self.decoder = custom_decoder
+        self._reset_parameters()
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """(S, N, d_model) and (T, N, d_model), batch first if batch_first, N optional, to (T, N, d_model). Masks as
+        those of MultiheadAttention. Raises ShapeError for another width, or where the batches differ.
+        """
+        shapes = f"src {tuple(src.shape)}, tgt {tuple(tgt.shape)}"
+        at = 0 if self.batch_first else 1
+        if src.ndim != tgt.ndim or (src.ndim == 3 and src.shape[at] != tgt.shape[at]):
+            raise norch.ShapeError(f"Transformer: the batches of src and tgt must be equal: {shapes}")
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise norch.ShapeError(f"Transformer: src and tgt must have d_model = {self.d_model} features: {shapes}")
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        out: Tensor = self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
+        return out
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """The causal mask (sz, sz): -inf above the diagonal, 0 elsewhere, to be added."""
+        return norch.full((sz, sz), -math.inf, device=device, dtype=dtype).triu(1)

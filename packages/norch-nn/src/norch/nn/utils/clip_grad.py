@@ -1,0 +1,103 @@
+"""Gradients kept from growing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import norch
+
+Tensors = norch.Tensor | Iterable[norch.Tensor]
+
+
+def _list(tensors: Tensors) -> list[norch.Tensor]:
+    return [tensors] if isinstance(tensors, norch.Tensor) else list(tensors)
+
+
+def _norm(tensor: norch.Tensor, p: float) -> norch.Tensor:
+    flat = tensor.detach().reshape(-1)
+    if flat.dtype.itemsize < 4:
+        flat = flat.to(norch.float32)
+    return flat @ flat if p == 2 else norch.norm(flat, p)
+
+
+def _joined(values: list[norch.Tensor], join: Callable[[norch.Tensor, norch.Tensor], norch.Tensor]) -> norch.Tensor:
+    """All values made one, two at a time: less than half of what stacking them costs, and rounded little."""
+    while len(values) > 1:
+        odd = values[-1:] if len(values) % 2 else []
+        values = [join(a, b) for a, b in zip(values[::2], values[1::2])] + odd
+    return values[0]
+
+
+def get_total_norm(
+    tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> norch.Tensor:
+    """The `norm_type`-norm of all elements of all tensors, a 0-d tensor on the device of the first; 0 for none.
+
+    It waits for nothing unless `error_if_nonfinite`, which raises RuntimeError for NaN and infinities. `foreach` is
+    accepted and changes nothing.
+    """
+    given, p = _list(tensors), float(norm_type)
+    if not given:
+        return norch.tensor(0.0)
+    device = given[0].device
+    with norch.no_grad():
+        parts = [_norm(t, p) for t in given]
+        norms = [n if n.device == device else n.to(device) for n in parts]
+        if p == 2:  # the parts are squares
+            total = _joined(norms, norch.add).sqrt()
+        elif p == math.inf:
+            total = _joined(norms, norch.maximum)
+        else:
+            total = norch.norm(norch.stack(norms), p)
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise RuntimeError(
+            f"clip_grad_norm_(): the total norm of order {p} of the gradients is {total.item()}, so that they cannot "
+            "be clipped; error_if_nonfinite=False scales them by it anyway"
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensors, max_norm: float, total_norm: norch.Tensor, foreach: bool | None = None
+) -> None:
+    """Scales the gradients in place by max_norm / total_norm, if that is below 1."""
+    grads = [p.grad for p in _list(parameters) if p.grad is not None]
+    if not grads:
+        return
+    with norch.no_grad():
+        factor: Any = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        factors = {}
+        for grad in grads:
+            key = grad.device, grad.dtype
+            if key not in factors:
+                factors[key] = factor.to(*key)
+            grad.mul_(factors[key])
+
+
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> norch.Tensor:
+    """Scales the gradients in place so that their `norm_type`-norm, all taken as one vector, is at most `max_norm`.
+
+    Returns the norm as it was, a 0-d tensor. It waits for nothing unless `error_if_nonfinite`, which raises
+    RuntimeError for NaN and infinities, the gradients unchanged. `foreach` is accepted and changes nothing.
+    """
+    given = _list(parameters)
+    total = get_total_norm([p.grad for p in given if p.grad is not None], norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(given, max_norm, total)
+    return total
+
+
+def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
+    """Holds every element of the gradients between -clip_value and clip_value, in place."""
+    bound = float(clip_value)
+    with norch.no_grad():
+        for p in _list(parameters):
+            if p.grad is not None:
+                p.grad.clamp_(-bound, bound)

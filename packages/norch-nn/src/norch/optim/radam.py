@@ -1,0 +1,76 @@
+"""RAdam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import norch
+
+from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .optimizer import Params, State
+
+
+class RAdam(MultiTensorOptimizer):
+    """RAdam (Liu et al., "On the Variance of the Adaptive Learning Rate and Beyond", 2020): Adam that starts slowly.
+
+    The averages m and v are those of Adam. While their length r = R - 2 * t * beta2 ** t / (1 - beta2 ** t), with
+    R = 2 / (1 - beta2) - 1, is at most 5, p -= lr * m / (1 - beta1 ** t); later
+
+        p -= lr * c * m / (1 - beta1 ** t) * sqrt(1 - beta2 ** t) / (sqrt(v) + eps)
+        c = sqrt((r - 4) * (r - 2) * R / ((R - 4) * (R - 2) * r))
+
+    t = 1, 2, ... counts the parameter's steps; `betas` is (beta1, beta2). `decoupled_weight_decay`: as in AdamW.
+    `foreach` and `capturable` choose among PyTorch's implementations, and are ignored. Raises ValueError for negative
+    lr, eps or weight_decay or betas outside [0, 1), NotImplementedError for `differentiable`.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | norch.Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                betas=betas,
+                eps=eps,
+                weight_decay=weight_decay,
+                maximize=maximize,
+                foreach=foreach,
+                capturable=capturable,
+                decoupled_weight_decay=decoupled_weight_decay,
+                differentiable=differentiable,
+            ),
+        )
+
+    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
+        return {"exp_avg": zeros_for(param), "exp_avg_sq": zeros_for(param)}
+
+    def _step_alike(
+        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        norch.radam_step_(
+            params,
+            grads,
+            [s["exp_avg"] for s in states],
+            [s["exp_avg_sq"] for s in states],
+            step=states[0]["step"] + 1,
+            lr=float(group["lr"]),
+            beta1=float(beta1),
+            beta2=float(beta2),
+            eps=float(group["eps"]),
+            weight_decay=float(group["weight_decay"]),
+            decoupled=group["decoupled_weight_decay"],
+            maximize=group["maximize"],
+        )

@@ -1,0 +1,34 @@
+"""Batches in page-locked memory, from which copies to a device do not wait."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import norch
+
+from .collate import map_structure
+
+Pin = Callable[[Any], Any]
+
+
+def pinner(device_type: str) -> Pin | None:
+    """What pins a batch for a type of device, CUDA unless named; None, with a warning, where nothing offers it."""
+    wanted = str(device_type).partition(":")[0] or "cuda"
+    module = getattr(norch, wanted, None)
+    found = getattr(module, "pin_memory", None) if module is not None and module.is_available() else None
+    if found is None:
+        warnings.warn(
+            f"DataLoader: pin_memory has no effect, since device type {wanted!r} is not available here or pins nothing",
+            stacklevel=3,
+        )
+        return None
+
+    def pin(data: Any) -> Any:
+        if isinstance(data, norch.Tensor):
+            return found(data) if data.is_cpu else data
+        own = getattr(data, "pin_memory", None)
+        return own() if callable(own) else map_structure(pin, data)
+
+    return pin

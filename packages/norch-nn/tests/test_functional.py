@@ -1,0 +1,317 @@
+"""Functions of norch.nn.functional that no layer shows whole, against values computed here or known."""
+
+import math
+
+import numpy as np
+import pytest
+
+import norch
+import norch.nn.functional as F
+from norch import nn
+
+
+def rand(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def array(tensor):
+    return tensor.detach().cpu().numpy()
+
+
+# --- Activations ----------------------------------------------------------------------------------------------------
+
+IN_PLACE = [
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "celu",
+    "hardtanh",
+    "hardsigmoid",
+    "hardswish",
+    "silu",
+    "mish",
+]
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place_is_the_same_with_its_gradient(name):
+    values = norch.tensor(rand(3, 4))
+    gradients = []
+    for inplace in (False, True):
+        leaf = values.clone().requires_grad_()
+        x = leaf * 1.5
+        y = getattr(F, name)(x, inplace=inplace)
+        assert (y is x) == inplace
+        (y * y).sum().backward()
+        gradients.append(array(leaf.grad))
+    np.testing.assert_allclose(*gradients)
+
+
+def test_names_with_an_underscore_write_in_place():
+    for function in (F.relu_, F.leaky_relu_, F.elu_, F.selu_, F.celu_, F.hardtanh_, F.rrelu_):
+        x = norch.tensor([-1.0, 2.0])
+        expected = getattr(F, function.__name__[:-1])(x.clone())
+        assert function(x) is x
+        assert x.tolist() == expected.tolist()
+    x = norch.tensor([-1.0, 2.0])
+    assert F.threshold_(x, 0.5, 7.0) is x
+    assert x.tolist() == [7.0, 2.0]
+
+
+def test_in_place_on_a_leaf_raises():
+    with pytest.raises(norch.AutogradError, match="leaf"):
+        F.elu(norch.ones(2, requires_grad=True), inplace=True)
+
+
+def test_rrelu_draws_slopes_in_training():
+    x = norch.full((1000,), -1.0)
+    slopes = -array(F.rrelu(x, 0.1, 0.3, training=True))
+    assert 0.1 <= slopes.min() < 0.12
+    assert 0.28 < slopes.max() <= 0.3
+    assert slopes.std() > 0.04
+    assert F.rrelu(norch.tensor([-1.0, 2.0]), 0.1, 0.3).tolist() == pytest.approx([-0.2, 2.0])
+    assert nn.RReLU().eval()(x).tolist() == pytest.approx([-(1 / 8 + 1 / 3) / 2] * 1000)
+    with pytest.raises(ValueError, match="lower"):
+        F.rrelu(x, 0.3, 0.1)
+
+
+def test_gumbel_softmax_samples_the_distribution():
+    norch.manual_seed(0)
+    logits = norch.tensor([0.1, 0.6, 0.3]).log().expand(4000, 3)
+    hard = F.gumbel_softmax(logits, hard=True)
+    assert set(np.unique(array(hard))) <= {0.0, 1.0}
+    np.testing.assert_allclose(array(hard).mean(0), [0.1, 0.6, 0.3], atol=0.03)
+    soft = F.gumbel_softmax(norch.zeros(2, 3, requires_grad=True), tau=0.5, dim=0)
+    np.testing.assert_allclose(array(soft).sum(0), 1, rtol=1e-6)
+    F.gumbel_softmax(leaf := norch.zeros(2, 3, requires_grad=True), hard=True)[0, 0].backward()
+    assert leaf.grad is not None
+
+
+def test_softmax_without_a_dim_warns_and_chooses():
+    for shape, dim in (((3,), 0), ((2, 3), 1), ((2, 3, 4), 0), ((2, 3, 1, 1), 1)):
+        x = norch.tensor(rand(*shape))
+        for name in ("softmax", "log_softmax", "softmin"):
+            with pytest.warns(UserWarning, match="dim"):
+                found = getattr(F, name)(x)
+            assert found.tolist() == getattr(F, name)(x, dim).tolist()
+
+
+def test_shrinking_keeps_nan_and_infinity():
+    x = norch.tensor([math.nan, math.inf, -math.inf])
+    for function in (F.hardshrink, F.softshrink):
+        assert str(function(x).tolist()) == "[nan, inf, -inf]"
+    assert str(F.threshold(x, 0.0, 1.0).tolist()) == "[nan, inf, 1.0]"
+
+
+# --- Dropout --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [(nn.Dropout1d(0.3), (200, 50, 3)), (nn.Dropout2d(0.3), (200, 50, 2, 2)), (nn.Dropout3d(0.3), (50, 50, 2, 1, 2))],
+    ids=repr,
+)
+def test_dropout_of_channels(layer, shape):
+    norch.manual_seed(1)
+    out = array(layer(norch.ones(shape))).reshape(shape[0] * shape[1], -1)
+    assert (out == out[:, :1]).all()
+    np.testing.assert_allclose(np.unique(out), [0, 1 / 0.7], rtol=1e-6)
+    assert abs((out[:, 0] == 0).mean() - 0.3) < 0.03
+    assert layer.eval()(x := norch.ones(shape)) is x
+
+
+def test_dropout_of_channels_without_a_batch():
+    out = array(F.dropout1d(norch.ones(100, 3)))
+    assert (out == out[:, :1]).all()
+    with pytest.warns(UserWarning, match="3 dims"):
+        assert F.dropout2d(norch.ones(2, 3, 4), 0.0).shape == (2, 3, 4)
+    with pytest.raises(norch.ShapeError, match="dropout2d"):
+        F.dropout2d(norch.ones(2, 3))
+
+
+def test_dropout_in_place():
+    x = norch.ones(100)
+    assert F.dropout(x, 0.5, inplace=True) is x
+    assert set(x.tolist()) == {0.0, 2.0}
+    assert F.dropout2d(y := norch.ones(1, 40, 1, 1), inplace=True) is y
+    assert set(y.reshape(-1).tolist()) == {0.0, 2.0}
+    assert nn.Dropout(0.5, inplace=True)(z := norch.ones(3)) is z
+
+
+@pytest.mark.parametrize("layer", [nn.AlphaDropout(0.2), nn.FeatureAlphaDropout(0.2)], ids=repr)
+def test_alpha_dropout_keeps_mean_and_variance(layer):
+    norch.manual_seed(2)
+    x = norch.randn(200, 100, 3)
+    out = array(layer(x))
+    assert abs(out.mean()) < 0.03
+    assert abs(out.std() - 1) < 0.03
+    # selu's least value, scaled and shifted, is what a fifth of the elements become.
+    values, counts = np.unique(np.round(out, 4), return_counts=True)
+    assert abs(counts.max() / out.size - 0.2) < 0.02
+    q, least = 0.8, -1.7580993408473766
+    a = (q + least**2 * q * (1 - q)) ** -0.5
+    assert values[counts.argmax()] == pytest.approx(a * least - a * 0.2 * least, abs=1e-3)
+
+
+def test_alpha_dropout_of_everything_is_zeros():
+    assert F.alpha_dropout(norch.ones(3), 1.0, True).tolist() == [0.0] * 3
+
+
+# --- Windows and sizes ----------------------------------------------------------------------------------------------
+
+
+def test_unfold_and_fold_are_each_others_gradient():
+    x = norch.tensor(rand(1, 2, 4, 5), requires_grad=True)
+    columns = F.unfold(x, (2, 3), 1, 1, (1, 2))
+    weight = norch.tensor(rand(*columns.shape, seed=1), requires_grad=True)
+    (grad,) = norch.autograd.grad((columns * weight).sum(), x, create_graph=True)
+    np.testing.assert_allclose(array(grad), array(F.fold(weight, (4, 5), (2, 3), 1, 1, (1, 2))))
+    (second,) = norch.autograd.grad(grad.square().sum(), weight)
+    np.testing.assert_allclose(array(second), 2 * array(F.unfold(grad, (2, 3), 1, 1, (1, 2))), rtol=1e-12)
+    assert F.unfold(x[0], 2).shape == (8, 12)
+    assert F.fold(F.unfold(x[0], 2), (4, 5), 2).shape == (2, 4, 5)
+
+
+def test_unfold_is_the_windows():
+    x = rand(1, 2, 4, 4)
+    found = array(F.unfold(norch.tensor(x), 2, stride=2)).reshape(2, 2, 2, 2, 2)
+    for y in range(2):
+        for z in range(2):
+            np.testing.assert_array_equal(found[:, :, :, y, z], x[0, :, 2 * y : 2 * y + 2, 2 * z : 2 * z + 2])
+
+
+@pytest.mark.parametrize("dims", [1, 2])
+def test_unpooling_puts_values_back(dims):
+    shape = (2, 3, 6, 8)[: dims + 2]
+    x = norch.tensor(rand(*shape), requires_grad=True)
+    pool = getattr(nn, f"MaxPool{dims}d")(2, return_indices=True)
+    unpool = getattr(nn, f"MaxUnpool{dims}d")(2)
+    values, indices = pool(x)
+    back = unpool(values, indices)
+    assert back.shape == shape
+    np.testing.assert_array_equal(array(back), np.where(array(back) != 0, array(x), 0))
+    assert (array(back) != 0).sum() == values.numel()
+    assert unpool(values, indices, output_size=shape).shape == shape
+    with pytest.raises(ValueError, match="output_size"):
+        unpool(values, indices, output_size=[n + 9 for n in shape])
+    assert repr(unpool).startswith(f"MaxUnpool{dims}d(kernel_size=({'2, 2' if dims == 2 else '2,'}), stride=")
+
+
+def test_adaptive_max_pool_has_indices():
+    x = rand(2, 3, 5, 7)
+    values, indices = F.adaptive_max_pool2d(norch.tensor(x), (3, 4), return_indices=True)
+    np.testing.assert_array_equal(
+        np.take_along_axis(x.reshape(2, 3, 35), array(indices).reshape(2, 3, 12), 2).reshape(2, 3, 3, 4), array(values)
+    )
+    for i in range(3):
+        for j in range(4):
+            part = x[:, :, i * 5 // 3 : -(-(i + 1) * 5 // 3), j * 7 // 4 : -(-(j + 1) * 7 // 4)]
+            np.testing.assert_array_equal(part.max((2, 3)), array(values)[:, :, i, j])
+    assert F.adaptive_max_pool1d(norch.tensor(x[0]), 3).shape == (3, 5, 3)
+    assert len(F.adaptive_max_pool1d_with_indices(norch.tensor(x[0]), 7)) == 2
+
+
+def test_interpolate_keeps_corners_or_centres():
+    x = norch.tensor([[[0.0, 3.0]]])
+    assert F.interpolate(x, 4, mode="linear", align_corners=True).tolist() == [[pytest.approx([0, 1, 2, 3])]]
+    assert F.interpolate(x, 4, mode="linear").tolist() == [[pytest.approx([0, 0.75, 2.25, 3])]]
+    assert F.interpolate(x, scale_factor=2).tolist() == [[[0, 0, 3, 3]]]
+    assert F.interpolate(x, scale_factor=2, mode="area").tolist() == [[[0, 0, 3, 3]]]
+    assert F.interpolate(norch.tensor([[[math.inf, 1.0, 2.0, 3.0]]]), 2, mode="linear").tolist()[0][0][1] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("match", "how"),
+    [
+        ("exactly one", {}),
+        ("exactly one", {"size": 3, "scale_factor": 2}),
+        ("mode", {"size": 3, "mode": "trilinear"}),
+        ("mode", {"size": 3, "mode": "linear"}),
+        ("align_corners", {"size": 3, "align_corners": True}),
+        ("antialias", {"size": 3, "mode": "bilinear", "antialias": True}),
+        ("recompute", {"size": 3, "recompute_scale_factor": True}),
+        ("2 sizes", {"size": (3, 3, 3)}),
+        ("cannot make", {"size": 0}),
+    ],
+)
+def test_interpolate_refuses(match, how):
+    with pytest.raises(ValueError, match=match):
+        F.interpolate(norch.ones(1, 1, 2, 2), **how)
+
+
+def test_instance_norm_moves_running_statistics():
+    x = rand(3, 2, 10)
+    mean, var = norch.zeros(2, dtype=norch.float64), norch.ones(2, dtype=norch.float64)
+    F.instance_norm(norch.tensor(x), mean, var, momentum=0.2)
+    np.testing.assert_allclose(array(mean), 0.2 * x.mean(2).mean(0), rtol=1e-12)
+    np.testing.assert_allclose(array(var), 0.8 + 0.2 * x.var(2, ddof=1).mean(0), rtol=1e-12)
+    with pytest.raises(ValueError, match="more than 1 value"):
+        nn.InstanceNorm1d(2)(norch.ones(3, 2, 1))
+    with pytest.raises(ValueError, match="channels"):
+        nn.InstanceNorm1d(3, affine=True)(norch.ones(3, 2, 4))
+
+
+def test_batch_norm_averages_without_momentum():
+    layer = nn.BatchNorm1d(2, momentum=None).double()
+    batches = [rand(5, 2, seed=s) for s in range(3)]
+    for batch in batches:
+        layer(norch.tensor(batch))
+    np.testing.assert_allclose(array(layer.running_mean), np.mean([b.mean(0) for b in batches], 0), rtol=1e-12)
+    np.testing.assert_allclose(array(layer.running_var), np.mean([b.var(0, ddof=1) for b in batches], 0), rtol=1e-12)
+    assert layer.num_batches_tracked.item() == 3
+    layer.reset_running_stats()
+    assert layer.num_batches_tracked.item() == 0
+    assert layer.running_var.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("error", "call"),
+    [
+        (ValueError, lambda: nn.BatchNorm2d(2)(norch.ones(2, 2, 2))),
+        (ValueError, lambda: nn.BatchNorm1d(2)(norch.ones(2, 2, 2, 2))),
+        (norch.ShapeError, lambda: nn.BatchNorm2d(3)(norch.ones(2, 2, 2, 2))),
+        (norch.ShapeError, lambda: nn.BatchNorm1d(2)(norch.ones(1, 2))),
+        (norch.ShapeError, lambda: nn.LayerNorm(3)(norch.ones(2, 2))),
+        (ValueError, lambda: nn.GroupNorm(3, 4)),
+        (ValueError, lambda: nn.Conv2d(3, 4, 1, groups=2)),
+        (ValueError, lambda: nn.Conv2d(3, 4, 1, padding_mode="mirror")),
+        (ValueError, lambda: nn.Conv2d(3, 4, 3, stride=2, padding="same")),
+        (ValueError, lambda: nn.Conv2d(3, 4, 3, padding="full")),
+        (ValueError, lambda: nn.ConvTranspose2d(3, 4, 3, padding_mode="reflect")),
+        (ValueError, lambda: nn.ConvTranspose1d(1, 1, 3, 2)(norch.ones(1, 1, 4), output_size=[20])),
+        (norch.ShapeError, lambda: nn.Conv2d(3, 4, (1, 2, 3))),
+        (norch.ShapeError, lambda: nn.Conv2d(3, 4, 1)(norch.ones(1, 2, 3, 3))),
+        (norch.DTypeError, lambda: nn.Unflatten("features", (1, 2))),
+        (ValueError, lambda: nn.Dropout(1.5)),
+        (ValueError, lambda: nn.Hardtanh(1, -1)),
+        (ValueError, lambda: F.softshrink(norch.ones(1), -1)),
+        (ValueError, lambda: nn.Softmax2d()(norch.ones(2, 2))),
+        (norch.ShapeError, lambda: nn.ZeroPad2d((1, 2))),
+        (norch.ShapeError, lambda: nn.ReflectionPad1d(4)(norch.ones(1, 3))),
+        (norch.ShapeError, lambda: nn.Bilinear(2, 3, 4)(norch.ones(5, 2), norch.ones(4, 3))),
+        (ValueError, lambda: nn.Bilinear(0, 3, 4)),
+        (norch.ShapeError, lambda: nn.PixelShuffle(2)(norch.ones(1, 3, 2, 2))),
+        (norch.ShapeError, lambda: F.fold(norch.ones(1, 3, 4), 4, 2)),
+        (norch.ShapeError, lambda: F.unfold(norch.ones(1, 1, 2, 2), 3)),
+        (norch.ShapeError, lambda: F.local_response_norm(norch.ones(2, 2), 2)),
+    ],
+)
+def test_layers_refuse(error, call):
+    with pytest.raises(error):
+        call()
+
+
+@pytest.mark.parametrize("dtype", [norch.float16, norch.bfloat16, norch.float32], ids=str)
+def test_layers_keep_the_dtype(dtype):
+    net = nn.Sequential(
+        *(nn.Conv2d(2, 4, 3, padding="same"), nn.BatchNorm2d(4), nn.GELU(), nn.MaxPool2d(2), nn.GroupNorm(2, 4)),
+        *(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Dropout2d(), nn.AvgPool2d(2), nn.InstanceNorm2d(4)),
+        *(nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.RMSNorm(8), nn.PReLU()),
+    ).to(dtype)
+    out = net(norch.randn(3, 2, 4, 4).to(dtype))
+    assert out.dtype is dtype
+    out.sum().backward()
+    assert {p.grad.dtype for p in net.parameters()} == {dtype}
+    assert net[1].num_batches_tracked.dtype is norch.int64

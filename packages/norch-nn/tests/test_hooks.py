@@ -1,0 +1,248 @@
+"""Hooks of the backward pass, of calls that raise, and of the state."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import norch
+from norch import nn
+
+
+def array(tensor):
+    return tensor.detach().cpu().numpy()
+
+
+def linear():
+    layer = nn.Linear(2, 3, bias=False)
+    with norch.no_grad():
+        layer.weight.copy_(norch.arange(6).reshape(3, 2))
+    return layer
+
+
+# --- The backward pass ----------------------------------------------------------------------------------------------
+
+
+def test_backward_hooks_see_the_gradients():
+    layer, seen = linear(), []
+    layer.register_full_backward_hook(lambda m, into, out: seen.append((m, into, out)))
+    layer.register_full_backward_pre_hook(lambda m, out: seen.append((m, out)))
+    x = norch.ones(1, 2, requires_grad=True)
+    layer(x).sum().backward()
+    (first, out), (second, into, same) = seen
+    assert first is second is layer
+    assert out[0].tolist() == same[0].tolist() == [[1.0, 1.0, 1.0]]
+    assert len(into) == 1
+    assert into[0].tolist() == x.grad.tolist() == [[6.0, 9.0]]
+
+
+def test_backward_hooks_may_change_the_gradients():
+    layer = linear()
+    x = norch.ones(1, 2, requires_grad=True)
+    with layer.register_full_backward_pre_hook(lambda m, out: (out[0] * 2,)):
+        with layer.register_full_backward_hook(lambda m, into, out: into[0] + out[0].sum()):
+            layer(x).sum().backward()
+    assert x.grad.tolist() == [[18.0, 24.0]]
+    assert layer.weight.grad.tolist() == [[2.0, 2.0]] * 3
+    layer.zero_grad()
+    layer(x).sum().backward()
+    assert layer.weight.grad.tolist() == [[1.0, 1.0]] * 3
+
+
+def test_backward_hooks_of_inputs_without_gradients():
+    layer, seen = linear(), []
+    layer.register_full_backward_hook(lambda m, into, out: seen.append((into, out[0].tolist())))
+    layer(norch.ones(1, 2)).sum().backward()
+    assert seen == [((None,), [[1.0, 1.0, 1.0]])]
+    layer.register_full_backward_hook(lambda m, into, out: (norch.ones(1),))
+    with pytest.raises(RuntimeError, match="must return None"):
+        layer(norch.ones(1, 2)).sum().backward()
+
+
+def test_backward_hooks_of_several_inputs_and_outputs():
+    class Net(nn.Module):
+        def forward(self, a, b, c):
+            return a * b, b, 3
+
+    net, seen = Net(), []
+    net.register_full_backward_hook(lambda m, into, out: seen.append((into, out)))
+    a, b = norch.tensor([2.0], requires_grad=True), norch.tensor([5.0])
+    product, other, three = net(a, b, None)
+    assert three == 3
+    product.backward()
+    ((into, out),) = seen
+    assert [None if g is None else g.tolist() for g in into] == [[5.0], None, None]
+    assert [None if g is None else g.tolist() for g in out] == [[1.0], None, None]
+
+
+def test_backward_hooks_must_keep_the_number():
+    layer = linear()
+    layer.register_full_backward_pre_hook(lambda m, out: (out[0], out[0]))
+    with pytest.raises(RuntimeError, match="grad_output"):
+        layer(norch.ones(1, 2)).sum().backward()
+
+
+def test_backward_hooks_leave_no_grad_alone():
+    layer = linear()
+    layer.register_full_backward_hook(lambda *_: pytest.fail("called"))
+    with norch.no_grad():
+        assert not layer(norch.ones(1, 2)).requires_grad
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_backward_hooks_as_pytorchs():
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (norch, torch):
+        net = lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.Tanh(), lib.nn.Linear(4, 1))
+        with lib.no_grad():
+            for p in net.parameters():
+                p.copy_(lib.linspace(-1, 1, p.numel()).reshape(p.shape))
+        seen = []
+        for i, module in enumerate(net):
+            module.register_full_backward_pre_hook(lambda m, out, i=i, seen=seen: seen.append((i, "before", out)))
+            module.register_full_backward_hook(lambda m, into, out, i=i, seen=seen: seen.append((i, into, out)))
+            module.register_forward_hook(lambda m, args, out, i=i, seen=seen: seen.append((i, "forward")))
+        net(lib.linspace(0, 1, 6).reshape(2, 3)).sum().backward()
+        found.append(
+            [[e if isinstance(e, int | str) else [g if g is None else g.tolist() for g in e] for e in s] for s in seen]
+        )
+    for own, other in zip(*found, strict=True):
+        assert own[:1] == other[:1]
+        for a, b in zip(own[1:], other[1:], strict=True):
+            assert a == b or all((x is y is None) or np.allclose(x, y) for x, y in zip(a, b, strict=True))
+
+
+# --- Calls ----------------------------------------------------------------------------------------------------------
+
+
+def test_always_called_hooks_see_a_call_that_raised():
+    class Bad(nn.Module):
+        def forward(self, x):
+            raise ValueError("no")
+
+    net, seen = Bad(), []
+    net.register_forward_hook(lambda m, args, out: seen.append("never"))
+    net.register_forward_hook(lambda m, args, out: seen.append(out), always_call=True)
+    with pytest.raises(ValueError, match="no"):
+        net(1)
+    assert seen == [None]
+
+    def worse(m, args, out):
+        raise KeyError("hook")
+
+    net.register_forward_hook(worse, always_call=True)
+    with pytest.warns(UserWarning, match="always_call"):
+        with pytest.raises(ValueError, match="no"):
+            net(1)
+    good, seen = nn.Identity(), []
+    good.register_forward_hook(lambda m, args, out: seen.append(out), always_call=True)
+    assert good(4) == 4
+    assert seen == [4]
+
+
+def hook_of_this_module(module, args, output):
+    return output * 2
+
+
+def test_hooks_are_copied_and_pickled():
+    layer = nn.Identity()
+    layer.register_forward_hook(hook_of_this_module)
+    other = copy.deepcopy(layer)
+    assert other(norch.ones(1)).tolist() == [2.0]
+    other.register_forward_hook(hook_of_this_module)
+    assert layer(norch.ones(1)).tolist() == [2.0]
+    assert other(norch.ones(1)).tolist() == [4.0]
+
+
+# --- The state ------------------------------------------------------------------------------------------------------
+
+
+def test_state_hooks_change_what_is_saved():
+    net = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+    calls = []
+    net[1].register_state_dict_pre_hook(lambda m, prefix, keep_vars: calls.append((prefix, keep_vars)))
+    net[1].register_state_dict_post_hook(lambda m, state, prefix, metadata: state.pop(prefix + "bias") and None)
+    handle = net.register_state_dict_post_hook(lambda m, state, prefix, metadata: state.update(extra=norch.ones(1)))
+    assert list(net.state_dict()) == ["0.weight", "0.bias", "1.weight", "extra"]
+    assert calls == [("1.", False)]
+    handle.remove()
+    given = {"before": 1}
+    assert net.state_dict(destination=given, prefix="net.") is given
+    assert list(given) == ["before", "net.0.weight", "net.0.bias", "net.1.weight"]
+    net.register_state_dict_post_hook(lambda *_: {})
+    with pytest.raises(RuntimeError, match="must return None"):
+        net.state_dict()
+
+
+def test_state_hooks_change_what_is_loaded():
+    net = nn.Sequential(nn.Linear(1, 1, bias=False))
+
+    def rename(module, state, prefix, metadata, strict, missing, unexpected, errors):
+        state[prefix + "weight"] = state.pop(prefix + "kernel")
+
+    net[0].register_load_state_dict_pre_hook(rename)
+    given = {"0.kernel": norch.full((1, 1), 7.0), "other": norch.ones(1)}
+    with pytest.raises(nn.StateDictError, match='Unexpected key.*"other"'):
+        net.load_state_dict(given)
+    net.register_load_state_dict_post_hook(lambda module, keys: keys.unexpected_keys.clear())
+    assert net.load_state_dict(given).unexpected_keys == []
+    assert net[0].weight.item() == 7.0
+    assert list(given) == ["0.kernel", "other"]
+
+
+def test_state_is_assigned():
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    net[0].bias.requires_grad_(False)
+    state = {name: value.clone().to(norch.float64) for name, value in net.state_dict().items()}
+    net.load_state_dict(state, assign=True)
+    assert net[0].weight.dtype is norch.float64
+    assert net[0].weight.data_ptr() == state["0.weight"].data_ptr()
+    assert isinstance(net[0].weight, nn.Parameter)
+    assert net[0].weight.requires_grad
+    assert not net[0].bias.requires_grad
+    assert net[1].running_mean.data_ptr() == state["1.running_mean"].data_ptr()
+    assert [n for n, _ in net.named_buffers()] == ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
+
+
+def test_a_tied_state_stays_tied_when_assigned():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    shared = norch.ones(2, 2)
+    state = dict(net.state_dict()) | {"0.weight": shared, "1.weight": shared}
+    net.load_state_dict(state, assign=True)
+    assert net[0].weight is net[1].weight
+
+
+def test_modules_are_replaced_by_name():
+    net = nn.Sequential(nn.Sequential(nn.Linear(1, 1)))
+    net.set_submodule("0.0", relu := nn.ReLU())
+    assert net[0][0] is relu
+    with pytest.raises(AttributeError):
+        net.set_submodule("0.new", relu, strict=True)
+    with pytest.raises(AttributeError):
+        net.set_submodule("1.new", relu)
+    with pytest.raises(ValueError, match="empty"):
+        net.set_submodule("", relu)
+
+
+def test_modules_move():
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    weight = net[0].weight
+    assert net.half().to(dtype=norch.float64, non_blocking=True) is net
+    assert net[0].weight is weight
+    assert weight.dtype is net[1].running_mean.dtype is norch.float64
+    assert net[1].num_batches_tracked.dtype is norch.int64
+    assert net.bfloat16().float()[0].weight.dtype is norch.float32
+    assert net.type(norch.float16)[0].weight.dtype is norch.float16
+    assert net.to_empty(device="cpu").to(tensor=norch.ones(1, dtype=norch.float64))[0].weight.dtype is norch.float64
+    with pytest.raises(TypeError, match="memory_format"):
+        net.to(memory_format="channels_last")
+    other = copy.deepcopy(net)
+    assert all(
+        a is not b and a.tolist() == b.tolist() for a, b in zip(net.parameters(), other.parameters(), strict=True)
+    )
+    again = pickle.loads(pickle.dumps(net))
+    assert repr(again) == repr(net)
+    assert list(again.state_dict()) == list(net.state_dict())

@@ -1,0 +1,90 @@
+"""Layers that learn the size of their input from the first one."""
+
+import pytest
+
+import norch
+from norch import nn, optim
+
+CASES = [
+    (lambda nn: nn.LazyLinear(3), lambda nn: nn.Linear(4, 3), (2, 4)),
+    (lambda nn: nn.LazyLinear(3, bias=False), lambda nn: nn.Linear(4, 3, bias=False), (2, 5, 4)),
+    (lambda nn: nn.LazyConv1d(6, 3, 2, 1), lambda nn: nn.Conv1d(4, 6, 3, 2, 1), (2, 4, 7)),
+    (
+        lambda nn: nn.LazyConv2d(6, 3, padding="same", groups=2, padding_mode="reflect"),
+        lambda nn: nn.Conv2d(4, 6, 3, padding="same", groups=2, padding_mode="reflect"),
+        (2, 4, 5, 5),
+    ),
+    (lambda nn: nn.LazyConvTranspose1d(6, 3), lambda nn: nn.ConvTranspose1d(4, 6, 3), (4, 7)),
+    (
+        lambda nn: nn.LazyConvTranspose2d(6, 3, 2, 1, 1, 2, False),
+        lambda nn: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, False),
+        (2, 4, 5, 5),
+    ),
+    (lambda nn: nn.LazyBatchNorm1d(), lambda nn: nn.BatchNorm1d(4), (3, 4)),
+    (lambda nn: nn.LazyBatchNorm2d(affine=False), lambda nn: nn.BatchNorm2d(4, affine=False), (3, 4, 2, 2)),
+    (
+        lambda nn: nn.LazyBatchNorm3d(track_running_stats=False),
+        lambda nn: nn.BatchNorm3d(4, track_running_stats=False),
+        (3, 4, 2, 2, 2),
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "same", "shape"), CASES)
+def test_the_first_input_makes_the_layer(make, same, shape):
+    norch.manual_seed(0)
+    layer, other = make(nn), same(nn)
+    parameters = list(layer.parameters())
+    assert all(isinstance(p, nn.UninitializedParameter) for p in parameters)
+    assert layer.has_uninitialized_params()
+    assert "Lazy" in repr(layer)
+    layer = layer.double()
+    x = norch.randn(*shape, dtype=norch.float64)
+    norch.manual_seed(1)
+    out = layer(x)
+    assert type(layer) is type(other)
+    assert repr(layer) == repr(other)
+    assert [a is b and type(a) is nn.Parameter for a, b in zip(layer.parameters(), parameters)] == [True] * len(
+        parameters
+    )
+    own, theirs = layer.state_dict(), other.state_dict()
+    assert {k: (v.shape, v.dtype.is_floating_point) for k, v in own.items()} == {
+        k: (v.shape, v.dtype.is_floating_point) for k, v in theirs.items()
+    }
+    other.double().load_state_dict(own | {k: v for k, v in theirs.items() if "running" in k or "tracked" in k})
+    assert out.tolist() == other(x).tolist()
+
+
+@pytest.mark.parametrize(("make", "same", "shape"), CASES)
+def test_lazy_layers_print_as_pytorchs(make, same, shape):
+    torch = pytest.importorskip("torch", minversion="2.13")
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert repr(make(nn)) == repr(make(torch.nn))
+
+
+def test_an_optimiser_may_have_them_before():
+    net = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(1))
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    x = norch.randn(5, 3)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = (net(x) - 1).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert [tuple(p.shape) for p in net.parameters()] == [(8, 3), (8,), (1, 8), (1,)]
+
+
+def test_first_inputs_that_do_not_fit():
+    assert repr(nn.UninitializedParameter()) == "<UninitializedParameter>"
+    with pytest.raises(norch.ShapeError, match="LazyConv2d"):
+        nn.LazyConv2d(1, 1)(norch.ones(2, 2))
+    with pytest.raises(ValueError, match="groups"):
+        nn.LazyConv2d(2, 1, groups=2)(norch.ones(1, 3, 2, 2))
+    with pytest.raises(ValueError, match="dims"):
+        nn.LazyBatchNorm2d()(norch.ones(2, 2))

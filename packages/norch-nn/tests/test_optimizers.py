@@ -1,0 +1,371 @@
+"""What all optimisers share: options, states, hooks, closures; beside PyTorch where it is installed."""
+
+import copy
+import inspect
+
+import numpy as np
+import pytest
+
+import norch
+from norch import nn, optim
+
+NAMES = [n for n in optim.__all__ if inspect.isclass(getattr(optim, n)) and n != "Optimizer"]
+STEPWISE = [n for n in NAMES if n != "LBFGS"]
+OF_PYTORCH = [n for n in NAMES if n != "Lion"]
+RNG = np.random.default_rng(2)
+START = RNG.standard_normal((3, 4))
+GRADS = RNG.standard_normal((8, 3, 4))
+
+
+def made(name, *params, **options):
+    return getattr(optim, name)(list(params), **options)
+
+
+def parameter(value=START):
+    return nn.Parameter(norch.tensor(value))
+
+
+def train(optimizer, p, grads):
+    for g in grads:
+        p.grad = norch.tensor(g)
+        optimizer.step(lambda: norch.ones(()))
+
+
+# --- Options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OF_PYTORCH)
+def test_arguments_defaults_and_repr_are_pytorchs(name):
+    torch = pytest.importorskip("torch")
+    ours, theirs = getattr(optim, name), getattr(torch.optim, name)
+
+    def described(cls):
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert described(ours) == described(theirs)
+    a, b = ours([norch.ones(1)]), theirs([torch.ones(1)])
+    assert repr(a) == repr(b)
+    assert list(a.param_groups[0]) != []
+    assert {k: v for k, v in a.param_groups[0].items() if k != "params"} == {
+        k: v for k, v in b.param_groups[0].items() if k != "params"
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_that_no_optimizer_can_have(name):
+    for options, message in [
+        (dict(lr=-1), "learning rate"),
+        (dict(lr=norch.ones(2)), "one element"),
+    ]:
+        with pytest.raises(ValueError, match=f"{name}.*{message}"):
+            made(name, parameter(), **options)
+    known = inspect.signature(getattr(optim, name)).parameters
+    for option, value in dict(eps=-1, weight_decay=-1, betas=(1.0, 0.5), momentum=-1, alpha=-1, rho=2).items():
+        if option in known and (name, option) != ("ASGD", "alpha"):
+            with pytest.raises(ValueError, match=f"{name}.*{option}"):
+                made(name, parameter(), **{option: value})
+    if "differentiable" in known:
+        with pytest.raises(NotImplementedError, match="differentiable"):
+            made(name, parameter(), differentiable=True)
+    if "fused" in known:
+        with pytest.raises(RuntimeError, match="`fused` and `foreach`"):
+            made(name, parameter(), fused=True, foreach=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("NAdam", dict(momentum_decay=-1), "momentum_decay"),
+        ("Adagrad", dict(lr_decay=-1), "lr_decay"),
+        ("Adagrad", dict(initial_accumulator_value=-1), "initial_accumulator_value"),
+        ("Rprop", dict(etas=(1.5, 1.2)), "etas"),
+        ("Rprop", dict(etas=(0.5, 0.9)), "etas"),
+        ("LBFGS", dict(line_search_fn="wolfe"), "strong_wolfe"),
+    ],
+)
+def test_options_of_one_optimizer(name, options, message):
+    with pytest.raises(ValueError, match=f"{name}.*{message}"):
+        made(name, parameter(), **options)
+
+
+@pytest.mark.parametrize("name", STEPWISE)
+def test_options_that_choose_an_implementation_change_nothing(name):
+    known = inspect.signature(getattr(optim, name)).parameters
+    found = []
+    for chosen in ({}, {"foreach": True}, {"fused": True}, {"capturable": True}):
+        if all(option in known for option in chosen):
+            p = parameter()
+            train(made(name, p, **chosen), p, GRADS[:3])
+            found.append(p.tolist())
+    assert all(path == found[0] for path in found)
+
+
+def test_groups_may_have_keys_of_the_users():
+    optimizer = optim.SGD([{"params": [parameter()], "lr_scale": 0.5, "name": "body"}], lr=0.1)
+    assert optimizer.param_groups[0]["lr_scale"] == 0.5
+    assert "lr_scale: 0.5" in repr(optimizer)
+    with pytest.raises(ValueError, match="SGD has no option 'betas'"):
+        optimizer.add_param_group({"params": [parameter()], "betas": (0.9, 0.99)})
+
+
+def test_parameters_with_names():
+    model = nn.Linear(2, 1)
+    optimizer = optim.SGD(model.named_parameters(), lr=0.1)
+    assert optimizer.param_groups[0]["param_names"] == ["weight", "bias"]
+    assert optimizer.param_groups[0]["params"][0] is model.weight
+    assert optimizer.state_dict()["param_groups"][0]["param_names"] == ["weight", "bias"]
+    with pytest.raises(ValueError, match="others have none"):
+        optimizer.add_param_group({"params": [parameter()]})
+    with pytest.raises(ValueError, match="1 of 2 parameters"):
+        optim.SGD([("a", parameter()), parameter()])
+
+
+@pytest.mark.parametrize("name", STEPWISE)
+def test_a_learning_rate_may_be_a_tensor(name):
+    p, q = parameter(), parameter()
+    lr = norch.tensor(0.25)
+    optimizer = made(name, q, lr=lr)
+    assert optimizer.param_groups[0]["lr"] is lr
+    train(made(name, p, lr=0.25), p, GRADS[:3])
+    train(optimizer, q, GRADS[:3])
+    assert q.tolist() == p.tolist()
+
+
+# --- Steps ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STEPWISE)
+def test_each_parameter_counts_its_own_steps(name):
+    late, other, alone = parameter(), parameter(), parameter()
+    together, apart = made(name, late, other, lr=0.1), made(name, alone, lr=0.1)
+    for i, g in enumerate(GRADS):
+        for p in (other, alone, late):
+            p.grad = norch.tensor(g)
+        if i < 3:
+            late.grad = None
+        together.step()
+        if i >= 3:
+            apart.step()
+    np.testing.assert_allclose(late.tolist(), alone.tolist(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", STEPWISE)
+def test_a_later_option_begins_its_state(name):
+    """Such as RMSprop's momentum, that a schedule switches on."""
+    switches = {"RMSprop": dict(momentum=0.9, centered=True), "Adam": dict(amsgrad=True), "SGD": dict(momentum=0.9)}
+    p = parameter()
+    optimizer = made(name, p)
+    train(optimizer, p, GRADS[:2])
+    optimizer.param_groups[0].update(switches.get(name, {}))
+    train(optimizer, p, GRADS[2:4])
+    assert norch.isfinite(p).all().item()
+
+
+def test_lion_takes_the_steps_of_its_paper():
+    p, m, q = START.copy(), 0.0, parameter()
+    for g in GRADS:
+        p = p - 0.1 * (np.sign(0.8 * m + 0.2 * g) + 0.05 * p)
+        m = 0.9 * m + 0.1 * g
+    train(made("Lion", q, lr=0.1, betas=(0.8, 0.9), weight_decay=0.05), q, GRADS)
+    np.testing.assert_allclose(q.tolist(), p, rtol=1e-12)
+
+
+def test_zero_grad_keeps_what_was_passed():
+    p = parameter()
+    given = p.grad = norch.tensor(GRADS[0])
+    optimizer = optim.Adam([p])
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad.abs().sum().item() == 0
+    assert given.tolist() == GRADS[0].tolist()
+
+
+def test_hooks():
+    seen = []
+    optimizer = optim.SGD([parameter()], lr=0.1)
+    before = optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append(("before", args, kwargs)))
+    after = optimizer.register_step_post_hook(lambda o, args, kwargs: seen.append(("after", o)))
+    optimizer.step()
+    optimizer.step(None)
+    assert seen == [("before", (), {}), ("after", optimizer), ("before", (None,), {}), ("after", optimizer)]
+    before.remove()
+    after.remove()
+    optimizer.step()
+    assert len(seen) == 4
+    with optimizer.register_step_pre_hook(lambda o, args, kwargs: ((lambda: 5.0,), {})):
+        assert optimizer.step() == 5.0
+    with optimizer.register_step_pre_hook(lambda o, args, kwargs: 1), pytest.raises(TypeError, match="pre-hook"):
+        optimizer.step()
+    assert optimizer.step() is None
+
+
+def test_hooks_of_states():
+    optimizer = optim.SGD([parameter()], lr=0.1)
+    seen = []
+    optimizer.register_state_dict_pre_hook(lambda o: seen.append("pre"))
+    optimizer.register_state_dict_post_hook(lambda o, found: {**found, "more": 1})
+    optimizer.register_load_state_dict_pre_hook(lambda o, found: seen.append(found["more"]))
+    optimizer.register_load_state_dict_post_hook(lambda o: seen.append("post"))
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert seen == ["pre", 1, "post"]
+
+
+def test_an_optimizer_of_the_users():
+    """As scripts write them for PyTorch."""
+
+    class Halving(optim.Optimizer):
+        def __init__(self, params, lr=optim.optimizer.required):
+            super().__init__(params, dict(lr=lr))
+
+        @norch.no_grad()
+        def step(self, closure=None):
+            loss = None
+            if closure is not None:
+                with norch.enable_grad():
+                    loss = closure()
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    if len(state) == 0:
+                        state["seen"] = 0
+                    state["seen"] += 1
+                    p.data.mul_(group["lr"])
+            return loss
+
+    with pytest.raises(ValueError, match="'lr', which it must"):
+        Halving([parameter()])
+    p = parameter([2.0])
+    optimizer = Halving([p], lr=0.5)
+    calls = []
+    optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    assert optimizer.step(lambda: 3) == 3
+    assert (p.item(), optimizer.state[p]["seen"], calls) == (1.0, 1, [1])
+
+
+# --- States -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loaded_state_goes_on_the_same(name):
+    p = parameter()
+    optimizer = made(name, p, lr=0.1)
+
+    def closure(optimizer, p):
+        def compute():
+            optimizer.zero_grad()
+            loss = (p * p * norch.tensor(np.arange(1.0, 13).reshape(3, 4))).sum()
+            loss.backward()
+            return loss
+
+        return compute
+
+    for _ in range(3):
+        optimizer.step(closure(optimizer, p))
+    state = copy.deepcopy(optimizer.state_dict())
+    q = copy.deepcopy(p)
+    other = made(name, q)
+    other.load_state_dict(state)
+    for _ in range(3):
+        optimizer.step(closure(optimizer, p))
+        other.step(closure(other, q))
+    assert q.tolist() == p.tolist()
+    assert other.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize("name", OF_PYTORCH)
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"momentum": 0.9}, {"centered": True}])
+def test_states_of_pytorch(name, options):
+    """Have the same keys, and can be loaded: training goes on as it would have there."""
+    torch = pytest.importorskip("torch")
+    if not set(options) <= set(inspect.signature(getattr(optim, name)).parameters):
+        options = {}
+    p, q = parameter(), torch.tensor(START, requires_grad=True)
+    ours, theirs = getattr(optim, name)([p], **options), getattr(torch.optim, name)([q], **options)
+
+    def closure(framework, p, optimizer):
+        def compute():
+            optimizer.zero_grad()
+            loss = (p * p * p * p * framework.tensor(np.arange(1.0, 13).reshape(3, 4))).sum()
+            loss.backward()
+            return loss
+
+        return compute
+
+    for _ in range(4):
+        theirs.step(closure(torch, q, theirs))
+        ours.step(closure(norch, p, ours))
+    expected = theirs.state_dict()
+    if name != "LBFGS":
+        assert list(ours.state_dict()["state"]) == list(expected["state"])
+        for key, state in expected["state"].items():
+            assert set(ours.state_dict()["state"][key]) == set(state)
+    moved = {
+        "state": {key: {k: move(torch, v) for k, v in state.items()} for key, state in expected["state"].items()},
+        "param_groups": expected["param_groups"],
+    }
+    p = nn.Parameter(norch.tensor(q.detach().numpy()))
+    ours = getattr(optim, name)([p], **options)
+    ours.load_state_dict(moved)
+    for _ in range(4):
+        theirs.step(closure(torch, q, theirs))
+        ours.step(closure(norch, p, ours))
+    np.testing.assert_allclose(p.tolist(), q.tolist(), rtol=1e-6)
+
+
+def move(torch, value):
+    if isinstance(value, list):
+        return [move(torch, v) for v in value]
+    return norch.tensor(value.detach().numpy()) if isinstance(value, torch.Tensor) else value
+
+
+def test_an_older_state_without_newer_options():
+    p = parameter()
+    optimizer = optim.Adam([p])
+    state = optimizer.state_dict()
+    del state["param_groups"][0]["decoupled_weight_decay"]
+    optimizer.load_state_dict(state)
+    assert optimizer.param_groups[0]["decoupled_weight_decay"] is False
+    train(optimizer, p, GRADS[:1])
+
+
+def test_options_are_not_shared_with_a_loaded_state():
+    optimizer = optim.SGD([parameter()], lr=norch.tensor(0.5))
+    state = optimizer.state_dict()
+    optimizer.load_state_dict(state)
+    optimizer.param_groups[0]["lr"].fill_(0.25)
+    assert state["param_groups"][0]["lr"].item() == 0.5
+
+
+def test_adagrad_has_its_state_at_once():
+    p = parameter()
+    optimizer = optim.Adagrad([p], initial_accumulator_value=0.5)
+    assert optimizer.state[p]["sum"].tolist() == [[0.5] * 4] * 3
+    optimizer.add_param_group({"params": [q := parameter()]})
+    assert optimizer.state[q]["step"] == 0
+
+
+def test_options_of_the_users_optimizers_are_their_own():
+    """Such as Adafactor's, which has no learning rate and two eps, or Adan's three betas."""
+
+    class Own(optim.Optimizer):
+        def step(self, closure=None):
+            return None
+
+    optimizer = Own([parameter()], dict(lr=None, eps=(1e-30, 1e-3), betas=(0.98, 0.92, 0.99)))
+    optimizer.add_param_group({"params": [parameter()], "momentum": "mine"})
+    assert optimizer.step() is None
+
+
+def test_a_count_of_the_users_keeps_its_dtype():
+    class Counting(optim.Optimizer):
+        def step(self, closure=None):
+            for p in self.param_groups[0]["params"]:
+                self.state[p].setdefault("step", norch.tensor(1000.0)).add_(1)
+
+    p = nn.Parameter(norch.ones(1, dtype=norch.bfloat16))
+    optimizer = Counting([p], {})
+    optimizer.step()
+    other = Counting([p], {})
+    other.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+    assert other.state[p]["step"].item() == 1001
