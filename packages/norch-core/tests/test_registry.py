@@ -11,7 +11,7 @@ import types
 import pytest
 
 import norch
-from norch.backend import Backend, Buffer, registry
+from norch.backend import CONTRACT, Backend, Buffer, registry
 from norch.backend.device_module import DeviceModule
 
 PLUGIN = """
@@ -32,6 +32,20 @@ class Chip(Backend):
 @hookimpl
 def norch_backend():
     return {returns}
+"""
+
+CLOSED = """
+from norch.backend import hookimpl
+
+class Closed:
+    __slots__ = ()
+    device_type, contract = "bad", (1, 0)
+    def device_count(self): return 1
+    allocate = copy_in = copy_out = copy = compile = synchronize = device_count
+
+@hookimpl
+def norch_backend():
+    return Closed()
 """
 
 
@@ -108,8 +122,9 @@ BROKEN = {
     "has a nonsense priority": ({"priority": None}, ["priority is None"]),
     "has no hook": ({"body": "x = 1"}, ["norch_backend", "hookimpl"]),
     "returns no backend": ({"returns": "object()"}, ["object", "no norch.backend.Backend"]),
+    "cannot be completed": ({"body": CLOSED}, ["Closed has no priority", "inherit from Backend", "plug-bad 1.2"]),
     "another device": ({"claims": "other"}, ["'other'", "'bad'"]),
-    "a newer minor": ({"contract": (1, 99)}, ["1.99", "has 1.0", "pip install -U norch-core"]),
+    "a newer minor": ({"contract": (1, 99)}, ["1.99", "has {}.{}".format(*CONTRACT), "pip install -U norch-core"]),
     "an older major": ({"contract": (0, 1)}, ["0.1", "pip install -U plug-bad"]),
     "a newer major": ({"contract": (2, 0)}, ["2.0", "pip install -U norch-core"]),
     "no device": ({"count": 0}, ["finds no device"]),

@@ -139,7 +139,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """What is loaded late, then subpackages of other distributions (`norch.nn`), then the modules of devices."""
+    """What is loaded late, subpackages of other distributions (`norch.nn`), modules of devices, ops of plug-ins."""
     from importlib import import_module
     from importlib.util import find_spec
 
@@ -159,6 +159,12 @@ def __getattr__(name: str) -> Any:
         device_module = lookup(name)
         if device_module is not None:
             return device_module
+        from .plugin_ops import lookup as op_of_plugin
+
+        op = op_of_plugin(name)
+        if op is not None:
+            globals()[name] = op
+            return op
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
         + ("; it comes with norch-nn: pip install norch-nn" if name in ("nn", "optim", "utils", "vision") else "")

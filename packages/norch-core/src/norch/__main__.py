@@ -13,7 +13,10 @@ from typing import Any
 
 
 def collect() -> dict[str, Any]:
-    """Versions, and for each plug-in its provider, contract, priority and device count, or why it is unusable."""
+    """Versions, and of each plug-in what it provides, or why it is not usable and what to do.
+
+    Of a backend that is its contract, priority and device count; of an op the device types it has kernels for.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     import numpy
@@ -53,25 +56,54 @@ def collect() -> dict[str, Any]:
         else:
             row |= {"state": "not usable", "reason": provider.reason, "advice": provider.advice}
         rows.append(row)
-    return {"versions": versions, "backends": rows}
+    return {"versions": versions, "backends": rows, "ops": _ops()}
+
+
+def _ops() -> list[dict[str, Any]]:
+    from . import plugin_ops
+
+    rows = []
+    for plugin in plugin_ops.installed():
+        plugin_ops.load(plugin)
+        row = {
+            "op": plugin.name,
+            "distribution": plugin.distribution,
+            "version": plugin.version,
+            "module": plugin.module,
+        }
+        if plugin.usable:
+            row |= {"state": "usable", "kernels": ", ".join(plugin_ops.lookup(plugin.name).op.kernels) or "none"}
+            sample = plugin_ops.sample_of(plugin.name)
+            if isinstance(sample, str):
+                row |= {"reason": f"norch conformance does not try it: {sample}"}
+        else:
+            row |= {"state": "not usable", "reason": plugin.reason or "", "advice": plugin.advice}
+        rows.append(row)
+    return rows
 
 
 def show(found: dict[str, Any]) -> str:
     """`collect()` as text."""
     lines = [f"{name:<12}{value}" for name, value in found["versions"].items()]
-    columns = ("device", "distribution", "contract", "priority", "devices", "state")
-    rows = [{**row, "distribution": f"{row['distribution']} {row['version']}"} for row in found["backends"]]
+    lines += _table(("device", "distribution", "contract", "priority", "devices", "state"), found["backends"])
+    if found.get("ops"):
+        lines += _table(("op", "distribution", "kernels", "state"), found["ops"])
+    return "\n".join(lines)
+
+
+def _table(columns: tuple[str, ...], found: list[dict[str, Any]]) -> list[str]:
+    rows = [{**row, "distribution": f"{row['distribution']} {row['version']}"} for row in found]
     cells = [columns, *([str(row.get(key, "-")) for key in columns] for row in rows)]
     widths = [max(map(len, column)) + 2 for column in zip(*cells)]
     table = ["".join(f"{c:<{w}}" for c, w in zip(line, widths)).rstrip() for line in cells]
-    lines += ["", table[0]]
+    lines = ["", table[0]]
     indent = " " * widths[0]
     for row, line in zip(rows, table[1:]):
         lines.append(line)
         for text in (row.get("reason"), row.get("advice") and f"try: {row['advice']}"):
             if text:
                 lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent)
-    return "\n".join(lines)
+    return lines
 
 
 COMMANDS = {

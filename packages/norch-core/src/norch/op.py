@@ -11,7 +11,7 @@ from .dtype import DType
 from .spec import Shape, Spec
 
 if TYPE_CHECKING:
-    from .backend.contract import Kernel
+    from .backend.contract import Backend, Kernel, Operand
 
 PLAN_LIMIT = 4096
 """Plans that one op keeps at most, in each of two generations."""
@@ -39,6 +39,10 @@ class Inferred(NamedTuple):
     kernel_outputs: tuple[Spec, ...] | None = None
 
 
+KernelFactory = Callable[["Backend", "tuple[Operand, ...]", Mapping[str, Any]], "Kernel | None"]
+"""`factory(backend, operands, attrs)` is what `Backend.compile` is for an op that the backend does not know."""
+
+
 class Op:
     """One operation: its name, parameters, inference rule, derivative and decomposition.
 
@@ -49,11 +53,13 @@ class Op:
         a view. It raises the errors a user sees.
     vjp: a rule for each operand, None where the gradient is zero by nature; or one rule for all, returning a tuple.
     decompose: for a composite, the function that computes it from other ops.
+    kernels: by device type, for an op of a plug-in: asked where the backend itself has no kernel.
+    owner: the distribution that an op of a plug-in comes from, with its version.
     """
 
     __slots__ = (
-        "__weakref__", "bound", "decompose", "infer", "joint", "keeps", "kind", "name", "params", "plans", "rules",
-        "scalars", "tensors",
+        "__weakref__", "bound", "decompose", "infer", "joint", "keeps", "kernels", "kind", "name", "owner", "params",
+        "plans", "rules", "scalars", "tensors",
     )  # fmt: skip
 
     def __init__(
@@ -67,8 +73,12 @@ class Op:
         kind: str = "primitive",
         decompose: Callable[..., Any] | None = None,
         scalars: tuple[int, ...] = (),
+        kernels: Mapping[str, KernelFactory] | None = None,
+        owner: str = "norch-core",
     ) -> None:
         self.name = name
+        self.kernels = kernels or {}
+        self.owner = owner
         self.kind = kind
         self.params = params
         self.tensors = tuple(range(tensors)) if isinstance(tensors, int) else tensors

@@ -85,7 +85,7 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
         at += 2
     if op.kind == "primitive" and not any(s.numel for s in outputs):
         return _nothing_to_do
-    kernel = compile_kernel(op.name, device, tuple(operands), inferred.attrs, op.kind == "primitive")
+    kernel = compile_kernel(op.name, device, tuple(operands), inferred.attrs, op.kind == "primitive", op)
     if kernel is None or not converts:
         return kernel
     converts.reverse()  # a scalar keeps its place, so any order would do; from the back no index moves
@@ -159,9 +159,12 @@ def _tensor_conversion(op: Op, source: Spec, target: Spec) -> Callable[[list[Any
 
 
 def compile_kernel(
-    name: str, device: Device, operands: tuple[Operand, ...], attrs: Any, required: bool
+    name: str, device: Device, operands: tuple[Operand, ...], attrs: Any, required: bool, op: Op | None = None
 ) -> Kernel | None:
-    """Asks the device's backend for a kernel; where it has none for a required op, the fallback on the CPU."""
+    """Asks the device's backend for a kernel, then the plug-in that the op comes from.
+
+    Where there is none for a required op, the fallback on the CPU.
+    """
     backend = device.backend
     try:
         kernel = backend.compile(name, operands, attrs)
@@ -169,12 +172,38 @@ def compile_kernel(
         raise
     except Exception as error:
         raise BackendError(f"{provider(device)} failed to compile {name}: {error!r}") from error
+    if kernel is None and op is not None and device.type in op.kernels:
+        kernel = _kernel_of_plugin(op, device, operands, attrs)
     fell_back = kernel is None and required
     if fell_back:
         from .fallback import cpu_fallback
 
         kernel = cpu_fallback(name, device, operands, attrs)
     return kernel if watcher is None else watcher(name, device, operands, kernel, fell_back)
+
+
+def _kernel_of_plugin(op: Op, device: Device, operands: tuple[Operand, ...], attrs: Any) -> Kernel | None:
+    """The kernel that the op's own distribution has for a device type. Its errors name that distribution."""
+    who = f"op {op.name} of {op.owner}"
+    try:
+        kernel = op.kernels[device.type](device.backend, operands, attrs)
+    except NorchError:
+        raise
+    except Exception as error:
+        raise BackendError(f"{who}: its kernel for {device.type!r} failed to compile: {error!r}") from error
+    if kernel is None:
+        return None
+    found = kernel
+
+    def call(*args: Any) -> None:
+        try:
+            found(*args)
+        except (NorchError, MemoryError, IndexOutOfBounds, ZeroDivisionError):
+            raise
+        except Exception as error:
+            raise BackendError(f"{who}: its kernel for {device.type!r} raised {error!r}") from error
+
+    return call
 
 
 def provider(device: Device) -> str:

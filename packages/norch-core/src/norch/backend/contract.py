@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ..dtype import DType
 
-CONTRACT = (1, 0)
+CONTRACT = (1, 1)
+"""Major and minor version. Majors must match; a backend built for an older minor keeps working, since methods and
+fields are only ever added, each with a default.
+
+1.1: Backend.allocating, copy_out_later and current_device.
+"""
 
 UNARY = (
     "neg abs sign exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "

@@ -1,62 +1,43 @@
 """Finding backends: entry points in group `norch`, loaded only when their device is asked for, each on its own.
 
-An entry point's name is the device type and its value a module with a pluggy hook `norch_backend`. Whatever goes wrong
-with one provider is kept as its reason, and hurts no other.
+An entry point's name is the device type and its value a module with a pluggy hook `norch_backend`.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any
 
 from ..device import current_index, known_devices
 from ..errors import DeviceError
+from . import discovery
 from .contract import CONTRACT, Backend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from importlib.metadata import Distribution, EntryPoint
+from .discovery import Plugin, Refused
 
 GROUP = "norch"
 _METHODS = ("device_count", "allocate", "copy_in", "copy_out", "copy", "compile", "synchronize")
-_LIBRARIES = (".so", ".pyd", ".dll", ".dylib")
-
-
-class _Refused(TypeError):
-    """A plug-in or a backend that does not keep to the contract, and in what."""
 
 
 @dataclass
-class Provider:
+class Provider(Plugin):
     """An installed or registered backend: where it comes from, and the backend, or the reason why there is none."""
 
-    device_type: str
-    distribution: str
-    version: str
-    module: str
     backend: Backend | None = None
-    reason: str | None = None
-    advice: str = ""
-    loaded: bool = False
-    entry: EntryPoint | None = field(default=None, repr=False)
+
+    @property
+    def device_type(self) -> str:
+        return self.name
 
     @property
     def usable(self) -> bool:
         return self.backend is not None and self.reason is None
 
-    def describe(self) -> str:
-        state = "usable" if self.usable else self.reason if self.loaded else "not loaded"
-        return f"{self.device_type}: {self.distribution} {self.version} ({self.module}): {state}" + (
-            f"; {self.advice}" if self.advice else ""
-        )
 
-
-_lock = threading.RLock()
+_lock = discovery.lock
 _installed: list[Provider] | None = None
 _registered: list[Provider] = []
-_manager: Any = None
 
 
 def installed() -> list[Provider]:
@@ -73,16 +54,12 @@ def providers(load: bool) -> list[Provider]:
     found = installed()
     if load:
         for provider in found:
-            _load_once(provider)
+            _load(provider)
     return found
 
 
 def _discover() -> list[Provider]:
-    found: dict[tuple[str, str, str], Provider] = {}
-    for provider in _declared():
-        value = provider.entry.value if provider.entry is not None else provider.module
-        found.setdefault((provider.device_type, provider.distribution, value), provider)
-    result = sorted(found.values(), key=lambda p: (p.device_type, p.distribution))
+    result = [Provider(**vars(plugin)) for plugin in discovery.declared(GROUP)]
     if not any(p.module == "norch.numpy_backend" for p in result):  # a source tree that was not installed
         from importlib.metadata import EntryPoint
 
@@ -93,114 +70,29 @@ def _discover() -> list[Provider]:
     return result
 
 
-def _declared() -> Iterator[Provider]:
-    """The entry points of every distribution. Metadata that cannot be read hurts its own distribution only."""
-    from importlib.metadata import distributions, entry_points
-
-    try:
-        entries = list(entry_points(group=GROUP))
-    except Exception:  # it does not say whose metadata is broken: read each distribution's alone
-        seen = set()
-        for distribution in distributions():
-            name, version = _identity(distribution)
-            if name in seen and name != "unknown":
-                continue  # shadowed by an earlier folder of sys.path
-            seen.add(name)
-            try:
-                found = list(distribution.entry_points.select(group=GROUP))
-            except Exception as error:
-                if _may_concern_us(distribution):
-                    yield _unreadable("?", name, version, "?", f"its entry_points.txt cannot be read: {error}")
-                continue
-            for entry in found:
-                yield _provider(entry, name, version)
-    else:
-        for entry in entries:
-            yield _provider(entry, *_identity(entry.dist))
-
-
-def _identity(distribution: Distribution | None) -> tuple[str, str]:
-    try:
-        assert distribution is not None
-        return str(distribution.name or "unknown"), str(distribution.version or "?")
-    except Exception:  # no METADATA, or one without these fields
-        return "unknown", "?"
-
-
-def _may_concern_us(distribution: Distribution) -> bool:
-    try:
-        return f"[{GROUP}]" in (distribution.read_text("entry_points.txt") or "")
-    except Exception:  # not even text
-        return True
-
-
-def _provider(entry: EntryPoint, distribution: str, version: str) -> Provider:
-    try:
-        module = entry.module
-    except Exception:
-        return _unreadable(
-            entry.name, distribution, version, entry.value or "?", f"its entry point {entry.value!r} names no module"
-        )
-    return Provider(entry.name, distribution, version, module, entry=entry)
-
-
-def _unreadable(device_type: str, distribution: str, version: str, module: str, reason: str) -> Provider:
-    advice = f"pip install --force-reinstall {distribution}" if distribution != "unknown" else ""
-    return Provider(device_type, distribution, version, module, None, reason, advice, loaded=True)
-
-
 def load(provider: Provider) -> None:
     """Loads a provider's module and asks it for its backend. What fails becomes its reason; only Ctrl-C is raised."""
-    with _lock:
-        if provider.loaded:
-            return
-        provider.loaded, provider.reason = True, "it is still being loaded"  # what its own module sees if it asks
-        try:
-            _load(provider)
-        except KeyboardInterrupt:
-            provider.loaded, provider.reason = False, None  # says nothing about the plug-in: try again when asked
-            raise
-        except BaseException as error:  # SystemExit, and a Rust panic, are no Exception
-            provider.reason, provider.advice = _explain(error, provider)
+    discovery.load_once(provider, "norch_backend", adopt)
 
 
-_load_once = load  # `providers` has a parameter of that name
-
-
-def _load(provider: Provider) -> None:
-    global _manager
-    import pluggy
-
-    from . import hooks
-
-    assert provider.entry is not None
-    module = provider.entry.load()
-    if _manager is None:
-        _manager = pluggy.PluginManager(GROUP)
-        _manager.add_hookspecs(hooks)
-    name = f"{provider.device_type}={provider.entry.value}@{provider.distribution}"
-    if not _manager.is_registered(module):
-        _manager.register(module, name)
-    implementations = [i for i in _manager.hook.norch_backend.get_hookimpls() if i.plugin is module]
-    if not implementations:
-        raise _Refused(f"module {provider.module} has no hook norch_backend; mark one with @norch.backend.hookimpl")
-    adopt(provider, implementations[0].function())
+_load = load  # `providers` has a parameter of that name
 
 
 def adopt(provider: Provider, backend: Any) -> None:
     """Checks what a hook returned against the contract, and keeps it if it holds."""
     missing = [m for m in _METHODS if not callable(getattr(backend, m, None))]
     if missing:
-        raise _Refused(f"{type(backend).__name__} is no norch.backend.Backend: it has no {', '.join(missing)}")
+        raise Refused(f"{type(backend).__name__} is no norch.backend.Backend: it has no {', '.join(missing)}")
+    _complete(backend)
     kind = getattr(backend, "device_type", None)
     if kind != provider.device_type:
-        raise _Refused(f"its backend is for device type {kind!r}, its entry point for {provider.device_type!r}")
-    priority = getattr(backend, "priority", 0)
+        raise Refused(f"its backend is for device type {kind!r}, its entry point for {provider.device_type!r}")
+    priority = backend.priority
     if not isinstance(priority, int | float):
-        raise _Refused(f"its priority is {priority!r}, not a number")
+        raise Refused(f"its priority is {priority!r}, not a number")
     contract = getattr(backend, "contract", None)
     if not (isinstance(contract, tuple | list) and [type(n) for n in contract] == [int, int]):
-        raise _Refused(f"its contract is {contract!r}, not (major, minor)")
+        raise Refused(f"its contract is {contract!r}, not (major, minor)")
     major, minor = contract
     if (major, minor) > CONTRACT or major != CONTRACT[0]:
         ours = f"{CONTRACT[0]}.{CONTRACT[1]}"
@@ -209,30 +101,21 @@ def adopt(provider: Provider, backend: Any) -> None:
         provider.advice = f"pip install -U {'norch-core' if newer else provider.distribution}"
         return
     if int(backend.device_count()) < 1:
-        why = getattr(backend, "unusable_reason", lambda: None)()
-        provider.reason = why or "it finds no device"
+        provider.reason = backend.unusable_reason() or "it finds no device"
         return
     provider.backend, provider.reason = backend, None
 
 
-def _explain(error: BaseException, provider: Provider) -> tuple[str, str]:
-    upgrade, reinstall = (f"pip install {o} {provider.distribution}" for o in ("-U", "--force-reinstall"))
-    if isinstance(error, _Refused):
-        return str(error), upgrade
-    if isinstance(error, ImportError) and error.name:
-        root = error.name.partition(".")[0]
-        if f"{provider.module}.".startswith(f"{error.name}."):
-            if isinstance(error, ModuleNotFoundError):
-                return f"its own module {error.name} is missing", reinstall
-        elif root == "norch":  # the distribution named norch is another project
-            return f"it does not fit this norch-core: {error}", f"pip install -U norch-core {provider.distribution}"
-        elif isinstance(error, ModuleNotFoundError):
-            return f"it needs the module {error.name}, which is not installed", f"pip install {root.replace('_', '-')}"
-    if isinstance(error, OSError) or (isinstance(error, ImportError) and str(error.path).endswith(_LIBRARIES)):
-        return f"a library failed to load: {error}", reinstall
-    if isinstance(error, ImportError):
-        return f"it cannot be imported: {error}", upgrade
-    return f"it raised {type(error).__name__}: {error}", upgrade
+def _complete(backend: Any) -> None:
+    """Gives a backend that does not inherit from Backend what the contract has besides, and has added since."""
+    for name, default in vars(Backend).items():
+        if not name.startswith("_") and name != "contract" and not hasattr(backend, name):
+            try:
+                setattr(backend, name, MethodType(default, backend) if callable(default) else default)
+            except AttributeError:
+                raise Refused(
+                    f"{type(backend).__name__} has no {name} and cannot be given it; let it inherit from Backend"
+                ) from None
 
 
 def find(device_type: str) -> Backend:
@@ -257,11 +140,9 @@ def find(device_type: str) -> Backend:
     usable = [p for p in candidates if p.usable]
     if not usable:
         raise DeviceError(_why_none(device_type, candidates, choice))
-    best = max(usable, key=lambda p: getattr(p.backend, "priority", 0))
-    assert best.backend is not None
-    if hasattr(best.backend, "current_device"):
-        current_index[device_type] = best.backend.current_device
-    return best.backend
+    best = max([p.backend for p in usable if p.backend is not None], key=lambda backend: backend.priority)
+    current_index[device_type] = best.current_device
+    return best
 
 
 def short_name(provider: Provider) -> str:
@@ -292,7 +173,7 @@ def provider_of(backend: Backend) -> Provider:
     for provider in installed():
         if provider.backend is backend:
             return provider
-    return Provider(backend.device_type, "in process", "?", type(backend).__module__, backend, loaded=True)
+    return Provider(backend.device_type, "in process", "?", type(backend).__module__, loaded=True, backend=backend)
 
 
 def register(backend: Backend, distribution: str = "in process", version: str = "?") -> None:
@@ -325,11 +206,12 @@ def unregister(device_type: str) -> None:
 
 def reset() -> None:
     """Forgets everything found, loaded and registered, as if norch had just been imported. For tests."""
-    global _installed, _manager
+    global _installed
     from ..op import forget_plans
 
     with _lock:
-        _installed, _manager = None, None
+        _installed = None
+        discovery.reset()
         _registered.clear()
         _forget_devices(None)
     forget_plans()

@@ -371,3 +371,15 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> object:
     from ..spec import broadcast_shapes as common
 
     return Size(common(*[tuple(s) for s in shapes]))
+
+
+def __getattr__(name: str) -> object:
+    """Ops of plug-ins."""
+    if not name.startswith("_"):
+        from ..plugin_ops import lookup
+
+        found: object = lookup(name)
+        if found is not None:
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'norch.ops' has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -158,14 +158,15 @@ def composite(
     name: str | None = None,
     joint: bool = False,
     rare: bool = False,
+    plugin: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
 
     Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value; all others are
     hashable attributes. infer gets specs for tensors, types for scalars, and the attributes, in order, and returns
     Inferred or the Spec(s) of the result. vjp is one rule (of the only operand; or with `joint` of all), or a rule by
-    operand name. `rare`: not worth writing a fast call for, which takes time when norch is imported; all arguments must
-    then be given, in order.
+    operand name. rare: not worth writing a fast call for, which takes time when norch is imported; all arguments must
+    then be given, in order. plugin: for an op that is not norch's own: its `kernels` and `owner`, as of `Op`.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -191,10 +192,10 @@ def composite(
             rules = tuple([vjp.get(params[i]) for i in tensors])
         elif vjp is not None and not joint:
             rules = (vjp,)
-        op = _register(
-            Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, scalars=scalars)
-        )
-
+        made: dict[str, Any] = dict(kind="composite", decompose=function, scalars=scalars)
+        op = Op(title, params, tensors, full_infer, rules, **made, **(plugin or {}))
+        if plugin is None:
+            _register(op)
         if rare:
             general: Any = lambda *args: run(op, *args)  # noqa: E731
             general.op = op

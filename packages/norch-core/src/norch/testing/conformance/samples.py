@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import ops
+from ... import ops, plugin_ops
 from ...autograd import grad
 from ...backend.contract import PRIMITIVES
 from ...device import Device
@@ -27,7 +27,7 @@ STEP = 1e-6
 
 def gradients() -> Iterator[Case]:
     """Level 5: derivatives of every differentiable op, in float64."""
-    for sample in SAMPLES.values():
+    for sample in (*SAMPLES.values(), *plugin_ops.samples()):
         if sample.differentiable:
             for one in sample.cases:
                 if any(o.dtype is None for o in one.operands()):
@@ -35,7 +35,7 @@ def gradients() -> Iterator[Case]:
 
 
 def composites() -> Iterator[Case]:
-    """Level 6: everything that is made of primitives, by value."""
+    """Level 6: everything that is made of primitives, by value; ops of plug-ins in every dtype and layout."""
     for sample in SAMPLES.values():
         if sample.name in PRIMITIVES or sample.view:
             continue
@@ -43,24 +43,35 @@ def composites() -> Iterator[Case]:
             if dtype in sample.dtypes and (dtype is not int64 or float32 not in sample.dtypes):
                 for one in sample.cases:
                     yield _case(6, sample, one, dtype, _value_check(sample, one, dtype))
+    for sample in plugin_ops.samples():
+        for dtype in sample.dtypes:
+            for one in sample.cases:
+                for layout in records.LAYOUTS:
+                    yield _case(6, sample, one, dtype, _value_check(sample, one, dtype, layout), layout=layout)
 
 
 def _case(
-    level: int, sample: Sample, one: records.Case, dtype: DType, check: Callable[[Device], None], prefix: str = ""
+    level: int,
+    sample: Sample,
+    one: records.Case,
+    dtype: DType,
+    check: Callable[[Device], None],
+    prefix: str = "",
+    layout: str = "plain",
 ) -> Case:
-    name = prefix + checks.label(sample, one, dtype)
+    name = prefix + checks.label(sample, one, dtype, layout)
     size = sum(prod(o.shape) for o in one.operands())
 
     def snippet(device: str) -> str:
-        if sample.call is not None or not hasattr(ops, sample.name):
+        if sample.call is not None or not hasattr(ops, sample.name) or layout != "plain":
             return rerunning(f"{level}: {name}")(device)
         return _snippet(sample, one, dtype, device, bool(prefix))
 
     return Case(level, sample.name, dtype.name, name, size, check, snippet)
 
 
-def _value_check(sample: Sample, one: records.Case, dtype: DType) -> Callable[[Device], None]:
-    return lambda device: checks.check_case(sample, one, dtype, device)
+def _value_check(sample: Sample, one: records.Case, dtype: DType, layout: str = "plain") -> Callable[[Device], None]:
+    return lambda device: checks.check_case(sample, one, dtype, device, layout)
 
 
 def _gradient_check(sample: Sample, one: records.Case) -> Callable[[Device], None]:

@@ -26,7 +26,7 @@ class Memory:
 
 
 class NewDeviceBackend(Backend):
-    device_type = "newdevice"
+    device_type, contract = "newdevice", (1, 1)
 
     def device_count(self) -> int:
         return 1
