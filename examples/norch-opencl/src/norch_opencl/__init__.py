@@ -1,0 +1,1 @@
+"""An OpenCL backend for norch: device "opencl"."""

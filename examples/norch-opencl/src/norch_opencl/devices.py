@@ -1,0 +1,158 @@
+"""The OpenCL side: one context, a queue and a memory pool for each of its devices, programs by their source."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from pyopencl.tools import ImmediateAllocator, MemoryPool
+
+from norch.backend import Buffer
+
+CHECKED = ("gather", "scatter", "scatter_add")
+"""The ops that report an index out of range, by their number in a device's error record."""
+
+
+class Memory(Buffer):
+    """Memory of one device. `memory` is the pyopencl buffer, which goes back to its pool with this object."""
+
+    __slots__ = ("device", "memory")
+
+    def __init__(self, nbytes: int, memory: Any, device: Device) -> None:
+        super().__init__(nbytes)
+        self.memory = memory
+        self.device = device
+
+
+class Device:
+    """A device with its queue. The queue is in order, so that no kernel has to wait for another.
+
+    `record` is device memory that index kernels write: the last call with a wrong index, the first such call, its
+    index, the dim's size, and the op as a place in CHECKED.
+    """
+
+    def __init__(self, context: cl.Context, device: cl.Device) -> None:
+        self.device = device
+        self.queue = cl.CommandQueue(context, device)
+        self.pool = MemoryPool(ImmediateAllocator(self.queue))
+        self.record = cl.Buffer(context, cl.mem_flags.READ_WRITE, 40)
+        self.unchecked = False
+        self.clear()
+
+    def clear(self) -> None:
+        cl.enqueue_copy(self.queue, self.record, np.zeros(5, np.int64))
+
+    def check(self) -> None:
+        """Raises IndexError if a kernel that is done met an index out of range. Waits for the queue."""
+        if not self.unchecked:
+            return
+        self.unchecked = False
+        found = np.empty(5, np.int64)
+        cl.enqueue_copy(self.queue, found, self.record)
+        _, call, index, size, op = found.tolist()
+        if call:
+            self.clear()
+            raise IndexError(
+                f"{CHECKED[op]}(): index {index} is out of bounds for a dim of size {size} "
+                "(found when the device was waited for)"
+            )
+
+
+class Runtime:
+    """What the kernels of all devices share."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.lock = threading.RLock()
+        self.programs: dict[str, cl.Program] = {}
+        self.calls = itertools.count(1)
+        found = self._find()
+        self.devices: list[Device] = []
+        if found:
+            self.context = cl.Context(found)
+            self.devices = [Device(self.context, d) for d in found]
+        self.has_double = all(d.double_fp_config for d in found)
+        self.width = min([128, *(1 << d.max_work_group_size.bit_length() - 1 for d in found)])
+        """How many work items work together in a reduction, a scan and a sort: a power of two."""
+
+    def _find(self) -> list[cl.Device]:
+        """The devices of one platform: of NORCH_OPENCL_PLATFORM, or the first with a GPU, or the first."""
+        try:
+            platforms = [(p.name, p.get_devices()) for p in cl.get_platforms()]
+        except cl.Error as error:
+            platforms, detail = [], f" ({error})"
+        else:
+            detail = ""
+        wanted = os.environ.get("NORCH_OPENCL_PLATFORM", "")
+        found = [devices for name, devices in platforms if devices and wanted.lower() in name.lower()]
+        found.sort(key=lambda devices: not any(d.type & cl.device_type.GPU for d in devices))
+        if found:
+            return found[0]
+        names = ", ".join(name for name, _ in platforms)
+        if names:
+            self.reason = f"no OpenCL platform with a device has {wanted!r} in its name; there is {names}"
+        else:
+            self.reason = f"there is no OpenCL platform{detail}; install the driver of your GPU, or for the CPU: "
+            self.reason += "pip install pyopencl[pocl]"
+        return []
+
+    def allocate(self, nbytes: int, index: int) -> Memory:
+        device = self.devices[index]
+        if nbytes > device.device.max_mem_alloc_size:
+            raise MemoryError(f"{device.device.name} gives at most {device.device.max_mem_alloc_size} bytes at once")
+        try:
+            with self.lock:
+                return Memory(nbytes, device.pool.allocate(max(nbytes, 1)), device)
+        except cl.Error as error:
+            raise MemoryError(f"{device.device.name} has no room for {nbytes} bytes: {error}") from None
+
+    def program(self, source: str) -> cl.Program:
+        """The program of a source, built when it is first asked for."""
+        with self.lock:
+            if source not in self.programs:
+                self.programs[source] = cl.Program(self.context, source).build()
+            return self.programs[source]
+
+    def kernel(
+        self,
+        source: str,
+        name: str,
+        takes: Sequence[Callable[[Any], Any] | None],
+        constants: Sequence[Any],
+        items: tuple[int, ...],
+        group: tuple[int, ...] | None = None,
+    ) -> Callable[..., None]:
+        """A function that puts a kernel into the queue of the device that its first argument lies on.
+
+        Its arguments are those of norch's kernels: `takes` has None for a tensor (a buffer and an offset), for a number
+        what makes a NumPy scalar of it. `constants` are the kernel's further arguments, `items` its work items, rounded
+        up to whole groups.
+        """
+        if 0 in items:
+            return lambda *args: None
+        kernel = cl.Kernel(self.program(source), name)
+        converts: list[Callable[[Any], Any]] = []
+        for take in takes:
+            converts += [take] if take else [_memory, np.uint64]
+        for i, value in enumerate(constants, len(converts)):
+            kernel.set_arg(i, value)
+        group = group or (self.width // 2, *[1] * (len(items) - 1))
+        whole = tuple([-(-n // g) * g for n, g in zip(items, group)])
+        lock, set_arg, enqueue, numbered = self.lock, kernel.set_arg, cl.enqueue_nd_range_kernel, list(enumerate(converts))
+
+        def call(*args: Any) -> None:
+            with lock:  # between set_arg and enqueue no other thread may use the kernel
+                for (i, convert), value in zip(numbered, args):
+                    set_arg(i, convert(value))
+                enqueue(args[0].device.queue, kernel, whole, group)
+
+        return call
+
+
+def _memory(buffer: Memory) -> Any:
+    return buffer.memory
