@@ -9,11 +9,16 @@ import pyopencl as cl
 
 from norch.backend import Backend, Kernel, Operand
 
-from . import elementwise, module
+from . import elementwise, indexing, matmul, module, random, reduction, sort
 from .devices import Memory, Runtime
 
 FAMILIES: dict[str, Callable[..., Kernel | None]] = {
     **elementwise.FAMILY,
+    **reduction.FAMILY,
+    **matmul.FAMILY,
+    **indexing.FAMILY,
+    **sort.FAMILY,
+    **random.FAMILY,
 }
 """From a primitive to the function that makes its kernels."""
 

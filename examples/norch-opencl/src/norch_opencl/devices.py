@@ -36,16 +36,16 @@ class Device:
     index, the dim's size, and the op as a place in CHECKED.
     """
 
-    def __init__(self, context: cl.Context, device: cl.Device) -> None:
-        self.device = device
+    def __init__(self, context: cl.Context, device: cl.Device, index: int) -> None:
+        self.device, self.index = device, index
         self.queue = cl.CommandQueue(context, device)
         self.pool = MemoryPool(ImmediateAllocator(self.queue))
-        self.record = cl.Buffer(context, cl.mem_flags.READ_WRITE, 40)
+        self.record = Memory(40, cl.Buffer(context, cl.mem_flags.READ_WRITE, 40), self)
         self.unchecked = False
         self.clear()
 
     def clear(self) -> None:
-        cl.enqueue_copy(self.queue, self.record, np.zeros(5, np.int64))
+        cl.enqueue_copy(self.queue, self.record.memory, np.zeros(5, np.int64))
 
     def check(self) -> None:
         """Raises IndexError if a kernel that is done met an index out of range. Waits for the queue."""
@@ -53,7 +53,7 @@ class Device:
             return
         self.unchecked = False
         found = np.empty(5, np.int64)
-        cl.enqueue_copy(self.queue, found, self.record)
+        cl.enqueue_copy(self.queue, found, self.record.memory)
         _, call, index, size, op = found.tolist()
         if call:
             self.clear()
@@ -75,7 +75,7 @@ class Runtime:
         self.devices: list[Device] = []
         if found:
             self.context = cl.Context(found)
-            self.devices = [Device(self.context, d) for d in found]
+            self.devices = [Device(self.context, d, i) for i, d in enumerate(found)]
         self.has_double = all(d.double_fp_config for d in found)
         self.width = min([128, *(1 << d.max_work_group_size.bit_length() - 1 for d in found)])
         """How many work items work together in a reduction, a scan and a sort: a power of two."""
