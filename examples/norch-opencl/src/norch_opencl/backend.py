@@ -1,9 +1,6 @@
 """OpenCLBackend: the contract of norch on OpenCL."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import pyopencl as cl
 
@@ -11,16 +8,13 @@ from norch.backend import Backend, Kernel, Operand
 
 from . import elementwise, indexing, matmul, module, random, reduction, sort
 from .devices import Memory, Runtime
+from .types import Attrs
 
 FAMILIES: dict[str, Callable[..., Kernel | None]] = {
-    **elementwise.FAMILY,
-    **reduction.FAMILY,
-    **matmul.FAMILY,
-    **indexing.FAMILY,
-    **sort.FAMILY,
-    **random.FAMILY,
+    op: make
+    for family in (elementwise, reduction, matmul, indexing, sort, random)
+    for op, make in family.FAMILY.items()
 }
-"""From a primitive to the function that makes its kernels."""
 
 
 class OpenCLBackend(Backend):
@@ -65,7 +59,7 @@ class OpenCLBackend(Backend):
         device.queue.finish()
         device.check()
 
-    def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+    def compile(self, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel | None:
         make = FAMILIES.get(op)
         if make is None or (not self.run.has_double and any(o.dtype.name == "float64" for o in operands)):
             return None

@@ -1,7 +1,5 @@
 """The OpenCL side: one context, a queue and a memory pool for each of its devices, programs by their source."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import threading
@@ -14,6 +12,8 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from norch.backend import Buffer
 
+from .types import CTYPES, Number
+
 CHECKED = ("gather", "scatter", "scatter_add")
 """The ops that report an index out of range, by their number in a device's error record."""
 
@@ -23,7 +23,7 @@ class Memory(Buffer):
 
     __slots__ = ("device", "memory")
 
-    def __init__(self, nbytes: int, memory: Any, device: Device) -> None:
+    def __init__(self, nbytes: int, memory: Any, device: "Device") -> None:
         super().__init__(nbytes)
         self.memory = memory
         self.device = device
@@ -77,29 +77,22 @@ class Runtime:
             self.context = cl.Context(found)
             self.devices = [Device(self.context, d, i) for i, d in enumerate(found)]
         self.has_double = all(d.double_fp_config for d in found)
+        self.real = CTYPES["float64" if self.has_double else "float32"]
         self.width = min([128, *(1 << d.max_work_group_size.bit_length() - 1 for d in found)])
         """How many work items work together in a reduction, a scan and a sort: a power of two."""
 
     def _find(self) -> list[cl.Device]:
         """The devices of one platform: of NORCH_OPENCL_PLATFORM, or the first with a GPU, or the first."""
-        try:
-            platforms = [(p.name, p.get_devices()) for p in cl.get_platforms()]
-        except cl.Error as error:
-            platforms, detail = [], f" ({error})"
-        else:
-            detail = ""
         wanted = os.environ.get("NORCH_OPENCL_PLATFORM", "")
-        found = [devices for name, devices in platforms if devices and wanted.lower() in name.lower()]
-        found.sort(key=lambda devices: not any(d.type & cl.device_type.GPU for d in devices))
-        if found:
-            return found[0]
-        names = ", ".join(name for name, _ in platforms)
-        if names:
-            self.reason = f"no OpenCL platform with a device has {wanted!r} in its name; there is {names}"
-        else:
-            self.reason = f"there is no OpenCL platform{detail}; install the driver of your GPU, or for the CPU: "
-            self.reason += "pip install pyopencl[pocl]"
-        return []
+        try:
+            platforms = [p for p in cl.get_platforms() if wanted.lower() in p.name.lower() and p.get_devices()]
+        except cl.Error:  # PLATFORM_NOT_FOUND_KHR
+            platforms = []
+        if not platforms:
+            self.reason = f"there is no OpenCL device{f' of a platform {wanted!r}' * bool(wanted)}; install the driver "
+            self.reason += "of your GPU, or one that runs on the CPU: pip install pyopencl[pocl]"
+            return []
+        return min((p.get_devices() for p in platforms), key=lambda d: not d[0].type & cl.device_type.GPU)
 
     def allocate(self, nbytes: int, index: int) -> Memory:
         device = self.devices[index]
@@ -115,14 +108,14 @@ class Runtime:
         """The program of a source, built when it is first asked for."""
         with self.lock:
             if source not in self.programs:
-                self.programs[source] = cl.Program(self.context, source).build()
+                self.programs[source] = cl.Program(self.context, source).build("-w")
             return self.programs[source]
 
     def kernel(
         self,
         source: str,
         name: str,
-        takes: Sequence[Callable[[Any], Any] | None],
+        takes: Sequence[Number | None],
         constants: Sequence[Any],
         items: tuple[int, ...],
         group: tuple[int, ...] | None = None,
@@ -136,14 +129,15 @@ class Runtime:
         if 0 in items:
             return lambda *args: None
         kernel = cl.Kernel(self.program(source), name)
-        converts: list[Callable[[Any], Any]] = []
+        converts: list[Number] = []
         for take in takes:
             converts += [take] if take else [_memory, np.uint64]
         for i, value in enumerate(constants, len(converts)):
             kernel.set_arg(i, value)
         group = group or (self.width // 2, *[1] * (len(items) - 1))
         whole = tuple([-(-n // g) * g for n, g in zip(items, group)])
-        lock, set_arg, enqueue, numbered = self.lock, kernel.set_arg, cl.enqueue_nd_range_kernel, list(enumerate(converts))
+        lock, set_arg, enqueue = self.lock, kernel.set_arg, cl.enqueue_nd_range_kernel
+        numbered = list(enumerate(converts))
 
         def call(*args: Any) -> None:
             with lock:  # between set_arg and enqueue no other thread may use the kernel

@@ -1,22 +1,20 @@
-"""Elementwise kernels: unary, binary, comparisons, where, copy, fill. One program holds all ops of a family and dtype."""
+"""Elementwise kernels, arange among them. One program holds all ops of a family and dtype."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from norch.backend import Kernel, Operand
+from norch.backend import DType, Kernel, Operand
 
 from .devices import Runtime
-from .types import CTYPES, PRELUDE, CType, as_bits, as_number, ctype, raw
-from .walk import Walk
+from .types import CTYPES, Attrs, CType, Number, as_bits, as_computed, as_stored, ctype, raw
+from .walk import Walk, each, tensor
 
 SAME = dict.fromkeys(("floor", "ceil", "round", "trunc"), "a")
 UNARY_FLOATING = {
     "neg": "-a", "abs": "fabs(a)", "sign": "a != a ? a : (T)((a > 0) - (a < 0))", "round": "rint(a)",
     "sigmoid": "sigmoid(a)",
-    **{f: f"{f}(a)" for f in "exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-       "atanh erf floor ceil trunc".split()},
+    **{f: f"{f}(a)" for f in "exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh "
+       "acosh atanh erf floor ceil trunc".split()},
 }  # fmt: skip
 UNARY_INTEGER = {"neg": "-a", "abs": "a < 0 ? -a : a", "sign": "(a > 0) - (a < 0)", "bitwise_not": "~a", **SAME}
 UNARY_BOOL = {"neg": "a", "abs": "a", "sign": "a", "bitwise_not": "!a", **SAME}
@@ -50,11 +48,7 @@ T remainder_(T a, T b) {
 }
 T floor_divide(T a, T b) {
     T r = fmod(a, b);
-    if (b == 0) return a / b;
-    T q = (a - r) / b;
-    if (r != 0 && (r < 0) != (b < 0)) q -= 1;
-    T f = floor(q);
-    return q == 0 ? copysign((T)0, a / b) : q - f > (T)0.5 ? f + 1 : f;
+    return b == 0 ? a / b : rint((a - r) / b) - (r != 0 && (r < 0) != (b < 0));
 }
 """
 INTEGER_HELP = """
@@ -72,29 +66,6 @@ T power(T a, T b) {
 """
 
 
-def _rules(floating: dict[str, str], integer: dict[str, str], boolean: dict[str, str], kind: CType) -> dict[str, str]:
-    return floating if kind.is_floating else boolean if kind.name == "bool" else integer
-
-
-def _program(kinds: Sequence[CType], scalars: Sequence[bool], walk: Walk, rules: Mapping[str, str], help: str) -> str:
-    """A kernel for each of `rules`: from C expressions of a, b and c to what is stored. `kinds[0]` is the output's."""
-    parameters = f"__global {kinds[0].stored} *o, ulong o_"
-    values = []
-    for name, kind, is_scalar in zip("abc", kinds[1:], scalars[1:]):
-        if is_scalar:
-            parameters += f", {kind.computed} {name}"
-        else:
-            parameters += f", __global const {kind.stored} *p{name}, ulong {name}_"
-            values.append(f"{kind.computed} {name} = {kind.load(f'p{name}', f'at_{name}')};")
-    body = "\n    ".join([walk.every, walk.code(), *values])
-    kernels = [
-        f"__kernel void norch_{op}({parameters}{walk.parameters}) {{\n    {body}\n"
-        f"    {kinds[0].store('o', 'at_o', rule)}\n}}\n"
-        for op, rule in rules.items()
-    ]
-    return f"{PRELUDE}typedef {kinds[-1].computed} T;\n{help}" + "".join(kernels)
-
-
 def _bound(
     run: Runtime,
     op: str,
@@ -102,66 +73,78 @@ def _bound(
     kinds: Sequence[CType],
     rules: Mapping[str, str],
     help: str = "",
-    numbers: Sequence[Any] = (),
+    number: Callable[[DType], Number] = as_computed,
 ) -> Kernel:
+    """A kernel of a program that has one for each of `rules`: what is stored, as C of a, b and c."""
     tensors = [(name, o) for name, o in zip("oabc", operands) if not o.is_scalar]
     walk = Walk("".join(n for n, _ in tensors), operands[0].shape, [o.strides for _, o in tensors])
-    source = _program(kinds, [o.is_scalar for o in operands], walk, rules, help)
-    takes = [n if o.is_scalar else None for o, n in zip(operands, numbers or [None] * len(operands))]
+    parameters, loads, takes = [tensor("o", kinds[0].stored)], "", [None]
+    for name, kind, operand in zip("abc", kinds[1:], operands[1:]):
+        if operand.is_scalar:
+            parameters.append(f"{kind.computed} {name}")
+            takes.append(number(operand.dtype))
+        else:
+            parameters.append(f"__global {kind.stored} *p{name}, ulong {name}_")
+            loads += f"{kind.computed} {name} = {kind.load(f'p{name}', f'at_{name}')};\n    "
+            takes.append(None)
+    source = kinds[-1].prelude(BITS=8 * operands[-1].dtype.itemsize) + help
+    for name, rule in rules.items():
+        source += each(f"norch_{name}", parameters, walk, loads + kinds[0].store("o", "at_o", rule))
     return run.kernel(source, f"norch_{op}", takes, walk.arguments, (walk.count,))
 
 
-def arithmetic(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+def arithmetic(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel | None:
     """The unary and binary families."""
-    kind, dtype = ctype(operands[0].dtype), operands[0].dtype
-    if len(operands) == 2:
-        rules = _rules(UNARY_FLOATING, UNARY_INTEGER, UNARY_BOOL, kind)
+    kind, is_unary = ctype(operands[0].dtype), len(operands) == 2
+    if kind.is_floating:
+        rules, help = UNARY_FLOATING if is_unary else BINARY_FLOATING, FLOATING_HELP
+    elif kind.name == "bool":
+        rules, help = UNARY_BOOL if is_unary else BINARY_BOOL, ""
     else:
-        rules = _rules(BINARY_FLOATING, BINARY_INTEGER, BINARY_BOOL, kind)
+        rules, help = UNARY_INTEGER if is_unary else BINARY_INTEGER, INTEGER_HELP
     if op not in rules:
         return None
-    help = FLOATING_HELP if kind.is_floating else f"#define BITS {8 * dtype.itemsize}\n{INTEGER_HELP}"
-    kernel = _bound(run, op, operands, [kind] * len(operands), rules, help, [as_number(o.dtype) for o in operands])
-    if op in ("floor_divide", "remainder") and operands[2].is_scalar and not kind.is_floating:
+    kernel = _bound(run, op, operands, [kind] * len(operands), rules, help)
+    if op not in ("floor_divide", "remainder") or kind.is_floating or not operands[2].is_scalar:
+        return kernel
 
-        def checked(*args: Any) -> None:
-            if args[-1] == 0:
-                raise ZeroDivisionError("integer division or modulo by zero")
-            kernel(*args)
+    def checked(*args: Any) -> None:
+        if args[-1] == 0:
+            raise ZeroDivisionError("integer division or modulo by zero")
+        kernel(*args)
 
-        return checked
-    return kernel
-
-
-def comparison(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
-    kinds = [ctype(o.dtype) for o in operands]
-    return _bound(run, op, operands, kinds, COMPARISON, "", [as_number(o.dtype, True) for o in operands])
+    return checked
 
 
-def where(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
-    kinds = [CTYPES["bool"] if i == 1 else raw(o.dtype) for i, o in enumerate(operands)]
-    numbers = [as_number(o.dtype) if i == 1 else as_bits(o.dtype) for i, o in enumerate(operands)]
-    return _bound(run, op, operands, kinds, {op: "a ? b : c"}, "", numbers)
+def comparison(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+    return _bound(run, op, operands, [ctype(o.dtype) for o in operands], COMPARISON, number=as_stored)
 
 
-def fill(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
-    kinds = [raw(o.dtype) for o in operands]
-    return _bound(run, op, operands, kinds, {op: "a"}, "", [as_bits(o.dtype) for o in operands])
+def where(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+    return _bound(run, op, operands, [raw(o.dtype) for o in operands], {op: "a ? b : c"}, number=as_bits)
 
 
-def copy(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
+def fill(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+    return _bound(run, op, operands, [raw(o.dtype) for o in operands], {op: "a"}, number=as_bits)
+
+
+def copy(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
     to, source = (ctype(o.dtype) for o in operands)
     if to is source:
-        kinds, value = [raw(o.dtype) for o in operands], "a"
-    else:
-        kinds = [to, source]
-        exact = "double" if run.has_double and source.computed in ("double", "long") else "float"
-        value = "a" if to.name == "bool" else f"({exact if to.name == 'float16' else to.computed})a"
-    return _bound(run, op, operands, kinds, {op: value})
+        return fill(run, op, operands, attrs)
+    wide = run.real if source.computed in ("double", "long") and to.name == "float16" else to
+    return _bound(run, op, operands, [to, source], {op: "a" if to.name == "bool" else f"({wide.computed})a"})
+
+
+def arange(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+    kind = ctype(operands[0].dtype)
+    real = run.real if kind.is_floating else CTYPES["int64"]
+    rules = {op: f"a + ({real.computed})i * b"}
+    return _bound(run, op, operands, [kind, real, real], rules, number=lambda _: real.number)
 
 
 FAMILY = {
     **dict.fromkeys((*UNARY_FLOATING, *UNARY_INTEGER, *BINARY_FLOATING, *BINARY_INTEGER), arithmetic),
     **dict.fromkeys(COMPARISON, comparison),
-    "where": where, "fill": fill, "copy": copy,
+    "where": where, "fill": fill, "copy": copy, "arange": arange,
 }  # fmt: skip

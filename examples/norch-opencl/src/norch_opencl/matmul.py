@@ -1,24 +1,17 @@
 """matmul: a work group computes a square of the output, from squares of its operands in local memory."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from norch.backend import Kernel, Operand
 
 from .devices import Runtime
-from .types import PRELUDE, ctype
+from .types import Attrs, ctype
 from .walk import Walk
 
 SIDE, EACH = 8, 4
 """A group has SIDE x SIDE work items, and each computes EACH x EACH elements."""
 
 SOURCE = """
-#define SIDE {side}
-#define EACH {each}
 #define TILE (SIDE * EACH)
 #define DEPTH 16
 __kernel void norch_matmul(__global {stored} *o, ulong o_, __global const {stored} *a, ulong a_,
@@ -59,14 +52,12 @@ __kernel void norch_matmul(__global {stored} *o, ulong o_, __global const {store
 """
 
 
-def matmul(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+def matmul(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
     kind = ctype(operands[0].dtype)
-    if kind.name == "bool":
-        return None
     batch = Walk("oab", operands[0].shape[:-2], [o.strides[:-2] for o in operands])
-    source = f"{PRELUDE}typedef {kind.computed} T;\n" + SOURCE.format(
-        side=SIDE, each=EACH, stored=kind.stored, parameters=batch.parameters, batch=batch.code(),
-        load_a=kind.load("a", "at"), load_b=kind.load("b", "at"), store=kind.store("o", "at", "sums[r][c]"),
+    source = kind.prelude(SIDE=SIDE, EACH=EACH) + SOURCE.format(
+        stored=kind.stored, parameters=batch.parameters, batch=batch.code(), load_a=kind.load("a", "at"),
+        load_b=kind.load("b", "at"), store=kind.store("o", "at", "sums[r][c]"),
     )  # fmt: skip
     (m, n), k = operands[0].shape[-2:], operands[1].shape[-1]
     steps = [np.uint64(step) for o in operands for step in o.strides[-2:]]

@@ -1,7 +1,5 @@
 """What `norch.opencl` offers beside what every device has."""
 
-from __future__ import annotations
-
 import norch
 
 

@@ -1,38 +1,42 @@
 """Reductions and cumsum: trees and scans in local memory."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from norch.backend import Kernel, Operand
 
 from .devices import Runtime
-from .types import PRELUDE, CType, ctype
+from .types import Attrs, ctype
 from .walk import Walk
 
 LEAST = {"double": "-INFINITY", "float": "-INFINITY", "long": "LONG_MIN", "int": "INT_MIN"}
 MOST = {"double": "INFINITY", "float": "INFINITY", "long": "LONG_MAX", "int": "INT_MAX"}
-# op: the neutral value, and what the tree makes of two values a and b. A NaN wins.
-FOLDS = {
-    "sum": ("0", "a + b"), "prod": ("1", "a * b"), "any": ("0", "a | b"), "all": ("1", "a & b"),
+# op: the neutral value, and what becomes of a and b, where b comes after a if a work item is alone. A NaN wins.
+RULES = {
+    "sum": ("0", "a + b"), "prod": ("1", "a * b"), "any": ("0", "(T)(a || b)"), "all": ("1", "(T)(a && b)"),
     "amax": (LEAST, "a != a || a > b ? a : b"), "amin": (MOST, "a != a || a < b ? a : b"),
+    "argmax": ("{0, -1}", "chosen(a.v > b.v, b.v > a.v, a, b)"),
+    "argmin": ("{0, -1}", "chosen(a.v < b.v, b.v < a.v, a, b)"),
 }  # fmt: skip
-BETTER = {"argmax": ">", "argmin": "<"}
-
+ARG = """
+typedef struct { T v; long p; } Placed; // a value and its place, -1 for none
+Placed chosen(bool first, bool second, Placed a, Placed b) { // of equals, and of NaNs, that of the lower place
+    bool nan_a = a.v != a.v, nan_b = b.v != b.v;
+    if (a.p < 0 || b.p < 0) return a.p < 0 ? b : a;
+    if (nan_a != nan_b) return nan_a ? a : b;
+    return first ? a : second ? b : a.p < b.p ? a : b;
+}
+"""
 # A team of work items reduces one row; `team` is a power of two, and 1 for rows that are short.
 FOLD = """
-__kernel void norch_{op}(__global {out} *o, ulong o_, __global const {stored} *x, ulong x_, uint team{parameters}) {{
-    __local T s[WIDTH];
+__kernel void norch_{op}(__global {to} *o, ulong o_, __global const {stored} *x, ulong x_, uint team{parameters}) {{
+    __local {state} s[WIDTH];
     uint l = get_local_id(0), t = l % team;
     size_t i = get_group_id(0) * (WIDTH / team) + l / team;
-    T a = {neutral}, b;
+    {state} a = {neutral}, b;
     {outer}
     if (i < i_count) for (size_t j = t; j < j_count; j += team) {{
         {inner}
-        b = {load};
+        b = {item};
         a = {rule};
     }}
     s[l] = a;
@@ -47,37 +51,6 @@ __kernel void norch_{op}(__global {out} *o, ulong o_, __global const {stored} *x
     if (t == 0 && i < i_count) {{ a = s[l]; {store} }}
 }}
 """
-# The same with the place of the best value: -1 for none yet. Of equals the first wins, and so does the first NaN.
-ARG = """
-__kernel void norch_{op}(__global long *o, ulong o_, __global const {stored} *x, ulong x_, uint team{parameters}) {{
-    __local T s[WIDTH];
-    __local long places[WIDTH];
-    uint l = get_local_id(0), t = l % team;
-    size_t i = get_group_id(0) * (WIDTH / team) + l / team;
-    T a = 0, b;
-    long p = -1;
-    {outer}
-    if (i < i_count) for (size_t j = t; j < j_count; j += team) {{
-        {inner}
-        b = {load};
-        if (p < 0 || b {sign} a || (b != b && a == a)) {{ a = b; p = j; }}
-    }}
-    s[l] = a;
-    places[l] = p;
-    for (uint h = team / 2; h > 0; h /= 2) {{
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (t < h) {{
-            a = s[l];
-            b = s[l + h];
-            long q = places[l + h];
-            p = places[l];
-            bool wins = b {sign} a || (b != b && a == a), loses = a {sign} b || (a != a && b == b);
-            if (q >= 0 && (p < 0 || wins || (!loses && q < p))) {{ s[l] = b; places[l] = q; }}
-        }}
-    }}
-    if (t == 0 && i < i_count) o[at_o] = places[l];
-}}
-"""
 SCAN = """
 __kernel void norch_cumsum(__global {stored} *o, ulong o_, __global const {stored} *x, ulong x_,
                            ulong n, ulong o_step, ulong x_step{parameters}) {{
@@ -85,11 +58,11 @@ __kernel void norch_cumsum(__global {stored} *o, ulong o_, __global const {store
     uint l = get_local_id(0);
     size_t i = get_group_id(1);
     T carry = 0;
-    {outer}
+    {lines}
     for (ulong start = 0; start < n; start += WIDTH) {{
-        ulong j = start + l;
+        ulong j = start + l, at = at_x + j * x_step;
         T a = 0;
-        if (j < n) {{ ulong at = at_x + j * x_step; a = {load}; }}
+        if (j < n) a = {load};
         s[l] = a;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint h = 1; h < WIDTH; h *= 2) {{
@@ -99,7 +72,8 @@ __kernel void norch_cumsum(__global {stored} *o, ulong o_, __global const {store
             barrier(CLK_LOCAL_MEM_FENCE);
         }}
         a += carry;
-        if (j < n) {{ ulong at = at_o + j * o_step; {store} }}
+        at = at_o + j * o_step;
+        if (j < n) {{ {store} }}
         carry += s[WIDTH - 1];
         barrier(CLK_LOCAL_MEM_FENCE);
     }}
@@ -107,30 +81,21 @@ __kernel void norch_cumsum(__global {stored} *o, ulong o_, __global const {store
 """
 
 
-def _header(run: Runtime, kind: CType) -> str:
-    return f"{PRELUDE}typedef {kind.computed} T;\n#define WIDTH {run.width}\n"
-
-
-def fold(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
-    out, x = operands
-    kind, dims = ctype(x.dtype), set(attrs["dims"])
-    kept = [d for d in range(len(x.shape)) if d not in dims]
+def fold(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+    x, kind = operands[1], ctype(operands[1].dtype)
+    dims = [d for d in range(len(x.shape)) if d in attrs["dims"]]
+    kept = [d for d in range(len(x.shape)) if d not in attrs["dims"]]
     outer = Walk("ox", [x.shape[d] for d in kept], [[o.strides[d] for d in kept] for o in operands])
-    reduced = sorted(dims)
-    inner = Walk("y", [x.shape[d] for d in reduced], [[x.strides[d] for d in reduced]], "j")
-    source = _header(run, kind)
-    for name in (*FOLDS, *BETTER):
-        if name in BETTER:
-            template, rule, neutral = ARG, "", ""
-        else:
-            template, (neutral, rule) = FOLD, FOLDS[name]
-        if name in ("any", "all") and kind.is_floating:
-            continue
-        source += template.format(
-            op=name, out=kind.stored, stored=kind.stored, parameters=outer.parameters + inner.parameters,
-            outer=outer.code(), inner=inner.code("at_x"), load=kind.load("x", "at_y"), rule=rule, sign=BETTER.get(name),
+    inner = Walk("y", [x.shape[d] for d in dims], [[x.strides[d] for d in dims]], "j")
+    source, load = kind.prelude(WIDTH=run.width) + ARG, kind.load("x", "at_y")
+    for name, (neutral, rule) in RULES.items():
+        is_arg = name.startswith("arg")
+        source += FOLD.format(
+            op=name, to="long" if is_arg else kind.stored, stored=kind.stored, state="Placed" if is_arg else "T",
+            parameters=outer.parameters + inner.parameters, outer=outer.code(), inner=inner.code("at_x"), rule=rule,
             neutral=neutral if isinstance(neutral, str) else neutral[kind.computed],
-            store=kind.store("o", "at_o", "a"),
+            item=f"(Placed){{{load}, j}}" if is_arg else load,
+            store="o[at_o] = a.p;" if is_arg else kind.store("o", "at_o", "a"),
         )  # fmt: skip
     team = 1
     while team < run.width and team * 8 <= inner.count:
@@ -139,22 +104,27 @@ def fold(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[st
     return run.kernel(source, f"norch_{op}", [None, None], constants, (outer.count * team,), (run.width,))
 
 
-def cumsum(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
-    dim, kind = attrs["dim"], ctype(operands[0].dtype)
-    shape = operands[0].shape or (1,)
-    steps = [o.strides or (1,) for o in operands]
-    lines = Walk("ox", _without(shape, dim), [_without(s, dim) for s in steps])
-    source = _header(run, kind) + SCAN.format(
-        stored=kind.stored, parameters=lines.parameters, outer=lines.code(), load=kind.load("x", "at"),
+def cumsum(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+    (out, x), dim = (with_dims(o) for o in operands), attrs["dim"]
+    lines, kind = across("ox", dim, out, x), ctype(x.dtype)
+    source = kind.prelude(WIDTH=run.width) + SCAN.format(
+        stored=kind.stored, parameters=lines.parameters, lines=lines.code(), load=kind.load("x", "at"),
         store=kind.store("o", "at", "a"),
     )  # fmt: skip
-    constants = [np.uint64(n) for n in (shape[dim], steps[0][dim], steps[1][dim])] + lines.arguments
-    items = (run.width if shape[dim] else 0, lines.count)
+    constants = [np.uint64(n) for n in (x.shape[dim], out.strides[dim], x.strides[dim])] + lines.arguments
+    items = (run.width if x.shape[dim] else 0, lines.count)
     return run.kernel(source, "norch_cumsum", [None, None], constants, items, (run.width, 1))
 
 
-def _without(values: tuple[int, ...], dim: int) -> tuple[int, ...]:
-    return (*values[:dim], *values[dim + 1 :])
+def with_dims(operand: Operand) -> Operand:
+    """A 0-d operand as one of shape (1,), so that dim 0 exists."""
+    return operand if operand.shape else operand._replace(shape=(1,), strides=(1,))
 
 
-FAMILY = {**dict.fromkeys((*FOLDS, *BETTER), fold), "cumsum": cumsum}
+def across(names: str, dim: int, *operands: Operand) -> Walk:
+    """Over the starts of the lines that lie along a dim, as many as the last operand has."""
+    shape, *strides = [(*n[:dim], *n[dim + 1 :]) for n in (operands[-1].shape, *(o.strides for o in operands))]
+    return Walk(names, shape, strides)
+
+
+FAMILY = {**dict.fromkeys(RULES, fold), "cumsum": cumsum}
