@@ -4,17 +4,19 @@ from collections.abc import Callable
 
 import pyopencl as cl
 
-from norch.backend import Backend, Kernel, Operand
+from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel, Operand
 
 from . import elementwise, indexing, matmul, module, random, reduction, sort
 from .devices import Memory, Runtime
-from .types import Attrs
+from .source import Attrs
 
 FAMILIES: dict[str, Callable[..., Kernel | None]] = {
-    op: make
-    for family in (elementwise, reduction, matmul, indexing, sort, random)
-    for op, make in family.FAMILY.items()
-}
+    **dict.fromkeys((*UNARY, *BINARY), elementwise.arithmetic), **dict.fromkeys(COMPARISON, elementwise.comparison),
+    "where": elementwise.where, "fill": elementwise.fill, "copy": elementwise.copy, "arange": elementwise.arange,
+    **dict.fromkeys(REDUCTION, reduction.fold), "cumsum": reduction.cumsum, "matmul": matmul.matmul,
+    "gather": indexing.gather, "scatter": indexing.scatter, "scatter_add": indexing.scatter, "sort": sort.sort,
+    "random": random.random,
+}  # fmt: skip
 
 
 class OpenCLBackend(Backend):
@@ -47,10 +49,8 @@ class OpenCLBackend(Backend):
             return
         here, there = out.device.queue, source.device.queue
         ready = [cl.enqueue_marker(there)] if here is not there else None
-        done = cl.enqueue_copy(
-            here, out.memory, source.memory, byte_count=nbytes, src_offset=source_offset, dst_offset=out_offset,
-            wait_for=ready,
-        )  # fmt: skip
+        where = {"src_offset": source_offset, "dst_offset": out_offset, "byte_count": nbytes}
+        done = cl.enqueue_copy(here, out.memory, source.memory, **where, wait_for=ready)
         if ready:  # what is put into the other queue later may write there
             cl.enqueue_barrier(there, wait_for=[done])
 

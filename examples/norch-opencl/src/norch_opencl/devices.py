@@ -4,6 +4,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,13 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from norch.backend import Buffer
 
-from .types import CTYPES, Number
+from .source import CTYPES, Number
 
-CHECKED = ("gather", "scatter", "scatter_add")
-"""The ops that report an index out of range, by their number in a device's error record."""
+CHECKED = ("gather", "scatter", "scatter_add")  # the ops that look for an index out of range
 
 
 class Memory(Buffer):
-    """Memory of one device. `memory` is the pyopencl buffer, which goes back to its pool with this object."""
+    """Device memory. `memory` is the pyopencl buffer, which goes back to its pool with this object."""
 
     __slots__ = ("device", "memory")
 
@@ -57,10 +57,8 @@ class Device:
         _, call, index, size, op = found.tolist()
         if call:
             self.clear()
-            raise IndexError(
-                f"{CHECKED[op]}(): index {index} is out of bounds for a dim of size {size} "
-                "(found when the device was waited for)"
-            )
+            late = "(found when the device was waited for)"
+            raise IndexError(f"{CHECKED[op]}(): index {index} is out of bounds for a dim of size {size} {late}")
 
 
 class Runtime:
@@ -78,8 +76,8 @@ class Runtime:
             self.devices = [Device(self.context, d, i) for i, d in enumerate(found)]
         self.has_double = all(d.double_fp_config for d in found)
         self.real = CTYPES["float64" if self.has_double else "float32"]
+        # How many work items work together in a reduction or a scan: a power of two.
         self.width = min([128, *(1 << d.max_work_group_size.bit_length() - 1 for d in found)])
-        """How many work items work together in a reduction, a scan and a sort: a power of two."""
 
     def _find(self) -> list[cl.Device]:
         """The devices of one platform: of NORCH_OPENCL_PLATFORM, or the first with a GPU, or the first."""
@@ -104,13 +102,6 @@ class Runtime:
         except cl.Error as error:
             raise MemoryError(f"{device.device.name} has no room for {nbytes} bytes: {error}") from None
 
-    def program(self, source: str) -> cl.Program:
-        """The program of a source, built when it is first asked for."""
-        with self.lock:
-            if source not in self.programs:
-                self.programs[source] = cl.Program(self.context, source).build("-w")
-            return self.programs[source]
-
     def kernel(
         self,
         source: str,
@@ -122,16 +113,18 @@ class Runtime:
     ) -> Callable[..., None]:
         """A function that puts a kernel into the queue of the device that its first argument lies on.
 
-        Its arguments are those of norch's kernels: `takes` has None for a tensor (a buffer and an offset), for a number
-        what makes a NumPy scalar of it. `constants` are the kernel's further arguments, `items` its work items, rounded
-        up to whole groups.
+        Its arguments are as norch's kernels have them: `takes` has None for a buffer and an offset, and for a number
+        what makes a NumPy scalar of it. `constants` are the kernel's further arguments.
         """
         if 0 in items:
             return lambda *args: None
-        kernel = cl.Kernel(self.program(source), name)
+        with self.lock:
+            if source not in self.programs:
+                self.programs[source] = cl.Program(self.context, source).build("-w")
+        kernel = cl.Kernel(self.programs[source], name)
         converts: list[Number] = []
         for take in takes:
-            converts += [take] if take else [_memory, np.uint64]
+            converts += [take] if take else [attrgetter("memory"), np.uint64]
         for i, value in enumerate(constants, len(converts)):
             kernel.set_arg(i, value)
         group = group or (self.width // 2, *[1] * (len(items) - 1))
@@ -146,7 +139,3 @@ class Runtime:
                 enqueue(args[0].device.queue, kernel, whole, group)
 
         return call
-
-
-def _memory(buffer: Memory) -> Any:
-    return buffer.memory

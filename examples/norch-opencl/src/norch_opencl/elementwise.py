@@ -6,8 +6,7 @@ from typing import Any
 from norch.backend import DType, Kernel, Operand
 
 from .devices import Runtime
-from .types import CTYPES, Attrs, CType, Number, as_bits, as_computed, as_stored, ctype, raw
-from .walk import Walk, each, tensor
+from .source import CTYPES, Attrs, CType, Number, Walk, as_bits, as_computed, as_stored, ctype, each, raw, tensor
 
 SAME = dict.fromkeys(("floor", "ceil", "round", "trunc"), "a")
 UNARY_FLOATING = {
@@ -38,10 +37,7 @@ BINARY_INTEGER = {
 COMPARISON = {"eq": "a == b", "ne": "a != b", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
 
 FLOATING_HELP = """
-T sigmoid(T a) {
-    T z = exp(-fabs(a));
-    return (a < 0 ? z : (T)1) / (1 + z);
-}
+T sigmoid(T a) { T z = exp(-fabs(a)); return (a < 0 ? z : (T)1) / (1 + z); }
 T remainder_(T a, T b) {
     T r = fmod(a, b);
     return r == 0 ? copysign((T)0, b) : (r < 0) != (b < 0) ? r + b : r;
@@ -141,10 +137,3 @@ def arange(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -
     real = run.real if kind.is_floating else CTYPES["int64"]
     rules = {op: f"a + ({real.computed})i * b"}
     return _bound(run, op, operands, [kind, real, real], rules, number=lambda _: real.number)
-
-
-FAMILY = {
-    **dict.fromkeys((*UNARY_FLOATING, *UNARY_INTEGER, *BINARY_FLOATING, *BINARY_INTEGER), arithmetic),
-    **dict.fromkeys(COMPARISON, comparison),
-    "where": where, "fill": fill, "copy": copy, "arange": arange,
-}  # fmt: skip

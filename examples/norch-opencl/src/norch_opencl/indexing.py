@@ -11,8 +11,7 @@ from norch.dtype import float32
 from .devices import CHECKED, Memory, Runtime
 from .elementwise import copy
 from .reduction import across, with_dims
-from .types import Attrs, ctype, raw
-from .walk import Walk, each, tensor
+from .source import Attrs, Walk, ctype, each, raw, tensor
 
 CHECK = """long index = p[at_p];
     if (index >= -size && index < size) return;
@@ -94,6 +93,3 @@ def _checked(
             kernel(*args, device.record, 0, number)
 
     return call
-
-
-FAMILY = {"gather": gather, "scatter": scatter, "scatter_add": scatter}

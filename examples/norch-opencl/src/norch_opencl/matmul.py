@@ -5,8 +5,7 @@ import numpy as np
 from norch.backend import Kernel, Operand
 
 from .devices import Runtime
-from .types import Attrs, ctype
-from .walk import Walk
+from .source import Attrs, Walk, ctype
 
 SIDE, EACH = 8, 4
 """A group has SIDE x SIDE work items, and each computes EACH x EACH elements."""
@@ -34,20 +33,15 @@ __kernel void norch_matmul(__global {stored} *o, ulong o_, __global const {store
             right[d][r] = column + r < n && start + d < k ? {load_b} : 0;
         }}
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint d = 0; d < DEPTH; d++)
-            for (uint r = 0; r < EACH; r++)
-                for (uint c = 0; c < EACH; c++)
-                    sums[r][c] += left[d][y + r * SIDE] * right[d][x + c * SIDE];
+        for (uint d = 0; d < DEPTH; d++) for (uint r = 0; r < EACH; r++) for (uint c = 0; c < EACH; c++)
+            sums[r][c] += left[d][y + r * SIDE] * right[d][x + c * SIDE];
         barrier(CLK_LOCAL_MEM_FENCE);
     }}
-    for (uint r = 0; r < EACH; r++)
-        for (uint c = 0; c < EACH; c++) {{
-            uint at_row = row + y + r * SIDE, at_column = column + x + c * SIDE;
-            if (at_row < m && at_column < n) {{
-                ulong at = at_o + at_row * o_row + at_column * o_column;
-                {store}
-            }}
-        }}
+    for (uint r = 0; r < EACH; r++) for (uint c = 0; c < EACH; c++) {{
+        uint at_row = row + y + r * SIDE, at_column = column + x + c * SIDE;
+        ulong at = at_o + at_row * o_row + at_column * o_column;
+        if (at_row < m && at_column < n) {{ {store} }}
+    }}
 }}
 """
 
@@ -64,6 +58,3 @@ def matmul(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -
     constants = [np.uint32(m), np.uint32(n), np.uint32(k), *steps, *batch.arguments]
     items = (-(-n // EACH), -(-m // EACH), batch.count)
     return run.kernel(source, "norch_matmul", [None] * 3, constants, items, (SIDE, SIDE, 1))
-
-
-FAMILY = {"matmul": matmul}

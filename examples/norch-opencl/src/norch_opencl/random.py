@@ -5,8 +5,7 @@ import numpy as np
 from norch.backend import Kernel, Operand
 
 from .devices import Runtime
-from .types import Attrs, ctype
-from .walk import Walk
+from .source import Attrs, Walk, ctype
 
 # A work item makes the elements of a block of four words.
 SOURCE = """
@@ -15,12 +14,9 @@ __kernel void norch_random(__global {stored} *o, ulong o_, ulong seed, ulong off
     uint w[4] = {{block, block >> 32, offset, offset >> 32}}, key0 = seed, key1 = seed >> 32;
     for (int round = 0; round < 10; round++) {{
         ulong p = 0xD2511F53ul * w[0], q = 0xCD9E8D57ul * w[2];
-        w[0] = (uint)(q >> 32) ^ w[1] ^ key0;
-        w[1] = q;
-        w[2] = (uint)(p >> 32) ^ w[3] ^ key1;
-        w[3] = p;
-        key0 += 0x9E3779B9u;
-        key1 += 0xBB67AE85u;
+        w[0] = (uint)(q >> 32) ^ w[1] ^ key0, w[1] = q;
+        w[2] = (uint)(p >> 32) ^ w[3] ^ key1, w[3] = p;
+        key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
     }}
     for (int e = 0; e < {each}; e++) {{
         {word} i = block * {each} + e;
@@ -60,6 +56,3 @@ def random(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -
     )  # fmt: skip
     takes = [None, np.uint64, np.uint64]
     return run.kernel(source, "norch_random", takes, walk.arguments, (-(-walk.count // each),))
-
-
-FAMILY = {"random": random}

@@ -5,8 +5,7 @@ import numpy as np
 from norch.backend import Kernel, Operand
 
 from .devices import Runtime
-from .types import Attrs, ctype
-from .walk import Walk
+from .source import Attrs, Walk, ctype
 
 LEAST = {"double": "-INFINITY", "float": "-INFINITY", "long": "LONG_MIN", "int": "INT_MIN"}
 MOST = {"double": "INFINITY", "float": "INFINITY", "long": "LONG_MAX", "int": "INT_MAX"}
@@ -34,7 +33,7 @@ __kernel void norch_{op}(__global {to} *o, ulong o_, __global const {stored} *x,
     size_t i = get_group_id(0) * (WIDTH / team) + l / team;
     {state} a = {neutral}, b;
     {outer}
-    if (i < i_count) for (size_t j = t; j < j_count; j += team) {{
+    for (size_t j = t; i < i_count && j < j_count; j += team) {{
         {inner}
         b = {item};
         a = {rule};
@@ -42,13 +41,9 @@ __kernel void norch_{op}(__global {to} *o, ulong o_, __global const {stored} *x,
     s[l] = a;
     for (uint h = team / 2; h > 0; h /= 2) {{
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (t < h) {{
-            a = s[l];
-            b = s[l + h];
-            s[l] = {rule};
-        }}
+        if (t < h) {{ a = s[l]; b = s[l + h]; s[l] = a = {rule}; }}
     }}
-    if (t == 0 && i < i_count) {{ a = s[l]; {store} }}
+    if (t == 0 && i < i_count) {{ {store} }}
 }}
 """
 SCAN = """
@@ -63,12 +58,10 @@ __kernel void norch_cumsum(__global {stored} *o, ulong o_, __global const {store
         ulong j = start + l, at = at_x + j * x_step;
         T a = 0;
         if (j < n) a = {load};
-        s[l] = a;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint h = 1; h < WIDTH; h *= 2) {{
-            if (l >= h) a += s[l - h];
-            barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint h = 1; h <= WIDTH; h *= 2) {{
             s[l] = a;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (l >= h) a += s[l - h];
             barrier(CLK_LOCAL_MEM_FENCE);
         }}
         a += carry;
@@ -125,6 +118,3 @@ def across(names: str, dim: int, *operands: Operand) -> Walk:
     """Over the starts of the lines that lie along a dim, as many as the last operand has."""
     shape, *strides = [(*n[:dim], *n[dim + 1 :]) for n in (operands[-1].shape, *(o.strides for o in operands))]
     return Walk(names, shape, strides)
-
-
-FAMILY = {**dict.fromkeys(RULES, fold), "cumsum": cumsum}

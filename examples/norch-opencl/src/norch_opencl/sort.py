@@ -6,7 +6,7 @@ from norch.backend import Kernel, Operand
 
 from .devices import Memory, Runtime
 from .reduction import across, with_dims
-from .types import Attrs, ctype
+from .source import Attrs, ctype
 
 SOURCE = """
 #define FROM(j) (width == 1 ? (j) : from[j]) // at first the order is that of the elements
@@ -68,6 +68,3 @@ def sort(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> 
         emit(v, v_at, p, p_at, x, x_at, order, 0)
 
     return call
-
-
-FAMILY = {"sort": sort}
