@@ -15,6 +15,7 @@ from norch.backend import Buffer
 
 from .source import CTYPES, Number
 
+Dims = tuple[int, ...]
 CHECKED = ("gather", "scatter", "scatter_add")  # the ops that look for an index out of range
 
 
@@ -103,13 +104,7 @@ class Runtime:
             raise MemoryError(f"{device.device.name} has no room for {nbytes} bytes: {error}") from None
 
     def kernel(
-        self,
-        source: str,
-        name: str,
-        takes: Sequence[Number | None],
-        constants: Sequence[Any],
-        items: tuple[int, ...],
-        group: tuple[int, ...] | None = None,
+        self, source: str, name: str, takes: Sequence[Any], constants: Sequence[Any], items: Dims, group: Dims = ()
     ) -> Callable[..., None]:
         """A function that puts a kernel into the queue of the device that its first argument lies on.
 
@@ -127,7 +122,7 @@ class Runtime:
             converts += [take] if take else [attrgetter("memory"), np.uint64]
         for i, value in enumerate(constants, len(converts)):
             kernel.set_arg(i, value)
-        group = group or (self.width // 2, *[1] * (len(items) - 1))
+        group = group or (min(self.width, 64), *[1] * (len(items) - 1))
         whole = tuple([-(-n // g) * g for n, g in zip(items, group)])
         lock, set_arg, enqueue = self.lock, kernel.set_arg, cl.enqueue_nd_range_kernel
         numbered = list(enumerate(converts))

@@ -24,12 +24,10 @@ BINARY_FLOATING = {
     "remainder": "remainder_(a, b)", "maximum": "a != a ? a : b != b ? b : fmax(a, b)",
     "minimum": "a != a ? a : b != b ? b : fmin(a, b)",
 }  # fmt: skip
-BINARY_BOOL = {
-    "add": "a | b", "mul": "a & b", "maximum": "a | b", "minimum": "a & b", "bitwise_and": "a & b",
-    "bitwise_or": "a | b", "bitwise_xor": "a ^ b",
-}  # fmt: skip
+BITWISE = {"bitwise_and": "a & b", "bitwise_or": "a | b", "bitwise_xor": "a ^ b"}
+BINARY_BOOL = {**BITWISE, "add": "a | b", "mul": "a & b", "maximum": "a | b", "minimum": "a & b"}
 BINARY_INTEGER = {
-    **BINARY_BOOL, **SIMPLE, "pow": "power(a, b)", "floor_divide": "floor_divide(a, b)",
+    **BITWISE, **SIMPLE, "pow": "power(a, b)", "floor_divide": "floor_divide(a, b)",
     "remainder": "a - b * floor_divide(a, b)", "maximum": "max(a, b)", "minimum": "min(a, b)",
     "bitwise_left_shift": "b < 0 || b >= BITS ? 0 : a << b",
     "bitwise_right_shift": "b < 0 || b >= BITS ? (a < 0 ? -1 : 0) : a >> b",
@@ -128,7 +126,7 @@ def copy(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> 
     to, source = (ctype(o.dtype) for o in operands)
     if to is source:
         return fill(run, op, operands, attrs)
-    wide = run.real if source.computed in ("double", "long") and to.name == "float16" else to
+    wide = source if to.name == "float16" and source.is_floating else to  # not to be rounded twice
     return _bound(run, op, operands, [to, source], {op: "a" if to.name == "bool" else f"({wide.computed})a"})
 
 

@@ -16,11 +16,8 @@ from .source import Attrs, Walk, ctype, each, raw, tensor
 CHECK = """long index = p[at_p];
     if (index >= -size && index < size) return;
     record[0] = call;
-    if (atomic_cmpxchg((volatile __global int *)(record + 1), 0, 1) == 0) {
-        record[2] = index;
-        record[3] = size;
-        record[4] = op;
-    }"""
+    bool first = atomic_cmpxchg((volatile __global int *)(record + 1), 0, 1) == 0;
+    if (first) record[2] = index, record[3] = size, record[4] = op;"""
 GATHER = """long index = p[at_p];
     if (record[0] != call) o[at_o] = x[at_x + (index < 0 ? index + size : index) * step];"""
 # A work item writes all elements of one line, in order: two indices may be equal, and sums must be repeatable.
@@ -78,8 +75,6 @@ def _checked(
 ) -> Kernel:
     """The kernel of `source`, which takes the error record and the call's number, behind a check of its index."""
     walk = Walk("p", index.shape, [index.strides])
-    if not walk.count:
-        return lambda *args: None
     values = [np.int64(size), np.int64(CHECKED.index(op)), *walk.arguments]
     text = each("check", [tensor("p", "long"), *CALL, "long op"], walk, CHECK)
     check = run.kernel(text, "check", [None, None, np.int64], values, (walk.count,))

@@ -7,12 +7,11 @@ from norch.backend import Kernel, Operand
 from .devices import Runtime
 from .source import Attrs, Walk, ctype
 
-LEAST = {"double": "-INFINITY", "float": "-INFINITY", "long": "LONG_MIN", "int": "INT_MIN"}
 MOST = {"double": "INFINITY", "float": "INFINITY", "long": "LONG_MAX", "int": "INT_MAX"}
 # op: the neutral value, and what becomes of a and b, where b comes after a if a work item is alone. A NaN wins.
 RULES = {
     "sum": ("0", "a + b"), "prod": ("1", "a * b"), "any": ("0", "(T)(a || b)"), "all": ("1", "(T)(a && b)"),
-    "amax": (LEAST, "a != a || a > b ? a : b"), "amin": (MOST, "a != a || a < b ? a : b"),
+    "amax": ("-MOST - 1", "a != a || a > b ? a : b"), "amin": ("MOST", "a != a || a < b ? a : b"),
     "argmax": ("{0, -1}", "chosen(a.v > b.v, b.v > a.v, a, b)"),
     "argmin": ("{0, -1}", "chosen(a.v < b.v, b.v < a.v, a, b)"),
 }  # fmt: skip
@@ -80,14 +79,13 @@ def fold(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> 
     kept = [d for d in range(len(x.shape)) if d not in attrs["dims"]]
     outer = Walk("ox", [x.shape[d] for d in kept], [[o.strides[d] for d in kept] for o in operands])
     inner = Walk("y", [x.shape[d] for d in dims], [[x.strides[d] for d in dims]], "j")
-    source, load = kind.prelude(WIDTH=run.width) + ARG, kind.load("x", "at_y")
+    source, load = kind.prelude(WIDTH=run.width, MOST=MOST[kind.computed]) + ARG, kind.load("x", "at_y")
     for name, (neutral, rule) in RULES.items():
         is_arg = name.startswith("arg")
         source += FOLD.format(
             op=name, to="long" if is_arg else kind.stored, stored=kind.stored, state="Placed" if is_arg else "T",
             parameters=outer.parameters + inner.parameters, outer=outer.code(), inner=inner.code("at_x"), rule=rule,
-            neutral=neutral if isinstance(neutral, str) else neutral[kind.computed],
-            item=f"(Placed){{{load}, j}}" if is_arg else load,
+            neutral=neutral, item=f"(Placed){{{load}, j}}" if is_arg else load,
             store="o[at_o] = a.p;" if is_arg else kind.store("o", "at_o", "a"),
         )  # fmt: skip
     team = 1

@@ -40,7 +40,7 @@ class CType(NamedTuple):
             return f"{pointer}[{at}] = ({value}) != 0;"
         return f"{pointer}[{at}] = ({self.stored})({value});"
 
-    def prelude(self, **constants: int) -> str:
+    def prelude(self, **constants: Any) -> str:
         """The start of a program that computes in this type, T."""
         defines = "".join(f"#define {name} {value}\n" for name, value in constants.items())
         return f"{BFLOAT16}typedef {self.computed} T;\n{defines}"
