@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pyopencl as cl
 
-from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel, Operand
+from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel
 
 from . import elementwise, indexing, matmul, module, random, reduction, sort
 from .devices import Memory, Runtime
-from .source import Attrs
+from .source import Attrs, Operands
 
 FAMILIES: dict[str, Callable[..., Kernel | None]] = {
     **dict.fromkeys((*UNARY, *BINARY), elementwise.arithmetic), **dict.fromkeys(COMPARISON, elementwise.comparison),
@@ -59,7 +59,7 @@ class OpenCLBackend(Backend):
         device.queue.finish()
         device.check()
 
-    def compile(self, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel | None:
+    def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
         make = FAMILIES.get(op)
         if make is None or (not self.run.has_double and any(o.dtype.name == "float64" for o in operands)):
             return None

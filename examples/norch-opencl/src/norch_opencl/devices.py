@@ -33,7 +33,7 @@ class Memory(Buffer):
 class Device:
     """A device with its queue. The queue is in order, so that no kernel has to wait for another.
 
-    `record` is device memory that index kernels write: the last call with a wrong index, the first such call, its
+    `record` is what index kernels write: the last call with a wrong index; of the first one whether there was one, the
     index, the dim's size, and the op as a place in CHECKED.
     """
 
@@ -55,11 +55,10 @@ class Device:
         self.unchecked = False
         found = np.empty(5, np.int64)
         cl.enqueue_copy(self.queue, found, self.record.memory)
-        _, call, index, size, op = found.tolist()
-        if call:
+        _, is_wrong, index, size, op = found.tolist()
+        if is_wrong:
             self.clear()
-            late = "(found when the device was waited for)"
-            raise IndexError(f"{CHECKED[op]}(): index {index} is out of bounds for a dim of size {size} {late}")
+            raise IndexError(f"{CHECKED[op]}(): index {index} is out of bounds for a dim of size {size} (found late)")
 
 
 class Runtime:
@@ -106,10 +105,9 @@ class Runtime:
     def kernel(
         self, source: str, name: str, takes: Sequence[Any], constants: Sequence[Any], items: Dims, group: Dims = ()
     ) -> Callable[..., None]:
-        """A function that puts a kernel into the queue of the device that its first argument lies on.
+        """A function, called as norch's kernels are, that puts a kernel into the queue of its first argument's device.
 
-        Its arguments are as norch's kernels have them: `takes` has None for a buffer and an offset, and for a number
-        what makes a NumPy scalar of it. `constants` are the kernel's further arguments.
+        `takes` has None for a buffer and its offset, and for a number what makes a NumPy scalar of it.
         """
         if 0 in items:
             return lambda *args: None

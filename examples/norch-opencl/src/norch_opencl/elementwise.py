@@ -1,13 +1,14 @@
 """Elementwise kernels, arange among them. One program holds all ops of a family and dtype."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from norch.backend import DType, Kernel, Operand
+from norch.backend import Kernel
 
 from .devices import Runtime
-from .source import CTYPES, Attrs, CType, Number, Walk, as_bits, as_computed, as_stored, ctype, each, raw, tensor
+from .source import CTYPES, Attrs, Operands, Walk, as_bits, as_computed, as_stored, ctype, each, raw, tensor
 
+Rules = Mapping[str, str]
 SAME = dict.fromkeys(("floor", "ceil", "round", "trunc"), "a")
 UNARY_FLOATING = {
     "neg": "-a", "abs": "fabs(a)", "sign": "a != a ? a : (T)((a > 0) - (a < 0))", "round": "rint(a)",
@@ -61,35 +62,31 @@ T power(T a, T b) {
 
 
 def _bound(
-    run: Runtime,
-    op: str,
-    operands: Sequence[Operand],
-    kinds: Sequence[CType],
-    rules: Mapping[str, str],
-    help: str = "",
-    number: Callable[[DType], Number] = as_computed,
+    run: Runtime, op: str, operands: Operands, rules: Rules, help: str = "", kind: Any = ctype, take: Any = as_computed
 ) -> Kernel:
     """A kernel of a program that has one for each of `rules`: what is stored, as C of a, b and c."""
     tensors = [(name, o) for name, o in zip("oabc", operands) if not o.is_scalar]
     walk = Walk("".join(n for n, _ in tensors), operands[0].shape, [o.strides for _, o in tensors])
-    parameters, loads, takes = [tensor("o", kinds[0].stored)], "", [None]
-    for name, kind, operand in zip("abc", kinds[1:], operands[1:]):
+    to, *kinds = map(kind, operands)
+    parameters, loads, takes = [], "", [None]
+    for name, one, operand in zip("abc", kinds, operands[1:]):
+        takes.append(take(operand) if operand.is_scalar else None)
         if operand.is_scalar:
-            parameters.append(f"{kind.computed} {name}")
-            takes.append(number(operand.dtype))
+            parameters.append(f"{one.computed} {name}")
         else:
-            parameters.append(f"__global {kind.stored} *p{name}, ulong {name}_")
-            loads += f"{kind.computed} {name} = {kind.load(f'p{name}', f'at_{name}')};\n    "
-            takes.append(None)
+            parameters.append(f"__global {one.stored} *p{name}, ulong {name}_")
+            loads += f"{one.computed} {name} = {one.load(f'p{name}', f'at_{name}')};\n    "
     source = kinds[-1].prelude(BITS=8 * operands[-1].dtype.itemsize) + help
     for name, rule in rules.items():
-        source += each(f"norch_{name}", parameters, walk, loads + kinds[0].store("o", "at_o", rule))
+        out = CTYPES.get(name.removeprefix("copy_"), to)
+        store = out.store("o", "at_o", rule)
+        source += each(f"norch_{name}", [tensor("o", out.stored), *parameters], walk, loads + store)
     return run.kernel(source, f"norch_{op}", takes, walk.arguments, (walk.count,))
 
 
-def arithmetic(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel | None:
+def arithmetic(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     """The unary and binary families."""
-    kind, is_unary = ctype(operands[0].dtype), len(operands) == 2
+    kind, is_unary = ctype(operands[0]), len(operands) == 2
     if kind.is_floating:
         rules, help = UNARY_FLOATING if is_unary else BINARY_FLOATING, FLOATING_HELP
     elif kind.name == "bool":
@@ -98,7 +95,7 @@ def arithmetic(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attr
         rules, help = UNARY_INTEGER if is_unary else BINARY_INTEGER, INTEGER_HELP
     if op not in rules:
         return None
-    kernel = _bound(run, op, operands, [kind] * len(operands), rules, help)
+    kernel = _bound(run, op, operands, rules, help)
     if op not in ("floor_divide", "remainder") or kind.is_floating or not operands[2].is_scalar:
         return kernel
 
@@ -110,28 +107,29 @@ def arithmetic(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attr
     return checked
 
 
-def comparison(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
-    return _bound(run, op, operands, [ctype(o.dtype) for o in operands], COMPARISON, number=as_stored)
+def comparison(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
+    return _bound(run, op, operands, COMPARISON, take=as_stored)
 
 
-def where(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
-    return _bound(run, op, operands, [raw(o.dtype) for o in operands], {op: "a ? b : c"}, number=as_bits)
+def where(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
+    return _bound(run, op, operands, {op: "a ? b : c"}, kind=raw, take=as_bits)
 
 
-def fill(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
-    return _bound(run, op, operands, [raw(o.dtype) for o in operands], {op: "a"}, number=as_bits)
+def fill(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
+    return _bound(run, op, operands, {op: "a"}, kind=raw, take=as_bits)
 
 
-def copy(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
-    to, source = (ctype(o.dtype) for o in operands)
+def copy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
+    to, source = map(ctype, operands)
     if to is source:
         return fill(run, op, operands, attrs)
-    wide = source if to.name == "float16" and source.is_floating else to  # not to be rounded twice
-    return _bound(run, op, operands, [to, source], {op: "a" if to.name == "bool" else f"({wide.computed})a"})
+    kept = ("bool", "float16") if source.is_floating else ("bool",)  # what the store itself converts, rounding once
+    found = [k for k in CTYPES.values() if run.has_double or k.computed != "double"]
+    rules = {f"copy_{k.name}": "a" if k.name in kept else f"({k.computed})a" for k in found}
+    return _bound(run, f"copy_{to.name}", operands, rules)
 
 
-def arange(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
-    kind = ctype(operands[0].dtype)
-    real = run.real if kind.is_floating else CTYPES["int64"]
-    rules = {op: f"a + ({real.computed})i * b"}
-    return _bound(run, op, operands, [kind, real, real], rules, number=lambda _: real.number)
+def arange(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
+    real = run.real if ctype(operands[0]).is_floating else CTYPES["int64"]
+    rules, kinds = {op: f"a + ({real.computed})i * b"}, {True: real, False: ctype(operands[0])}
+    return _bound(run, op, operands, rules, kind=lambda o: kinds[o.is_scalar], take=lambda o: real.number)

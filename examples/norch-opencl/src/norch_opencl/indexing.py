@@ -11,7 +11,7 @@ from norch.dtype import float32
 from .devices import CHECKED, Memory, Runtime
 from .elementwise import copy
 from .reduction import across, with_dims
-from .source import Attrs, Walk, ctype, each, raw, tensor
+from .source import Attrs, Operands, Walk, ctype, each, raw, tensor
 
 CHECK = """long index = p[at_p];
     if (index >= -size && index < size) return;
@@ -26,22 +26,22 @@ SCATTER = """if (record[0] == call) return;
         long index = p[at_p];
         o[at_o + (index < 0 ? index + size : index) * step] {assign} {value};
     }}"""
-CALL = [tensor("record", "long"), "long call", "long size"]
+CALL, TAKES = [tensor("record", "long"), "long call", "long size"], [None] * 4 + [np.int64]
 
 
-def gather(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
     steps = [step * (d != dim) for d, step in enumerate(x.strides)]
-    walk, stored = Walk("oxp", out.shape, [out.strides, steps, index.strides]), raw(x.dtype).stored
+    walk, stored = Walk("oxp", out.shape, [out.strides, steps, index.strides]), raw(x).stored
     tensors = [tensor("o", stored), tensor("x", stored), tensor("p", "long")]
     source = each(op, [*tensors, *CALL, "ulong step"], walk, GATHER)
     constants = [np.int64(x.shape[dim]), np.uint64(x.strides[dim]), *walk.arguments]
-    return _checked(run, op, index, 2, x.shape[dim], source, constants, walk.count)
+    return _checked(run, op, index, 2, x.shape[dim], run.kernel(source, op, TAKES, constants, (walk.count,)))
 
 
-def scatter(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     (out, index, src), dim, adds = (with_dims(o) for o in operands), attrs["dim"], op == "scatter_add"
-    kind, given = (ctype(o.dtype) if adds else raw(o.dtype) for o in (out, src))
+    kind, given = (ctype(o) if adds else raw(o) for o in (out, src))
     if kind.is_floating and out.dtype.itemsize == 2:
         return _in_float32(run, op, (out, index, src), attrs)
     walk = across("opx", dim, out, index, src)
@@ -51,10 +51,10 @@ def scatter(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) 
     source = each(op, [*tensors, *CALL, "ulong step, ulong n, ulong p_step, ulong x_step"], walk, body)
     steps = (out.strides[dim], index.shape[dim], index.strides[dim], src.strides[dim])
     constants = [np.int64(out.shape[dim]), *map(np.uint64, steps), *walk.arguments]
-    return _checked(run, op, index, 1, out.shape[dim], source, constants, walk.count)
+    return _checked(run, op, index, 1, out.shape[dim], run.kernel(source, op, TAKES, constants, (walk.count,)))
 
 
-def _in_float32(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+def _in_float32(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     """scatter_add of 16-bit floats: the sums are made in a float32 copy of the output, and rounded once."""
     out, *inputs = operands
     sums = Operand(float32, out.shape, tuple([prod(out.shape[d + 1 :]) for d in range(len(out.shape))]))
@@ -70,15 +70,12 @@ def _in_float32(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Att
     return call
 
 
-def _checked(
-    run: Runtime, op: str, index: Operand, at: int, size: int, source: str, constants: list[Any], items: int
-) -> Kernel:
-    """The kernel of `source`, which takes the error record and the call's number, behind a check of its index."""
+def _checked(run: Runtime, op: str, index: Operand, at: int, size: int, kernel: Kernel) -> Kernel:
+    """`kernel`, which takes the error record and the call's number at the end, behind a check of its index."""
     walk = Walk("p", index.shape, [index.strides])
     values = [np.int64(size), np.int64(CHECKED.index(op)), *walk.arguments]
     text = each("check", [tensor("p", "long"), *CALL, "long op"], walk, CHECK)
     check = run.kernel(text, "check", [None, None, np.int64], values, (walk.count,))
-    kernel = run.kernel(source, op, [None] * 4 + [np.int64], constants, (items,))
 
     def call(*args: Any) -> None:
         device, number = args[0].device, next(run.calls)

@@ -2,17 +2,15 @@
 
 import numpy as np
 
-from norch.backend import Kernel, Operand
+from norch.backend import Kernel
 
 from .devices import Runtime
-from .source import Attrs, Walk, ctype
+from .source import Attrs, Operands, Walk, ctype
 
 SIDE, EACH = 8, 4
 """A group has SIDE x SIDE work items, and each computes EACH x EACH elements."""
 
 SOURCE = """
-#define TILE (SIDE * EACH)
-#define DEPTH 16
 __kernel void norch_matmul(__global {stored} *o, ulong o_, __global const {stored} *a, ulong a_,
                            __global const {stored} *b, ulong b_, uint m, uint n, uint k, ulong o_row, ulong o_column,
                            ulong a_row, ulong a_column, ulong b_row, ulong b_column{parameters}) {{
@@ -46,10 +44,10 @@ __kernel void norch_matmul(__global {stored} *o, ulong o_, __global const {store
 """
 
 
-def matmul(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
-    kind = ctype(operands[0].dtype)
+def matmul(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
+    kind = ctype(operands[0])
     batch = Walk("oab", operands[0].shape[:-2], [o.strides[:-2] for o in operands])
-    source = kind.prelude(SIDE=SIDE, EACH=EACH) + SOURCE.format(
+    source = kind.prelude(SIDE=SIDE, EACH=EACH, TILE=SIDE * EACH, DEPTH=16) + SOURCE.format(
         stored=kind.stored, parameters=batch.parameters, batch=batch.code(), load_a=kind.load("a", "at"),
         load_b=kind.load("b", "at"), store=kind.store("o", "at", "sums[r][c]"),
     )  # fmt: skip

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from norch.backend import Kernel, Operand
+from norch.backend import Kernel
 
 from .devices import Runtime
-from .source import Attrs, Walk, ctype
+from .source import Attrs, Operands, Walk, ctype
 
 # A work item makes the elements of a block of four words.
 SOURCE = """
@@ -46,13 +46,12 @@ def _value(kind: str, dtype: str, real: str) -> tuple[int, str]:
     return 4, NORMAL.format(real, *[f"(w[e / 2 * 2 + {n}] >> 8) * ({real})0x1p-24f" for n in (0, 1)])
 
 
-def random(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
-    out, kind = operands[0], ctype(operands[0].dtype)
+def random(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
+    out, kind = operands[0], ctype(operands[0])
     walk = Walk("o", out.shape, [out.strides])
     each, value = _value(attrs["kind"], kind.name, run.real.computed)
     source = kind.prelude() + SOURCE.format(
         stored=kind.stored, parameters=walk.parameters, each=each, word=walk.word, code=walk.code(), value=value,
         store=kind.store("o", "at_o", "v"),
     )  # fmt: skip
-    takes = [None, np.uint64, np.uint64]
-    return run.kernel(source, "norch_random", takes, walk.arguments, (-(-walk.count // each),))
+    return run.kernel(source, "norch_random", [None] + 2 * [np.uint64], walk.arguments, (-(-walk.count // each),))

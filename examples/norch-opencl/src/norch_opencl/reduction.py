@@ -5,7 +5,7 @@ import numpy as np
 from norch.backend import Kernel, Operand
 
 from .devices import Runtime
-from .source import Attrs, Walk, ctype
+from .source import Attrs, Operands, Walk, ctype
 
 MOST = {"double": "INFINITY", "float": "INFINITY", "long": "LONG_MAX", "int": "INT_MAX"}
 # op: the neutral value, and what becomes of a and b, where b comes after a if a work item is alone. A NaN wins.
@@ -73,8 +73,8 @@ __kernel void norch_cumsum(__global {stored} *o, ulong o_, __global const {store
 """
 
 
-def fold(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
-    x, kind = operands[1], ctype(operands[1].dtype)
+def fold(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
+    x, kind = operands[1], ctype(operands[1])
     dims = [d for d in range(len(x.shape)) if d in attrs["dims"]]
     kept = [d for d in range(len(x.shape)) if d not in attrs["dims"]]
     outer = Walk("ox", [x.shape[d] for d in kept], [[o.strides[d] for d in kept] for o in operands])
@@ -88,16 +88,14 @@ def fold(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> 
             neutral=neutral, item=f"(Placed){{{load}, j}}" if is_arg else load,
             store="o[at_o] = a.p;" if is_arg else kind.store("o", "at_o", "a"),
         )  # fmt: skip
-    team = 1
-    while team < run.width and team * 8 <= inner.count:
-        team *= 2
+    team = 1 << max(1, min(run.width, inner.count // 4)).bit_length() - 1
     constants = [np.uint32(team), *outer.arguments, *inner.arguments]
     return run.kernel(source, f"norch_{op}", [None, None], constants, (outer.count * team,), (run.width,))
 
 
-def cumsum(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     (out, x), dim = (with_dims(o) for o in operands), attrs["dim"]
-    lines, kind = across("ox", dim, out, x), ctype(x.dtype)
+    lines, kind = across("ox", dim, out, x), ctype(x)
     source = kind.prelude(WIDTH=run.width) + SCAN.format(
         stored=kind.stored, parameters=lines.parameters, lines=lines.code(), load=kind.load("x", "at"),
         store=kind.store("o", "at", "a"),

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from norch.backend import Kernel, Operand
+from norch.backend import Kernel
 
 from .devices import Memory, Runtime
 from .reduction import across, with_dims
-from .source import Attrs, ctype
+from .source import Attrs, Operands, ctype
 
 SOURCE = """
 #define FROM(j) (width == 1 ? (j) : from[j]) // at first the order is that of the elements
@@ -47,9 +47,9 @@ __kernel void emit(__global {stored} *v, ulong v_, __global long *p, ulong p_, _
 """
 
 
-def sort(run: Runtime, op: str, operands: tuple[Operand, ...], attrs: Attrs) -> Kernel:
+def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     values, indices, x = (with_dims(o) for o in operands)
-    dim, kind = attrs["dim"], ctype(x.dtype)
+    dim, kind = attrs["dim"], ctype(x)
     lines = across("vpx", dim, values, indices, x)
     source = kind.prelude() + SOURCE.format(
         stored=kind.stored, parameters=lines.parameters, line=lines.code("0"), load=kind.load("x", "at")

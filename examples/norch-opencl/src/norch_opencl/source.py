@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from norch.backend import DType
+from norch.backend import Operand
 
 Attrs = Mapping[str, Any]
+Operands = tuple[Operand, ...]
 Number = Callable[[Any], Any]  # from a scalar operand to the NumPy scalar that its kernel takes
 
 
@@ -54,8 +55,8 @@ CTYPES = {
         ("int64", "long", "long", np.int64), ("int32", "int", "int", np.int32), ("int16", "short", "int", np.int32),
         ("int8", "char", "int", np.int32), ("uint8", "uchar", "int", np.int32), ("bool", "uchar", "int", np.int32),
         # These are moved and not computed with:
-        ("1 byte", "uchar", "uchar", np.uint8), ("2 bytes", "ushort", "ushort", np.uint16),
-        ("4 bytes", "uint", "uint", np.uint32), ("8 bytes", "ulong", "ulong", np.uint64),
+        ("bytes1", "uchar", "uchar", np.uint8), ("bytes2", "ushort", "ushort", np.uint16),
+        ("bytes4", "uint", "uint", np.uint32), ("bytes8", "ulong", "ulong", np.uint64),
     )
 }  # fmt: skip
 BFLOAT16 = """
@@ -65,35 +66,35 @@ ushort to_bfloat16(float x) {
 """
 
 
-def ctype(dtype: DType) -> CType:
-    return CTYPES[dtype.name]
+def ctype(operand: Operand) -> CType:
+    return CTYPES[operand.dtype.name]
 
 
-def raw(dtype: DType) -> CType:
+def raw(operand: Operand) -> CType:
     """The type of the bytes of an element, for what only moves them: dtypes of one size share a program."""
-    return CTYPES[f"{dtype.itemsize} byte{'s' * (dtype.itemsize > 1)}"]
+    return CTYPES[f"bytes{operand.dtype.itemsize}"]
 
 
-def as_bits(dtype: DType) -> Number:
-    """The number's bytes in a dtype."""
-    return np.errstate(all="ignore")(lambda value: np.array(value).astype(dtype.numpy).view(raw(dtype).number)[()])
+def as_bits(o: Operand) -> Number:
+    """A number's bytes in the dtype."""
+    return np.errstate(all="ignore")(lambda value: np.array(value).astype(o.dtype.numpy).view(raw(o).number)[()])
 
 
-def as_stored(dtype: DType) -> Number:
-    """The number as a dtype holds it, in the type computed in."""
-    return np.errstate(all="ignore")(lambda value: ctype(dtype).number(np.array(value).astype(dtype.numpy)))
+def as_stored(o: Operand) -> Number:
+    """A number as the dtype holds it, in the type computed in."""
+    return np.errstate(all="ignore")(lambda value: ctype(o).number(np.array(value).astype(o.dtype.numpy)))
 
 
-def as_computed(dtype: DType) -> Number:
-    """The number in the type computed in, which for 16-bit floats has more digits."""
-    return np.errstate(all="ignore")(ctype(dtype).number)
+def as_computed(o: Operand) -> Number:
+    """A number in the type computed in, which for 16-bit floats has more digits."""
+    return np.errstate(all="ignore")(ctype(o).number)
 
 
 class Walk:
     """C code that finds the elements of operands, each given by its strides.
 
-    The number of dims left after merging is baked into the code, and that all strides are 0 or 1 if they are. Other
-    sizes and strides are arguments of the kernel, so that operands of many shapes share a program.
+    The number of dims left after merging is baked into the code, and strides that are all 0 or 1. Other sizes and
+    strides are arguments of the kernel, so that operands of many shapes share a program.
     """
 
     def __init__(self, names: str, shape: Sequence[int], strides: Sequence[Sequence[int]], index: str = "i") -> None:
@@ -130,12 +131,12 @@ class Walk:
         text = f"ulong {', '.join(f'at_{name} = {start.format(name)}' for name in self.names)};"
         if self.flat:
             return text + "".join(f" at_{n} += {self.index};" for n, step in zip(self.names, self.dims[0][1]) if step)
-        rest = f"{self.index}_rest"
-        text += f"\n    {self.word} {rest} = {self.index};"
+        text += f"\n    {self.word} rest_{self.index} = {self.index};"
         for d in reversed(range(len(self.dims))):
-            place, size = (f"({rest} % {self.index}_size{d})", f"{self.index}_size{d}") if d else (rest, "1")
+            rest, size = f"rest_{self.index}", f"{self.index}_size{d}"
+            place = f"({rest} % {size})" if d else rest
             text += "".join(f"\n    at_{n} += (ulong){place} * {n}_{self.index}{d};" for n in self.names)
-            text += f"\n    {rest} /= {size};" * (d > 0)
+            text += f"\n    {rest} /= {size};" if d else ""
         return text
 
 
