@@ -46,7 +46,7 @@ __kernel void norch_matmul(__global {stored} *o, ulong o_, __global const {store
 
 def matmul(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     kind = ctype(operands[0])
-    batch = Walk("oab", operands[0].shape[:-2], [o.strides[:-2] for o in operands])
+    batch = Walk("oab", operands[0].shape[:-2], [o.strides[:-2] for o in operands], bake=False)
     source = kind.prelude(SIDE=SIDE, EACH=EACH, TILE=SIDE * EACH, DEPTH=16) + SOURCE.format(
         stored=kind.stored, parameters=batch.parameters, batch=batch.code(), load_a=kind.load("a", "at"),
         load_b=kind.load("b", "at"), store=kind.store("o", "at", "sums[r][c]"),

@@ -77,8 +77,8 @@ def fold(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     x, kind = operands[1], ctype(operands[1])
     dims = [d for d in range(len(x.shape)) if d in attrs["dims"]]
     kept = [d for d in range(len(x.shape)) if d not in attrs["dims"]]
-    outer = Walk("ox", [x.shape[d] for d in kept], [[o.strides[d] for d in kept] for o in operands])
-    inner = Walk("y", [x.shape[d] for d in dims], [[x.strides[d] for d in dims]], "j")
+    outer = Walk("ox", [x.shape[d] for d in kept], [[o.strides[d] for d in kept] for o in operands], bake=False)
+    inner = Walk("y", [x.shape[d] for d in dims], [[x.strides[d] for d in dims]], "j", False)
     source, load = kind.prelude(WIDTH=run.width, MOST=MOST[kind.computed]) + ARG, kind.load("x", "at_y")
     for name, (neutral, rule) in RULES.items():
         is_arg = name.startswith("arg")
@@ -113,4 +113,4 @@ def with_dims(operand: Operand) -> Operand:
 def across(names: str, dim: int, *operands: Operand) -> Walk:
     """Over the starts of the lines that lie along a dim, as many as the last operand has."""
     shape, *strides = [(*n[:dim], *n[dim + 1 :]) for n in (operands[-1].shape, *(o.strides for o in operands))]
-    return Walk(names, shape, strides)
+    return Walk(names, shape, strides, bake=False)

@@ -93,11 +93,11 @@ def as_computed(o: Operand) -> Number:
 class Walk:
     """C code that finds the elements of operands, each given by its strides.
 
-    The number of dims left after merging is baked into the code, and strides that are all 0 or 1. Other sizes and
-    strides are arguments of the kernel, so that operands of many shapes share a program.
+    The number of dims left after merging is baked into the code, and with `bake` strides that are all 0 or 1. Other
+    sizes and strides are arguments of the kernel, so that operands of many shapes share a program.
     """
 
-    def __init__(self, names: str, shape: Sequence[int], strides: Sequence[Sequence[int]], index: str = "i") -> None:
+    def __init__(self, names: str, shape: Sequence[int], strides: Any, index: str = "i", bake: bool = True) -> None:
         self.names, self.count, self.index = names, prod(shape), index
         dims: list[tuple[int, tuple[int, ...]]] = []
         for size, *steps in zip(shape, *strides):
@@ -106,7 +106,7 @@ class Walk:
                     size *= dims.pop()[0]
                 dims.append((size, tuple(steps)))
         self.dims = dims or [(1, (1,) * len(strides))]
-        self.flat = len(self.dims) == 1 and max(self.dims[0][1]) <= 1
+        self.flat = bake and len(self.dims) == 1 and max(self.dims[0][1]) <= 1
         self.word = "uint" if self.count < 1 << 31 else "ulong"
 
     @property
