@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,11 @@ def run(program, **environment):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_it_stays_small_enough_to_read():
+    files = (Path(__file__).parents[1] / "src/norch_opencl").glob("*.py")
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 900
 
 
 def test_the_module_names_the_device():
