@@ -12,7 +12,7 @@ from ..spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
 from .copying import write
 from .creation import arange, empty_spec, fill_spec
 from .indexing import gather
-from .movement import broadcast_to, narrow, reshape, slice_dim, unsqueeze
+from .movement import broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -159,13 +159,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of the slices along `dim`, without that dim."""
-    from ..dispatch import view_call
-    from .movement import SELECT
-
     at = wrap_dim(dim, input.spec.ndim, "unbind")
     if not input.spec.ndim:
         raise ShapeError("unbind(): a 0-d tensor has no dim to take apart")
-    return tuple(view_call(SELECT, input, (at, i)) for i in range(input.spec.shape[at]))
+    return tuple(select_dim(input, at, i) for i in range(input.spec.shape[at]))
 
 
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
