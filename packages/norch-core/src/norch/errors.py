@@ -1,6 +1,7 @@
 """Every error that norch raises on purpose.
 
-Each also derives from the built-in type that a Python user would catch, and from RuntimeError where PyTorch raises that.
+Each also derives from the built-in type that a Python user would catch, and those for which PyTorch raises RuntimeError
+from that.
 """
 
 import builtins

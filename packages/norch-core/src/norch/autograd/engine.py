@@ -190,17 +190,13 @@ def run(
                     node.release()
             else:
                 plan = node.plan
-                op = plan.op
+                op, to_leaves = plan.op, targets is None
                 joint = list(op.bound[0](node, total)) if op.joint else None  # type: ignore[misc]
                 for i, edge in enumerate(node.edges):
                     if edge is None or (needed is not None and edge not in needed):
                         continue
                     if joint is None:
-                        if (
-                            op.kind == "view"
-                            and not create
-                            and _add_through(node, pending, edge, total, targets is None)
-                        ):
+                        if op.kind == "view" and not create and _add_through(node, pending, edge, total, to_leaves):
                             continue
                         value = op.bound[i](node, total)  # type: ignore[misc]
                     else:
