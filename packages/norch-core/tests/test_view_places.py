@@ -139,3 +139,34 @@ def test_views_of_leaves_like_pytorch() -> None:
         return x.grad.tolist()
 
     np.testing.assert_allclose(script(norch), script(torch), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_joining_parts_of_several_layouts_and_dtypes_like_pytorch(dim: int) -> None:
+    torch = pytest.importorskip("torch")
+
+    def script(lib):
+        x = lib.arange(24.0).reshape(4, 6).requires_grad_()
+        parts = [x[:, :4], x[:, 2:].t(), x[:, :4], lib.ones(4, 4, dtype=lib.int64), x[:, 1:5] * 2]
+        stacked, joined = lib.stack(parts, dim), lib.cat([*parts, lib.zeros(0)], 0 if dim == 0 else 1)
+        weight = lib.arange(80.0)
+        ((stacked.reshape(-1) * weight).sum() + (joined.reshape(-1) * weight**2).sum()).backward()
+        return [stacked.tolist(), joined.tolist(), x.grad.tolist()]
+
+    for found, expected in zip(script(norch), script(torch), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("amounts", [(1, 2), (1, 0, 0, 3), (0, 0, 2, 1), (-1, 2, 1, -2), (-1, -1), (1, 1, 1, 1, 1, 1)])
+def test_padding_like_pytorch(amounts) -> None:
+    torch = pytest.importorskip("torch")
+
+    def script(lib, pad):
+        x = lib.arange(24.0).reshape(4, 6).t().reshape(3, 4, 2).requires_grad_()
+        y = pad(x, amounts, value=3.0)
+        (first,) = lib.autograd.grad((y**3).sum(), x, create_graph=True)
+        (second,) = lib.autograd.grad((first**2).sum(), x)
+        return [y.tolist(), first.tolist(), second.tolist()]
+
+    for found, expected in zip(script(norch, norch.pad), script(torch, torch.nn.functional.pad), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
