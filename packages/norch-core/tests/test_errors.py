@@ -188,6 +188,8 @@ def test_message(row: Row) -> None:
     ("kind", "builtin"),
     [
         (ShapeError, ValueError),
+        (ShapeError, RuntimeError),
+        (DTypeError, RuntimeError),
         (DTypeError, TypeError),
         (IndexError, builtins.IndexError),
         (DeviceError, RuntimeError),
@@ -234,3 +236,21 @@ def test_a_pool_of_errors_keeps_grad_mode() -> None:
         with pytest.raises(AutogradError):
             call()
         assert norch.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: x(2, 3) @ x(4, 5),
+        lambda: x(2) + x(3),
+        lambda: x(4).view(3),
+        lambda: norch.cat([x(2, 3), x(2, 4)]),
+        lambda: ints(1).requires_grad_(),
+        lambda: norch.mean(ints(1, 2)),
+        lambda: x(2, 2).index_select(0, x(2)),
+    ],
+    ids=["matmul", "add", "view", "cat", "requires_grad_", "mean", "index_select"],
+)
+def test_a_script_that_catches_runtime_error_as_pytorch_raises_catches_it(wrong: Callable[[], object]) -> None:
+    with pytest.raises(RuntimeError):
+        wrong()

@@ -326,3 +326,53 @@ def test_more_states_that_are_refused() -> None:
     other.load_state_dict(own.state_dict())
     with pytest.raises(ValueError, match="OwnOrder does not take the state"):
         iter(other)
+
+
+def test_a_loader_in_no_checkpoint_shifts_nothing_after_a_resume() -> None:
+    """The usual script: the training loader and norch's generator are saved, the test loader is made anew."""
+
+    def loaders() -> tuple[DataLoader, DataLoader]:
+        return DataLoader(samples.Noisy(7), 2, shuffle=True), DataLoader(samples.Noisy(4), 2)
+
+    def epoch(train: DataLoader, test: DataLoader, save_at: int | None = None) -> tuple[list[Any], list[Any]]:
+        seen, saved = [], []
+        for at, batch in enumerate(train):
+            seen.append((listed(batch), norch.rand(1).item()))
+            if at == save_at:
+                saved = [stored(train.state_dict()), norch.get_rng_state()]
+        list(test)
+        return [*seen, norch.rand(1).item()], saved
+
+    norch.manual_seed(3)
+    train, test = loaders()
+    epoch(train, test)
+    begun, saved = epoch(train, test, save_at=1)
+    between = [norch.get_rng_state(), stored(train.state_dict())]  # in this order: the state moves no generator
+    expected = [epoch(train, test)[0] for _ in range(2)]
+
+    norch.manual_seed(77)
+    train, test = loaders()
+    train.load_state_dict(saved[0])
+    norch.set_rng_state(saved[1])
+    assert epoch(train, test)[0] == begun[2:]
+    assert [epoch(train, test)[0] for _ in range(2)] == expected
+
+    train, test = loaders()
+    train.load_state_dict(between[1])
+    norch.set_rng_state(between[0])
+    assert [epoch(train, test)[0] for _ in range(2)] == expected
+
+
+def test_the_state_before_the_first_epoch_moves_no_generator() -> None:
+    for generator in (None, norch.Generator().manual_seed(5)):
+        norch.manual_seed(4)
+        loader = DataLoader(range(9), 2, shuffle=True, generator=generator)
+        before = norch.get_rng_state().tolist()
+        state = loader.state_dict()
+        assert norch.get_rng_state().tolist() == before
+        first = listed(list(loader))
+        loader.load_state_dict(state)
+        assert listed(list(loader)) == first
+        if generator is None:
+            norch.manual_seed(4)
+            assert listed(list(DataLoader(range(9), 2, shuffle=True))) == first

@@ -314,16 +314,23 @@ def _refuse(op: Op, *values: object) -> NoReturn:
     raise
 
 
-def try_view(op: Op, input: Tensor, attrs: tuple[Any, ...]) -> Tensor | None:
-    """Runs a view op: the same buffer under another spec. None where the op finds that there is no such view."""
+def try_view(
+    op: Op, input: Tensor, attrs: tuple[Any, ...], key: tuple[Any, ...] | None = None, shift: int = 0
+) -> Tensor | None:
+    """Runs a view op: the same buffer under another spec. None where the op finds that there is no such view.
+
+    `key`: attributes of a view of the same spec, `shift` elements before this one, so that views which differ in their
+    place alone share a plan.
+    """
     try:
-        plan = op.plans[input.spec, attrs]
+        plan = op.plans[input.spec, attrs if key is None else key]
     except AttributeError:
         _refuse(op, input)
     out: Tensor = _new(Tensor)
     out.spec = plan.out
     out.buffer = input.buffer
-    out.offset = input.offset + plan.shift
+    shift += plan.shift
+    out.offset = input.offset + shift
     out._grad = None
     base = input.base
     out.base = input if base is None else base
@@ -335,10 +342,11 @@ def try_view(op: Op, input: Tensor, attrs: tuple[Any, ...]) -> Tensor | None:
         if is_recording() and (node if base is None else resolve(input)) is not None:
             record_unary(plan, input, out)
             out.node.values = (input if op.keeps[1][0] is None else None, *attrs)
+            out.node.result = ((None, shift),)
     return out if plan.out is not None else None
 
 
-view_call = cast("Callable[[Op, Tensor, tuple[Any, ...]], Tensor]", try_view)
+view_call = cast("Callable[..., Tensor]", try_view)
 """`try_view` for ops that always find a view."""
 
 

@@ -1,4 +1,8 @@
-"""Every error that norch raises on purpose. Each also derives from the built-in type that a Python user would catch."""
+"""Every error that norch raises on purpose.
+
+Each also derives from the built-in type that a Python user would catch, and those for which PyTorch raises RuntimeError
+from that.
+"""
 
 import builtins
 
@@ -7,11 +11,11 @@ class NorchError(Exception):
     """Base of all norch errors: `except norch.NorchError` catches each of them."""
 
 
-class ShapeError(NorchError, ValueError):
+class ShapeError(NorchError, ValueError, RuntimeError):
     """Shapes, strides or sizes that do not fit the op."""
 
 
-class DTypeError(NorchError, TypeError):
+class DTypeError(NorchError, TypeError, RuntimeError):
     """A dtype, or a Python type, that the op does not take."""
 
 

@@ -11,7 +11,6 @@ from ..errors import AutogradError, DTypeError, ShapeError
 from .graph import Leaf, Node, Output, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
-    from ..op import Plan
     from ..spec import Spec
     from ..tensor import Tensor
 
@@ -191,13 +190,13 @@ def run(
                     node.release()
             else:
                 plan = node.plan
-                op = plan.op
+                op, to_leaves = plan.op, targets is None
                 joint = list(op.bound[0](node, total)) if op.joint else None  # type: ignore[misc]
                 for i, edge in enumerate(node.edges):
                     if edge is None or (needed is not None and edge not in needed):
                         continue
                     if joint is None:
-                        if op.kind == "view" and not create and _add_through(plan, pending, edge, total):
+                        if op.kind == "view" and not create and _add_through(node, pending, edge, total, to_leaves):
                             continue
                         value = op.bound[i](node, total)  # type: ignore[misc]
                     else:
@@ -228,22 +227,31 @@ def run(
         set_recording(before)
 
 
-def _add_through(plan: Plan, pending: dict[Node, Any], edge: Node, value: Tensor) -> bool:
+def _add_through(node: Node, pending: dict[Node, Any], edge: Node, value: Tensor, to_leaves: bool) -> bool:
     """Adds the gradient of a view to what its base has so far, in place: no zeros around it, no sum of both.
 
     False where the base has none yet, or one that something else holds or that lies in memory in another way.
     """
-    if edge not in pending or sys.getrefcount(pending[edge]) > _ALONE:
-        return False
-    held = pending[edge]
-    if type(held) is list or held.spec is not plan.inputs[0] or held.base is not None:
+    plan = node.plan
+    if edge in pending:
+        if sys.getrefcount(pending[edge]) > _ALONE:
+            return False
+        held = pending[edge]
+        if type(held) is list or held.base is not None or sys.getrefcount(held.buffer) > _ALONE:
+            return False
+    elif to_leaves and type(edge) is Leaf and edge.hooks is None:
+        owner = edge.tensor()
+        held = None if owner is None else owner._grad  # `accumulate` would add to it in place too, whoever holds it
+        if held is None:
+            return False
+    else:
         return False
     out = plan.out
-    if held.node is not None or out.overlaps or value.spec.dtype is not out.dtype or value.spec.shape != out.shape:
+    if held.spec is not plan.inputs[0] or held.node is not None or node.result is None:
         return False
-    if sys.getrefcount(held.buffer) > _ALONE:
+    if out.overlaps or value.spec.dtype is not out.dtype or value.spec.shape != out.shape:
         return False
-    _tensor(out, held.buffer, held.offset + plan.shift).add_(value)
+    _tensor(out, held.buffer, held.offset + node.result[0][1]).add_(value)
     return True
 
 

@@ -42,7 +42,8 @@ class Node:
     order: when it was recorded; the backward pass visits nodes by falling order.
     edges: for each tensor operand of the op the node that made it, or None where no gradient is wanted.
     values: the op's arguments, None for tensors that no rule needs; None once the backward pass has freed them.
-    result: buffers and offsets of the results where a rule needs those, else None.
+    result: buffers and offsets of the results where a rule needs those, else None. Of a view (no buffer, how far behind
+        its operand's first element it starts).
     hooks: called with the gradient of the result; None or a dict.
     """
 
@@ -194,8 +195,8 @@ def resolve(tensor: Tensor) -> Node | None:
     from ..ops.strided import view_plan
 
     fresh = Node()
-    fresh.order, fresh.edges, fresh.hooks, fresh.result = tick(), (made,), None, None
-    fresh.plan, fresh.values = view_plan(base, tensor)
+    fresh.order, fresh.edges, fresh.hooks = tick(), (made,), None
+    fresh.plan, fresh.values, fresh.result = view_plan(base, tensor)
     tensor.node = fresh
     return fresh
 

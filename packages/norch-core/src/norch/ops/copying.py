@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..dispatch import run_into, run_one
+from ..dispatch import call_in_place, run_into, run_one
 from .creation import COPY
 
 if TYPE_CHECKING:
+    from ..spec import Spec
     from ..tensor import Tensor
 
 
 def write(out: Tensor, source: Tensor) -> None:
     """Copies `source` into the memory of `out`, unrecorded."""
     run_into(COPY, out, source, out.spec.dtype, None)
+
+
+def write_parts(out: Tensor, parts: Sequence[Tensor], form: Spec, places: Sequence[int]) -> None:
+    """`write` of tensors of one spec into parts of `out`: views of spec `form`, that many elements from its first."""
+    plan = COPY.plans["into", form, parts[0].spec, out.spec.dtype, None]
+    buffer, first = out.buffer, out.offset
+    for part, place in zip(parts, places, strict=True):
+        call_in_place(plan, [buffer, first + place, part.buffer, part.offset])
 
 
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import Node, is_recording, resolve, tick
 from ..dtype import result_dtype
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
-from .copying import write
+from .copying import write_parts
 from .creation import arange, empty_spec, fill_spec
 from .indexing import gather
-from .movement import broadcast_to, narrow, reshape, slice_dim, unsqueeze
+from .movement import broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -42,12 +43,25 @@ class _CatNode(Node):
         pass
 
 
+class _StackNode(_CatNode):
+    """The node of `stack`."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "stack_backward"
+
+    def apply(self, grad: Tensor) -> tuple[Tensor | None, ...]:
+        pairs = zip(unbind(grad, self.dim), self.specs, self.edges, strict=True)
+        return tuple([None if e is None else p if p.spec.dtype is s.dtype else p.to(s.dtype) for p, s, e in pairs])
+
+
 def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
     """The spec of the first of the tensors to be joined, with the dtype that all promote to."""
     if not tensors:
         raise ShapeError(f"{op}(): expected at least one tensor")
     try:
-        dtype = result_dtype([(x.spec.dtype, x.spec.ndim) for x in tensors])
+        dtype = result_dtype([(s.dtype, s.ndim) for s in dict.fromkeys([x.spec for x in tensors])])
     except AttributeError:
         kinds = ", ".join(type(x).__name__ for x in tensors)
         raise DTypeError(f"{op}(): expected a sequence of tensors, got {kinds}") from None
@@ -68,8 +82,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     at = wrap_dim(dim, first.ndim, "cat")
     if not first.ndim:
         raise ShapeError("cat(): 0-d tensors cannot be joined; use stack")
-    for x in real:
-        other = x.spec
+    for other in dict.fromkeys([x.spec for x in real]):
         if other.device is not first.device:
             raise DeviceError(f"cat(): operands are on different devices: {first.device} and {other.device}")
         same = len(other.shape) == first.ndim and all(
@@ -79,21 +92,26 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
             raise ShapeError(f"cat(): shapes {tuple(first.shape)} and {tuple(other.shape)} differ outside dim {dim}")
     size = sum(x.spec.shape[at] for x in real)
     out = empty_spec(first.like((*first.shape[:at], size, *first.shape[at + 1 :]), dtype=spec.dtype))
-    start = 0
-    for x in real:
-        n = x.spec.shape[at]
-        if n:
-            write(slice_dim(out.detach(), at, start, n), x)
-        start += n
+    start, step = 0, out.spec.strides[at]
+    for spec, run in groupby(real, lambda x: x.spec):
+        same, n = list(run), spec.shape[at]
+        if spec.numel:
+            form = out.spec.like((*first.shape[:at], n, *first.shape[at + 1 :]), out.spec.strides)
+            write_parts(out, same, form, range(start * step, (start + n * len(same)) * step, n * step))
+        start += n * len(same)
+    _record(_CatNode, out, real, at)
+    return out
+
+
+def _record(kind: type[_CatNode], out: Tensor, tensors: list[Tensor], dim: int) -> None:
     if is_recording():
-        edges = tuple([None if x.node is None else resolve(x) for x in real])
+        edges = tuple([None if x.node is None else resolve(x) for x in tensors])
         if any(edges):
-            node: _CatNode = object.__new__(_CatNode)
+            node: _CatNode = object.__new__(kind)
             node.order, node.edges, node.hooks = tick(), edges, None
             node.values = node.result = None
-            node.dim, node.specs = at, tuple([x.spec for x in real])
+            node.dim, node.specs = dim, tuple([x.spec for x in tensors])
             out.node = node
-    return out
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
@@ -101,11 +119,24 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -
     if axis is not None:
         dim = axis
     tensors = list(tensors)
-    common_spec(tensors, "stack")
-    for x in tensors:
-        if x.spec.shape != tensors[0].spec.shape:
-            raise ShapeError(f"stack(): shapes {tuple(tensors[0].spec.shape)} and {tuple(x.spec.shape)} differ")
-    return cat([unsqueeze(x, dim) for x in tensors], wrap_dim(dim, tensors[0].spec.ndim + 1, "stack"))
+    spec = common_spec(tensors, "stack")
+    shape = tuple(spec.shape)
+    for other in dict.fromkeys([x.spec for x in tensors]):
+        if other.shape != spec.shape:
+            raise ShapeError(f"stack(): shapes {shape} and {tuple(other.shape)} differ")
+        if other.device is not spec.device:
+            raise DeviceError(f"stack(): operands are on different devices: {spec.device} and {other.device}")
+    at = wrap_dim(dim, len(shape) + 1, "stack")
+    out = empty_spec(spec.like((*shape[:at], len(tensors), *shape[at:])))
+    strides = out.spec.strides
+    form, step, start = out.spec.like(shape, (*strides[:at], *strides[at + 1 :])), strides[at], 0
+    for _, run in groupby(tensors, lambda x: x.spec):
+        same = list(run)
+        if spec.numel:
+            write_parts(out, same, form, range(start * step, (start + len(same)) * step, step))
+        start += len(same)
+    _record(_StackNode, out, tensors, at)
+    return out
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -159,13 +190,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of the slices along `dim`, without that dim."""
-    from ..dispatch import view_call
-    from .movement import SELECT
-
     at = wrap_dim(dim, input.spec.ndim, "unbind")
     if not input.spec.ndim:
         raise ShapeError("unbind(): a 0-d tensor has no dim to take apart")
-    return tuple(view_call(SELECT, input, (at, i)) for i in range(input.spec.shape[at]))
+    return tuple(select_dim(input, at, i) for i in range(input.spec.shape[at]))
 
 
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
@@ -284,7 +312,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if mode not in _PAD_MODES:
         raise ValueError(f"pad(): mode must be one of {', '.join(_PAD_MODES)}, got {mode!r}")
     pairs = [(input.spec.ndim - 1 - i // 2, amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
-    out = input
+    out, constant = input, {}
     for dim, before, after in pairs:
         n = out.spec.shape[dim]
         if n + before + after < 0:
@@ -298,15 +326,41 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         if (before or after) and mode != "constant":
             out = _pad_by_index(out, dim, before, after, mode)
         elif before or after:
-            out = _pad_constant(out, dim, before, after, 0 if value is None else value)
+            constant[dim] = before, after
+    if constant:
+        out = _pad_constant(out, constant, 0 if value is None else value)
     return out.clone() if out is input else out
 
 
-def _pad_constant(x: Tensor, dim: int, before: int, after: int, value: float) -> Tensor:
-    def block(n: int) -> Tensor:
-        return fill_spec(x.spec.like((*x.spec.shape[:dim], n, *x.spec.shape[dim + 1 :])), value)
+class _PadNode(_CatNode):
+    """The node of `pad` with a constant: the part of the gradient that is the operand's. `dim` is not used."""
 
-    return cat([p for p in (before and block(before), x, after and block(after)) if not isinstance(p, int)], dim)
+    __slots__ = ("before",)
+
+    before: list[int]
+
+    def name(self) -> str:
+        return "pad_backward"
+
+    def apply(self, grad: Tensor) -> tuple[Tensor | None, ...]:
+        for d, (start, size) in enumerate(zip(self.before, self.specs[0].shape, strict=True)):
+            if size != grad.spec.shape[d]:
+                grad = slice_dim(grad, d, start, size)
+        return (grad,)
+
+
+def _pad_constant(x: Tensor, amounts: dict[int, tuple[int, int]], value: float) -> Tensor:
+    both = [amounts.get(d, (0, 0)) for d in range(x.spec.ndim)]
+    shape = tuple(x.spec.shape)
+    out = fill_spec(x.spec.like(tuple([n + a + b for n, (a, b) in zip(shape, both, strict=True)])), value)
+    strides = out.spec.strides
+    if x.spec.numel:
+        place = sum([a * s for (a, _), s in zip(both, strides, strict=True)])
+        write_parts(out, [x], out.spec.like(shape, strides), [place])
+    _record(_PadNode, out, [x], 0)
+    if out.node is not None:
+        out.node.before = [a for a, _ in both]  # type: ignore[attr-defined]
+    return out
 
 
 def _pad_by_index(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:

@@ -282,7 +282,13 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 def slice_dim(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
     """Every `step`-th of the elements from `start`, `length` of them, along `dim`; all in range."""
-    return view_call(SLICE, input, (dim, start, length, step))
+    shift = start * input.spec.strides[dim] if length else 0
+    return view_call(SLICE, input, (dim, start, length, step), (dim, 0, length, step), shift)
+
+
+def select_dim(input: Tensor, dim: int, index: int) -> Tensor:
+    """`select` of a dim and an index that are in range and not negative."""
+    return view_call(SELECT, input, (dim, index), (dim, 0), index * input.spec.strides[dim])
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -303,7 +309,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     at = wrap_dim(dim, input.spec.ndim, "select")
     if not input.spec.ndim:
         raise IndexError("select(): a 0-d tensor has no dim to select from")
-    return view_call(SELECT, input, (at, wrap_index(index, input.spec.shape[at], at, "select", input.spec.shape)))
+    return select_dim(input, at, wrap_index(index, input.spec.shape[at], at, "select", input.spec.shape))
 
 
 def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:

@@ -64,15 +64,16 @@ def _unfold_vjp(g: Tensor, x_spec: Spec, dim: int, size: int, step: int) -> Tens
 UNFOLD = view("unfold", "x dim size step", _infer_unfold, _unfold_vjp)
 
 
-def view_plan(base: Tensor, tensor: Tensor) -> tuple[Plan, tuple[Any, ...]]:
-    """The plan, and the arguments to record, by which `tensor` is a view of `base`."""
-    attrs = (tuple(tensor.spec.shape), tensor.spec.strides, tensor.offset - base.offset)
-    return STRIDED.plans[base.spec, attrs], (None, *attrs)
+def view_plan(base: Tensor, tensor: Tensor) -> tuple[Plan, tuple[Any, ...], tuple[tuple[Any, int]]]:
+    """The plan, and the arguments and result to record, by which `tensor` is a view of `base`."""
+    form = (tuple(tensor.spec.shape), tensor.spec.strides)
+    shift = tensor.offset - base.offset
+    return STRIDED.plans[base.spec, (*form, 0)], (None, *form, shift), ((None, shift),)
 
 
 def as_strided_view(input: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """`as_strided` with an offset relative to input's, unchecked."""
-    return view_call(STRIDED, input, (shape, strides, shift))
+    return view_call(STRIDED, input, (shape, strides, shift), (shape, strides, 0), shift)
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:

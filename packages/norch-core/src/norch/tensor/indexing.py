@@ -15,13 +15,16 @@ from ..ops.creation import arange, as_tensor
 from ..ops.indexing import gather, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.joining import flip
-from ..ops.movement import RESHAPE, SELECT, permute, reshape, slice_dim, unsqueeze, wrap_index
+from ..ops.movement import RESHAPE, SELECT, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
 from .base import TensorBase
 from .inplace import assign, check_writable, copy_as
 
 if TYPE_CHECKING:
     from . import Tensor
+
+
+_FIRST, _ALL = (0, 0), slice(None)
 
 
 def __getitem__(self: Tensor, index: Any) -> Tensor:
@@ -31,9 +34,29 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             return _only(self, index)
         if not 0 <= index < shape[0]:
             index = wrap_index(index, shape[0], 0, "index", shape)
-        return view_call(SELECT, self, (0, index))
+        return view_call(SELECT, self, (0, index), _FIRST, index * self.spec.strides[0])
+    found = _of_ints_and_slices(self, index if type(index) is tuple else (index,))
+    if found is not None:
+        return found
     view, chosen = _basic(self, index)
     return view if not chosen else _gather(view, chosen)
+
+
+def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
+    """The view for the commonest indices, without what `_basic` asks; None where it has to."""
+    out, dim, shape = tensor, 0, tensor.spec.shape
+    if len(index) > len(shape):
+        return None
+    for at, part in enumerate(index):
+        if type(part) is int:
+            out = select_dim(out, dim, wrap_index(part, shape[at], at, "index", shape))
+        elif type(part) is slice:
+            if part != _ALL:
+                out = _slice(out, dim, part)
+            dim += 1
+        else:
+            return None
+    return None if out is tensor else out
 
 
 def _only(tensor: Tensor, index: int) -> Tensor:
@@ -75,7 +98,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
                 out = _slice(out, dim, part)
             dim += 1
         elif isinstance(part, int):
-            out = view_call(SELECT, out, (dim, wrap_index(part, shape[given], given, "index", shape)))
+            out = select_dim(out, dim, wrap_index(part, shape[given], given, "index", shape))
         elif part.spec.dtype is bool_:
             for found in _from_mask(part, out, dim):
                 chosen[dim] = found

@@ -155,8 +155,9 @@ def rebase(tensor: Tensor, node: Node | None) -> None:
     old = resolve(root)
     if old is None and node is None:
         return
-    attrs = (tuple(tensor.spec.shape), tensor.spec.strides, tensor.offset - root.offset)
-    root.node = _node(_write_view.plans[root.spec, (tensor.spec, *attrs)], (None, None, *attrs), (old, node))
+    form = (tuple(tensor.spec.shape), tensor.spec.strides)
+    written = _write_view.plans[root.spec, (tensor.spec, *form, 0)]  # one plan, wherever in `root` the view is
+    root.node = _node(written, (None, None, *form, tensor.offset - root.offset), None, (old, node))
     _move_retained(old, root.node)
     if base is not None:
         tensor.node = _node(*view_plan(root, tensor), (root.node,))
@@ -168,9 +169,9 @@ def _move_retained(old: Node | None, new: Node) -> None:
         new.hooks = {**(new.hooks or {}), RETAIN: old.hooks.pop(RETAIN)}
 
 
-def _node(plan: Plan, values: tuple[Any, ...], edges: tuple[Node | None, ...]) -> Node:
+def _node(plan: Plan, values: tuple[Any, ...], result: Any, edges: tuple[Node | None, ...]) -> Node:
     node: Node = object.__new__(Node)
-    node.order, node.plan, node.values, node.edges, node.hooks, node.result = tick(), plan, values, edges, None, None
+    node.order, node.plan, node.values, node.edges, node.hooks, node.result = tick(), plan, values, edges, None, result
     return node
 
 

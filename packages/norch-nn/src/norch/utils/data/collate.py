@@ -120,15 +120,12 @@ def _stack_tensors(batch: Sequence[Any], where: str) -> norch.Tensor:
         if not isinstance(sample, norch.Tensor):
             raise TypeError(f"default_collate(): a tensor in sample 0, but {type(sample).__name__} in another{where}")
     try:
-        stacked = _stacked([t.numpy() for t in batch])  # one copy, where norch.stack has an op for each sample
-    except (norch.DeviceError, norch.AutogradError):
-        stacked = None
-    if stacked is not None:
-        return norch.from_numpy(stacked)
-    error = _ragged(batch, where)
-    if error:
-        raise error
-    return norch.stack(batch)
+        return norch.stack(batch)
+    except norch.ShapeError:
+        error = _ragged(batch, where)
+        if error is None:
+            raise
+    raise error
 
 
 def _stack_arrays(batch: Sequence[Any], where: str) -> norch.Tensor:

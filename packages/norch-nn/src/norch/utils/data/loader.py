@@ -33,8 +33,9 @@ class DataLoader(Generic[T_co]):
     """Iterating gives the batches of one epoch of `dataset`. The arguments are PyTorch's, but for the last two.
 
     seed: with the epoch's number it decides the shuffle, and with the sample's index what `sample_rng()` and norch's
-    random ops draw for a sample, so that nothing depends on the workers. Without it one is drawn from `generator`, or
-    norch's default generator, when the first epoch starts. Epochs count up from 0; `set_epoch` says otherwise.
+    random ops draw for a sample, so that nothing depends on the workers. Without it a number is drawn from `generator`,
+    or norch's default generator, whenever an epoch starts, and the first is the seed: a loader that is not in the
+    checkpoint then takes as many numbers after a resume as without. Epochs count up from 0; `set_epoch` says otherwise.
     workers: "thread" or "process". Threads are the default: they start at once and copy nothing, and NumPy, zlib, file
     reading and the like leave Python free for others. Processes suit samples made by much Python code; they are spawned
     (0.3 s each, hence `persistent_workers`) unless `multiprocessing_context`, which implies them, says otherwise.
@@ -84,7 +85,7 @@ class DataLoader(Generic[T_co]):
         self.generator = generator
         self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
-        self.seed = seed
+        self.seed, self._draws = seed, seed is None
         self._epoch = 0
         self._progress: Progress | None = None
         self._resume: Progress | None = None
@@ -147,9 +148,12 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Iterator[Any]:
         progress = self._resume
         if progress is None:
-            progress = Progress(self._settled_seed(), self._epoch)
+            progress = Progress(self._draw() if self._draws else self._settled_seed(), self._epoch)
             progress.order = order_state(self._indices)
         else:
+            if self._draws and not progress.begun:
+                self._draw()
+            progress.begun = True
             restore_order(self._indices, progress.order)
         iterator = self._start(progress)
         self._resume, self._progress, self._epoch = None, progress, progress.epoch + 1
@@ -189,10 +193,22 @@ class DataLoader(Generic[T_co]):
         restore_order(self._indices, progress.order)
         return self._start(progress)
 
-    def _settled_seed(self) -> int:
+    def _draw(self) -> int:
+        drawn = int(norch.randint(0, 2**63 - 1, (), generator=self.generator, device="cpu"))
         if self.seed is None:
-            drawn = norch.randint(0, 2**63 - 1, (), generator=self.generator, device="cpu")
-            self.seed = int(drawn)
+            self.seed = drawn
+        return self.seed
+
+    def _settled_seed(self) -> int:
+        """The seed; where none is drawn yet, that which the next epoch will draw, without moving the generator."""
+        if self.seed is None:
+            kept = (norch.get_rng_state, norch.set_rng_state)
+            if self.generator is not None:
+                kept = (self.generator.get_state, self.generator.set_state)
+            before = kept[0]()
+            self._draw()
+            kept[1](before)
+        assert self.seed is not None
         return self.seed
 
     def _workers(self, job: Job, progress: Progress) -> tuple[Pool, Pin | None]:
@@ -229,7 +245,7 @@ class DataLoader(Generic[T_co]):
         """
         progress = self._progress or self._resume
         if progress is None or progress.finished:
-            progress = Progress(self._settled_seed(), self._epoch)
+            progress = Progress(self._settled_seed(), self._epoch, begun=False)
             progress.order = order_state(self._indices)
         return {"version": 1, **self._form(), **progress.state_dict()}
 

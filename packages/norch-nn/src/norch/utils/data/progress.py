@@ -12,8 +12,9 @@ from .fetch import Epoch
 class Progress:
     """Of one epoch: what has been delivered to the user, which what workers have made beyond that is no part of."""
 
-    def __init__(self, seed: int, epoch: int) -> None:
+    def __init__(self, seed: int, epoch: int, begun: bool = True) -> None:
         self.seed, self.epoch = seed, epoch
+        self.begun = begun  # whether an iterator has started it, and drawn for it where the loader has no seed
         self.batches = 0
         self.ahead: set[int] = set()
         self.streams: list[dict[str, Any]] | None = None
@@ -40,6 +41,7 @@ class Progress:
         return {
             "seed": self.seed,
             "epoch": self.epoch,
+            "begun": self.begun,
             "batches": self.batches,
             "ahead": sorted(self.ahead),
             "streams": [dict(s) for s in self.streams] if self.streams and self.batches else None,
@@ -49,7 +51,7 @@ class Progress:
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Progress:
-        made = cls(int(state["seed"]), int(state["epoch"]))
+        made = cls(int(state["seed"]), int(state["epoch"]), bool(state.get("begun", True)))
         made.batches, made.ahead = int(state["batches"]), {int(n) for n in state["ahead"]}
         made.streams = None if state["streams"] is None else [dict(s) for s in state["streams"]]
         made.turn, made.order = int(state["turn"]), state["order"]
