@@ -35,8 +35,9 @@ def run(name, cwd, *args):
 def test_the_articles_model(tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("tqdm")
-    said = run("sin_squared.py", tmp_path, "--epochs", "3")
-    assert float(re.search(r"article's model: mean loss (\S+)", said)[1]) == pytest.approx(0.135, abs=0.02)
+    said = run("sin_squared.py", tmp_path, "--epochs", "1")
+    losses = [float(loss) for loss in re.findall(r"model: mean loss (\S+) after", said)]
+    assert losses == pytest.approx([0.336, 0.032], abs=0.005)  # the CPU's
 
 
 def test_digits(tmp_path):
