@@ -218,3 +218,22 @@ def _fill(tensor: norch.Tensor, fill: Callable[[norch.Tensor], Any]) -> norch.Te
     with norch.no_grad():
         fill(tensor)
     return tensor
+
+
+def _without_underscore(name: str) -> Callable[..., norch.Tensor]:
+    def old(*args: Any, **kwargs: Any) -> norch.Tensor:
+        from warnings import warn
+
+        warn(f"nn.init.{name} is deprecated in favor of nn.init.{name}_", FutureWarning, stacklevel=2)
+        return globals()[f"{name}_"](*args, **kwargs)  # type: ignore[no-any-return]
+
+    old.__name__ = old.__qualname__ = name
+    old.__doc__ = f"`{name}_` under its old name. Warns."
+    return old
+
+
+uniform, normal = _without_underscore("uniform"), _without_underscore("normal")
+eye, dirac, orthogonal = _without_underscore("eye"), _without_underscore("dirac"), _without_underscore("orthogonal")
+xavier_uniform, xavier_normal = _without_underscore("xavier_uniform"), _without_underscore("xavier_normal")
+kaiming_uniform, kaiming_normal = _without_underscore("kaiming_uniform"), _without_underscore("kaiming_normal")
+constant, sparse = _without_underscore("constant"), _without_underscore("sparse")

@@ -321,6 +321,9 @@ class Module(Movable, Hookable):
             parameter.requires_grad_(requires_grad)
         return self
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Does nothing: there is no compiler (see `norch.compile`)."""
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the parameters' gradients, or sets them to 0 where `set_to_none=False`."""
         for parameter in self.parameters():

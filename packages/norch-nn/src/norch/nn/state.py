@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from .module import Module
 
 
+EXTRA, EXTRA_KEY = ("get_extra_state", "set_extra_state"), "_extra_state"
+"""What a module may define to save more than tensors, and the key under which that is."""
+
+
 class StateDictError(norch.NorchError, RuntimeError):
     """A state dict that does not fit the module it was to be loaded into."""
 
@@ -53,6 +57,8 @@ def save_state(module: Module, prefix: str, keep_vars: bool, state: dict[str, An
     for name in _own(module):
         value = module.__dict__[name]
         state[prefix + name] = value if keep_vars else value.detach()
+    if hasattr(module, EXTRA[0]):
+        state[prefix + EXTRA_KEY] = getattr(module, EXTRA[0])()
     for name in module._module_names:
         child = module.__dict__[name]
         if child is not None:
@@ -62,6 +68,10 @@ def save_state(module: Module, prefix: str, keep_vars: bool, state: dict[str, An
             if hook.function(module, state, prefix, {}) is not None:
                 raise RuntimeError("a state_dict post-hook must return None; it may change the dict it is given")
     return state
+
+
+def _has_extra(module: Module) -> bool:
+    return any(hasattr(module, name) for name in EXTRA)
 
 
 def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: bool) -> LoadResult:
@@ -75,8 +85,9 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
             hook.function(part, state, lead, {}, strict, missing, unexpected, errors)
     own = {(f"{path}." if path else "") + name: (part, name) for path, part in parts for name in _own(part)}
     result = LoadResult(missing, unexpected)
-    missing += [k for k in own if k not in state and k not in missing]
-    unexpected += [k for k in state if k not in own and k not in unexpected]
+    extra = {(f"{path}." if path else "") + EXTRA_KEY: part for path, part in parts if _has_extra(part)}
+    missing += [k for k in (*own, *extra) if k not in state and k not in missing]
+    unexpected += [k for k in state if k not in own and k not in extra and k not in unexpected]
     found: dict[str, norch.Tensor] = {}
     for key, (part, name) in own.items():
         if key in state:
@@ -98,6 +109,9 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
     problems += errors
     if problems:
         raise StateDictError(f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(problems))
+    for key, part in extra.items():
+        if key in state:
+            getattr(part, EXTRA[1])(state[key])
     if assign:
         _assign(own, found)
         return result

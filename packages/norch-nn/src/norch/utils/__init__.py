@@ -1,5 +1,5 @@
 """norch.utils: what training needs beside modules and optimisers, under PyTorch's names."""
 
-from . import data
+from . import checkpoint, data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]

@@ -70,6 +70,14 @@ class PackedSequence(_Fields):
         """`to(norch.float16)`."""
         return self.to(norch.float16)
 
+    def pin_memory(self) -> PackedSequence:
+        """With the data and the indices in memory that a GPU reads directly. Raises as `Tensor.pin_memory` does."""
+        return type(self)(*[None if x is None else x.pin_memory() for x in self])
+
+    def is_pinned(self) -> bool:
+        """Whether the data is in such memory."""
+        return bool(self.data.is_pinned())
+
     @property
     def is_cuda(self) -> bool:
         return bool(self.data.device.type == "cuda")

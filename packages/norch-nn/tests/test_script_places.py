@@ -1,0 +1,111 @@
+"""What scripts name beside layers and losses: checkpointing, DataParallel, nn.modules, extra state, old names."""
+
+from __future__ import annotations
+
+import pytest
+
+import norch
+from norch import nn
+from norch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+
+def block() -> nn.Sequential:
+    norch.manual_seed(1)
+    return nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 2))
+
+
+@pytest.mark.parametrize("needs", [True, False])
+def test_a_checkpointed_block_gives_the_same_gradients_and_draws(needs: bool) -> None:
+    found = []
+    for again in (False, True):
+        model, x = block(), norch.ones(5, 3).mul(0.5).requires_grad_(needs)
+        calls: list[int] = []
+        model[0].register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        norch.manual_seed(7)
+        y = checkpoint(model, x, use_reentrant=False) if again else model(x)
+        after = norch.rand(1).item()
+        (y * y).sum().backward()
+        assert len(calls) == 1 + again
+        found.append([y.tolist(), after, norch.rand(1).item(), [p.grad.tolist() for p in model.parameters()]])
+        if needs:
+            found[-1].append(x.grad.tolist())
+    assert found[0] == found[1]
+
+
+def test_checkpointed_tuples_and_keywords() -> None:
+    x, y = norch.tensor([2.0], requires_grad=True), norch.tensor([3.0], requires_grad=True)
+    a, b, text = checkpoint(lambda x, y, scale: (x * y * scale, y + 1, "text"), x, y, scale=4.0)
+    (a * 2 + b).sum().backward()
+    assert (x.grad.item(), y.grad.item(), text) == (24.0, 17.0, "text")
+    with norch.no_grad():
+        assert not checkpoint(lambda x: x * 2, x).requires_grad
+    with pytest.raises(TypeError, match="debug"):
+        checkpoint(lambda x: x, x, debug=True)
+    with pytest.raises(norch.AutogradError, match="create_graph"):
+        norch.autograd.grad(checkpoint(lambda x: x**3, x).sum(), x, create_graph=True)
+
+
+def test_checkpoint_sequential() -> None:
+    model, x = nn.Sequential(*[nn.Linear(4, 4) for _ in range(5)]), norch.ones(2, 4, requires_grad=True)
+    expected = norch.autograd.grad(model(x).sum(), x)[0]
+    checkpoint_sequential(model, 2, x).sum().backward()
+    assert x.grad.tolist() == expected.tolist()
+    with pytest.raises(ValueError, match="6 segments of 5"):
+        checkpoint_sequential(model, 6, x)
+
+
+def test_data_parallel_on_one_device() -> None:
+    inner = nn.Linear(2, 3)
+    model = nn.DataParallel(inner)
+    assert list(model.state_dict()) == ["module.weight", "module.bias"]
+    x = norch.ones(1, 2)
+    assert model(x).tolist() == model.module(x).tolist()
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        nn.DataParallel(inner, device_ids=[0, 1])
+
+
+def test_places_of_classes() -> None:
+    import norch.nn.modules.conv as conv
+    from norch.nn.modules.batchnorm import _BatchNorm
+
+    assert conv.Conv2d is nn.Conv2d is nn.modules.Conv2d is nn.modules.conv.Conv2d
+    assert isinstance(nn.BatchNorm2d(1), _BatchNorm)
+    assert nn.modules.module.Module is nn.Module
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = nn.modules.Nothing
+
+
+class Counting(nn.Linear):
+    count = 3
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+def test_extra_state() -> None:
+    model, other = nn.Sequential(Counting(1, 1)), nn.Sequential(Counting(1, 1))
+    model[0].count = 8
+    state = model.state_dict()
+    assert list(state) == ["0.weight", "0.bias", "0._extra_state"]
+    other.load_state_dict(state)
+    assert other[0].count == 8
+    del state["0._extra_state"]
+    with pytest.raises(RuntimeError, match=r"Missing.*_extra_state"):
+        other.load_state_dict(state)
+    assert nn.Linear(1, 1).compile(mode="default") is None
+
+
+def test_old_names_of_init_warn() -> None:
+    weight = norch.zeros(3, 3)
+    with pytest.warns(FutureWarning, match="nn.init.constant_"):
+        assert nn.init.constant(weight, 2.0) is weight
+    assert weight.tolist() == [[2.0] * 3] * 3
+    with pytest.warns(FutureWarning):
+        nn.init.xavier_uniform(weight, gain=2.0)
+
+
+def test_packed_sequences_say_whether_they_are_pinned() -> None:
+    assert not nn.utils.rnn.pack_sequence([norch.ones(3)]).is_pinned()
