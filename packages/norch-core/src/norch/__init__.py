@@ -98,8 +98,8 @@ _LATER = {
     "accelerator": (),
     "amp": ("GradScaler", "autocast", "is_autocast_available", "is_autocast_enabled"),
     "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
-    "compiling": ("compile",),
-    "determinism": (
+    "pytorch_names.compiling": ("compile",),
+    "pytorch_names.determinism": (
         "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode",
         "is_deterministic_algorithms_warn_only_enabled", "set_deterministic_debug_mode", "use_deterministic_algorithms",
     ),
@@ -107,18 +107,18 @@ _LATER = {
         "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
         "strided",
     ),
-    "legacy": (
+    "pytorch_names.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
-    "queries": (
+    "pytorch_names.queries": (
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
     ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
     "tensor.printing": ("set_printoptions",),
-    "window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
+    "pytorch_names.window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
 

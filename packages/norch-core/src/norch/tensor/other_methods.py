@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import queries
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops import creation_like, elementwise, movement, tensor
+from ..pytorch_names import queries
 from ..spec import Size
 from . import shape_changes
 from .base import RemovableHandle

@@ -92,7 +92,7 @@ def cuda(self: Tensor, device: int | str | Device | None = None, non_blocking: b
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype."""
     if isinstance(dtype, str) and dtype.endswith("Tensor"):
-        from ..legacy import named_type
+        from ..pytorch_names.legacy import named_type
 
         dtype = named_type(dtype, "type")
     if hasattr(dtype, "device_type"):

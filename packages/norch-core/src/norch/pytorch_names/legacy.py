@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from .device import set_default_device
-from .dtype import (
+from ..device import set_default_device
+from ..dtype import (
     DType,
     bfloat16,
     bool_,
@@ -21,9 +21,9 @@ from .dtype import (
     set_default_dtype,
     uint8,
 )
-from .errors import DTypeError
-from .ops import arange
-from .tensor import Tensor
+from ..errors import DTypeError
+from ..ops import arange
+from ..tensor import Tensor
 
 
 class _TensorType(type):
@@ -74,7 +74,7 @@ LongTensor, BoolTensor = map(tensor_type, ("LongTensor", "BoolTensor"))
 
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """(U, S, V) with input = U @ diag(S) @ V.mT. PyTorch has deprecated it: use `linalg.svd`, which gives V.mT."""
-    from . import linalg
+    from .. import linalg
 
     u, s, vh = linalg.svd(input, full_matrices=not some)
     return u, s, vh.mT
@@ -82,14 +82,14 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tens
 
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """`linalg.cholesky`, under the name that PyTorch has deprecated."""
-    from . import linalg
+    from .. import linalg
 
     return linalg.cholesky(input, upper=upper)
 
 
 def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
     """`linalg.qr`, under the name that PyTorch has deprecated."""
-    from . import linalg
+    from .. import linalg
 
     return linalg.qr(input, "reduced" if some else "complete")
 

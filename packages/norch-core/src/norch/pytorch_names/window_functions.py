@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .dtype import as_dtype, get_default_dtype
-from .errors import DTypeError
-from .ops import arange, cos, ones, zeros
+from ..dtype import as_dtype, get_default_dtype
+from ..errors import DTypeError
+from ..ops import arange, cos, ones, zeros
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    from ..tensor import Tensor
 
 
 def _angles(length: int, periodic: bool, dtype: Any, device: Any, op: str) -> Tensor | None:

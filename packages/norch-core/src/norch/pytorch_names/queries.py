@@ -6,7 +6,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    from ..tensor import Tensor
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -36,7 +36,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def is_storage(obj: object) -> bool:
     """Whether `obj` is what `Tensor.storage()` returns."""
-    from .tensor import Storage
+    from ..tensor import Storage
 
     return isinstance(obj, Storage)
 
@@ -53,7 +53,7 @@ def get_device(input: Tensor) -> int:
 
 def typename(obj: object) -> str:
     """The full name of an object's type; of a tensor, what `Tensor.type()` gives."""
-    from .tensor import Tensor
+    from ..tensor import Tensor
 
     if isinstance(obj, Tensor):
         return str(obj.type())
