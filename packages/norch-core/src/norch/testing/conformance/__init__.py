@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...device import Device
-from . import contract, kernels, memory, samples, training
+from . import contract, kernels, layouts, memory, samples, training
 from .calls import Call
 from .case import LEVELS, Case, Skipped, kernel_case
 from .kernels import check_repeatable, check_untouched, check_values
@@ -29,6 +29,7 @@ _SOURCES: dict[int, Callable[[], Iterator[Case]]] = {
     4: lambda: itertools.chain(
         (kernel_case(4, call, check_values) for call in kernels.by_layout()),
         (kernel_case(4, call, check_values, poisoned=True) for call in kernels.of_nothing()),
+        layouts.cases(),
     ),
     5: samples.gradients,
     6: samples.composites,
