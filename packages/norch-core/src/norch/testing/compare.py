@@ -91,9 +91,9 @@ def _tensors_differ(a: Tensor, b: Tensor, where: str, checks: tuple[Any, ...], n
         return None
     with np.errstate(all="ignore"):
         apart = np.abs(x - y)
-        relative = apart / np.abs(y)
+        most, relative = [np.fmax.reduce(v, axis=None) for v in (apart, apart / np.abs(y))]
     return (
-        f"{int(bad.sum())} of {bad.size} elements are not close{where}: the greatest absolute difference is "
-        f"{np.fmax.reduce(apart, axis=None)} (allowed {atol}), the greatest relative {np.fmax.reduce(relative, axis=None)} (allowed {rtol}); the first "
-        f"is at {tuple(int(i) for i in np.argwhere(bad)[0])}"
+        f"{int(bad.sum())} of {bad.size} elements are not close{where}: the greatest absolute difference is {most} "
+        f"(allowed {atol}), the greatest relative {relative} (allowed {rtol}); the first is at "
+        f"{tuple(int(i) for i in np.argwhere(bad)[0])}"
     )
