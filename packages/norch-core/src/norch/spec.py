@@ -24,7 +24,7 @@ class Size(tuple[int, ...]):
     def numel(self) -> int:
         return prod(self)
 
-    def __add__(self, other: tuple[Any, ...]) -> Size:  # type: ignore[override]
+    def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple(self) + other)
 
     def __repr__(self) -> str:

@@ -65,7 +65,8 @@ def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
     except AttributeError:
         kinds = ", ".join(type(x).__name__ for x in tensors)
         raise DTypeError(f"{op}(): expected a sequence of tensors, got {kinds}") from None
-    return tensors[0].spec.like(dtype=dtype)
+    spec = tensors[0].spec
+    return spec if spec.dtype is dtype else spec.like(dtype=dtype)
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
@@ -94,11 +95,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     out = empty_spec(first.like((*first.shape[:at], size, *first.shape[at + 1 :]), dtype=spec.dtype))
     start, step = 0, out.spec.strides[at]
     for spec, run in groupby(real, lambda x: x.spec):
-        same, n = list(run), spec.shape[at]
+        alike, n = list(run), spec.shape[at]
         if spec.numel:
             form = out.spec.like((*first.shape[:at], n, *first.shape[at + 1 :]), out.spec.strides)
-            write_parts(out, same, form, range(start * step, (start + n * len(same)) * step, n * step))
-        start += n * len(same)
+            write_parts(out, alike, form, range(start * step, (start + n * len(alike)) * step, n * step))
+        start += n * len(alike)
     _record(_CatNode, out, real, at)
     return out
 
@@ -359,7 +360,7 @@ def _pad_constant(x: Tensor, amounts: dict[int, tuple[int, int]], value: float) 
         write_parts(out, [x], out.spec.like(shape, strides), [place])
     _record(_PadNode, out, [x], 0)
     if out.node is not None:
-        out.node.before = [a for a, _ in both]  # type: ignore[attr-defined]
+        out.node.before = [a for a, _ in both]
     return out
 
 
