@@ -25,9 +25,10 @@ class Device:
     _backend: Backend | None
 
     def __new__(
-        cls, device: str | Device | None = None, index: int | None = None, *, type: str | None = None
+        cls, device: str | Device | int | None = None, index: int | None = None, *, type: str | None = None
     ) -> Device:
         """`device` (or `type`) is "cpu", "cuda", "cuda:1", …. The backend is looked up when the device is first used.
+        An int is an index of the accelerator (`norch.accelerator`).
 
         In a `with` block, it is where tensors are made that no device is given for. Raises DeviceError for a string
         that is no device.
@@ -35,6 +36,13 @@ class Device:
         device = type if device is None else device
         if isinstance(device, Device):
             return device
+        if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
+            from .accelerator import current_accelerator
+
+            found = current_accelerator()
+            if found is None:
+                raise DeviceError(f"device(): {device} means an accelerator, but no device but the CPU can be used")
+            return Device(found.type, device)
         if not isinstance(device, str):
             raise DeviceError(f"device(): expected a string such as 'cpu' or 'cuda:1', got {device!r}")
         kind, _, number = device.partition(":")

@@ -24,6 +24,9 @@ class Size(tuple[int, ...]):
     def numel(self) -> int:
         return prod(self)
 
+    def __add__(self, other: tuple[Any, ...]) -> Size:
+        return Size(tuple(self) + other)
+
     def __repr__(self) -> str:
         return f"norch.Size({list(self)})"
 

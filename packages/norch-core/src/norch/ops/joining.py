@@ -65,7 +65,8 @@ def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
     except AttributeError:
         kinds = ", ".join(type(x).__name__ for x in tensors)
         raise DTypeError(f"{op}(): expected a sequence of tensors, got {kinds}") from None
-    return tensors[0].spec.like(dtype=dtype)
+    spec = tensors[0].spec
+    return spec if spec.dtype is dtype else spec.like(dtype=dtype)
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
@@ -196,9 +197,9 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(select_dim(input, at, i) for i in range(input.spec.shape[at]))
 
 
-def repeat(input: Tensor, *sizes: Any) -> Tensor:
+def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """The tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
-    times = as_shape(sizes, "repeat")
+    times = as_shape(sizes if repeats is None else repeats, "repeat")
     if len(times) < input.spec.ndim:
         raise ShapeError(f"repeat(): {len(times)} sizes for a tensor of {input.spec.ndim} dims")
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
@@ -209,9 +210,9 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     )
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """`repeat` that takes fewer sizes than dims: they count from the last dim."""
-    times = as_shape(dims, "tile")
+    times = as_shape(given if dims is None else dims, "tile")
     return repeat(input, (1,) * (input.spec.ndim - len(times)) + times)
 
 

@@ -337,8 +337,20 @@ def normal(
 # --- In-place draws -------------------------------------------------------------------------------------------------
 
 
-def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with numbers uniform in [a, b)."""
+def _named_bounds(op: str, low: Any, high: Any, more: dict[str, Any]) -> tuple[Any, Any]:
+    """Bounds, of which PyTorch names one by a word of Python's: `**{"from": 1, "to": 2}`."""
+    low, high = more.pop("from", low), more.pop("to", high)
+    if more:
+        raise TypeError(f"{op}(): unexpected argument {next(iter(more))!r}; it takes from, to and generator")
+    return low, high
+
+
+def uniform_(
+    self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None, **bounds: Any
+) -> Tensor:
+    """Fills the tensor with numbers uniform in [a, b), which may also be given as `from` and `to`."""
+    if bounds:
+        a, b = _named_bounds("uniform_", a, b, bounds)
     drawn = draw(_floating(tuple(self.shape), self.dtype, self.device, "uniform_"), "uniform", generator)
     return self.copy_(drawn if (a, b) == (0.0, 1.0) else drawn * (b - a) + a)
 
@@ -355,8 +367,12 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     return self.copy_(bernoulli(self, p, generator=generator))
 
 
-def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with integers from `low` up to but not including `high`."""
+def random_(
+    self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None, **bounds: Any
+) -> Tensor:
+    """Fills the tensor with integers from `low` up to but not including `high`; also given as `from` and `to`."""
+    if bounds:
+        low, high = _named_bounds("random_", low, high, bounds)
     if high is None:
         low, high = 0, low or 2**24
     return self.copy_(randint(low, high, tuple(self.shape), generator=generator, device=self.device))

@@ -244,19 +244,19 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: An
 
 
 @accepts_axis
-def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """The largest element; along `dim`, a (values, indices) pair; with a tensor as `dim`, elementwise `maximum`."""
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    """The largest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `maximum`."""
     from .elementwise import maximum
 
-    return _extreme(input, dim, keepdim, amax, maximum, argmax)
+    return _extreme(input, dim if other is None else other, keepdim, amax, maximum, argmax)
 
 
 @accepts_axis
-def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """The smallest element; along `dim`, a (values, indices) pair; with a tensor as `dim`, elementwise `minimum`."""
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    """The smallest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `minimum`."""
     from .elementwise import minimum
 
-    return _extreme(input, dim, keepdim, amin, minimum, argmin)
+    return _extreme(input, dim if other is None else other, keepdim, amin, minimum, argmin)
 
 
 @accepts_axis
@@ -293,8 +293,13 @@ def var_mean(
 
 @accepts_axis
 @_in_float32
-def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2)."""
+def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2).
+
+    It is computed in `dtype`, if given.
+    """
+    if dtype is not None:
+        input = input.to(dtype)
     order = 2.0 if p is None or p == "fro" else float(p)
     size = absolute(input)
     if order == math.inf:

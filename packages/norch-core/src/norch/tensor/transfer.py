@@ -26,7 +26,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     for value in (*args, kwargs.get("dtype"), kwargs.get("device"), kwargs.get("other")):
         if isinstance(value, DType) or value in (float, int, bool):
             dtype = as_dtype(value, "to")
-        elif isinstance(value, Device | str):
+        elif isinstance(value, Device | str) or type(value) is int:
             device = Device(value)
         elif hasattr(value, "spec"):
             dtype, device = value.spec.dtype, value.spec.device

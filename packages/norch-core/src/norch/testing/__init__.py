@@ -1,1 +1,11 @@
 """The test kit that norch ships: sample records for every op, gradient checks, and backends made for testing."""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name == "assert_close":
+        from .compare import assert_close
+
+        return assert_close
+    raise AttributeError(f"module 'norch.testing' has no attribute {name!r}")

@@ -72,7 +72,8 @@ class PackedSequence(_Fields):
 
     def pin_memory(self) -> PackedSequence:
         """With the data and the indices in memory that a GPU reads directly. Raises as `Tensor.pin_memory` does."""
-        return type(self)(*[None if x is None else x.pin_memory() for x in self])
+        first, second = [None if x is None else x.pin_memory() for x in self[2:]]
+        return type(self)(self.data.pin_memory(), self.batch_sizes.pin_memory(), first, second)
 
     def is_pinned(self) -> bool:
         """Whether the data is in such memory."""

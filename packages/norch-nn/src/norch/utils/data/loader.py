@@ -202,12 +202,10 @@ class DataLoader(Generic[T_co]):
     def _settled_seed(self) -> int:
         """The seed; where none is drawn yet, that which the next epoch will draw, without moving the generator."""
         if self.seed is None:
-            kept = (norch.get_rng_state, norch.set_rng_state)
-            if self.generator is not None:
-                kept = (self.generator.get_state, self.generator.set_state)
-            before = kept[0]()
+            own = self.generator
+            before = norch.get_rng_state() if own is None else own.get_state()
             self._draw()
-            kept[1](before)
+            norch.set_rng_state(before) if own is None else own.set_state(before)
         assert self.seed is not None
         return self.seed
 

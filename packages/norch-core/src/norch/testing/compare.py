@@ -1,0 +1,99 @@
+"""`assert_close`: what tests of scripts compare tensors with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtype import as_dtype
+from ..ops.creation import as_tensor
+from ..tensor import Tensor
+
+_RELATIVE = {"float16": 1e-3, "bfloat16": 1.6e-2, "float32": 1.3e-6, "float64": 1e-7}
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: Any = None,
+) -> None:
+    """Raises AssertionError unless |actual - expected| <= atol + rtol |expected| everywhere.
+
+    Tensors, arrays, numbers, and sequences and mappings of them; shapes, dtypes and devices must agree too. Tolerances
+    are PyTorch's by dtype (float32: 1.3e-6 and 1e-5; integers: 0); both must be given, or neither. `msg`: the error's
+    text, or a function of it.
+    """
+    if (rtol is None) != (atol is None):
+        raise ValueError("assert_close(): rtol and atol must both be given, or neither")
+    if not allow_subclasses and type(actual) is not type(expected):
+        raise TypeError(f"assert_close(): {type(actual).__name__} and {type(expected).__name__} are of different types")
+    checks = (rtol, atol, equal_nan, check_device, check_dtype, check_stride)
+    problem = _difference(actual, expected, "", checks)
+    if problem is not None:
+        raise AssertionError(problem if msg is None else msg(problem) if callable(msg) else msg)
+
+
+def _difference(actual: Any, expected: Any, where: str, checks: tuple[Any, ...]) -> str | None:
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        if set(actual) != set(expected):
+            return f"The keys of the mappings differ{where}: {list(actual)} and {list(expected)}"
+        found = [_difference(actual[k], expected[k], f"{where or ' at '}[{k!r}]", checks) for k in actual]
+        return next((f for f in found if f is not None), None)
+    if _is_list(actual) and _is_list(expected):
+        if len(actual) != len(expected):
+            return f"The lengths of the sequences differ{where}: {len(actual)} and {len(expected)}"
+        pairs = enumerate(zip(actual, expected, strict=True))
+        found = [_difference(a, b, f"{where or ' at '}[{i}]", checks) for i, (a, b) in pairs]
+        return next((f for f in found if f is not None), None)
+    if actual is None or expected is None:
+        return None if actual is expected else f"None is not {expected if actual is None else actual!r:.60}{where}"
+    numbers = not isinstance(actual, Tensor | np.ndarray) and not isinstance(expected, Tensor | np.ndarray)
+    return _tensors_differ(as_tensor(actual), as_tensor(expected), where, checks, numbers)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _tensors_differ(a: Tensor, b: Tensor, where: str, checks: tuple[Any, ...], numbers: bool) -> str | None:
+    rtol, atol, equal_nan, check_device, check_dtype, check_stride = checks
+    if a.shape != b.shape:
+        return f"The shapes differ{where}: {tuple(a.shape)} and {tuple(b.shape)}"
+    if check_device and a.device != b.device:
+        return f"The devices differ{where}: {a.device} and {b.device}"
+    if check_dtype and not numbers and a.dtype is not b.dtype:
+        return f"The dtypes differ{where}: {a.dtype} and {b.dtype}"
+    if check_stride and a.stride() != b.stride():
+        return f"The strides differ{where}: {a.stride()} and {b.stride()}"
+    if rtol is None:
+        kinds = ["float64"] if numbers else [str(d).removeprefix("norch.") for d in (a.dtype, b.dtype)]
+        rtol = max(_RELATIVE.get(kind, 0.0) for kind in kinds)
+        atol = max(1e-5 if kind in _RELATIVE else 0.0 for kind in kinds)
+        if "float64" in kinds and len(set(kinds)) == 1:
+            atol = 1e-7
+        if not any(t.dtype.is_floating_point for t in (a, b)):
+            rtol = atol = 0.0
+    exact = not (a.dtype.is_floating_point or b.dtype.is_floating_point)
+    x, y = [t.detach().cpu().to(as_dtype("int64" if exact else "float64")).numpy() for t in (a, b)]
+    bad = ~np.isclose(x, y, rtol, atol, equal_nan)
+    if not bad.any():
+        return None
+    with np.errstate(all="ignore"):
+        apart = np.abs(x - y)
+        most, relative = [np.fmax.reduce(v, axis=None) for v in (apart, apart / np.abs(y))]
+    return (
+        f"{int(bad.sum())} of {bad.size} elements are not close{where}: the greatest absolute difference is {most} "
+        f"(allowed {atol}), the greatest relative {relative} (allowed {rtol}); the first is at "
+        f"{tuple(int(i) for i in np.argwhere(bad)[0])}"
+    )

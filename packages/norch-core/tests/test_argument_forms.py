@@ -1,0 +1,103 @@
+"""Arguments by the names, and in the forms, that PyTorch scripts use."""
+
+from __future__ import annotations
+
+import pytest
+
+import norch
+
+
+def forms(lib):
+    x = lib.arange(6.0).reshape(2, 3)
+    lower = lib.full((2, 3), 2.5)
+    return [
+        x.repeat(repeats=(2, 1)),
+        x.tile(dims=(2,)),
+        lib.tile(x, dims=(2, 2)),
+        lib.max(x, other=lower),
+        lib.min(x, other=lower),
+        x.max(other=lower),
+        x.norm(dtype=lib.float64),
+        lib.norm(x, p=1, dim=0, dtype=lib.float64),
+        x.to("cpu", non_blocking=True, copy=True),
+    ]
+
+
+def test_forms_like_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    for found, expected in zip(forms(norch), forms(torch), strict=True):
+        assert found.tolist() == expected.tolist()
+        assert str(found.dtype).removeprefix("norch.") == str(expected.dtype).removeprefix("torch.")
+
+
+def test_bounds_whose_names_are_words_of_python() -> None:
+    x = norch.zeros(100)
+    drawn = x.uniform_(**{"from": 2.0, "to": 3.0})
+    assert drawn is x
+    assert 2 <= x.min().item() < x.max().item() < 3
+    assert set(x.random_(**{"from": 4, "to": 6}).tolist()) == {4.0, 5.0}
+    with pytest.raises(TypeError, match="upto"):
+        x.uniform_(upto=3)
+
+
+def test_an_int_is_an_index_of_the_accelerator() -> None:
+    found = norch.accelerator.current_accelerator()
+    if found is None:
+        for call in (lambda: norch.device(0), lambda: norch.ones(1).to(0)):
+            with pytest.raises(norch.DeviceError, match="0 means an accelerator"):
+                call()
+    else:
+        assert norch.device(0) == norch.device(found.type, 0)
+    with pytest.raises(norch.DeviceError, match="-1"):
+        norch.device(-1)
+
+
+def test_a_size_and_a_tuple_make_a_size() -> None:
+    joined = norch.zeros(2, 3).shape + (4,)
+    assert type(joined) is norch.Size
+    assert joined == (2, 3, 4)
+    assert hash(joined) == hash((2, 3, 4))
+    assert norch.zeros(joined).shape == joined
+
+
+def test_assert_close_says_what_differs() -> None:
+    close = norch.testing.assert_close
+    x = norch.tensor([1.0, 2.0])
+    close(x, x + 1e-6)
+    close({"a": [x, 1]}, {"a": [x.clone(), 1]})
+    close(1.0, 1.0 + 1e-9)
+    for wrong, said in (
+        (x + 1e-3, "2 of 2 elements"),
+        (x[:1], "shapes"),
+        (x.double(), "dtypes"),
+    ):
+        with pytest.raises(AssertionError, match=said):
+            close(x, wrong)
+    with pytest.raises(AssertionError, match="at ..a...1"):
+        close({"a": [x, 1]}, {"a": [x, 2]})
+    with pytest.raises(AssertionError, match="mine"):
+        close(x, x + 1, msg="mine")
+    with pytest.raises(ValueError, match="rtol and atol"):
+        close(x, x, rtol=1e-3)
+    close(x, x + 0.5, rtol=0, atol=0.6)
+    close(x.double(), x, check_dtype=False)
+    nan = norch.tensor([float("nan")])
+    close(nan, nan, equal_nan=True)
+    with pytest.raises(AssertionError):
+        close(nan, nan)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16", "int64"])
+@pytest.mark.parametrize("apart", [0, 1e-8, 3e-7, 1e-6, 1e-5, 3e-4, 5e-3, 1])
+def test_assert_close_is_as_strict_as_pytorch(kind: str, apart: float) -> None:
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (norch, torch):
+        a = lib.tensor([1.0, 3.0]).to(getattr(lib, kind))
+        b = (lib.tensor([1.0, 3.0], dtype=lib.float64) + apart).to(getattr(lib, kind))
+        try:
+            lib.testing.assert_close(a, b)
+            found.append(True)
+        except AssertionError:
+            found.append(False)
+    assert found[0] == found[1]
