@@ -90,10 +90,8 @@ def destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[norch.De
     for value in (*args, kwargs.get("tensor"), kwargs.get("device"), kwargs.get("dtype")):
         if isinstance(value, norch.DType):
             dtype = value
-        elif isinstance(value, str | norch.Device):
+        elif isinstance(value, str | norch.Device) or type(value) is int:
             device = norch.Device(value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            device = norch.Device(f"cuda:{value}")  # PyTorch's index of the accelerator
         elif isinstance(value, norch.Tensor):
             device, dtype = value.device, value.dtype
         elif value is not None and not isinstance(value, bool):
