@@ -167,7 +167,7 @@ DEVICES: list[Row] = [
     ("to unknown", lambda: x(2).to("abacus:1"), DeviceError, ("abacus",)),
     ("no such cpu", lambda: norch.zeros(2, device="cpu:9"), DeviceError, ("cpu", "1")),
     ("no name", lambda: norch.device("cpu:x"), DeviceError, ("'cpu:x'",)),
-    ("not a string", lambda: norch.device(3), DeviceError, ("3",)),  # type: ignore[arg-type]
+    ("not a string", lambda: norch.device(3.5), DeviceError, ("3.5",)),  # type: ignore[arg-type]
 ]
 
 
