@@ -167,6 +167,8 @@ DEVICES: list[Row] = [
     ("to unknown", lambda: x(2).to("abacus:1"), DeviceError, ("abacus",)),
     ("no such cpu", lambda: norch.zeros(2, device="cpu:9"), DeviceError, ("cpu", "1")),
     ("no name", lambda: norch.device("cpu:x"), DeviceError, ("'cpu:x'",)),
+    ("a number in a tensor's place", lambda: norch.relu(3), DTypeError, ("relu", "input", "int")),  # type: ignore[arg-type]
+    ("a number in a tensor's place", lambda: norch.layer_norm(2.0, (1,)), DTypeError, ("layer_norm", "input", "float")),
     ("not a string", lambda: norch.device(3.5), DeviceError, ("3.5",)),  # type: ignore[arg-type]
 ]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .autograd.graph import Node, is_recording, resolve, tick
@@ -21,8 +22,11 @@ MOST_OPTIONAL = 3
 
 
 def composite_call(op: Op, function: Callable[..., Any], optional: frozenset[int]) -> Callable[..., Any]:
-    """A function with the signature of `function` that runs `op`. `optional`: operands that may be None."""
-    source = _source(op, function, optional)
+    """A function with the signature of `function` that runs `op`. `optional`: operands that may be None.
+
+    It is written when it is first called: most programs call few composites, and writing all takes as long as the rest
+    of importing norch.
+    """
     scope: dict[str, Any] = {
         "_op": op, "_plans": op.plans, "_keeps": op.keeps, "_new": object.__new__, "_Node": Node, "_run": run,
         "_finish": finish, "_resolve": resolve, "_tick": tick, "_is_recording": is_recording,
@@ -30,12 +34,21 @@ def composite_call(op: Op, function: Callable[..., Any], optional: frozenset[int
     }  # fmt: skip
     if _tensor_class is None:
         _scopes.append(scope)
-    exec(compile(source, f"<norch composite {op.name}>", "exec"), scope)
-    call: Callable[..., Any] = scope["_call"]
-    call.__defaults__ = function.__defaults__
-    call.__kwdefaults__ = function.__kwdefaults__
-    call.__annotations__ = function.__annotations__
+    call = FunctionType(_unwritten.__code__, scope, op.name)
+
+    def write(*args: Any, **kwargs: Any) -> Any:
+        exec(compile(_source(op, function, optional), f"<norch composite {op.name}>", "exec"), scope)
+        # The same function from here on, so that whoever has it calls the written code and nothing before it.
+        call.__defaults__, call.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        call.__code__ = scope["_call"].__code__
+        return call(*args, **kwargs)
+
+    scope["_write"] = write
     return call
+
+
+def _unwritten(*args: Any, **kwargs: Any) -> Any:
+    return _write(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
 _tensor_class: Any = None

@@ -27,7 +27,7 @@ class Rule:
     SPECS = -10
 
     def __init__(self, op: Op, function: Callable[..., Any]) -> None:
-        code = function.__code__
+        code = getattr(function, "__wrapped__", function).__code__  # a composite is written when it is first called
         special = {"g": self.G, "grad": self.G, "y": self.Y, "needs": self.NEEDS}
         fetch = []
         for name in code.co_varnames[: code.co_argcount]:

@@ -177,7 +177,12 @@ def composite(
         tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
         scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
 
+        only_tensors = [i for i in tensors if notes[params[i]] != "Tensor | Scalar"]
+
         def full_infer(*values: Any) -> Inferred:
+            for i in only_tensors:
+                if isinstance(values[i], type):
+                    raise DTypeError(f"{title}(): {params[i]} must be a Tensor, got a Python {values[i].__name__}")
             found = infer(*values)
             if isinstance(found, Inferred):
                 return found
