@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .backend.contract import Kernel, Operand
+from .backend.contract import TWO_OUTPUTS, Kernel, Operand
 from .device import CPU
 from .errors import BackendError
 from .spec import span
@@ -60,7 +60,7 @@ def cpu_fallback(name: str, device: Device, operands: tuple[Operand, ...], attrs
         raise BackendError(f"{provider(device)} has no kernel {name}({described}), nor has the CPU")
     run, backend, host = kernel, device.backend, CPU.backend
     count = counts.setdefault((name, device.type), FallbackCount())
-    outputs = _count_outputs(name)
+    outputs = 2 if name in TWO_OUTPUTS else 1
 
     def fallback(*args: Any) -> None:
         flat: list[Any] = []
@@ -90,7 +90,3 @@ def cpu_fallback(name: str, device: Device, operands: tuple[Operand, ...], attrs
             count.bytes_moved += memory.nbytes
 
     return fallback
-
-
-def _count_outputs(name: str) -> int:
-    return 2 if name == "sort" else 1

@@ -33,6 +33,10 @@ REDUCTION = "sum prod amax amin any all argmax argmin".split()
 OTHER = "copy fill where cumsum matmul gather scatter scatter_add sort arange random".split()
 PRIMITIVES = frozenset((*UNARY, *BINARY, *COMPARISON, *REDUCTION, *OTHER))
 
+ELEMENTWISE = frozenset((*UNARY, *BINARY, *COMPARISON, "copy", "fill", "where"))
+TWO_OUTPUTS = frozenset({"sort"})
+"""Primitives with two outputs; all others have one."""
+
 IN_PLACE = frozenset({"scatter", "scatter_add"})
 """Kernels that read and write their output; every other kernel only writes it, and writes all of it."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.contract import BINARY, COMPARISON, IN_PLACE, PRIMITIVES, UNARY, Backend, Kernel, Operand
+from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Backend, Kernel, Operand
 from ..device import Device
 from ..dispatch import make_tensor
 from ..dtype import FLOATING, DType
@@ -27,7 +27,6 @@ from ..spec import Spec
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 """How far apart results may be, relative to the largest that the op gives: rounding, and sums in another order."""
-ELEMENTWISE = frozenset((*UNARY, *BINARY, *COMPARISON, "copy", "fill", "where"))
 
 
 class Divergence(BackendError):
@@ -88,7 +87,7 @@ class ShadowBackend(Backend):
         kernel = None if reference is None else self.target.compile(op, operands, attrs)
         if reference is None or kernel is None:
             return None  # decomposed, or missing, on both alike
-        outputs = 2 if op == "sort" else 1
+        outputs = 2 if op in TWO_OUTPUTS else 1
 
         def call(*args: Any) -> None:
             there = [a.there if isinstance(a, ShadowBuffer) else a for a in args]
@@ -240,7 +239,7 @@ def _script(
     place: tuple[int, ...],
 ) -> str:
     """The call alone: of an elementwise op only the element that is wrong."""
-    outputs = 2 if op == "sort" else 1
+    outputs = 2 if op in TWO_OUTPUTS else 1
     flat, values, single = list(args), [], not attrs and op not in ("matmul", "arange", "random", *IN_PLACE)
     for i, operand in enumerate(operands):
         if operand.is_scalar:

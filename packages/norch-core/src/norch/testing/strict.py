@@ -15,9 +15,11 @@ import numpy as np
 from ..backend.contract import (
     BINARY,
     COMPARISON,
+    ELEMENTWISE,
     IN_PLACE,
     PRIMITIVES,
     REDUCTION,
+    TWO_OUTPUTS,
     UNARY,
     Backend,
     Kernel,
@@ -37,8 +39,6 @@ _NUMBERS = frozenset({"neg", "abs", "floor", "ceil", "round", "trunc", "sub", "f
 _BITS = frozenset({"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"})
 _INTS = frozenset({"bitwise_left_shift", "bitwise_right_shift"})
 _ALL_DTYPES = frozenset({"add", "mul", "maximum", "minimum"})
-ELEMENTWISE = frozenset({*UNARY, *BINARY, *COMPARISON, "where", "copy", "fill"})
-_TWO_OUTPUTS = frozenset({"sort"})
 
 
 class StrictBuffer:
@@ -89,7 +89,7 @@ class StrictBackend(Backend):
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
         if op not in PRIMITIVES:
             return None
-        outputs = 2 if op in _TWO_OUTPUTS else 1
+        outputs = 2 if op in TWO_OUTPUTS else 1
         check_operands(op, operands, attrs, outputs)
         kernel = self._numpy.compile(op, operands, attrs)
         if kernel is None:

@@ -19,8 +19,8 @@ class Missing(AssertionError):
     """A primitive for which the backend has no kernel."""
 
 
-class Ran:
-    """A kernel call that was made: the bytes of every operand before and after."""
+class Prepared:
+    """A kernel call with its operands on the device; `before` has the bytes of every buffer, outputs first."""
 
     def __init__(self, device: Device, call: Call, *, poisoned: bool = False, kernel: Any = None) -> None:
         self.call = call
@@ -34,13 +34,23 @@ class Ran:
         self.kernel = kernel or compiled(device, call)
         buffers = [put(device, memory) for memory in self.before]
         places = [*call.outputs, *tensors]
-        located = [x for b, p in zip(buffers, places) for x in (b, p.offset)]
-        args = located[: 2 * len(call.outputs)]
-        rest = located[len(args) :]
-        for p, v in zip(call.inputs, given):
-            args += [rest.pop(0), rest.pop(0)] if isinstance(p, Place) else [v]
-        self.kernel(*args)
-        self.after = [get(device, b, p.nbytes) for b, p in zip(buffers, places)]
+        self.buffers = list(zip(buffers, places))
+        located = iter([(b, p.offset) for b, p in self.buffers])
+        self.args: list[Any] = []
+        for p, v in zip((*call.outputs, *call.inputs), (*held, *given)):
+            self.args += next(located) if isinstance(p, Place) else [v]
+
+    def launch(self) -> None:
+        self.kernel(*self.args)
+
+
+class Ran(Prepared):
+    """A kernel call that was made: `after` has the bytes of every buffer."""
+
+    def __init__(self, device: Device, call: Call, *, poisoned: bool = False, kernel: Any = None) -> None:
+        super().__init__(device, call, poisoned=poisoned, kernel=kernel)
+        self.launch()
+        self.after = [get(device, b, p.nbytes) for b, p in self.buffers]
 
     def results(self) -> list[Array]:
         """The outputs' values."""
