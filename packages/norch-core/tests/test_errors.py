@@ -169,6 +169,7 @@ DEVICES: list[Row] = [
     ("no name", lambda: norch.device("cpu:x"), DeviceError, ("'cpu:x'",)),
     ("a number in a tensor's place", lambda: norch.relu(3), DTypeError, ("relu", "input", "int")),  # type: ignore[arg-type]
     ("a number in a tensor's place", lambda: norch.layer_norm(2.0, (1,)), DTypeError, ("layer_norm", "input", "float")),
+    ("a number for a target", lambda: norch.mse_loss(norch.ones(2), 4), DTypeError, ("mse_loss", "int 4")),  # type: ignore[arg-type]
     ("not a string", lambda: norch.device(3.5), DeviceError, ("3.5",)),  # type: ignore[arg-type]
 ]
 

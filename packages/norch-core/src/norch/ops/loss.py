@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..spec import Spec, broadcast_shapes, elementwise_layout
 from .elementwise import abs as absolute
 from .elementwise import eq, exp, log, log1p, lt, maximum, minimum, sigmoid, sign, where
@@ -36,7 +36,13 @@ def reduced(loss: Tensor, reduction: str, op: str) -> Tensor:
 
 def matched(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """The two, floating and of one shape. Raises ShapeError where only broadcasting would make them so, if `strict`."""
-    a, b = input.spec, target.spec
+    try:
+        a, b = input.spec, target.spec
+    except AttributeError:
+        wrong = target if hasattr(input, "spec") else input
+        raise DTypeError(
+            f"{op}(): input and target must be Tensors, got {type(wrong).__name__} {wrong!r:.60}"
+        ) from None
     floating(op, a, b)
     if a.shape != b.shape:
         if strict:
@@ -97,7 +103,11 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: 
 
     Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating.
     """
-    if input.spec.shape != target.spec.shape:
+    try:
+        alike = input.spec.shape == target.spec.shape
+    except AttributeError:  # no tensor, which `matched` refuses
+        alike = False
+    if not alike:
         input, target = matched("mse_loss", strict, input, target)
     return _mse_loss(input, target, reduction)
 
