@@ -7,6 +7,7 @@ from typing import Any
 
 import loader_datasets as samples
 import pytest
+from loader_runs import listed
 
 import norch
 from norch.utils.data import (
@@ -18,14 +19,6 @@ from norch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
-
-
-def listed(value: Any) -> Any:
-    if isinstance(value, norch.Tensor):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {k: listed(v) for k, v in value.items()}
-    return [listed(v) for v in value] if isinstance(value, tuple | list) else value
 
 
 def stored(state: dict[str, Any]) -> dict[str, Any]:
