@@ -12,7 +12,7 @@ from norch.ops.families import by_name
 
 
 def windows(kernel, stride=(1, 1), dilation=(1, 1)):
-    from norch.ops.windows import Windows
+    from norch.ops.nn.windows import Windows
 
     return Windows(kernel, stride, dilation)
 
@@ -86,7 +86,7 @@ def test_every_composite_with_a_rule_has_a_sample():
 @pytest.mark.parametrize("name", [n for n in RULED if n not in OPAQUE])
 @pytest.mark.parametrize("layout", ["plain", "transposed"])
 def test_rule_agrees_with_autodiff_of_the_decomposition(name, layout):
-    from norch.dispatch import run
+    from norch.dispatch.call import run
 
     op = by_name()[name]
     leaves, made = [], []
@@ -118,7 +118,7 @@ def test_rule_agrees_with_autodiff_of_the_decomposition(name, layout):
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_composite_runs_with_gradients_off(name):
-    from norch.dispatch import run
+    from norch.dispatch.call import run
 
     args = [const(v) if isinstance(v, np.ndarray) else v for v in SAMPLES[name]]
     result = run(by_name()[name], *args)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import norch
-from norch import fallback
 from norch.backend import IndexOutOfBounds, get_float32_matmul_precision, registry
+from norch.dispatch import fallback
+from norch.dispatch.op import PLAN_LIMIT
 from norch.numpy_backend.backend import NumpyBackend
-from norch.op import PLAN_LIMIT
-from norch.ops.elementwise import exp, mul
+from norch.ops.elementwise.arithmetic import exp, mul
 
 
 class Chip(NumpyBackend):
@@ -103,7 +103,7 @@ def test_the_plan_cache_is_bounded():
     for n in range(PLAN_LIMIT + 50):
         mul(norch.empty(0, n % 7, 2), norch.empty(0, n % 7, 2))
         norch.narrow(norch.zeros(1), 0, 0, 0).expand(n, 0)
-    from norch.ops.movement import EXPAND
+    from norch.ops.shape.views import EXPAND
 
     assert len(EXPAND.plans) <= PLAN_LIMIT
     assert len(EXPAND.plans.old) <= PLAN_LIMIT
@@ -251,22 +251,22 @@ def test_integer_scalars_must_fit():
 
 
 def test_a_composite_in_another_layout_than_it_promised_is_put_right():
-    from norch.op import Inferred, Op
+    from norch.dispatch.op import Inferred, Op
 
     def infer(x):
         return Inferred((x.like(),), (x,))
 
     op = Op("odd", ("x",), 1, infer, lambda g, y: g * y, kind="composite", decompose=lambda x: x.exp())
     x = norch.tensor([[0.0, 1.0], [2.0, 3.0]], requires_grad=True)
-    from norch.dispatch import run
+    from norch.dispatch.call import run
 
     run(op, x.t()).sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), x.detach().exp().numpy(), rtol=1e-6)
 
 
 def test_a_native_composite_without_a_rule_is_differentiated_through_its_parts(chip):
-    from norch.dispatch import run
-    from norch.op import Inferred, Op
+    from norch.dispatch.call import run
+    from norch.dispatch.op import Inferred, Op
 
     op = Op("twice", ("x",), 1, lambda x: Inferred((x,), (x,)), kind="composite", decompose=lambda x: x + x)
     chip.natives = {"twice": lambda out, out_at, x, x_at: None}

@@ -10,8 +10,8 @@ import norch
 from norch import ops
 from norch.backend.contract import BINARY, COMPARISON, PRIMITIVES, REDUCTION, UNARY, Operand
 from norch.device import CPU
+from norch.dispatch.op import all_ops
 from norch.dtype import bool_, float32, int64
-from norch.op import all_ops
 from norch.ops.families import by_name
 from norch.tensor import Tensor
 from norch.testing.samples import SAMPLES

@@ -157,7 +157,7 @@ def test_functional_derivatives():
 def test_what_is_rare_is_not_loaded_at_import():
     code = (
         "import sys, norch; rare = [m for m in ('linalg', 'amp', 'backends', 'accelerator', 'autograd.functional', "
-        "'pytorch_names.legacy', 'pytorch_names.compiling', 'pytorch_names.determinism') "
+        "'compat.legacy', 'compat.compiling', 'compat.determinism') "
         "if 'norch.' + m in sys.modules]; print(rare)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.op import all_ops
+from norch.dispatch.op import all_ops
 
 
 def plans() -> int:

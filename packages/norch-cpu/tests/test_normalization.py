@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.ops import normalization
+from norch.ops.nn import normalization
 from norch_cpu.native import native
 
 BOUNDS = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
@@ -22,7 +22,7 @@ def only_native(monkeypatch):
     """Fails a test in which one of these ops is computed from its parts, unless it asks for `parts`."""
     backend = type(norch.ones(1).device.backend)
     compile_kernel = backend.compile
-    from norch.op import forget_plans
+    from norch.dispatch.op import forget_plans
 
     forget_plans()
     missing = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.ops.attention import _attention_grad
+from norch.ops.nn.attention import _attention_grad
 
 RNG = np.random.default_rng(5)
 DTYPES = (norch.float32, norch.float16, norch.bfloat16)

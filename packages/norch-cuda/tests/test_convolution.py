@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import norch
-from norch.ops.convolution import conv2d, conv2d_input_grad, conv2d_weight_grad, conv_transpose2d
-from norch.ops.pooling import avg_pool2d, max_pool2d
+from norch.ops.nn.convolution import conv2d, conv2d_input_grad, conv2d_weight_grad, conv_transpose2d
+from norch.ops.nn.pooling import avg_pool2d, max_pool2d
 
 LIMITS = {norch.float64: 1e-13, norch.float32: 3e-6, norch.float16: 3e-3, norch.bfloat16: 2e-2}
 DTYPES = list(LIMITS)
@@ -126,7 +126,7 @@ def test_max_pool(cuda, case, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", POOLS[:-1], ids=str)
 def test_pool_gradients(cuda, case, dtype):
-    from norch.ops.pooling import _max_pool2d_grad, _plan, _sum_pool2d, _sum_pool2d_grad
+    from norch.ops.nn.pooling import _max_pool2d_grad, _plan, _sum_pool2d, _sum_pool2d_grad
 
     shape, *how = case
     x = (random(shape, norch.float64, 11) * 3).round().to(dtype)

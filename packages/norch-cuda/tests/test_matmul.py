@@ -120,7 +120,7 @@ def test_linear(cuda, dtype, shape, activation):
     x, v = x * 0.25, v * 0.25
     from math import erf
 
-    from norch.ops.linear import linear
+    from norch.ops.nn.linear import linear
 
     act = {
         None: lambda z: z,
@@ -149,7 +149,7 @@ def test_linear(cuda, dtype, shape, activation):
     ids=str,
 )  # fmt: skip
 def test_relu_keeps_nan(cuda, dtype, shape):
-    from norch.ops.linear import linear
+    from norch.ops.nn.linear import linear
 
     rows, into, out = shape
     x, _ = random((rows, into), dtype, cuda, 12)
@@ -165,7 +165,7 @@ def test_relu_keeps_nan(cuda, dtype, shape):
 @pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
 @pytest.mark.parametrize("lead", [(), (64,), (5, 40), (2, 3, 50)], ids=str)
 def test_linear_gradients(cuda, dtype, lead):
-    from norch.ops.linear import linear_input_grad, linear_weight_grad
+    from norch.ops.nn.linear import linear_input_grad, linear_weight_grad
 
     g, h = random((*lead, 70), dtype, cuda, 15)
     x, v = random((*lead, 90), dtype, cuda, 16)

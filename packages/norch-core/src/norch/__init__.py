@@ -30,6 +30,7 @@ from .autograd import (
 )
 from .device import Device, get_default_device, set_default_device
 from .device import Device as device
+from .dispatch.fallback import is_cpu_fallback_allowed, set_cpu_fallback
 from .dtype import (
     DType,
     bfloat16,
@@ -67,13 +68,18 @@ from .errors import (
     OutOfMemoryError,
     ShapeError,
 )
-from .fallback import is_cpu_fallback_allowed, set_cpu_fallback
-from .matmul_precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .ops import *  # noqa: F403
+from .settings import (
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    get_num_threads,
+    set_float32_matmul_precision,
+    set_num_interop_threads,
+    set_num_threads,
+)
 from .spec import Size
 from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
-from .threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 
 if TYPE_CHECKING:
     from .backend.device_module import DeviceModule
@@ -98,27 +104,27 @@ _LATER = {
     "accelerator": (),
     "amp": ("GradScaler", "autocast", "is_autocast_available", "is_autocast_enabled"),
     "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
-    "pytorch_names.compiling": ("compile",),
-    "pytorch_names.determinism": (
+    "compat.compiling": ("compile",),
+    "compat.determinism": (
         "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode",
         "is_deterministic_algorithms_warn_only_enabled", "set_deterministic_debug_mode", "use_deterministic_algorithms",
     ),
-    "memory_layout": (
+    "memory_format": (
         "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
         "strided",
     ),
-    "pytorch_names.legacy": (
+    "compat.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
-    "pytorch_names.queries": (
+    "compat.queries": (
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
     ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
     "tensor.printing": ("set_printoptions",),
-    "pytorch_names.window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
+    "compat.window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
 

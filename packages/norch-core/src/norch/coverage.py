@@ -21,8 +21,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import dispatch, planning
-from .op import forget_plans
+from .dispatch import call as dispatch
+from .dispatch import plan as planning
+from .dispatch.op import forget_plans
 from .spec import span
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .backend import discovery
 from .backend.contract import Kernel, Operand
-from .backend.discovery import Plugin, Refused
-from .backend.hooks import hookimpl
-from .op import Inferred, KernelFactory, Op
+from .dispatch.op import Inferred, KernelFactory, Op
 from .ops.families import by_name, composite, floating, infer_elementwise
+from .plugins import discovery
+from .plugins.discovery import Plugin, Refused
+from .plugins.hooks import hookimpl
 from .spec import Spec
 
 if TYPE_CHECKING:

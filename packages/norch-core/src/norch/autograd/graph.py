@@ -19,7 +19,7 @@ from weakref import ref
 from ..errors import AutogradError
 
 if TYPE_CHECKING:
-    from ..op import Plan
+    from ..dispatch.op import Plan
     from ..tensor import Tensor
 
 tick = count(1).__next__
@@ -192,7 +192,7 @@ def resolve(tensor: Tensor) -> Node | None:
         made = base.node
         if made is None:
             return node
-    from ..ops.strided import view_plan
+    from ..ops.shape.strided import view_plan
 
     fresh = Node()
     fresh.order, fresh.edges, fresh.hooks = tick(), (made,), None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..op import Op
+    from ..dispatch.op import Op
     from .graph import Node
 
 Bound = Callable[["Node", Any], Any]

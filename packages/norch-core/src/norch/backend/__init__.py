@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType
 from ..errors import BackendError, OutOfMemoryError
-from ..matmul_precision import get_float32_matmul_precision
+from ..settings import get_float32_matmul_precision
 from .contract import (
     BINARY,
     COMPARISON,
@@ -39,7 +39,7 @@ from .contract import (
 )
 
 if TYPE_CHECKING:
-    from .hooks import hookimpl
+    from ..plugins.hooks import hookimpl
     from .registry import register
 
 __all__ = [
@@ -67,7 +67,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # pluggy and the registry are loaded when they are needed, not by `import norch`.
     if name == "hookimpl":
-        from .hooks import hookimpl
+        from ..plugins.hooks import hookimpl
 
         return hookimpl
     if name == "register":

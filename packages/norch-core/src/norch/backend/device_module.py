@@ -130,7 +130,7 @@ class DeviceModule:
         if name == "amp":
             return _amp()
         if name.endswith("Tensor"):
-            from ..pytorch_names.legacy import NAMES, tensor_type
+            from ..compat.legacy import NAMES, tensor_type
 
             if name in NAMES:
                 return tensor_type(name, self.device_type)

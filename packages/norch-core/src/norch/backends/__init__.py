@@ -11,7 +11,7 @@ from typing import Any
 
 from ..backend import registry
 from ..errors import DeviceError
-from ..matmul_precision import get_float32_matmul_precision, set_float32_matmul_precision
+from ..settings import get_float32_matmul_precision, set_float32_matmul_precision
 
 
 def _usable(device_type: str) -> bool:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd import Function, is_grad_enabled
+from ..dispatch.fallback import FallbackCount, counts, is_cpu_fallback_allowed
 from ..errors import BackendError, DTypeError, NorchError, ShapeError
-from ..fallback import FallbackCount, counts, is_cpu_fallback_allowed
 from ..ops import as_tensor
 
 if TYPE_CHECKING:

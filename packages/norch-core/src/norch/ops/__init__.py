@@ -2,86 +2,6 @@
 
 from __future__ import annotations
 
-from .activation import (
-    celu,
-    elu,
-    gelu,
-    glu,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
-    log_softmax,
-    logsigmoid,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    silu,
-    softmax,
-    softmin,
-    softplus,
-    softsign,
-    threshold,
-)
-from .arranging import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    cartesian_prod,
-    column_stack,
-    combinations,
-    diag_embed,
-    diagflat,
-    dsplit,
-    dstack,
-    hsplit,
-    rot90,
-    tensor_split,
-    tril_indices,
-    triu_indices,
-    unravel_index,
-    vander,
-    vsplit,
-)
-from .attention import scaled_dot_product_attention
-from .classification import cross_entropy, nll_loss
-from .composite import (
-    addcdiv,
-    addcmul,
-    allclose,
-    clamp,
-    clamp_max,
-    clamp_min,
-    cross,
-    deg2rad,
-    dist,
-    equal,
-    float_power,
-    fmax,
-    fmin,
-    fmod,
-    frac,
-    hypot,
-    isclose,
-    isfinite,
-    isinf,
-    isnan,
-    lerp,
-    logaddexp,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    nan_to_num,
-    rad2deg,
-    reciprocal,
-    rsqrt,
-    square,
-)
-from .convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from .copying import clone
 from .creation import (
     arange,
@@ -101,8 +21,7 @@ from .creation import (
     zeros_like,
 )
 from .creation_like import empty_strided, logspace, scalar_tensor
-from .dropout import dropout
-from .elementwise import (
+from .elementwise.arithmetic import (
     abs,
     acos,
     acosh,
@@ -156,8 +75,60 @@ from .elementwise import (
     trunc,
     where,
 )
-from .embedding import embedding
-from .gamma import digamma, lgamma, polygamma
+from .elementwise.composites import (
+    addcdiv,
+    addcmul,
+    allclose,
+    clamp,
+    clamp_max,
+    clamp_min,
+    cross,
+    deg2rad,
+    dist,
+    equal,
+    float_power,
+    fmax,
+    fmin,
+    fmod,
+    frac,
+    hypot,
+    isclose,
+    isfinite,
+    isinf,
+    isnan,
+    lerp,
+    logaddexp,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    nan_to_num,
+    rad2deg,
+    reciprocal,
+    rsqrt,
+    square,
+)
+from .elementwise.gamma import digamma, lgamma, polygamma
+from .elementwise.special import (
+    copysign,
+    erfc,
+    erfinv,
+    exp2,
+    gcd,
+    heaviside,
+    isneginf,
+    isposinf,
+    isreal,
+    lcm,
+    ldexp,
+    logaddexp2,
+    logit,
+    rsub,
+    sgn,
+    signbit,
+    sinc,
+    xlogy,
+)
 from .indexing import (
     argwhere,
     gather,
@@ -174,83 +145,8 @@ from .indexing import (
     take,
     take_along_dim,
 )
-from .joining import (
-    cat,
-    chunk,
-    flip,
-    fliplr,
-    flipud,
-    hstack,
-    meshgrid,
-    pad,
-    repeat_interleave,
-    roll,
-    split,
-    stack,
-    tile,
-    unbind,
-    vstack,
-)
-from .linalg import addmm, bmm, diag, dot, einsum, matmul, mm, mv, outer, trace, tril, triu
-from .linear import bilinear, linear
-from .loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    smooth_l1_loss,
-)
-from .movement import (
-    broadcast_tensors,
-    broadcast_to,
-    diagonal,
-    flatten,
-    movedim,
-    narrow,
-    permute,
-    reshape,
-    select,
-    squeeze,
-    t,
-    transpose,
-    unflatten,
-    unsqueeze,
-)
-from .normalization import batch_norm, cosine_similarity, group_norm, layer_norm, normalize, rms_norm
-from .optimizer import (
-    adadelta_step_,
-    adagrad_step_,
-    adam_step_,
-    adamax_step_,
-    asgd_step_,
-    lion_step_,
-    nadam_step_,
-    radam_step_,
-    rmsprop_step_,
-    rprop_step_,
-    sgd_step_,
-)
-from .pixels import channel_shuffle, pixel_shuffle, pixel_unshuffle
-from .placing import (
-    diagonal_scatter,
-    index_reduce,
-    masked_scatter,
-    put,
-    scatter_reduce,
-    select_scatter,
-    slice_scatter,
-)
-from .pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    avg_pool1d,
-    avg_pool2d,
-    max_pool1d,
-    max_pool2d,
-)
-from .products import (
+from .matrix.matmul import addmm, bmm, diag, dot, einsum, matmul, mm, mv, outer, trace, tril, triu
+from .matrix.products import (
     addbmm,
     addmv,
     addr,
@@ -265,6 +161,61 @@ from .products import (
     renorm,
     tensordot,
     vdot,
+)
+from .nn.activation import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    log_softmax,
+    logsigmoid,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    silu,
+    softmax,
+    softmin,
+    softplus,
+    softsign,
+    threshold,
+)
+from .nn.attention import scaled_dot_product_attention
+from .nn.classification import cross_entropy, nll_loss
+from .nn.convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from .nn.dropout import dropout
+from .nn.embedding import embedding
+from .nn.linear import bilinear, linear
+from .nn.loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    smooth_l1_loss,
+)
+from .nn.normalization import batch_norm, cosine_similarity, group_norm, layer_norm, normalize, rms_norm
+from .nn.pixels import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from .nn.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
+from .optimizer import (
+    adadelta_step_,
+    adagrad_step_,
+    adam_step_,
+    adamax_step_,
+    asgd_step_,
+    lion_step_,
+    nadam_step_,
+    radam_step_,
+    rmsprop_step_,
+    rprop_step_,
+    sgd_step_,
 )
 from .random import (
     Generator,
@@ -286,7 +237,7 @@ from .random import (
     set_rng_state,
     use_generator,
 )
-from .reduction import (
+from .reduction.reductions import (
     all,
     amax,
     amin,
@@ -306,30 +257,9 @@ from .reduction import (
     var,
     var_mean,
 )
-from .sampling import multinomial
-from .scan import cummax, cummin, cumprod, cumsum, cumulative_trapezoid, diff, logcumsumexp, trapezoid
-from .sorting import argsort, bucketize, isin, searchsorted, sort, topk, unique, unique_consecutive
-from .special import (
-    copysign,
-    erfc,
-    erfinv,
-    exp2,
-    gcd,
-    heaviside,
-    isneginf,
-    isposinf,
-    isreal,
-    lcm,
-    ldexp,
-    logaddexp2,
-    logit,
-    rsub,
-    sgn,
-    signbit,
-    sinc,
-    xlogy,
-)
-from .statistics import (
+from .reduction.scan import cummax, cummin, cumprod, cumsum, cumulative_trapezoid, diff, logcumsumexp, trapezoid
+from .reduction.sorting import argsort, bucketize, isin, searchsorted, sort, topk, unique, unique_consecutive
+from .reduction.statistics import (
     aminmax,
     bincount,
     corrcoef,
@@ -345,7 +275,70 @@ from .statistics import (
     quantile,
     std_mean,
 )
-from .strided import as_strided
+from .sampling import multinomial
+from .scatter_copies import (
+    diagonal_scatter,
+    index_reduce,
+    masked_scatter,
+    put,
+    scatter_reduce,
+    select_scatter,
+    slice_scatter,
+)
+from .shape.arranging import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    cartesian_prod,
+    column_stack,
+    combinations,
+    diag_embed,
+    diagflat,
+    dsplit,
+    dstack,
+    hsplit,
+    rot90,
+    tensor_split,
+    tril_indices,
+    triu_indices,
+    unravel_index,
+    vander,
+    vsplit,
+)
+from .shape.joining import (
+    cat,
+    chunk,
+    flip,
+    fliplr,
+    flipud,
+    hstack,
+    meshgrid,
+    pad,
+    repeat_interleave,
+    roll,
+    split,
+    stack,
+    tile,
+    unbind,
+    vstack,
+)
+from .shape.strided import as_strided
+from .shape.views import (
+    broadcast_tensors,
+    broadcast_to,
+    diagonal,
+    flatten,
+    movedim,
+    narrow,
+    permute,
+    reshape,
+    select,
+    squeeze,
+    t,
+    transpose,
+    unflatten,
+    unsqueeze,
+)
 
 # PyTorch's and the array API's other names.
 absolute, arccos, arccosh, arcsin, arcsinh = abs, acos, acosh, asin, asinh

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..dispatch import call_in_place, run_into, run_one
+from ..dispatch.call import call_in_place, run_into, run_one
 from .creation import COPY
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def write_parts(out: Tensor, parts: Sequence[Tensor], form: Spec, places: Sequen
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow; laid out as `memory_format` says, if given."""
     if memory_format is not None:
-        from ..memory_layout import channels_behind, contiguous_format
+        from ..memory_format import channels_behind, contiguous_format
 
         behind = channels_behind(input, memory_format, "clone")
         if behind is not None or memory_format is contiguous_format:
@@ -46,7 +46,7 @@ def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
     then varies fastest.
     """
     if memory_format is not None:
-        from ..memory_layout import channels_behind
+        from ..memory_format import channels_behind
 
         behind = channels_behind(input, memory_format, "contiguous")
         if behind is not None:

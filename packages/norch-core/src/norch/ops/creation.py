@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import Device, get_default_device
-from ..dispatch import allocate_on, make_tensor, run
+from ..dispatch.call import allocate_on, make_tensor, run
+from ..dispatch.op import SCALARS, Inferred
+from ..dispatch.plan import raise_failure
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
-from ..op import SCALARS, Inferred
-from ..planning import raise_failure
 from ..spec import Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
 
@@ -57,7 +57,7 @@ def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
 
 def made(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> Tensor:
     """`finish`, and what else PyTorch's creation functions take. Raises TypeError for what norch does not."""
-    from ..memory_layout import channels_behind, strided
+    from ..memory_format import channels_behind, strided
 
     pinned = more.pop("pin_memory", False)
     if more.pop("layout", None) not in (None, strided):
@@ -222,7 +222,7 @@ def linspace(
 
 
 def _pick(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    from .elementwise import where
+    from .elementwise.arithmetic import where
 
     out: Tensor = where(condition, a, b)
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..device import Device, get_default_device
-from ..dispatch import allocate_on, make_tensor
+from ..dispatch.call import allocate_on, make_tensor
 from ..dtype import as_dtype, get_default_dtype
 from ..errors import ShapeError
 from ..spec import Spec, as_shape, span

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from ..composite_call import composite_call
-from ..dispatch import binary_call, run, unary_call, view_call
+from ..dispatch.call import binary_call, run, unary_call, view_call
+from ..dispatch.codegen import composite_call
+from ..dispatch.op import Inferred, Op
 from ..dtype import BOOL, FLOATING, INTEGER, DType, bool_, get_default_dtype, result_dtype
 from ..errors import DTypeError
-from ..op import Inferred, Op
 from ..spec import Spec, broadcast_shapes, elementwise_layout
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch import run, run_into, view_call
+from ..dispatch.call import run, run_into, view_call
+from ..dispatch.op import SCALARS, Inferred
 from ..dtype import DType, bool_, can_cast, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..op import SCALARS, Inferred
 from ..spec import Spec, wrap_dim
 from .creation import arange, empty_spec, zeros_like
-from .elementwise import floor_divide, remainder, where
+from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _src_gradient(g: Tensor, dim: int, index: Tensor, src_spec: Spec) -> Tensor:
     found = gather(g, dim, index)
     if found.spec.shape == src_spec.shape:
         return found
-    from .joining import pad_end
+    from .shape.joining import pad_end
 
     return pad_end(found, tuple(src_spec.shape))
 
@@ -145,7 +145,7 @@ def scatter(
     if not hasattr(source, "spec"):
         source = input.new_full(tuple(index.spec.shape), source)
     if reduce is not None:
-        from .placing import scatter_reduce
+        from .scatter_copies import scatter_reduce
 
         ways = {"add": "sum", "multiply": "prod"}
         if reduce not in ways:
@@ -242,7 +242,7 @@ def _kept(value: Any, dtype: DType) -> Any:
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements of input where the bool `mask` is True, 1-D; the two broadcast."""
-    from .movement import broadcast_tensors
+    from .shape.views import broadcast_tensors
 
     wide, chosen = broadcast_tensors(input, mask)
     return wide[chosen]
@@ -268,7 +268,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     columns.reverse()
     if as_tuple:
         return tuple(columns) if columns else (rest,)
-    from .joining import stack
+    from .shape.joining import stack
 
     return stack(columns, 1) if columns else flat.new_empty(total, 0)
 

@@ -10,14 +10,14 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
-from ..dispatch import run
+from ..dispatch.call import run
+from ..dispatch.op import Inferred
 from ..dtype import as_dtype, float32, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
-from ..op import Inferred
 from ..spec import Spec, as_int
 from .creation import DeviceLike, finish, frombuffer, made, spec_for
 from .families import primitive
-from .sorting import argsort
+from .reduction.sorting import argsort
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ..dtype import float32, float64, int64
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int
-from .elementwise import floor, log1p, tan
+from .elementwise.arithmetic import floor, log1p, tan
 from .random import Generator, draw
-from .scan import cumsum
-from .sorting import searchsorted, topk
+from .reduction.scan import cumsum
+from .reduction.sorting import searchsorted, topk
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

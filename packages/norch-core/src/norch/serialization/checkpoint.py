@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch import make_tensor
+from ..dispatch.call import make_tensor
 from ..errors import DTypeError
 from ..spec import Spec, span
 from . import header

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import Device
-from ..dispatch import make_tensor
+from ..dispatch.call import make_tensor
 from ..errors import DTypeError
 from ..tensor.interop import numpy as as_array
 from .dtypes import NAMES

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch import allocate_on, make_tensor
+from ..dispatch.call import allocate_on, make_tensor
 from ..errors import CheckpointError, DTypeError
 from ..spec import Spec
 from . import header

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import composite_call, dispatch
 from ..autograd import engine, graph
+from ..dispatch import call as dispatch
+from ..dispatch import codegen as composite_call
+from ..dispatch.op import SCALARS
 from ..dtype import get_default_dtype
-from ..op import SCALARS
 from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
-from ..ops.reduction import sum_over
+from ..ops.reduction.reductions import sum_over
 from .base import Storage, TensorBase
 from .elementwise_methods import ElementwiseMethods
 from .indexing_methods import IndexingMethods

@@ -9,7 +9,7 @@ from weakref import ref
 from ..autograd.engine import backward
 from ..autograd.graph import RETAIN, Leaf, Node, resolve
 from ..device import Device
-from ..dispatch import make_tensor
+from ..dispatch.call import make_tensor
 from ..dtype import DType
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..spec import Size, Spec
@@ -100,7 +100,7 @@ class TensorBase:
     def is_contiguous(self, memory_format: object = None) -> bool:
         """Whether the elements lie in row-major order, or that of `memory_format`, without gaps."""
         if memory_format is not None:
-            from ..memory_layout import channels_behind
+            from ..memory_format import channels_behind
 
             behind = channels_behind(self, memory_format, "is_contiguous")  # type: ignore[arg-type]
             return (self if behind is None else behind).spec.is_contiguous

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ..ops import activation, composite, elementwise, gamma, linalg, special
+from ..ops.elementwise import arithmetic as elementwise
+from ..ops.elementwise import composites as composite
+from ..ops.elementwise import gamma, special
+from ..ops.matrix import matmul as linalg
+from ..ops.nn import activation
 from .inplace import inplace
 
 

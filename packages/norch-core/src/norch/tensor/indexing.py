@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.graph import is_recording, resolve
-from ..dispatch import mark_modified, try_view, view_call
+from ..dispatch.call import mark_modified, try_view, view_call
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import arange, as_tensor
 from ..ops.indexing import gather, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
-from ..ops.joining import flip
-from ..ops.movement import RESHAPE, SELECT, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
+from ..ops.shape.joining import flip
+from ..ops.shape.views import RESHAPE, SELECT, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
 from .base import TensorBase
 from .inplace import assign, check_writable, copy_as
@@ -118,7 +118,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
 
 def slice_all(tensor: Tensor) -> Tensor:
     """A view of the whole tensor."""
-    from ..ops.strided import as_strided_view
+    from ..ops.shape.strided import as_strided_view
 
     return as_strided_view(tensor, tensor.spec.shape, tensor.spec.strides, 0)
 

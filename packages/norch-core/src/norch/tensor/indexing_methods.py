@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..ops import indexing as ops
-from ..ops import placing, random, sampling, sorting
+from ..ops import random, sampling
+from ..ops import scatter_copies as placing
+from ..ops.reduction import sorting
 from . import indexing, inplace
 
 

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..autograd.graph import RETAIN, Leaf, Node, is_recording, resolve, tick
-from ..dispatch import as_operand, make_tensor, mark_modified, run_into
+from ..dispatch.call import as_operand, make_tensor, mark_modified, run_into
+from ..dispatch.op import SCALARS, Op, Plan
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
-from ..op import SCALARS, Op, Plan
 from ..ops.copying import write
 from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
-from ..ops.elementwise import where
+from ..ops.elementwise.arithmetic import where
 from ..ops.indexing import gather
-from ..ops.movement import expand
-from ..ops.strided import as_strided_view, view_plan
+from ..ops.shape.strided import as_strided_view, view_plan
+from ..ops.shape.views import expand
 from ..spec import Shape, Spec, span
 from .base import TensorBase
 

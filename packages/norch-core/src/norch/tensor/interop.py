@@ -9,7 +9,7 @@ import numpy as np
 
 from ..autograd.graph import resolve
 from ..device import CPU, Device
-from ..dispatch import make_tensor
+from ..dispatch.call import make_tensor
 from ..dtype import DType, as_dtype, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..spec import Spec

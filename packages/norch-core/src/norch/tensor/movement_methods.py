@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ShapeError
-from ..ops import arranging, copying, joining, movement, strided
+from ..ops import copying
+from ..ops.shape import arranging, joining, strided
+from ..ops.shape import views as movement
 
 if TYPE_CHECKING:
     from . import Tensor

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..compat import queries
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
-from ..ops import creation_like, elementwise, movement, tensor
-from ..pytorch_names import queries
+from ..ops import creation_like, tensor
+from ..ops.elementwise import arithmetic as elementwise
+from ..ops.shape import views as movement
 from ..spec import Size
 from . import shape_changes
 from .base import RemovableHandle
@@ -43,7 +45,7 @@ class OtherMethods:
     @property
     def layout(self) -> Any:
         """`norch.strided`."""
-        from ..memory_layout import strided
+        from ..memory_format import strided
 
         return strided
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops import composite, linalg, products, reduction, scan, sorting, statistics
+from ..ops.elementwise import composites as composite
+from ..ops.matrix import matmul as linalg
+from ..ops.matrix import products
+from ..ops.reduction import reductions as reduction
+from ..ops.reduction import scan, sorting, statistics
 from .inplace import inplace
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..autograd.graph import UNTRACKED, is_recording, resolve
-from ..dispatch import mark_modified
+from ..dispatch.call import mark_modified
 from ..errors import ShapeError
-from ..ops import movement
-from ..ops.strided import as_strided_view
+from ..ops.shape import views as movement
+from ..ops.shape.strided import as_strided_view
 from .inplace import check_writable, fill_
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
-from ..dispatch import allocate_on, make_tensor, run
+from ..dispatch.call import allocate_on, make_tensor, run
+from ..dispatch.op import Op
 from ..dtype import DType, as_dtype, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..errors import DTypeError
-from ..op import Op
 from ..ops.creation import COPY
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def cuda(self: Tensor, device: int | str | Device | None = None, non_blocking: b
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype."""
     if isinstance(dtype, str) and dtype.endswith("Tensor"):
-        from ..pytorch_names.legacy import named_type
+        from ..compat.legacy import named_type
 
         dtype = named_type(dtype, "type")
     if hasattr(dtype, "device_type"):

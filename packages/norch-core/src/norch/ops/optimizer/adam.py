@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..elementwise import maximum
+from ..elementwise.arithmetic import maximum
 from .driver import Tensors, descending, run_step, step_op
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..elementwise import sign, where
+from ..elementwise.arithmetic import sign, where
 from .driver import Tensors, descending, run_step, step_op
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd.graph import is_recording, set_recording, tick
 from ...backend.contract import Operand
-from ...dispatch import allocate_on, call_in_place, make_tensor
+from ...dispatch.call import allocate_on, call_in_place, make_tensor
+from ...dispatch.op import Op, Plan, Plans
+from ...dispatch.plan import compile_kernel
 from ...dtype import float64
 from ...errors import DTypeError, ShapeError
-from ...op import Op, Plan, Plans
-from ...planning import compile_kernel
 from ...spec import Spec, span
 from ..copying import write
 

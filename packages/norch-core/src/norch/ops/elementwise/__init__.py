@@ -1,0 +1,1 @@
+"""Elementwise ops: arithmetic, comparisons, logic, functions of one and of several variables."""

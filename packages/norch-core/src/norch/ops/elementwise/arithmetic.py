@@ -1,0 +1,260 @@
+"""Elementwise primitives: arithmetic, comparisons, bits, and the functions of one variable."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+from ...dispatch.call import run
+from ...dispatch.op import Inferred
+from ...dtype import bool_, result_dtype
+from ...errors import DTypeError
+from ...spec import Spec
+from ..families import (
+    ANY,
+    BITS,
+    FLOAT,
+    INTS,
+    NUMBER,
+    UnaryFunction,
+    binary,
+    comparison,
+    describe,
+    infer_elementwise,
+    op_of,
+    primitive,
+    reflected,
+    unary,
+)
+from ..gradients import elementwise_gradient
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+    Operand: TypeAlias = "Tensor | float"
+
+
+_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
+
+
+def _zero(g: Tensor) -> Tensor:
+    return zeros_like(g)
+
+
+# --- Comparisons -----------------------------------------------------------------------------------------------------
+
+eq = comparison("eq", "input == other.")
+ne = comparison("ne", "input != other.")
+lt = comparison("lt", "input < other.")
+le = comparison("le", "input <= other.")
+gt = comparison("gt", "input > other.")
+ge = comparison("ge", "input >= other.")
+
+# --- Arithmetic -----------------------------------------------------------------------------------------------------
+
+_add = binary("add", (lambda g: g, lambda g: g), "input + other.")
+_sub = binary("sub", (lambda g: g, lambda g: -g), "input - other. Not for two bools.", takes=NUMBER)
+mul = binary("mul", (lambda g, b: g * b, lambda g, a: g * a), "input * other.")
+_div = binary(
+    "div", (lambda g, b: g / b, lambda g, a, b: -g * a / (b * b)), "input / other, always floating.", takes=FLOAT
+)
+floor_divide = binary("floor_divide", (_zero, _zero), "input // other, rounded towards minus infinity.", takes=NUMBER)
+remainder = binary(
+    "remainder",
+    (lambda g: g, lambda g, a, b: -g * floor_divide(a, b)),
+    "input % other, with the sign of other, as Python's.",
+    takes=NUMBER,
+)
+
+
+def _pow_vjp_a(g: Tensor, a: Any, b: Any) -> Tensor:
+    if type(b) in (int, float):
+        return zeros_like(g) if b == 0 else g * b if b == 1 else g * (a ** (b - 1) * b)
+    return g * where(b == 0, 0.0, b * a ** (b - 1))
+
+
+def _pow_vjp_b(g: Tensor, a: Any, b: Any, y: Tensor) -> Tensor:
+    # Where the base is 0 the limit is 0 for a positive exponent; log(0) would make it NaN.
+    if type(a) in (int, float):
+        return g * y * math.log(a) if a > 0 else g * where(b > 0, 0.0, math.nan if a < 0 else -math.inf) * y
+    safe = where(a == 0, 1.0, a)
+    return g * where((a == 0) & (b >= 0), 0.0, y * log(safe))
+
+
+_pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER)
+atan2 = binary(
+    "atan2",
+    (lambda g, a, b: g * b / (a * a + b * b), lambda g, a, b: -g * a / (a * a + b * b)),
+    "The angle of the point (other, input), in radians.",
+    takes=FLOAT,
+)
+
+
+def _tie_share(g: Tensor, a: Any, b: Any, wins: Tensor) -> Tensor:
+    # Equal operands share the gradient, as in PyTorch.
+    return g * where(a == b, 0.5, wins.to(g.dtype))
+
+
+maximum = binary(
+    "maximum",
+    (lambda g, a, b: _tie_share(g, a, b, gt(a, b)), lambda g, a, b: _tie_share(g, a, b, lt(a, b))),
+    "The larger of input and other; NaN where either is.",
+)
+minimum = binary(
+    "minimum",
+    (lambda g, a, b: _tie_share(g, a, b, lt(a, b)), lambda g, a, b: _tie_share(g, a, b, gt(a, b))),
+    "The smaller of input and other; NaN where either is.",
+)
+
+
+def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+    """input + alpha * other. Operands broadcast and promote."""
+    return _add(input, other if alpha == 1 else other * alpha)
+
+
+def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+    """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
+    return _sub(input, other if alpha == 1 else other * alpha)
+
+
+def pow(input: Tensor, exponent: Operand) -> Tensor:
+    """input ** exponent. Operands broadcast and promote; either may be a number. Raises DTypeError for bool."""
+    return _pow(input, exponent)
+
+
+pow.op = op_of(_pow)  # type: ignore[attr-defined]
+
+
+def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted."""
+    if rounding_mode is None:
+        return _div(input, other)
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    if rounding_mode == "trunc":
+        quotient = trunc(_div(input, other))
+        return quotient.to(result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (input, other)])))
+    raise ValueError(f"div(): rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
+
+
+rsub = reflected(_sub, "rsub")
+rdiv = reflected(_div, "rdiv")
+rpow = reflected(_pow, "rpow")
+rfloor_divide = reflected(floor_divide, "rfloor_divide")
+rremainder = reflected(remainder, "rremainder")
+
+# --- Bits -------------------------------------------------------------------------------------------
+
+bitwise_and = binary("bitwise_and", None, "input & other; on bool, logical and.", takes=BITS)
+bitwise_or = binary("bitwise_or", None, "input | other; on bool, logical or.", takes=BITS)
+bitwise_xor = binary("bitwise_xor", None, "input ^ other; on bool, logical exclusive or.", takes=BITS)
+bitwise_left_shift = binary("bitwise_left_shift", None, "input << other.", takes=INTS)
+bitwise_right_shift = binary("bitwise_right_shift", None, "input >> other, keeping the sign.", takes=INTS)
+bitwise_not = unary("bitwise_not", None, "~input; on bool, logical not.", takes=BITS)
+rand_ = reflected(bitwise_and, "rand")
+ror_ = reflected(bitwise_or, "ror")
+rxor_ = reflected(bitwise_xor, "rxor")
+rlshift_ = reflected(bitwise_left_shift, "rlshift")
+rrshift_ = reflected(bitwise_right_shift, "rrshift")
+
+# --- Functions of one variable --------------------------------------------------------------------------------------
+
+
+@elementwise_gradient
+def tanh_grad(grad: Tensor, y: Tensor) -> Tensor:
+    return grad * (1 - y * y)
+
+
+@elementwise_gradient
+def sigmoid_grad(grad: Tensor, y: Tensor) -> Tensor:
+    return grad * (y * (1 - y))
+
+
+neg = unary("neg", lambda g: -g, "-input.", takes=NUMBER)
+sign = unary("sign", _zero, "-1, 0 or 1 by the sign of input.", takes=ANY)
+abs = unary("abs", lambda g, x: g * sign(x), "The absolute value.", takes=NUMBER)
+exp = unary("exp", lambda g, y: g * y, "e ** input.")
+expm1 = unary("expm1", lambda g, y: g * (y + 1), "e ** input - 1, exact for small input.")
+log = unary("log", lambda g, x: g / x, "The natural logarithm.")
+log1p = unary("log1p", lambda g, x: g / (x + 1), "log(1 + input), exact for small input.")
+log2 = unary("log2", lambda g, x: g / (x * math.log(2)), "The logarithm to base 2.")
+log10 = unary("log10", lambda g, x: g / (x * math.log(10)), "The logarithm to base 10.")
+sqrt = unary("sqrt", lambda g, y: g / (y * 2), "The square root; NaN for negative input.")
+sin = unary("sin", lambda g, x: g * cos(x), "The sine; input in radians.")
+cos: UnaryFunction = unary("cos", lambda g, x: -g * sin(x), "The cosine; input in radians.")
+tan = unary("tan", lambda g, y: g * (y * y + 1), "The tangent; input in radians.")
+asin = unary("asin", lambda g, x: g / sqrt(1 - x * x), "The inverse sine, in radians.")
+acos: UnaryFunction = unary("acos", lambda g, x: -g / sqrt(1 - x * x), "The inverse cosine, in radians.")
+atan = unary("atan", lambda g, x: g / (x * x + 1), "The inverse tangent, in radians.")
+sinh = unary("sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
+cosh: UnaryFunction = unary("cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
+tanh = unary("tanh", tanh_grad, "The hyperbolic tangent.")
+asinh = unary("asinh", lambda g, x: g / sqrt(x * x + 1), "The inverse hyperbolic sine.")
+acosh: UnaryFunction = unary("acosh", lambda g, x: g / sqrt(x * x - 1), "The inverse hyperbolic cosine.")
+atanh = unary("atanh", lambda g, x: g / (1 - x * x), "The inverse hyperbolic tangent.")
+sigmoid = unary("sigmoid", sigmoid_grad, "1 / (1 + e ** -input), without overflow.")
+erf = unary("erf", lambda g, x: g * exp(-x * x) * _TWO_OVER_ROOT_PI, "The error function.")
+floor = unary("floor", _zero, "Rounded towards minus infinity.", takes=NUMBER)
+ceil = unary("ceil", _zero, "Rounded towards infinity.", takes=NUMBER)
+trunc = unary("trunc", _zero, "Rounded towards 0.", takes=NUMBER)
+_round = unary("round", _zero, "Rounded to the nearest integer, halves to even.", takes=NUMBER)
+
+
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """Rounded to `decimals` places, halves to even; shape and dtype kept. Raises DTypeError for places of integers."""
+    if decimals == 0:
+        return _round(input)
+    if not input.dtype.is_floating_point:
+        raise DTypeError(f"round(): decimals need a floating dtype, got {input.dtype}")
+    scale = 10.0**decimals
+    return _round(input * scale) / scale
+
+
+def positive(input: Tensor) -> Tensor:
+    """+input: the tensor itself. Raises DTypeError for bool."""
+    if input.dtype is bool_:
+        raise DTypeError("positive(): cannot take bool; convert it first")
+    return input
+
+
+# --- Selection ------------------------------------------------------------------------------------------------------
+
+
+def _infer_where(condition: Spec, a: Any, b: Any) -> Inferred:
+    if condition.dtype is not bool_:
+        raise DTypeError(f"where(): condition must be bool, got {condition.dtype}; compare it with 0")
+    dtype = result_dtype(*describe(a, b))
+    found = infer_elementwise("where", tuple(v for v in (condition, a, b) if type(v) is Spec))
+    shape = found.outputs[0].shape
+    out = found.outputs[0].like(shape, found.outputs[0].strides, dtype)
+    return Inferred((out,), ((bool_, shape), (dtype, shape), (dtype, shape)))
+
+
+_where = primitive(
+    "where",
+    "condition a b",
+    3,
+    _infer_where,
+    (None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)),
+)
+
+
+@overload
+def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+
+
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
+    """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast.
+
+    With `condition` alone: the indices of its True elements, a tuple of int64 tensors.
+    """
+    if input is None or other is None:
+        from ..indexing import nonzero
+
+        return nonzero(condition, as_tuple=True)
+    return run(_where, condition, input, other)
+
+
+from ..creation import zeros_like  # noqa: E402  (creation uses this module)

@@ -1,0 +1,262 @@
+"""Elementwise composites: each a decomposition over primitives that is right on any backend."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...dispatch.op import SCALARS, Inferred
+from ...dtype import bool_, result_dtype
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec
+from ..creation import fill_spec
+from ..families import composite, describe, infer_elementwise
+from .arithmetic import abs as absolute
+from .arithmetic import bitwise_not, div, eq, maximum, minimum, mul, ne, pow, rdiv, sqrt, sub, where
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+    Operand: TypeAlias = "Tensor | float"
+
+
+# --- Logic ----------------------------------------------------------------------------------------------------------
+
+
+def _truth(x: Any) -> Any:
+    return x if not hasattr(x, "spec") or x.spec.dtype is bool_ else ne(x, 0)
+
+
+def logical_not(input: Tensor) -> Tensor:
+    """True where input is 0. A bool tensor."""
+    return bitwise_not(_truth(input))
+
+
+def logical_and(input: Tensor, other: Operand) -> Tensor:
+    """True where neither is 0; the two broadcast. A bool tensor."""
+    out: Tensor = _truth(input) & (_truth(other) if hasattr(other, "spec") else bool(other))
+    return out
+
+
+def logical_or(input: Tensor, other: Operand) -> Tensor:
+    """True where either is not 0; the two broadcast. A bool tensor."""
+    out: Tensor = _truth(input) | (_truth(other) if hasattr(other, "spec") else bool(other))
+    return out
+
+
+def logical_xor(input: Tensor, other: Operand) -> Tensor:
+    """True where just one is not 0; the two broadcast. A bool tensor."""
+    out: Tensor = _truth(input) ^ (_truth(other) if hasattr(other, "spec") else bool(other))
+    return out
+
+
+def isnan(input: Tensor) -> Tensor:
+    """True where input is NaN."""
+    return ne(input, input)
+
+
+def isinf(input: Tensor) -> Tensor:
+    """True where input is inf or -inf."""
+    if not input.spec.dtype.is_floating_point:
+        return fill_spec(input.spec.like(dtype=bool_), False)
+    return eq(absolute(input.detach()), math.inf)
+
+
+def isfinite(input: Tensor) -> Tensor:
+    """True where input is neither NaN nor infinite."""
+    if not input.spec.dtype.is_floating_point:
+        return fill_spec(input.spec.like(dtype=bool_), True)
+    return absolute(input.detach()) < math.inf
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request."""
+    a, b = input.detach(), other.detach()
+    if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
+        a, b = a.double(), b.double()
+    near = (absolute(a - b) <= absolute(b) * rtol + atol) & isfinite(b) | eq(a, b)
+    return near | (isnan(a) & isnan(b)) if equal_nan else near
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether `isclose` holds everywhere."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape and the same elements."""
+    return input.spec.shape == other.spec.shape and bool((input == other).all().item())
+
+
+# --- Functions of one tensor ----------------------------------------------------------------------------------------
+
+
+def reciprocal(input: Tensor) -> Tensor:
+    """1 / input, always floating."""
+    return 1 / input
+
+
+def rsqrt(input: Tensor) -> Tensor:
+    """1 / sqrt(input)."""
+    return 1 / sqrt(input)
+
+
+def square(input: Tensor) -> Tensor:
+    """input * input."""
+    return input * input
+
+
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians."""
+    return input * (math.pi / 180)
+
+
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees."""
+    return input * (180 / math.pi)
+
+
+def frac(input: Tensor) -> Tensor:
+    """What `trunc` leaves of input."""
+    return input - input.trunc()
+
+
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default."""
+    if not input.spec.dtype.is_floating_point:
+        return input.clone()
+    from ...dtype import finfo
+
+    limits = finfo(input.spec.dtype)
+    out = where(isnan(input), nan, input)
+    out = where(eq(input, math.inf), limits.max if posinf is None else posinf, out)
+    result: Tensor = where(eq(input, -math.inf), limits.min if neginf is None else neginf, out)
+    return result
+
+
+def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
+    inside = fill_spec(g.spec.like(dtype=bool_), True)
+    if min is not None:
+        inside = inside & (input >= min)
+    if max is not None:
+        inside = inside & (input <= max)
+    out: Tensor = where(inside, g, 0.0)
+    return out
+
+
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Input held between `min` and `max`, numbers or tensors that broadcast; either may be None. NaN stays.
+
+    Raises ShapeError where both are None.
+    """
+    if min is None and max is None:
+        raise ShapeError("clamp(): needs min or max")
+    if hasattr(min, "spec") or hasattr(max, "spec"):
+        out = input if min is None else maximum(input, min)
+        return out if max is None else minimum(out, max)
+    return _clamp(input, min, max)
+
+
+def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
+    found = infer_elementwise("clamp", (input, *[type(v) for v in (min, max) if v is not None]))
+    return found._replace(operands=found.operands[:1], attrs={"min": min, "max": max})
+
+
+@composite(_infer_clamp, {"input": _clamp_rule}, name="clamp")
+def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
+    out = input if min is None else maximum(input, min)
+    return out if max is None else minimum(out, max)
+
+
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """`clamp` from below."""
+    return clamp(input, min)
+
+
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """`clamp` from above."""
+    return clamp(input, None, max)
+
+
+# --- Functions of several tensors -----------------------------------------------------------------------------------
+
+
+def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
+    """input + weight * (end - input); the three broadcast."""
+    return input + (end - input) * weight
+
+
+def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
+    """input + value * tensor1 * tensor2; the three broadcast."""
+    product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
+    return input + (product if value == 1 else product * value)
+
+
+def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
+    """input + value * tensor1 / tensor2; the three broadcast."""
+    quotient = div(tensor1, tensor2) if hasattr(tensor1, "spec") else rdiv(tensor2, tensor1)  # type: ignore[arg-type]
+    return input + (quotient if value == 1 else quotient * value)
+
+
+def fmod(input: Tensor, other: Operand) -> Tensor:
+    """The remainder of input / other with the sign of input, as C's."""
+    size = absolute(input) % abs(other)  # type: ignore[arg-type]
+    out: Tensor = where(input < 0, -size, size)
+    return out
+
+
+def _require_floating(op: str, *operands: Any) -> None:
+    for value in operands:
+        if not hasattr(value, "spec") and type(value) not in SCALARS:
+            raise DTypeError(f"{op}(): expected tensors, got {type(value).__name__} {value!r:.60}")
+    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+    if not dtype.is_floating_point:
+        raise DTypeError(f"{op}(): expected a floating dtype, got {dtype}")
+
+
+def hypot(input: Tensor, other: Tensor) -> Tensor:
+    """sqrt(input**2 + other**2), without overflow."""
+    _require_floating("hypot", input, other)
+    a, b = absolute(input), absolute(other)
+    large, small = maximum(a, b), minimum(a, b)
+    ratio = small / where(eq(large, 0), 1.0, large)
+    return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1))
+
+
+def logaddexp(input: Tensor, other: Tensor) -> Tensor:
+    """log(exp(input) + exp(other)), without overflow."""
+    _require_floating("logaddexp", input, other)
+    top = maximum(input, other)
+    gap = where(eq(input, other), 0.0, -absolute(input - other))
+    return top + gap.exp().log1p()
+
+
+def fmax(input: Tensor, other: Tensor) -> Tensor:
+    """The larger of input and other, or the one that is a number where the other is NaN."""
+    return where(isnan(other), input, where(isnan(input), other, maximum(input, other)))
+
+
+def fmin(input: Tensor, other: Tensor) -> Tensor:
+    """The smaller of input and other, or the one that is a number where the other is NaN."""
+    return where(isnan(other), input, where(isnan(input), other, minimum(input, other)))
+
+
+def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
+    """The cross product of vectors of 3 along `dim`."""
+    if input.size(dim) != 3 or other.size(dim) != 3:
+        raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
+    a, b = input.unbind(dim), other.unbind(dim)
+    from ..shape.joining import stack
+
+    parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
+    return stack(parts, dim)
+
+
+def float_power(input: Tensor, exponent: Operand) -> Tensor:
+    """`pow` in float64."""
+    return pow(input.double(), exponent)
+
+
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The `p`-norm of input - other."""
+    return sub(input, other).norm(p)

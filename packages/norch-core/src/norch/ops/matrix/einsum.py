@@ -1,0 +1,102 @@
+"""Einstein summation, as matrix products."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from ...errors import ShapeError
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def contract(equation: str, operands: list[Tensor]) -> Tensor:
+    """See `norch.einsum`."""
+    terms, output = _parse(equation, operands)
+    sizes: dict[str, int] = {}
+    for term, x in zip(terms, operands, strict=True):
+        for label, n in zip(term, x.spec.shape, strict=True):
+            if sizes.setdefault(label, n) not in (n, 1) and n != 1:
+                shapes = ", ".join(str(tuple(o.spec.shape)) for o in operands)
+                raise ShapeError(
+                    f"einsum(): {equation!r}: {label!r} has sizes {sizes[label]} and {n} in shapes {shapes}"
+                )
+            sizes[label] = max(sizes[label], n)
+    parts = [_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
+    result, labels = parts[0]
+    for i, (x, term) in enumerate(parts[1:], 1):
+        wanted = set(output).union(*(t for _, t in parts[i + 1 :]))
+        result, labels = _pair(result, labels, x, term, wanted, sizes)
+    gone = [i for i, label in enumerate(labels) if label not in output]
+    if gone:
+        result = result.sum(gone, dtype=result.dtype)
+        labels = [label for label in labels if label in output]
+    return result.permute([labels.index(label) for label in output]) if labels != output else result
+
+
+def _parse(equation: str, operands: list[Tensor]) -> tuple[list[list[str]], list[str]]:
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise ShapeError(f"einsum(): {equation!r} has {len(terms)} terms for {len(operands)} operands")
+    parsed, widest = [], 0
+    for term, x in zip(terms, operands, strict=True):
+        head, dots, tail = term.partition("...")
+        extra = x.spec.ndim - len(head) - len(tail)
+        if (extra < 0 or (extra and not dots)) or (not (head + tail).isalpha() and head + tail):
+            raise ShapeError(f"einsum(): {equation!r}: term {term!r} does not fit shape {tuple(x.spec.shape)}")
+        widest = max(widest, extra)
+        parsed.append((head, extra, tail))
+    # Batch dims of "..." get labels that no letter has, aligned from the right.
+    full = [[*head, *[f"...{i}" for i in range(widest - extra, widest)], *tail] for head, extra, tail in parsed]
+    dots_labels = [f"...{i}" for i in range(widest)]
+    if not arrow:
+        letters = [c for term in full for c in term if not c.startswith("...")]
+        return full, dots_labels + sorted(c for c in set(letters) if letters.count(c) == 1)
+    head, dots, tail = right.partition("...")
+    output = [*head, *(dots_labels if dots else []), *tail]
+    known = {c for term in full for c in term}
+    if len(set(output)) != len(output) or not set(output) <= known:
+        raise ShapeError(f"einsum(): {equation!r}: the output {right!r} repeats a label or names an unknown one")
+    return full, output
+
+
+def _diagonals(x: Tensor, term: list[str]) -> tuple[Tensor, list[str]]:
+    """Takes the diagonal of dims that share a label."""
+    labels = list(term)
+    for label in set(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            x = x.diagonal(0, first, second)
+            labels = [c for i, c in enumerate(labels) if i not in (first, second)] + [label]
+    return x, labels
+
+
+def _pair(
+    a: Tensor, a_labels: list[str], b: Tensor, b_labels: list[str], wanted: set[str], sizes: dict[str, int]
+) -> tuple[Tensor, list[str]]:
+    """The product of two operands, summed over the labels that nothing else wants."""
+    a, a_labels = _sum_alone(a, a_labels, wanted | set(b_labels))
+    b, b_labels = _sum_alone(b, b_labels, wanted | set(a_labels))
+    shared = [c for c in a_labels if c in b_labels]
+    batch = [c for c in shared if c in wanted]
+    inner = [c for c in shared if c not in wanted]
+    rows = [c for c in a_labels if c not in shared]
+    columns = [c for c in b_labels if c not in shared]
+
+    def arrange(x: Tensor, labels: list[str], *groups: list[str]) -> Tensor:
+        x = x.permute([labels.index(c) for group in groups for c in group])
+        x = x.expand([sizes[c] for group in groups for c in group])
+        return x.reshape([sizes[c] for c in batch] + [prod(sizes[c] for c in group) for group in groups[1:]])
+
+    left = arrange(a, a_labels, batch, rows, inner)
+    right = arrange(b, b_labels, batch, inner, columns)
+    out = left @ right
+    return out.reshape([sizes[c] for c in batch + rows + columns]), batch + rows + columns
+
+
+def _sum_alone(x: Tensor, labels: list[str], wanted: set[str]) -> tuple[Tensor, list[str]]:
+    alone = [i for i, c in enumerate(labels) if c not in wanted]
+    return (x.sum(alone, dtype=x.dtype), [c for c in labels if c in wanted]) if alone else (x, labels)

@@ -1,0 +1,196 @@
+"""Matrix products and what is built on them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.call import binary_call, run_mixed
+from ...dispatch.op import Inferred, Op
+from ...dtype import bool_
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec, broadcast_shapes, expand_strides
+from ..creation import arange
+from ..elementwise.arithmetic import where
+from ..families import _register
+from ..shape.views import diagonal
+from .einsum import contract  # here, so that the function `ops.einsum` keeps its name from the module
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _infer_matmul(a: Spec, b: Spec) -> Inferred:
+    if type(a) is not Spec or type(b) is not Spec:
+        raise DTypeError("matmul(): both operands must be tensors; use * for scalars")
+    if a.dtype is not b.dtype:
+        raise DTypeError(f"matmul(): operands of dtypes {a.dtype} and {b.dtype}; convert one")
+    if a.dtype is bool_:
+        raise DTypeError("matmul(): cannot take bool; convert it first")
+    if not a.ndim or not b.ndim:
+        raise ShapeError(f"matmul(): 0-d operands, shapes {tuple(a.shape)} and {tuple(b.shape)}; use *")
+    rows, columns = a.ndim == 1, b.ndim == 1
+    a_shape, a_strides = ((1, *a.shape), (0, *a.strides)) if rows else (a.shape, a.strides)
+    b_shape, b_strides = ((*b.shape, 1), (*b.strides, 0)) if columns else (b.shape, b.strides)
+    if a_shape[-1] != b_shape[-2]:
+        raise ShapeError(
+            f"matmul(): shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: {a_shape[-1]} columns, "
+            f"{b_shape[-2]} rows"
+        )
+    batch = broadcast_shapes(tuple(a_shape[:-2]), tuple(b_shape[:-2]), op="matmul")
+    full = (*batch, a_shape[-2], b_shape[-1])
+    seen = full[:-1] if columns else full
+    if rows:
+        seen = (*batch, *seen[len(batch) + 1 :])
+    left = a.like((*batch, *a_shape[-2:]), expand_strides(tuple(a_shape), tuple(a_strides), (*batch, *a_shape[-2:])))
+    right = b.like((*batch, *b_shape[-2:]), expand_strides(tuple(b_shape), tuple(b_strides), (*batch, *b_shape[-2:])))
+    return Inferred((a.like(seen),), (left, right), {}, (a.like(full),))
+
+
+def _matmul_vjp_a(g: Tensor, b: Tensor, a_spec: Spec) -> Tensor:
+    if b.spec.ndim == 1:
+        return g.unsqueeze(-1) * b if a_spec.ndim > 1 else g * b
+    if a_spec.ndim == 1:
+        return (b @ g.unsqueeze(-1)).squeeze(-1)
+    return g @ b.mT
+
+
+def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
+    if a.spec.ndim == 1:
+        return g * a if b_spec.ndim == 1 else a.unsqueeze(-1) * g.unsqueeze(-2)
+    if b_spec.ndim == 1:
+        return (a.mT @ g.unsqueeze(-1)).squeeze(-1)
+    if b_spec.ndim == 2 and a.spec.ndim > 2:
+        # One product over all the batches instead of one for each, summed.
+        rows = prod(a.spec.shape[:-1])
+        return a.reshape(rows, a.spec.shape[-1]).mT @ g.reshape(rows, g.spec.shape[-1])
+    return a.mT @ g
+
+
+_MATMUL = _register(Op("matmul", ("a", "b"), 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b)))
+matmul = binary_call(_MATMUL)
+matmul.__name__ = matmul.__qualname__ = "matmul"
+matmul.__doc__ = """The matrix product, over broadcast batch dims, by NumPy's rules: (..., m, k) @ (..., k, n).
+
+A 1-D operand is a row (left) or column (right) whose dim then disappears. Raises ShapeError where the inner sizes
+differ, DTypeError where the dtypes do."""
+matmul.op = _MATMUL  # type: ignore[attr-defined]
+
+
+def rmatmul(self: Tensor, other: Any) -> Tensor:
+    """`other @ self`, for an array on the left."""
+    out: Tensor = run_mixed(_MATMUL, other, self)
+    return out
+
+
+def _require_dims(op: str, *pairs: tuple[Any, int]) -> None:
+    for tensor, ndim in pairs:
+        if tensor.spec.ndim != ndim:
+            shapes = " and ".join(str(tuple(x.spec.shape)) for x, _ in pairs)
+            raise ShapeError(f"{op}(): expected tensors of {' and '.join(str(n) for _, n in pairs)} dims, got {shapes}")
+
+
+def _require_inner(op: str, a: Tensor, b: Tensor) -> None:
+    if a.spec.shape[-1] != b.spec.shape[-2 if b.spec.ndim > 1 else 0]:
+        raise ShapeError(f"{op}(): shapes {tuple(a.spec.shape)} and {tuple(b.spec.shape)} do not match")
+
+
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices: (m, k) @ (k, n). No broadcasting."""
+    _require_dims("mm", (input, 2), (mat2, 2))
+    _require_inner("mm", input, mat2)
+    return matmul(input, mat2)
+
+
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The products of two batches of matrices: (b, m, k) @ (b, k, n). No broadcasting."""
+    _require_dims("bmm", (input, 3), (mat2, 3))
+    if input.spec.shape[0] != mat2.spec.shape[0]:
+        raise ShapeError(f"bmm(): batches of {tuple(input.spec.shape)} and {tuple(mat2.spec.shape)} differ in size")
+    _require_inner("bmm", input, mat2)
+    return matmul(input, mat2)
+
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """A matrix times a vector: (m, k) @ (k)."""
+    _require_dims("mv", (input, 2), (vec, 1))
+    _require_inner("mv", input, vec)
+    return matmul(input, vec)
+
+
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The inner product of two vectors, a 0-d tensor."""
+    _require_dims("dot", (input, 1), (tensor, 1))
+    _require_inner("dot", input, tensor)
+    return matmul(input, tensor)
+
+
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """The products of every element of one vector with every one of another: (n), (m) -> (n, m)."""
+    _require_dims("outer", (input, 1), (vec2, 1))
+    return input.unsqueeze(1) * vec2
+
+
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the product. With beta 0 `input` is not read."""
+    product = mm(mat1, mat2)
+    if alpha != 1:
+        product = product * alpha
+    if beta == 0:
+        return product
+    out = product + (input if beta == 1 else input * beta)
+    if out.spec.shape != product.spec.shape:
+        raise ShapeError(f"addmm(): input {tuple(input.spec.shape)} does not broadcast to {tuple(product.spec.shape)}")
+    return out
+
+
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle of the last two dims, up to the given diagonal; zeros elsewhere."""
+    return _triangle(input, diagonal, True, "tril")
+
+
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle of the last two dims, from the given diagonal; zeros elsewhere."""
+    return _triangle(input, diagonal, False, "triu")
+
+
+def _triangle(input: Tensor, offset: int, lower: bool, op: str) -> Tensor:
+    if input.spec.ndim < 2:
+        raise ShapeError(f"{op}(): needs at least 2 dims, got shape {tuple(input.spec.shape)}")
+    m, n = input.spec.shape[-2:]
+    row, column = arange(m, device=input.device).unsqueeze(1) + offset, arange(n, device=input.device)
+    out: Tensor = where(
+        column <= row if lower else column >= row, input, False if input.spec.dtype.category == 0 else 0
+    )
+    return out
+
+
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A vector as the diagonal of a square matrix; of a matrix, a copy of its diagonal."""
+    if input.spec.ndim == 2:
+        return _diagonal(input, diagonal).clone()
+    _require_dims("diag", (input, 1))
+    n = input.spec.shape[0] + abs(diagonal)
+    out = input.new_zeros(n, n)
+    _diagonal(out, diagonal).copy_(input)
+    return out
+
+
+_diagonal = diagonal
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of the main diagonal of a matrix."""
+    _require_dims("trace", (input, 2))
+    return diagonal(input).sum()
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
+
+    Operands are contracted from the left, two at a time, each by one matrix product. Raises ShapeError for an equation
+    that does not fit its operands.
+    """
+    if len(operands) == 1 and isinstance(operands[0], tuple | list):
+        operands = tuple(operands[0])
+    return contract(equation, list(operands))

@@ -1,0 +1,222 @@
+"""Products of tensors beyond matmul: inner and tensor products, sums of products with an input, distances."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DTypeError, ShapeError
+from ...spec import as_int, broadcast_shapes, wrap_dim
+from ..elementwise.arithmetic import where
+from ..reduction.reductions import _root, norm
+from ..reduction.reductions import sum as total
+from ..shape.joining import cat
+from ..shape.views import broadcast_to, permute, reshape, unsqueeze
+from .matmul import _require_dims, _require_inner, bmm, dot, matmul, mm, mv, outer
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """The products of two tensors summed over dims of both: `dims` last of `a` and first of `b`, or two lists of dims.
+
+    One matrix product. Raises ShapeError where the sizes differ.
+    """
+    if hasattr(dims, "spec"):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        left, right = list(range(a.spec.ndim - dims, a.spec.ndim)), list(range(dims))
+        if not 0 <= dims <= min(a.spec.ndim, b.spec.ndim):
+            raise ShapeError(f"tensordot(): {dims} dims of shapes {tuple(a.spec.shape)} and {tuple(b.spec.shape)}")
+    else:
+        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    left = [wrap_dim(d, a.spec.ndim, "tensordot") for d in left]
+    right = [wrap_dim(d, b.spec.ndim, "tensordot") for d in right]
+    sizes, others = [a.spec.shape[d] for d in left], [b.spec.shape[d] for d in right]
+    if sizes != others or len(set(left)) != len(left) or len(set(right)) != len(right):
+        raise ShapeError(
+            f"tensordot(): dims {left} and {right} of shapes {tuple(a.spec.shape)} and {tuple(b.spec.shape)} differ"
+        )
+    rows = [d for d in range(a.spec.ndim) if d not in left]
+    columns = [d for d in range(b.spec.ndim) if d not in right]
+    inner_size = math.prod(sizes)
+    shape = [a.spec.shape[d] for d in rows] + [b.spec.shape[d] for d in columns]
+    first = reshape(permute(a, [*rows, *left]), (math.prod(shape[: len(rows)]), inner_size))
+    second = reshape(permute(b, [*right, *columns]), (inner_size, math.prod(shape[len(rows) :])))
+    return reshape(matmul(first, second), shape)
+
+
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """The products summed over the last dims of both: (..., k), (*, k) -> (..., *). With a 0-d tensor, `*`."""
+    if not input.spec.ndim or not other.spec.ndim:
+        return input * other
+    return tensordot(input, other, ([-1], [-1]))
+
+
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """`dot`: norch has no complex dtypes."""
+    return dot(input, other)
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product: each element of input times the whole of other, laid out as blocks."""
+    ndim = max(input.spec.ndim, other.spec.ndim)
+    first = (1,) * (ndim - input.spec.ndim) + tuple(input.spec.shape)
+    second = (1,) * (ndim - other.spec.ndim) + tuple(other.spec.shape)
+    a = reshape(input, [m for n in first for m in (n, 1)])
+    b = reshape(other, [m for n in second for m in (1, n)])
+    return reshape(a * b, [n * m for n, m in zip(first, second, strict=True)])
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of several matrices, in the order that needs the fewest multiplications."""
+    from ...linalg import multi_dot
+
+    return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
+
+
+def matrix_power(input: Tensor, n: int) -> Tensor:
+    """A square matrix (or a batch) multiplied by itself, `n` factors; negative `n`: its inverse. By squaring."""
+    power = as_int(n, "matrix_power", "n")
+    if input.spec.ndim < 2 or input.spec.shape[-1] != input.spec.shape[-2]:
+        raise ShapeError(f"matrix_power(): expected square matrices, got shape {tuple(input.spec.shape)}")
+    if power < 0:
+        from ...linalg import inv
+
+        return matrix_power(inv(input), -power)
+    if power == 0:
+        from ..creation import eye
+
+        one = eye(input.spec.shape[-1], dtype=input.spec.dtype, device=input.device)
+        return broadcast_to(one, tuple(input.spec.shape)).clone()
+    out, square = None, input
+    while power:
+        if power & 1:
+            out = square if out is None else matmul(out, square)
+        power >>= 1
+        if power:
+            square = matmul(square, square)
+    assert out is not None
+    return out.clone() if out is input else out
+
+
+# --- beta * input + alpha * product ---------------------------------------------------------------------------------
+
+
+def _added(op: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    if alpha != 1:
+        product = product * alpha
+    if beta == 0:
+        return product
+    out = product + (input if beta == 1 else input * beta)
+    if out.spec.shape != product.spec.shape:
+        raise ShapeError(f"{op}(): input {tuple(input.spec.shape)} does not broadcast to {tuple(product.spec.shape)}")
+    return out
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec); `input` broadcasts to the product. With beta 0 `input` is not read."""
+    return _added("addmv", input, mv(mat, vec), beta, alpha)
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to it. With beta 0 `input` is not read."""
+    return _added("addr", input, outer(vec1, vec2), beta, alpha)
+
+
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * bmm(batch1, batch2); `input` broadcasts to it. With beta 0 `input` is not read."""
+    return _added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+
+
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha times the sum of the products of two batches of matrices, which is one product."""
+    _require_dims("addbmm", (batch1, 3), (batch2, 3))
+    _require_inner("addbmm", batch1, batch2)
+    if batch1.spec.shape[0] != batch2.spec.shape[0]:
+        raise ShapeError(
+            f"addbmm(): batches of {tuple(batch1.spec.shape)} and {tuple(batch2.spec.shape)} differ in size"
+        )
+    b, m, k = batch1.spec.shape
+    left = reshape(permute(batch1, [1, 0, 2]), (m, b * k))
+    return _added("addbmm", input, mm(left, reshape(batch2, (b * k, batch2.spec.shape[2]))), beta, alpha)
+
+
+# --- Blocks ---------------------------------------------------------------------------------------------------------
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal of a larger one, zeros elsewhere; vectors and 0-d tensors are rows."""
+    from ..shape.joining import common_spec
+
+    given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
+    dtype = common_spec(given, "block_diag").dtype
+    blocks = []
+    for x in given:
+        if x.spec.ndim > 2:
+            raise ShapeError(f"block_diag(): expected at most 2 dims, got shape {tuple(x.spec.shape)}")
+        blocks.append((reshape(x, 1, -1) if x.spec.ndim < 2 else x).to(dtype))
+    width = sum(x.spec.shape[1] for x in blocks)
+    rows, at = [], 0
+    for x in blocks:
+        n, m = x.spec.shape
+        parts = [x.new_zeros(n, at), x, x.new_zeros(n, width - at - m)]
+        rows.append(cat([p for p in parts if p.spec.shape[1]] or [x], 1))
+        at += m
+    return cat(rows, 0)
+
+
+# --- Distances ------------------------------------------------------------------------------------------------------
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """The `p`-norm distance of every row of x1 to every row of x2: (..., n, k), (..., m, k) -> (..., n, m).
+
+    Euclidean distances of more than 25 rows come from a matrix product, which is faster and less exact for near rows;
+    `compute_mode` "donot_use_mm_for_euclid_dist" never does that, "use_mm_for_euclid_dist" always.
+    """
+    modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+    if compute_mode not in modes:
+        raise ValueError(f"cdist(): compute_mode must be one of {', '.join(modes)}, got {compute_mode!r}")
+    if x1.spec.ndim < 2 or x2.spec.ndim < 2 or x1.spec.shape[-1] != x2.spec.shape[-1]:
+        raise ShapeError(
+            f"cdist(): expected rows of one length, got shapes {tuple(x1.spec.shape)} and {tuple(x2.spec.shape)}"
+        )
+    if p < 0:
+        raise ValueError(f"cdist(): p must not be negative, got {p}")
+    for x in (x1, x2):
+        if not x.spec.dtype.is_floating_point:
+            raise DTypeError(f"cdist(): expected a floating dtype, got {x.spec.dtype}")
+    many = x1.spec.shape[-2] > 25 or x2.spec.shape[-2] > 25
+    if p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and many)):
+        # |a - b|**2 = |a|**2 + |b|**2 - 2 a.b, the norms as two more columns of the factors.
+        square1, square2 = total(x1 * x1, -1, True), total(x2 * x2, -1, True)
+        left = cat([x1 * -2, square1, square1.new_ones(square1.shape)], -1)
+        right = cat([x2, square2.new_ones(square2.shape), square2], -1)
+        return _root(matmul(left, right.mT).clamp(min=0.0))
+    broadcast_shapes(tuple(x1.spec.shape[:-2]), tuple(x2.spec.shape[:-2]), op="cdist")
+    return norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The `p`-norm distances of every two rows of a matrix: those of `cdist` above its diagonal, in row order."""
+    from ..indexing import index_select
+    from ..shape.arranging import triu_indices
+
+    _require_dims("pdist", (input, 2))
+    n = input.spec.shape[0]
+    first, second = triu_indices(n, n, 1, device=input.device).unbind(0)
+    return norm(index_select(input, 0, first) - index_select(input, 0, second), p, -1)
+
+
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """Each slice along `dim` whose `p`-norm is above `maxnorm` scaled down to it. Raises ShapeError below 2 dims."""
+    at = wrap_dim(dim, input.spec.ndim, "renorm")
+    if input.spec.ndim < 2 or p <= 0 or maxnorm < 0:
+        raise ShapeError(
+            f"renorm(): needs at least 2 dims, p > 0 and maxnorm >= 0; got shape {tuple(input.spec.shape)}, {p}, "
+            f"{maxnorm}"
+        )
+    size = norm(input, p, [d for d in range(input.spec.ndim) if d != at], True)
+    return input * where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)

@@ -1,0 +1,343 @@
+"""Activations and softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ...dtype import BOOL, as_dtype
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec, elementwise_layout, wrap_dim
+from ..copying import contiguous
+from ..elementwise.arithmetic import abs as absolute
+from ..elementwise.arithmetic import erf, exp, expm1, ge, gt, le, log, log1p, maximum, minimum, sigmoid, tanh, where
+from ..families import accepts_axis, composite, floating
+from ..gradients import elementwise_gradient, gradient_along_dim
+from ..reduction.reductions import amax
+from ..shape.views import narrow
+from ..upcast import wide
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _elementwise(name: str) -> Any:
+    """The inference rule of an elementwise composite: input's shape, dtype and layout; floating."""
+
+    def infer(input: Spec, *attrs: Any) -> Spec:
+        floating(name, input)
+        return input.like(input.shape, elementwise_layout(input.shape, (input,)))
+
+    return infer
+
+
+def _infer_relu(input: Spec) -> Spec:
+    if input.dtype.category == BOOL:
+        raise DTypeError("relu(): cannot take bool; convert it first")
+    return input.like(input.shape, elementwise_layout(input.shape, (input,)))
+
+
+@elementwise_gradient
+def relu_grad(grad: Tensor, y: Tensor) -> Tensor:
+    return where(le(y, 0), 0.0, grad)
+
+
+@composite(_infer_relu, relu_grad)
+def relu(input: Tensor) -> Tensor:
+    """max(input, 0), elementwise; NaN stays. Shape and dtype kept. Raises DTypeError for bool."""
+    return maximum(input, 0)
+
+
+# --- Elementwise, in pieces -----------------------------------------------------------------------------------------
+
+
+@elementwise_gradient
+def leaky_relu_grad(grad: Tensor, input: Tensor, negative_slope: float) -> Tensor:
+    return where(gt(input, 0), grad, grad * negative_slope)
+
+
+@composite(_elementwise("leaky_relu"), leaky_relu_grad)
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """`input` where it is positive, `negative_slope * input` elsewhere. Shape and dtype kept; floating only."""
+    return where(gt(input, 0), input, input * negative_slope)
+
+
+@elementwise_gradient
+def elu_grad(grad: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
+    below = exp(minimum(wide(input), 0) * input_scale) * (alpha * scale * input_scale)
+    return (grad * where(gt(input, 0), scale, below)).to(grad.dtype)
+
+
+@composite(_elementwise("elu"), elu_grad, name="elu")
+def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
+    # The minimum keeps the branch that is not taken finite, and with it the branch's gradient.
+    x = wide(input)
+    below = expm1(minimum(x, 0) * input_scale) * alpha
+    return (where(gt(x, 0), x, below) * scale).to(input.dtype)
+
+
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`input` where it is positive, `alpha * (exp(input) - 1)` elsewhere (Clevert et al., 2015).
+
+    Shape and dtype kept; raises DTypeError unless floating.
+    """
+    return _elu(input, alpha, 1.0, 1.0)
+
+
+def selu(input: Tensor) -> Tensor:
+    """The `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017, whose constants it has).
+
+    Shape and dtype kept; raises DTypeError unless floating.
+    """
+    return _elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1.0)
+
+
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`input` where it is positive, `alpha * (exp(input / alpha) - 1)` elsewhere (Barron, 2017).
+
+    Shape and dtype kept; raises DTypeError unless floating, ZeroDivisionError for `alpha` 0.
+    """
+    return _elu(input, alpha, 1.0, 1.0 / alpha)
+
+
+@elementwise_gradient
+def hardtanh_grad(grad: Tensor, y: Tensor, min_val: float, max_val: float) -> Tensor:
+    return where(le(y, min_val) | ge(y, max_val), 0.0, grad)
+
+
+@composite(_elementwise("hardtanh"), hardtanh_grad)
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """`input` held between `min_val` and `max_val`; the gradient is 0 at and beyond both. NaN stays.
+
+    Shape and dtype kept; raises DTypeError unless floating.
+    """
+    return minimum(maximum(input, min_val), max_val)
+
+
+def relu6(input: Tensor) -> Tensor:
+    """min(max(input, 0), 6), elementwise. Shape and dtype kept; floating only."""
+    return hardtanh(input, 0.0, 6.0)
+
+
+def hardsigmoid(input: Tensor) -> Tensor:
+    """relu6(input + 3) / 6: `sigmoid` in three straight pieces. Shape and dtype kept; floating only."""
+    return relu6(input + 3) / 6
+
+
+def hardswish(input: Tensor) -> Tensor:
+    """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape and dtype kept; floating only."""
+    return input * hardsigmoid(input)
+
+
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    """`input` where it is above `threshold`, `value` elsewhere; NaN stays. Shape and dtype kept; floating only."""
+    floating("threshold", input.spec)
+    return where(le(input, threshold), float(value), input)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """0 where |input| <= lambd, `input` elsewhere; NaN stays. Shape and dtype kept; floating only."""
+    floating("hardshrink", input.spec)
+    return where(le(absolute(input), lambd), 0.0, input)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """`input` where it is positive, `weight * input` elsewhere (He et al., 2015). Shape and dtype kept; floating only.
+
+    weight: one slope, or one for each of the channels, which are dim 1. Raises ShapeError for another number.
+    """
+    floating("prelu", input.spec, weight.spec)
+    shape, ndim = tuple(input.spec.shape), input.spec.ndim
+    channels = shape[1] if ndim > 1 else 1
+    if weight.spec.ndim > 1 or weight.spec.numel not in (1, channels):
+        raise ShapeError(f"prelu(): weight {tuple(weight.spec.shape)} does not fit {channels} channels of {shape}")
+    if weight.spec.numel > 1:
+        weight = weight.reshape((-1, *(1,) * (ndim - 2)))
+    elif weight.spec.ndim > ndim:
+        weight = weight.reshape(())
+    return where(gt(input, 0), input, input * weight)
+
+
+# --- Elementwise, smooth --------------------------------------------------------------------------------------------
+
+_ROOT_HALF = math.sqrt(0.5)
+_NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)
+_TANH_SCALE = math.sqrt(2 / math.pi)
+_CUBIC = 0.044715
+
+
+@elementwise_gradient
+def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
+    x = wide(input)
+    if approximate == "none":
+        slope = (erf(x * _ROOT_HALF) + 1) * 0.5 + x * exp(x * x * -0.5) * _NORMAL_DENSITY
+    else:
+        t = tanh((x + x * x * x * _CUBIC) * _TANH_SCALE)
+        inner = (x * x * (3 * _CUBIC) + 1) * _TANH_SCALE
+        slope = (t + 1) * 0.5 + x * (1 - t * t) * inner * 0.5
+    return (grad * slope).to(grad.dtype)
+
+
+@composite(_elementwise("gelu"), gelu_grad, name="gelu")
+def _gelu(input: Tensor, approximate: str) -> Tensor:
+    x = wide(input)
+    if approximate == "none":
+        gate = erf(x * _ROOT_HALF)
+    else:
+        gate = tanh((x + x * x * x * _CUBIC) * _TANH_SCALE)
+    return (x * (gate + 1) * 0.5).to(input.dtype)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """input times the normal distribution function of input (Hendrycks and Gimpel, 2016).
+
+    approximate: "none" for the error function, "tanh" for their approximation by it. Shape and dtype kept; raises
+    DTypeError unless floating, ValueError for another `approximate`.
+    """
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu(): approximate must be 'none' or 'tanh', got {approximate!r}")
+    return _gelu(input, approximate)
+
+
+@elementwise_gradient
+def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
+    s = sigmoid(input)
+    return grad * (s * (input * (1 - s) + 1))
+
+
+@composite(_elementwise("silu"), silu_grad)
+def silu(input: Tensor) -> Tensor:
+    """input * sigmoid(input), also called swish (Elfwing et al., 2017). Shape and dtype kept; floating only."""
+    return input * sigmoid(input)
+
+
+def _log1p_exp(x: Tensor) -> Tensor:
+    """log(1 + exp(x)) without overflow."""
+    return maximum(x, 0) + log1p(exp(-absolute(x)))
+
+
+def _mish_rule(g: Tensor, input: Tensor) -> Tensor:
+    x = wide(input)
+    t = tanh(_log1p_exp(x))
+    return g * (t + x * sigmoid(x) * (1 - t * t))
+
+
+@composite(_elementwise("mish"), _mish_rule)
+def mish(input: Tensor) -> Tensor:
+    """input * tanh(softplus(input)) (Misra, 2019). Shape and dtype kept; floating only."""
+    x = wide(input)
+    return (x * tanh(_log1p_exp(x))).to(input.dtype)
+
+
+@elementwise_gradient
+def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
+    scaled = input * beta
+    return where(gt(scaled, threshold), grad, grad * sigmoid(scaled))
+
+
+@composite(_elementwise("softplus"), softplus_grad)
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta * input)) / beta, and `input` itself where beta * input exceeds `threshold`.
+
+    Shape and dtype kept; raises DTypeError unless floating.
+    """
+    scaled = input * beta
+    return where(gt(scaled, threshold), input, _log1p_exp(scaled) / beta)
+
+
+def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
+    size = absolute(input) + 1
+    return g / (size * size)
+
+
+@composite(_elementwise("softsign"), _softsign_rule)
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + |input|). Shape and dtype kept; floating only."""
+    return input / (absolute(input) + 1)
+
+
+@composite(_elementwise("logsigmoid"), lambda g, input: g * sigmoid(-input))
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(input)), computed without overflow. Shape and dtype kept; floating only."""
+    return minimum(input, 0) - log1p(exp(-absolute(input)))
+
+
+@accepts_axis
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along `dim` times the sigmoid of the second (Dauphin et al., 2016): (…, 2n, …) -> (…, n, …).
+
+    Raises ShapeError for an odd size, or a 0-d input; DTypeError unless floating.
+    """
+    floating("glu", input.spec)
+    at = wrap_dim(dim, input.spec.ndim, "glu")
+    if not input.spec.ndim or input.spec.shape[at] % 2:
+        raise ShapeError(f"glu(): dim {dim} of shape {tuple(input.spec.shape)} has no two halves")
+    half = input.spec.shape[at] // 2
+    return narrow(input, at, 0, half) * sigmoid(narrow(input, at, half, half))
+
+
+# --- Along a dim ----------------------------------------------------------------------------------------------------
+
+
+def _infer_softmax(name: str) -> Any:
+    def infer(input: Spec, dim: int) -> Spec:
+        floating(name, input)
+        wrap_dim(dim, input.ndim, name)
+        return input.like()
+
+    return infer
+
+
+# Both compute on row-major input, so that the result has the layout that inference promised whatever dims have size 1.
+
+
+@gradient_along_dim
+def softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
+    return (grad - (grad * y).sum(dim, True)) * y
+
+
+@gradient_along_dim
+def log_softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
+    return grad - exp(y) * grad.sum(dim, True)
+
+
+@composite(_infer_softmax("softmax"), softmax_grad, name="softmax")
+def _softmax(input: Tensor, dim: int) -> Tensor:
+    if not input.spec.numel:  # a largest of no elements there is not
+        return input.clone()
+    x = wide(contiguous(input))
+    e = exp(x - amax(x, dim, True))
+    return (e / e.sum(dim, True)).to(input.dtype)
+
+
+@composite(_infer_softmax("log_softmax"), log_softmax_grad, name="log_softmax")
+def _log_softmax(input: Tensor, dim: int) -> Tensor:
+    if not input.spec.numel:
+        return input.clone()
+    x = wide(contiguous(input))
+    shifted = x - amax(x, dim, True)
+    return (shifted - log(exp(shifted).sum(dim, True))).to(input.dtype)
+
+
+@accepts_axis
+def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """exp(input) over its sum along `dim`, without overflow. Shape kept.
+
+    dtype: what to convert input to first. Raises DTypeError unless that is floating, IndexError for a dim not there.
+    """
+    return _softmax(input if dtype is None else input.to(as_dtype(dtype, "softmax")), dim)
+
+
+@accepts_axis
+def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """softmax(-input). Shape kept; floating only."""
+    return softmax(-input, dim, dtype)
+
+
+@accepts_axis
+def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """log(softmax(input)) along `dim`, computed without either's overflow. Shape kept.
+
+    dtype: what to convert input to first. Raises DTypeError unless that is floating, IndexError for a dim not there.
+    """
+    return _log_softmax(input if dtype is None else input.to(as_dtype(dtype, "log_softmax")), dim)

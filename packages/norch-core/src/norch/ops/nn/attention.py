@@ -1,0 +1,172 @@
+"""scaled_dot_product_attention."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ...dtype import bool_
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec, broadcast_shapes, packed_strides
+from ..creation import arange
+from ..elementwise.arithmetic import eq, le, where
+from ..families import composite, floating
+from ..reduction.reductions import amax
+from ..shape.joining import repeat_interleave
+from .activation import softmax
+from .dropout import dropout
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+_OP = "scaled_dot_product_attention"
+
+
+def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float) -> Tensor:
+    """What the softmax is taken of; -inf where a query may not look."""
+    scores = (query * scale) @ key.mT
+    if is_causal:
+        rows, columns = scores.spec.shape[-2:]
+        last = arange(rows, device=query.device).unsqueeze(1)
+        return where(le(arange(columns, device=query.device), last), scores, -math.inf)
+    if attn_mask is None:
+        return scores
+    return where(attn_mask, scores, -math.inf) if attn_mask.spec.dtype is bool_ else scores + attn_mask
+
+
+def _weights(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float) -> Tensor:
+    """How much each query takes of each value: rows that add up to 1, or 0 for a query that may look nowhere."""
+    scores = _scores(query, key, attn_mask, is_causal, scale)
+    if attn_mask is None or not scores.spec.numel:
+        return softmax(scores, -1)
+    nowhere = eq(amax(scores.detach(), -1, True), -math.inf)
+    return where(nowhere, 0.0, softmax(where(nowhere, 0.0, scores), -1))
+
+
+def _infer_attention(
+    query: Spec, key: Spec, value: Spec, attn_mask: Spec | None, is_causal: bool, scale: float
+) -> Spec:
+    floating(_OP, query, key, value)
+    shapes = " and ".join(str(tuple(s.shape)) for s in (query, key, value))
+    if query.dtype is not key.dtype or query.dtype is not value.dtype:
+        raise DTypeError(f"{_OP}(): query, key and value of dtypes {query.dtype}, {key.dtype} and {value.dtype}")
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise ShapeError(f"{_OP}(): query, key and value need at least 2 dims, got shapes {shapes}")
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise ShapeError(f"{_OP}(): shapes {shapes} do not fit: expected (..., l, e) and (..., s, e) and (..., s, v)")
+    batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], op=_OP)
+    if attn_mask is not None:
+        if attn_mask.dtype is not bool_ and attn_mask.dtype is not query.dtype:
+            raise DTypeError(f"{_OP}(): attn_mask must be bool or {query.dtype}, got {attn_mask.dtype}")
+        full = (*batch, query.shape[-2], key.shape[-2])
+        if broadcast_shapes(full, attn_mask.shape, op=_OP) != full:
+            raise ShapeError(f"{_OP}(): attn_mask {tuple(attn_mask.shape)} does not broadcast to {full}")
+    batch = broadcast_shapes(batch, value.shape[:-2], op=_OP)
+    return _in_layout_of(query, (*batch, query.shape[-2], value.shape[-1]))
+
+
+def _in_layout_of(spec: Spec, shape: tuple[int, ...]) -> Spec:
+    """A result whose dims lie as those of `spec`: heads that were split off the last dim are joined without a copy."""
+    if len(shape) != spec.ndim or 0 in spec.strides or 0 in shape:
+        return spec.like(shape)
+    return Spec(shape, packed_strides(shape, spec.strides), spec.dtype, spec.device)
+
+
+def _infer_attention_grad(
+    grad: Spec, query: Spec, key: Spec, value: Spec, is_causal: bool, scale: float
+) -> tuple[Spec, Spec, Spec]:
+    batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], op=_OP)
+    first, second, third = [_in_layout_of(s, (*batch, *s.shape[-2:])) for s in (query, key, value)]
+    return first, second, third
+
+
+@composite(_infer_attention_grad, name=f"{_OP}_grad")
+def _attention_grad(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value where there is no mask."""
+    first, second, third, _ = _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))
+    return first, second, third
+
+
+def _attention_rule(
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+    needs: tuple[bool, ...],
+) -> tuple[Any, ...]:
+    if attn_mask is None and needs[:3] == (True, True, True):
+        return (*_attention_grad(g, query, key, value, is_causal, scale), None)
+    return _gradients(g, query, key, value, attn_mask, is_causal, scale, needs)
+
+
+def _gradients(
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+    needs: tuple[bool, ...],
+) -> tuple[Any, ...]:
+    # The weights are computed again, so that memory for them is needed only here.
+    weights = _weights(query, key, attn_mask, is_causal, scale)
+    for_value = weights.mT @ g if needs[2] else None
+    if not (needs[0] or needs[1] or needs[3]):
+        return None, None, for_value, None
+    slopes = g @ value.mT
+    slopes = (slopes - (slopes * weights).sum(-1, True)) * weights
+    for_query = (slopes @ key) * scale if needs[0] else None
+    for_key = slopes.mT @ (query * scale) if needs[1] else None
+    return for_query, for_key, for_value, slopes if needs[3] else None
+
+
+@composite(_infer_attention, _attention_rule, name=_OP, joint=True)
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
+) -> Tensor:
+    return _weights(query, key, attn_mask, is_causal, scale) @ value
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ key.mT * scale + mask) @ value (Vaswani et al., 2017): from (…, l, e), (…, s, e) and (…, s, v),
+    in that order, to (…, l, v).
+
+    attn_mask: bool, True where a query may look, or a number to add; it broadcasts to (…, l, s). A query that may look
+    nowhere gets 0. is_causal: query i looks at keys 0 to i; not with a mask. scale: 1 / sqrt(e) by default. dropout_p:
+    of the weights. enable_gqa: each key and value head serves several query heads. Batch dims broadcast.
+    Raises ShapeError for shapes that do not fit, and for both kinds of mask; DTypeError unless all have one floating
+    dtype.
+    """
+    if attn_mask is not None and is_causal:
+        raise ShapeError(f"{_OP}(): takes attn_mask {tuple(attn_mask.spec.shape)} or is_causal, not both")
+    if enable_gqa:
+        key, value = _repeated(query, key), _repeated(query, value)
+    if scale is None:
+        scale = 1 / math.sqrt(query.spec.shape[-1]) if query.spec.ndim and query.spec.shape[-1] else 1.0
+    if not dropout_p:
+        return _attention(query, key, value, attn_mask, bool(is_causal), float(scale))
+    _infer_attention(query.spec, key.spec, value.spec, None if attn_mask is None else attn_mask.spec, is_causal, scale)
+    return dropout(_weights(query, key, attn_mask, is_causal, scale), dropout_p) @ value
+
+
+def _repeated(query: Tensor, x: Tensor) -> Tensor:
+    """The heads of `x`, each as often as makes their number that of query's."""
+    a, b = query.spec.shape, x.spec.shape
+    if len(a) < 3 or len(b) < 3 or not b[-3] or a[-3] % b[-3]:
+        raise ShapeError(f"{_OP}(): the heads of query {tuple(a)} are no multiple of those of key or value {tuple(b)}")
+    return x if a[-3] == b[-3] else repeat_interleave(x, a[-3] // b[-3], -3)

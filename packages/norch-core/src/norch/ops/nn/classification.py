@@ -1,0 +1,262 @@
+"""Losses by class: nll_loss and cross_entropy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.op import Inferred
+from ...dtype import bool_
+from ...errors import DTypeError, IndexError, ShapeError
+from ...spec import Spec
+from ..elementwise.arithmetic import exp, lt, ne, where
+from ..families import composite, floating
+from ..indexing import gather, scatter, scatter_add
+from ..upcast import wide
+from .activation import log_softmax, log_softmax_grad
+from .loss import reduced
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _check(op: str, input: Spec, target: Spec, weight: Spec | None, reduction: str) -> Spec:
+    """Checks operands of a loss by class index, and returns the spec of the result."""
+    floating(op, input, weight)
+    if target.dtype.is_floating_point or target.dtype is bool_:
+        raise DTypeError(f"{op}(): target must hold class indices (integers), got {target.dtype}")
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"{op}(): reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+    at = min(input.ndim - 1, 1)
+    if not input.ndim or tuple(target.shape) != (*input.shape[:at], *input.shape[at + 1 :]):
+        raise ShapeError(
+            f"{op}(): target {tuple(target.shape)} does not fit input {tuple(input.shape)}: expected (n, ...) for "
+            "(n, classes, ...), or () for (classes)"
+        )
+    if weight is not None and tuple(weight.shape) != (input.shape[at],):
+        raise ShapeError(f"{op}(): weight {tuple(weight.shape)} does not fit the {input.shape[at]} classes of input")
+    return input.like(target.shape if reduction == "none" else ())
+
+
+def _class_dim(spec: Spec) -> int:
+    return min(spec.ndim - 1, 1)
+
+
+class _Targets:
+    """Class indices that `gather` takes, and what each of them counts."""
+
+    def __init__(self, input: Spec, target: Tensor, weight: Tensor | None, ignore_index: int) -> None:
+        self.dim, self.dtype = _class_dim(input), input.dtype
+        self.classes = input.shape[self.dim]
+        index = target.long()  # ignore_index may be no number of target's dtype
+        self.counted = ne(index, ignore_index)
+        # gather counts negative indices from the end; here they are errors, as in PyTorch.
+        index = where(self.counted, where(lt(index, 0), self.classes, index), 0)
+        self.index = index.unsqueeze(self.dim)
+        self.weight: Any = None
+        if weight is not None:
+            self.weight = where(self.counted, gather(weight, 0, index.reshape(-1)).reshape(target.spec.shape), 0.0)
+
+    def total(self, like: Tensor) -> Tensor:
+        """What the mean divides by: the weights of all targets, or how many are not ignored."""
+        return wide(self.weight).sum() if self.weight is not None else self.counted.sum().to(wide(like).dtype)
+
+    def scales(self, g: Tensor, reduction: str) -> Tensor:
+        """The gradient of minus the logarithm of each target's probability, from that of the loss."""
+        if reduction == "mean":
+            g = g / self.total(g)
+        return where(self.counted, g if self.weight is None else g * self.weight, 0.0).to(self.dtype)
+
+    def losses(self, logs: Tensor) -> Tensor:
+        """Minus each target's element of `logs`, times its weight; 0 where it is ignored."""
+        picked = gather(logs, self.dim, self.index).squeeze(self.dim)
+        return where(self.counted, -picked if self.weight is None else -picked * self.weight, 0.0)
+
+    def reduced(self, losses: Tensor, reduction: str, op: str) -> Tensor:
+        if reduction != "mean":
+            return reduced(losses, reduction, op)
+        return (wide(losses).sum() / self.total(losses)).to(losses.dtype)
+
+
+def _out_of_range(op: str, input: Spec) -> IndexError:
+    classes = input.shape[_class_dim(input)]
+    return IndexError(f"{op}(): a target is outside [0, {classes}), the classes of input {tuple(input.shape)}")
+
+
+# --- nll_loss -------------------------------------------------------------------------------------------------------
+
+
+def _infer_nll(input: Spec, target: Spec, weight: Spec | None, ignore_index: int, reduction: str) -> Spec:
+    return _check("nll_loss", input, target, weight, reduction)
+
+
+@composite(lambda grad, target, weight, shape, ignore_index, reduction: grad.like(shape))
+def nll_loss_grad(
+    grad: Tensor, target: Tensor, weight: Tensor | None, shape: tuple[int, ...], ignore_index: int, reduction: str
+) -> Tensor:
+    targets = _Targets(grad.spec.like(shape), target, weight, ignore_index)
+    scales = -targets.scales(grad, reduction)
+    return scatter(grad.new_zeros(shape), targets.dim, targets.index, scales.unsqueeze(targets.dim))
+
+
+def _nll_rule(
+    g: Tensor, input_spec: Spec, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str
+) -> Tensor:
+    return nll_loss_grad(g, target, weight, tuple(input_spec.shape), ignore_index, reduction)
+
+
+@composite(_infer_nll, {"input": _nll_rule}, name="nll_loss")
+def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
+    targets = _Targets(input.spec, target, weight, ignore_index)
+    return targets.reduced(targets.losses(input), reduction, "nll_loss").to(input.dtype)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the element of input, which holds logarithms of probabilities, that each class index in target names.
+
+    input: (n, classes, ...) or (classes). target: integers, (n, ...) or (). weight: (classes), a factor for each class;
+    it gets no gradient. Targets equal to `ignore_index` count nothing. reduction: "mean" (over the sum of the targets'
+    weights), "sum" or "none". Raises ShapeError for shapes that do not fit, DTypeError for a target without integers,
+    IndexError for one outside [0, classes).
+    """
+    try:
+        return _nll_loss(input, target, weight, ignore_index, reduction)
+    except IndexError:
+        raise _out_of_range("nll_loss", input.spec) from None
+
+
+# --- cross_entropy --------------------------------------------------------------------------------------------------
+
+
+def _infer_cross_entropy(input: Spec, target: Spec, ignore_index: int, reduction: str) -> tuple[Spec, Spec]:
+    return _check("cross_entropy", input, target, None, reduction), input.like()
+
+
+def _infer_cross_entropy_grad(grad: Spec, logs: Spec, target: Spec, ignore_index: int, reduction: str) -> Inferred:
+    attrs = {"ignore_index": ignore_index, "reduction": reduction}
+    return Inferred((logs.like(),), ((logs.dtype, grad.shape), (logs.dtype, logs.shape), target), attrs)
+
+
+@composite(_infer_cross_entropy_grad)
+def cross_entropy_grad(grad: Tensor, logs: Tensor, target: Tensor, ignore_index: int, reduction: str) -> Tensor:
+    targets = _Targets(logs.spec, target, None, ignore_index)
+    scales = targets.scales(grad, reduction).unsqueeze(targets.dim)
+    return scatter_add(exp(logs) * scales, targets.dim, targets.index, -scales)
+
+
+def _cross_entropy_rule(
+    g: tuple[Tensor | None, Tensor | None],
+    y: tuple[Tensor, Tensor],
+    target: Tensor,
+    ignore_index: int,
+    reduction: str,
+) -> Tensor:
+    (g_loss, g_logs), logs = g, y[1]
+    out: Any = None
+    if g_loss is not None:
+        out = cross_entropy_grad(g_loss, logs, target, ignore_index, reduction)
+    if g_logs is not None:
+        through = log_softmax_grad(g_logs, logs, _class_dim(logs.spec))
+        out = through if out is None else out + through
+    result: Tensor = out
+    return result
+
+
+@composite(_infer_cross_entropy, {"input": _cross_entropy_rule}, name="cross_entropy")
+def _cross_entropy(input: Tensor, target: Tensor, ignore_index: int, reduction: str) -> tuple[Tensor, Tensor]:
+    """The loss, and the log-softmax that its gradient needs."""
+    logs = log_softmax(input, _class_dim(input.spec))
+    targets = _Targets(input.spec, target, None, ignore_index)
+    return targets.reduced(targets.losses(logs), reduction, "cross_entropy"), logs
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Minus the log_softmax of input at the class that target names: `nll_loss` of `log_softmax`.
+
+    input: (n, classes, ...) or (classes), any real numbers. target: integers, (n, ...) or (); or probabilities, in
+    input's shape. weight: (classes), a factor for each class. Targets equal to `ignore_index` count nothing.
+    label_smoothing: the part of each target that is spread over all classes (Szegedy et al., 2015). reduction: "mean"
+    (over the sum of the targets' weights; for probabilities over the number of targets), "sum" or "none".
+    Raises ShapeError for shapes that do not fit, DTypeError for a target of unfit dtype, IndexError for a class index
+    outside [0, classes), ValueError for a label_smoothing outside [0, 1] and an ignore_index >= 0 for probabilities.
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy(): label_smoothing must be from 0 to 1, got {label_smoothing}")
+    if target.spec.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise ValueError(
+                f"cross_entropy(): ignore_index={ignore_index} is for class indices, and target holds probabilities "
+                f"({target.spec.dtype})"
+            )
+        return _of_probabilities(input, target, weight, reduction, label_smoothing)
+    try:
+        if weight is None and not label_smoothing:
+            return _cross_entropy(input, target, ignore_index, reduction)[0]
+        return _weighted(input, target, weight, ignore_index, reduction, label_smoothing)
+    except IndexError:
+        raise _out_of_range("cross_entropy", input.spec) from None
+
+
+def _weighted(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+) -> Tensor:
+    """cross_entropy with what its fused form lacks."""
+    _check("cross_entropy", input.spec, target.spec, None if weight is None else weight.spec, reduction)
+    logs, dim = log_softmax(input, _class_dim(input.spec)), _class_dim(input.spec)
+    targets = _Targets(input.spec, target, weight, ignore_index)
+    losses = targets.losses(logs)
+    if label_smoothing:
+        everywhere = -(logs if weight is None else logs * _per_class(weight, logs.spec)).sum(dim)
+        even = where(targets.counted, everywhere, 0.0) * (label_smoothing / targets.classes)
+        losses = losses * (1 - label_smoothing) + even
+    return targets.reduced(losses, reduction, "cross_entropy").to(input.dtype)
+
+
+def _per_class(weight: Tensor, spec: Spec) -> Tensor:
+    return weight.reshape((weight.spec.numel, *(1,) * (spec.ndim - _class_dim(spec) - 1)))
+
+
+def _of_probabilities(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float
+) -> Tensor:
+    spec = input.spec
+    floating("cross_entropy", spec, target.spec, None if weight is None else weight.spec)
+    if not spec.ndim or spec.shape != target.spec.shape:
+        raise ShapeError(
+            f"cross_entropy(): a target of probabilities must have input's shape, (n, classes, ...) or (classes); got "
+            f"input {tuple(spec.shape)} and target {tuple(target.spec.shape)}"
+        )
+    dim = _class_dim(spec)
+    if weight is not None and tuple(weight.spec.shape) != (spec.shape[dim],):
+        raise ShapeError(
+            f"cross_entropy(): weight {tuple(weight.spec.shape)} does not fit input {tuple(spec.shape)} with "
+            f"{spec.shape[dim]} classes"
+        )
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / spec.shape[dim]
+    logs = log_softmax(input, dim)
+    products = -logs * target
+    return reduced(
+        (products if weight is None else products * _per_class(weight, spec)).sum(dim), reduction, "cross_entropy"
+    )

@@ -1,0 +1,335 @@
+"""Convolution, as a matrix product with the windows of the input, and its two gradients.
+
+The three ops are each other's derivatives: conv2d(input, weight) is linear in both, its gradients are conv2d_input_grad
+and conv2d_weight_grad, and theirs are found among the three again.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec, as_int
+from ..copying import contiguous
+from ..creation import fill_spec
+from ..families import composite, floating
+from ..upcast import wide
+from .windows import Pads, Pair, Windows, added, counts, cropped, padded, pair, planned, reach, show
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _same_dtype(op: str, *specs: Spec | None) -> None:
+    floating(op, *specs)
+    found = [s.dtype for s in specs if s is not None]
+    if any(d is not found[0] for d in found):
+        raise DTypeError(f"{op}(): operands of dtypes {', '.join(map(str, found))}; convert them to one")
+
+
+def _windows(weight_shape: Any, stride: Pair, dilation: Pair) -> Windows:
+    return Windows((weight_shape[2], weight_shape[3]), stride, dilation)
+
+
+def _infer_conv2d(
+    input: Spec, weight: Spec, bias: Spec | None, stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Spec:
+    _same_dtype("conv2d", input, weight, bias)
+    count = counts(tuple(input.shape[2:]), pads, _windows(weight.shape, stride, dilation), "conv2d")  # type: ignore[arg-type]
+    return input.like((input.shape[0], weight.shape[0], *count))
+
+
+def _conv2d_to_input(
+    g: Tensor, input_spec: Spec, weight: Tensor, stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    return conv2d_input_grad(g, weight, tuple(input_spec.shape), stride, pads, dilation, groups)
+
+
+def _conv2d_to_weight(
+    g: Tensor, input: Tensor, weight_spec: Spec, stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    return conv2d_weight_grad(g, input, tuple(weight_spec.shape), stride, pads, dilation, groups)
+
+
+@composite(
+    _infer_conv2d,
+    {"input": _conv2d_to_input, "weight": _conv2d_to_weight, "bias": lambda g: g.sum((0, 2, 3))},
+    name="conv2d",
+)
+def _conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    n, (o, c, kh, kw) = input.spec.shape[0], weight.spec.shape
+    windows = _windows(weight.spec.shape, stride, dilation)
+    x = padded(input, pads, 0)
+    count = counts(tuple(x.spec.shape[2:]), (0, 0, 0, 0), windows, "conv2d")  # type: ignore[arg-type]
+    columns = show(x, count, windows, "ngcijyx", groups).reshape(n, groups, c * kh * kw, count[0] * count[1])
+    product = weight.reshape(groups, o // groups, c * kh * kw) @ columns
+    out = product.reshape(n, o, *count)
+    return out if bias is None else out + bias.reshape(o, 1, 1)
+
+
+def _first(out: Tensor, spec: Spec) -> Tensor:
+    """The windows that a gradient of `spec` is of: the output_padding of a transposed convolution may hold more."""
+    return cropped(out, (0, 0, 0, 0), (spec.shape[2], spec.shape[3]))
+
+
+def _infer_input_grad(
+    grad: Spec, weight: Spec, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Spec:
+    _same_dtype("conv2d_input_grad", grad, weight)
+    return grad.like(shape)
+
+
+def _input_grad_to_grad(
+    g: Tensor, grad_spec: Spec, weight: Tensor, stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    return _first(_conv2d(g, weight, None, stride, pads, dilation, groups), grad_spec)
+
+
+def _input_grad_to_weight(
+    g: Tensor, grad: Tensor, weight_spec: Spec, stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    return conv2d_weight_grad(grad, g, tuple(weight_spec.shape), stride, pads, dilation, groups)
+
+
+@composite(_infer_input_grad, {"grad": _input_grad_to_grad, "weight": _input_grad_to_weight})
+def conv2d_input_grad(
+    grad: Tensor, weight: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    """The gradient of conv2d's input, which has `shape`, from that of its result: (n, out, y, x) -> (n, in, h, w)."""
+    n, o, rows, columns = grad.spec.shape
+    _, c, kh, kw = weight.spec.shape
+    flat = weight.reshape(groups, o // groups, c * kh * kw)
+    parts = wide(flat.mT @ grad.reshape(n, groups, o // groups, rows * columns))
+    parts = parts.reshape(n, groups * c, kh, kw, rows, columns)
+    spec = parts.spec.like(shape)
+    windows = _windows(weight.spec.shape, stride, dilation)
+    out = added(lambda i, j: parts[:, :, i, j], spec, pads, (rows, columns), windows)
+    return contiguous(out.to(grad.dtype))
+
+
+def _infer_weight_grad(
+    grad: Spec, input: Spec, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Spec:
+    _same_dtype("conv2d_weight_grad", grad, input)
+    return grad.like(shape)
+
+
+def _weight_grad_to_grad(
+    g: Tensor, grad_spec: Spec, input: Tensor, stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    return _first(_conv2d(input, g, None, stride, pads, dilation, groups), grad_spec)
+
+
+def _weight_grad_to_input(
+    g: Tensor, grad: Tensor, input_spec: Spec, stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    return conv2d_input_grad(grad, g, tuple(input_spec.shape), stride, pads, dilation, groups)
+
+
+@composite(_infer_weight_grad, {"grad": _weight_grad_to_grad, "input": _weight_grad_to_input})
+def conv2d_weight_grad(
+    grad: Tensor, input: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
+) -> Tensor:
+    """The gradient of conv2d's weight, which has `shape`, from that of its result (n, out, y, x)."""
+    n, o, rows, columns = grad.spec.shape
+    _, c, kh, kw = shape
+    if not grad.spec.numel:
+        return fill_spec(grad.spec.like(shape), 0)
+    x = padded(input, pads, 0)
+    windows = show(x, (rows, columns), _windows(shape, stride, dilation), "gnyxcij", groups)
+    right = windows.reshape(groups, n * rows * columns, c * kh * kw)
+    left = grad.reshape(n, groups, o // groups, rows * columns).permute(1, 2, 0, 3)
+    product = left.reshape(groups, o // groups, n * rows * columns) @ right
+    return product.reshape(shape)
+
+
+# --- As called ------------------------------------------------------------------------------------------------------
+
+
+def _pads(padding: Any, op: str, windows: Windows) -> Pads:
+    """`padding` as four numbers. "same" puts the odd element behind, as PyTorch does."""
+    if isinstance(padding, str):
+        if padding == "valid":
+            return 0, 0, 0, 0
+        if padding != "same":
+            raise ValueError(f"{op}(): padding must be ints, 'same' or 'valid', got {padding!r}")
+        if windows.stride != (1, 1):
+            raise ShapeError(f"{op}(): padding 'same' needs stride 1, got {windows.stride}")
+        h, w = (reach(k, d) - 1 for k, d in zip(windows.kernel, windows.dilation))
+        return h // 2, h - h // 2, w // 2, w - w // 2
+    h, w = pair(padding, op, "padding", 0)
+    return h, h, w, w
+
+
+def _check(op: str, input: Spec, weight: Spec, bias: Spec | None, groups: int, dims: int, transposed: bool) -> int:
+    """Checks the shapes and returns the number of channels that come out."""
+    channels = "in, out / groups" if transposed else "out, in / groups"
+    if input.ndim not in (dims + 1, dims + 2) or weight.ndim != dims + 2:
+        raise ShapeError(
+            f"{op}(): expected input with {dims + 1} or {dims + 2} dims and weight ({channels}, *kernel) with "
+            f"{dims + 2}, got {tuple(input.shape)} and {tuple(weight.shape)}"
+        )
+    given = input.shape[-dims - 1]
+    first, second = weight.shape[:2]
+    fits = groups >= 1 and first % groups == 0 and given == (first if transposed else second * groups)
+    if not fits or 0 in weight.shape[2:]:
+        raise ShapeError(
+            f"{op}(): {given} channels of input {tuple(input.shape)} do not fit weight {tuple(weight.shape)}, which is "
+            f"({channels}, *kernel), with groups {groups}"
+        )
+    out = second * groups if transposed else first
+    if bias is not None and tuple(bias.shape) != (out,):
+        raise ShapeError(f"{op}(): bias {tuple(bias.shape)} does not fit {out} channels")
+    return out
+
+
+def _flat_pair(value: Any, op: str, what: str, least: int, other: int) -> Pair:
+    """A 1-D op's parameter as that of the 2-D op, whose other dim has size 1."""
+    values = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if len(values) != 1:
+        raise ShapeError(f"{op}(): {what} must be one int, got {value!r}")
+    return other, pair(values[0], op, what, least)[1]
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """2-D cross-correlation: (n, in, h, w) or (in, h, w), with weight (out, in / groups, i, j), gives (n, out, y, x).
+
+    stride, padding, dilation: an int or two. padding may be "valid" (none) or "same" (as large as the input; stride 1).
+    By one matrix product with all windows (Chellapilla et al., 2006). Raises ShapeError for shapes that do not fit and
+    windows larger than the input, DTypeError unless all have one floating dtype.
+    """
+    return _conv(input, weight, bias, (stride, padding, dilation), groups, "conv2d", 2)
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """1-D cross-correlation: (n, in, w) or (in, w) with weight (out, in / groups, j), gives (n, out, x): see conv2d."""
+    return _conv(input, weight, bias, (stride, padding, dilation), groups, "conv1d", 1)
+
+
+def _conv(
+    input: Tensor, weight: Tensor, bias: Tensor | None, how: tuple[Any, Any, Any], groups: int, op: str, dims: int
+) -> Tensor:
+    specs = (op, dims, input.spec, weight.spec, None if bias is None else bias.spec, groups)
+    stride, pads, dilation = planned(_plan, specs, how)
+    if input.spec.ndim == dims + 1:
+        return _conv(input.unsqueeze(0), weight, bias, how, groups, op, dims).squeeze(0)
+    if dims == 1:
+        input, weight = input.unsqueeze(2), weight.unsqueeze(2)
+    out = _conv2d(input, weight, bias, stride, pads, dilation, groups)
+    return out.squeeze(2) if dims == 1 else out
+
+
+@lru_cache(512, typed=True)
+def _plan(
+    op: str,
+    dims: int,
+    input: Spec,
+    weight: Spec,
+    bias: Spec | None,
+    groups: int,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+) -> tuple[Pair, Pads, Pair]:
+    """Stride, pads and dilation of the 2-D op, all checked."""
+    _check(op, input, weight, bias, groups, dims, False)
+    kernel = tuple(weight.shape[2:])
+    if dims == 1:
+        stride, dilation = _flat_pair(stride, op, "stride", 1, 1), _flat_pair(dilation, op, "dilation", 1, 1)
+        padding = padding if isinstance(padding, str) else _flat_pair(padding, op, "padding", 0, 0)
+        kernel = (1, *kernel)
+    windows = Windows((kernel[0], kernel[1]), pair(stride, op, "stride", 1), pair(dilation, op, "dilation", 1))
+    return windows.stride, _pads(padding, op, windows), windows.dilation
+
+
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """The transpose of conv2d, its gradient: (n, in, y, x), with weight (in, out / groups, i, j), gives (n, out, h, w).
+
+    h is (y - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Raises ShapeError for shapes that do
+    not fit, or an output_padding not below stride or dilation; DTypeError unless all have one floating dtype.
+    """
+    return _transposed(input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose2d", 2)
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """The transpose of conv1d: (n, in, x), with weight (in, out / groups, j), gives (n, out, w)."""
+    return _transposed(input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose1d", 1)
+
+
+def _transposed(
+    input: Tensor, weight: Tensor, bias: Tensor | None, how: tuple[Any, Any, Any, Any], groups: int, op: str, dims: int
+) -> Tensor:
+    specs = (op, dims, input.spec, weight.spec, None if bias is None else bias.spec, groups)
+    shape, stride, pads, dilation = planned(_plan_transposed, specs, how)
+    if input.spec.ndim == dims + 1:
+        return _transposed(input.unsqueeze(0), weight, bias, how, groups, op, dims).squeeze(0)
+    if dims == 1:
+        input, weight = input.unsqueeze(2), weight.unsqueeze(2)
+    out = conv2d_input_grad(input, weight, shape, stride, pads, dilation, groups)
+    if bias is not None:
+        out = out + bias.reshape(shape[1], 1, 1)
+    return out.squeeze(2) if dims == 1 else out
+
+
+@lru_cache(512, typed=True)
+def _plan_transposed(
+    op: str, dims: int, input: Spec, weight: Spec, bias: Spec | None, groups: int, *how: Any
+) -> tuple[Any, Pair, Pads, Pair]:
+    """The result's shape, and stride, pads and dilation, of the 2-D op, all checked. An input without n has n 1."""
+    channels = _check(op, input, weight, bias, as_int(groups, op, "groups"), dims, True)
+    _same_dtype(op, input, weight, bias)
+    limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
+    places, kernel = tuple(input.shape[-dims:]), tuple(weight.shape[2:])
+    if dims == 1:
+        places, kernel = (1, *places), (1, *kernel)
+        stride, pad, extra, dilation = (_flat_pair(v, op, w, low, low) for v, (w, low) in zip(how, limits))
+    else:
+        stride, pad, extra, dilation = (pair(v, op, w, low) for v, (w, low) in zip(how, limits))
+    size = []
+    for n, k, s, p, e, d in zip(places, kernel, stride, pad, extra, dilation):
+        size.append((n - 1) * s - 2 * p + reach(k, d) + e)
+        if e >= max(s, d) or size[-1] < 1 or n < 1:
+            raise ShapeError(
+                f"{op}(): input {tuple(input.shape)} with weight {tuple(weight.shape)}, stride {stride}, "
+                f"padding {pad}, dilation {dilation} and output_padding {extra} gives no result of a definite size; "
+                "output_padding must be less than stride or dilation"
+            )
+    batch = input.shape[0] if input.ndim == dims + 2 else 1
+    return (batch, channels, *size), stride, (pad[0], pad[0], pad[1], pad[1]), dilation

@@ -1,0 +1,130 @@
+"""linear: the matrix product of a layer, with its bias and activation, and its gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...autograd.graph import is_recording
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec
+from ..elementwise.arithmetic import sigmoid, sigmoid_grad, tanh, tanh_grad
+from ..families import composite, floating
+from .activation import gelu, relu, relu_grad, silu
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _infer_linear(input: Spec, weight: Spec, bias: Spec | None) -> Spec:
+    floating("linear", input, weight, bias)
+    given = [s for s in (input, weight, bias) if s is not None]
+    if any(s.dtype is not input.dtype for s in given):
+        raise DTypeError(f"linear(): operands of dtypes {', '.join(str(s.dtype) for s in given)}; convert them to one")
+    if weight.ndim != 2 or not input.ndim or input.shape[-1] != weight.shape[1]:
+        raise ShapeError(
+            f"linear(): input {tuple(input.shape)} does not fit weight {tuple(weight.shape)}: expected (..., in) "
+            "and (out, in)"
+        )
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        raise ShapeError(
+            f"linear(): bias {tuple(bias.shape)} does not fit weight {tuple(weight.shape)}: expected (out)"
+        )
+    return input.like((*input.shape[:-1], weight.shape[0]))
+
+
+def _rows(x: Tensor) -> Tensor:
+    """All dims but the last made into one."""
+    shape = x.spec.shape
+    count = 1
+    for n in shape[:-1]:
+        count *= n
+    return x if len(shape) == 2 else x.reshape(count, shape[-1])
+
+
+@composite(lambda grad, weight: grad.like((*grad.shape[:-1], weight.shape[1])))
+def linear_input_grad(grad: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of linear's input from that of its result: (..., out), (out, in) -> (..., in)."""
+    return (_rows(grad) @ weight).reshape((*grad.spec.shape[:-1], weight.spec.shape[1]))
+
+
+@composite(lambda grad, input: grad.like((grad.shape[-1], input.shape[-1])))
+def linear_weight_grad(grad: Tensor, input: Tensor) -> Tensor:
+    """The gradient of linear's weight from that of its result: (..., out), (..., in) -> (out, in)."""
+    return _rows(grad).mT @ _rows(input)
+
+
+@composite(
+    _infer_linear,
+    {
+        "input": linear_input_grad,
+        "weight": linear_weight_grad,
+        "bias": lambda g: g,
+    },
+    name="linear",
+)
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product = _rows(input) @ weight.mT
+    if bias is not None:
+        product = product + bias
+    return product.reshape((*input.spec.shape[:-1], weight.spec.shape[0]))
+
+
+_ACTIVATIONS: dict[str, Any] = {"relu": relu, "gelu": gelu, "silu": silu, "tanh": tanh, "sigmoid": sigmoid}
+_GRADIENTS: dict[str, Any] = {"relu": relu_grad, "tanh": tanh_grad, "sigmoid": sigmoid_grad}
+"""Of the activations whose gradient is found from their result."""
+
+
+def _activation_rule(
+    g: Tensor, y: Tensor, input: Tensor, weight: Tensor, activation: str, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    g = _GRADIENTS[activation](g, y)
+    return (
+        linear_input_grad(g, weight) if needs[0] else None,
+        linear_weight_grad(g, input) if needs[1] else None,
+        g if needs[2] else None,
+    )
+
+
+@composite(lambda input, weight, bias, activation: _infer_linear(input, weight, bias), _activation_rule, joint=True)
+def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    """An activation of `linear`. It has a gradient for those in _GRADIENTS only."""
+    out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
+    return out
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str | None = None) -> Tensor:
+    """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out).
+
+    activation: "relu", "gelu", "silu", "tanh" or "sigmoid" to apply it to the result in the same pass. Raises
+    ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
+    """
+    if activation is None:
+        return _linear(input, weight, bias)
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"linear(): activation must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
+    if activation in _GRADIENTS or not (
+        is_recording() and any(x is not None and x.requires_grad for x in (input, weight, bias))
+    ):
+        return linear_activation(input, weight, bias, activation)
+    # The gradient needs what the activation is applied to.
+    out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
+    return out
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 @ weight[k] @ input2 + bias[k] for each k: (..., in1), (..., in2), (out, in1, in2), (out) -> (..., out).
+
+    Raises ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
+    """
+    specs = (input1.spec, input2.spec, weight.spec)
+    floating("bilinear", *specs, None if bias is None else bias.spec)
+    lead, shapes = tuple(input1.spec.shape[:-1]), ", ".join(str(tuple(s.shape)) for s in specs)
+    if weight.spec.ndim != 3 or not input1.spec.ndim or not input2.spec.ndim or tuple(input2.spec.shape[:-1]) != lead:
+        raise ShapeError(f"bilinear(): expected (*, in1), (*, in2) and weight (out, in1, in2), got {shapes}")
+    out, a, b = weight.spec.shape
+    if (input1.spec.shape[-1], input2.spec.shape[-1]) != (a, b):
+        raise ShapeError(f"bilinear(): expected (*, in1), (*, in2) and weight (out, in1, in2), got {shapes}")
+    # (rows, out * b) from one product with input1, then the sum with input2.
+    rows = input1.reshape(-1, a) @ weight.permute(1, 0, 2).reshape(a, out * b)
+    result = (rows.reshape(-1, out, b) @ input2.reshape(-1, b, 1)).reshape((*lead, out))
+    return result if bias is None else result + bias

@@ -1,0 +1,321 @@
+"""Losses between an input and a target of the same shape. Those by class are in `classification.py`.
+
+Shapes that would only match by broadcasting are an error unless `strict=False`: (3) against (3, 1) is 9 differences
+where 3 were meant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec, broadcast_shapes, elementwise_layout
+from ..elementwise.arithmetic import abs as absolute
+from ..elementwise.arithmetic import eq, exp, log, log1p, lt, maximum, minimum, sigmoid, sign, where
+from ..families import composite, floating
+from ..gradients import elementwise_gradient
+from ..shape.views import expand
+from ..upcast import wide
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+Both = tuple["Tensor | None", "Tensor | None"]
+
+
+def reduced(loss: Tensor, reduction: str, op: str) -> Tensor:
+    """`loss` as it is ("none"), its "mean" or its "sum". Raises ValueError for another reduction."""
+    if reduction == "none":
+        return loss
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"{op}(): reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+    # A float16 sum overflows long before its mean does.
+    total = wide(loss).sum()
+    return (total / float(loss.spec.numel) if reduction == "mean" else total).to(loss.dtype)
+
+
+def matched(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The two, floating and of one shape. Raises ShapeError where only broadcasting would make them so, if `strict`."""
+    try:
+        a, b = input.spec, target.spec
+    except AttributeError:
+        wrong = target if hasattr(input, "spec") else input
+        raise DTypeError(
+            f"{op}(): input and target must be Tensors, got {type(wrong).__name__} {wrong!r:.60}"
+        ) from None
+    floating(op, a, b)
+    if a.shape != b.shape:
+        if strict:
+            raise ShapeError(
+                f"{op}(): input {tuple(a.shape)} and target {tuple(b.shape)} differ in shape; reshape one, or pass "
+                "strict=False to let them broadcast"
+            )
+        shape = broadcast_shapes(a.shape, b.shape, op=op)
+        input, target = expand(input, shape), expand(target, shape)
+    return input, target
+
+
+def _infer(name: str) -> Any:
+    """One number for each pair, or one for all if the composite has a reduction."""
+
+    def infer(input: Spec, target: Spec, *attrs: Any) -> Spec:
+        dtype = floating(name, input, target)
+        shape = input.shape if not attrs or attrs[0] == "none" else ()
+        layout = elementwise_layout(shape, (input, target)) if shape else None
+        return input.like(shape, layout, dtype)
+
+    return infer
+
+
+def _spread(g: Tensor, reduction: str, spec: Spec) -> Tensor:
+    """The gradient of each pair's loss, from that of the reduced one."""
+    return g / float(max(spec.numel, 1)) if reduction == "mean" else g
+
+
+def _both(gradient: Tensor, needs: tuple[bool, ...]) -> Both:
+    """Gradients of input and target of a function of their difference."""
+    return gradient if needs[0] else None, -gradient if needs[1] else None
+
+
+# --- Of the difference ----------------------------------------------------------------------------------------------
+
+
+@elementwise_gradient
+def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    return (input - target) * (_spread(grad, reduction, input.spec) * 2)
+
+
+@composite(
+    _infer("mse_loss"),
+    {
+        "input": mse_loss_grad,
+        "target": lambda g, input, target, reduction: mse_loss_grad(g, target, input, reduction),
+    },
+    name="mse_loss",
+)
+def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    difference = input - target
+    return reduced(difference * difference, reduction, "mse_loss")
+
+
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
+    """(input - target) ** 2, as its "mean", its "sum", or elementwise ("none").
+
+    Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating.
+    """
+    try:
+        alike = input.spec.shape == target.spec.shape
+    except AttributeError:  # no tensor, which `matched` refuses
+        alike = False
+    if not alike:
+        input, target = matched("mse_loss", strict, input, target)
+    return _mse_loss(input, target, reduction)
+
+
+def _l1_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:
+    return _both(sign(input - target) * _spread(g, reduction, input.spec), needs)
+
+
+@composite(_infer("l1_loss"), _l1_rule, name="l1_loss", joint=True)
+def _l1_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    return reduced(absolute(input - target), reduction, "l1_loss")
+
+
+def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
+    """|input - target|, as its "mean", its "sum", or elementwise ("none"). Raises as mse_loss does."""
+    return _l1_loss(*matched("l1_loss", strict, input, target), reduction)
+
+
+def _clipped(input: Tensor, target: Tensor, limit: float) -> Tensor:
+    return minimum(maximum(input - target, -limit), limit)
+
+
+def _huber_rule(
+    g: Tensor, input: Tensor, target: Tensor, reduction: str, delta: float, needs: tuple[bool, ...]
+) -> Both:
+    return _both(_clipped(input, target, delta) * _spread(g, reduction, input.spec), needs)
+
+
+@composite(_infer("huber_loss"), _huber_rule, name="huber_loss", joint=True)
+def _huber_loss(input: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor:
+    size = absolute(input - target)
+    return reduced(where(lt(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction, "huber_loss")
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, *, reduction: str = "mean", delta: float = 1.0, strict: bool = True
+) -> Tensor:
+    """d ** 2 / 2 where d = |input - target| is below `delta`, delta * (d - delta / 2) elsewhere (Huber, 1964).
+
+    As its "mean", its "sum", or elementwise ("none"). Raises as mse_loss does, and ValueError unless `delta` > 0.
+    """
+    if not delta > 0:
+        raise ValueError(f"huber_loss(): delta must be positive, got {delta}")
+    return _huber_loss(*matched("huber_loss", strict, input, target), reduction, delta)
+
+
+def _smooth_l1_rule(
+    g: Tensor, input: Tensor, target: Tensor, reduction: str, beta: float, needs: tuple[bool, ...]
+) -> Both:
+    return _both(_clipped(input, target, beta) * (_spread(g, reduction, input.spec) / beta), needs)
+
+
+@composite(_infer("smooth_l1_loss"), _smooth_l1_rule, name="smooth_l1_loss", joint=True)
+def _smooth_l1_loss(input: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor:
+    size = absolute(input - target)
+    return reduced(where(lt(size, beta), size * size * (0.5 / beta), size - 0.5 * beta), reduction, "smooth_l1_loss")
+
+
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0, strict: bool = True
+) -> Tensor:
+    """`huber_loss` over its delta: d ** 2 / (2 beta) where d = |input - target| is below `beta`, else d - beta / 2.
+
+    As its "mean", its "sum", or elementwise ("none"). With beta 0 it is l1_loss. Raises as mse_loss does, and
+    ValueError for a negative `beta`.
+    """
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss(): beta must not be negative, got {beta}")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction, strict=strict)
+    return _smooth_l1_loss(*matched("smooth_l1_loss", strict, input, target), reduction, beta)
+
+
+# --- Of probabilities -----------------------------------------------------------------------------------------------
+
+_LEAST_LOG = -100.0
+
+
+def _bounded_log(x: Tensor) -> Tensor:
+    return maximum(log(x), _LEAST_LOG)
+
+
+def _chances_input(g: Tensor, input: Tensor, target: Tensor) -> Tensor:
+    return g * (input - target) / maximum(input * (1 - input), 1e-12)
+
+
+def _chances_target(g: Tensor, input: Tensor) -> Tensor:
+    return g * (_bounded_log(1 - input) - _bounded_log(input))
+
+
+@composite(
+    _infer("binary_cross_entropy"),
+    {"input": _chances_input, "target": _chances_target},
+    name="binary_cross_entropy",
+)
+def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
+    return (target - 1) * _bounded_log(1 - input) - target * _bounded_log(input)
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean", strict: bool = True
+) -> Tensor:
+    """-(target * log(input) + (1 - target) * log(1 - input)) * weight: input and target are probabilities.
+
+    The logarithms are held at -100 at least. `weight` broadcasts. As its "mean", its "sum", or elementwise ("none").
+    Input outside [0, 1] gives NaN: to raise for it would wait for the device. Raises as mse_loss does.
+    """
+    loss = _binary_cross_entropy(*matched("binary_cross_entropy", strict, input, target))
+    return reduced(_weighted(loss, weight, "binary_cross_entropy"), reduction, "binary_cross_entropy")
+
+
+def _weighted(loss: Tensor, weight: Tensor | None, op: str) -> Tensor:
+    if weight is None:
+        return loss
+    out = loss * weight
+    if out.spec.shape != loss.spec.shape:
+        raise ShapeError(f"{op}(): weight {tuple(weight.spec.shape)} does not broadcast to {tuple(loss.spec.shape)}")
+    return out
+
+
+def _log1p_exp_neg(x: Tensor) -> Tensor:
+    """log(1 + exp(-x)) without overflow."""
+    return log1p(exp(-absolute(x))) - minimum(x, 0)
+
+
+def _infer_logits(input: Spec, target: Spec, pos_weight: Spec | None) -> Spec:
+    op = "binary_cross_entropy_with_logits"
+    dtype = floating(op, input, target, pos_weight)
+    if pos_weight is not None and broadcast_shapes(input.shape, pos_weight.shape, op=op) != tuple(input.shape):
+        raise ShapeError(
+            f"{op}(): pos_weight {tuple(pos_weight.shape)} does not broadcast to input {tuple(input.shape)}"
+        )
+    return input.like(dtype=dtype)
+
+
+def _logits_input(g: Tensor, input: Tensor, target: Tensor, pos_weight: Tensor | None) -> Tensor:
+    if pos_weight is None:
+        return g * (sigmoid(input) - target)
+    return g * ((1 - target) - ((pos_weight - 1) * target + 1) * sigmoid(-input))
+
+
+def _logits_target(g: Tensor, input: Tensor, pos_weight: Tensor | None) -> Tensor:
+    return g * (-input if pos_weight is None else (pos_weight - 1) * _log1p_exp_neg(input) - input)
+
+
+@composite(
+    _infer_logits,
+    {
+        "input": _logits_input,
+        "target": _logits_target,
+        "pos_weight": lambda g, input, target: g * target * _log1p_exp_neg(input),
+    },
+    name="binary_cross_entropy_with_logits",
+)
+def _with_logits(input: Tensor, target: Tensor, pos_weight: Tensor | None) -> Tensor:
+    tail = _log1p_exp_neg(input)
+    return (1 - target) * input + (tail if pos_weight is None else tail * ((pos_weight - 1) * target + 1))
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+    strict: bool = True,
+) -> Tensor:
+    """binary_cross_entropy(sigmoid(input), target), computed without overflow or underflow.
+
+    pos_weight: what the losses of positive targets are multiplied by; it and `weight` broadcast to input. As its
+    "mean", its "sum", or elementwise ("none"). Raises as mse_loss does.
+    """
+    op = "binary_cross_entropy_with_logits"
+    loss = _with_logits(*matched(op, strict, input, target), pos_weight)
+    return reduced(_weighted(loss, weight, op), reduction, op)
+
+
+def _infer_kl(input: Spec, target: Spec, log_target: bool) -> Spec:
+    return input.like(dtype=floating("kl_div", input, target))
+
+
+def _kl_input(g: Tensor, target: Tensor, log_target: bool) -> Tensor:
+    return -g * (exp(target) if log_target else target)
+
+
+def _kl_target(g: Tensor, input: Tensor, target: Tensor, log_target: bool) -> Tensor:
+    return g * (exp(target) * (target - input + 1) if log_target else log(target) + 1 - input)
+
+
+@composite(_infer_kl, {"input": _kl_input, "target": _kl_target}, name="kl_div")
+def _kl_div(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
+    if log_target:
+        return exp(target) * (target - input)
+    # 0 log 0 is 0.
+    return target * log(where(eq(target, 0), 1.0, target)) - target * input
+
+
+def kl_div(
+    input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False, strict: bool = True
+) -> Tensor:
+    """The Kullback-Leibler divergence target * (log(target) - input): input holds logarithms of probabilities.
+
+    log_target: target does too. reduction: "batchmean" (the sum over the size of dim 0, which is the divergence), or
+    "mean", "sum", or elementwise ("none"). Raises as mse_loss does.
+    """
+    loss = _kl_div(*matched("kl_div", strict, input, target), bool(log_target))
+    if reduction == "batchmean":
+        total = reduced(loss, "sum", "kl_div")
+        return total / float(loss.spec.shape[0]) if loss.spec.ndim else total
+    return reduced(loss, reduction, "kl_div")

@@ -1,0 +1,56 @@
+"""Channels and pixels exchanged: reshapes of images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import ShapeError
+from ...spec import as_int
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _check(op: str, input: Tensor, least: int, factor: int, what: str) -> tuple[tuple[int, ...], int]:
+    shape, n = tuple(input.spec.shape), as_int(factor, op, what)
+    if len(shape) < least or n < 1:
+        raise ShapeError(f"{op}(): expected at least {least} dims and a positive {what}, got {shape} and {factor}")
+    return shape, n
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """Groups of channels laid out as pixels (Shi et al., 2016): (*, c * r * r, h, w) -> (*, c, h * r, w * r).
+
+    Raises ShapeError where r * r does not divide the channels.
+    """
+    shape, r = _check("pixel_shuffle", input, 3, upscale_factor, "upscale_factor")
+    lead, (c, h, w) = shape[:-3], shape[-3:]
+    if c % (r * r):
+        raise ShapeError(f"pixel_shuffle(): {c} channels of {shape} cannot be divided by {r} * {r}")
+    if not input.spec.numel:
+        return input.reshape((*lead, c // (r * r), h * r, w * r))
+    cut = input.reshape(-1, c // (r * r), r, r, h, w)
+    return cut.permute(0, 1, 4, 2, 5, 3).reshape((*lead, c // (r * r), h * r, w * r))
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w). Raises ShapeError where r is no divisor."""
+    shape, r = _check("pixel_unshuffle", input, 3, downscale_factor, "downscale_factor")
+    lead, (c, h, w) = shape[:-3], shape[-3:]
+    if h % r or w % r:
+        raise ShapeError(f"pixel_unshuffle(): height and width of {shape} cannot be divided by {r}")
+    if not input.spec.numel:
+        return input.reshape((*lead, c * r * r, h // r, w // r))
+    cut = input.reshape(-1, c, h // r, r, w // r, r)
+    return cut.permute(0, 1, 3, 5, 2, 4).reshape((*lead, c * r * r, h // r, w // r))
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The channels, dim 1, dealt out again: the first of each of `groups` groups, then the second (Zhang et al., 2018).
+
+    Shape kept. Raises ShapeError where the groups do not divide the channels.
+    """
+    shape, g = _check("channel_shuffle", input, 3, groups, "groups")
+    if shape[1] % g:
+        raise ShapeError(f"channel_shuffle(): {shape[1]} channels of {shape} are not {groups} groups")
+    return input.reshape((shape[0], g, shape[1] // g, *shape[2:])).transpose(1, 2).reshape(shape)

@@ -1,0 +1,336 @@
+"""Pooling over the last one or two dims."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ...dtype import FLOATING, iinfo, int64
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec, as_int
+from ..copying import contiguous
+from ..creation import arange
+from ..elementwise.arithmetic import floor_divide, remainder
+from ..families import composite, floating
+from ..indexing import gather, scatter_add
+from ..reduction.reductions import ValuesIndices, amax, argmax
+from ..upcast import wide
+from .windows import Pads, Windows, added, counts, padded, pair, planned, reach, show
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _windowed(input: Spec, windows: Windows, pads: Pads, op: str) -> Spec:
+    return input.like((*input.shape[:2], *counts((input.shape[2], input.shape[3]), pads, windows, op)))
+
+
+# --- Maximum --------------------------------------------------------------------------------------------------------
+
+
+def _infer_max(input: Spec, windows: Windows, pads: Pads) -> Spec:
+    return _windowed(input, windows, pads, "max_pool2d")
+
+
+def _infer_max_indices(input: Spec, windows: Windows, pads: Pads) -> Spec:
+    return _windowed(input, windows, pads, "max_pool2d").like(dtype=int64)
+
+
+def _padded_below(input: Tensor, pads: Pads) -> Tensor:
+    """`input` padded with what no element is less than."""
+    dtype = input.spec.dtype
+    return padded(input, pads, -math.inf if dtype.category == FLOATING else iinfo(dtype).min)
+
+
+def _max_rule(g: Tensor, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    return _max_pool2d_grad(g, input.detach(), windows, pads)
+
+
+@composite(_infer_max, _max_rule, name="max_pool2d")
+def _max_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    x = _padded_below(input, pads)
+    count = _windowed(input.spec, windows, pads, "max_pool2d").shape[2:]
+    return amax(show(x, (count[0], count[1]), windows, "ncyxij"), (4, 5))
+
+
+@composite(_infer_max_indices, name="max_pool2d_indices")
+def _max_pool2d_indices(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    """For each window where in its plane of h * w elements the first largest is."""
+    n, c, h, w = input.spec.shape
+    (kh, kw), (step_y, step_x), (dy, dx) = windows
+    _, _, rows, columns = _windowed(input.spec, windows, pads, "max_pool2d").shape
+    seen = show(_padded_below(input, pads), (rows, columns), windows, "ncyxij")
+    best = argmax(seen.reshape(n, c, rows, columns, kh * kw), -1)
+    top = (arange(rows, device=input.device) * step_y - pads[0]).unsqueeze(1)
+    left = arange(columns, device=input.device) * step_x - pads[2]
+    # A window of nothing but -inf may find its largest in the padding; the nearest element is as large.
+    y = (floor_divide(best, kw) * dy + top).clamp(0, max(h - 1, 0))
+    x = (remainder(best, kw) * dx + left).clamp(0, max(w - 1, 0))
+    return y * w + x
+
+
+def _infer_max_grad(grad: Spec, input: Spec, windows: Windows, pads: Pads) -> Spec:
+    return grad.like(input.shape)
+
+
+def _max_grad_rule(g: Tensor, grad_spec: Spec, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    n, c, rows, columns = grad_spec.shape
+    places = _max_pool2d_indices(input, windows, pads).reshape(n, c, rows * columns)
+    return gather(g.reshape(n, c, input.spec.shape[2] * input.spec.shape[3]), 2, places).reshape(n, c, rows, columns)
+
+
+@composite(_infer_max_grad, {"grad": _max_grad_rule}, name="max_pool2d_grad")
+def _max_pool2d_grad(grad: Tensor, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    """The gradient of max_pool2d's input: the first largest element of each window gets that of the window."""
+    n, c, h, w = input.spec.shape
+    count = grad.spec.shape[2] * grad.spec.shape[3]
+    places = _max_pool2d_indices(input, windows, pads).reshape(n, c, count)
+    return scatter_add(grad.new_zeros(n, c, h * w), 2, places, grad.reshape(n, c, count)).reshape(n, c, h, w)
+
+
+# --- Average --------------------------------------------------------------------------------------------------------
+
+
+def _infer_sum(input: Spec, windows: Windows, pads: Pads) -> Spec:
+    floating("avg_pool2d", input)
+    return _windowed(input, windows, pads, "avg_pool2d")
+
+
+def _infer_sum_grad(grad: Spec, shape: tuple[int, ...], windows: Windows, pads: Pads) -> Spec:
+    return grad.like(shape)
+
+
+def _sum_grad_rule(g: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    return _sum_pool2d(g, windows, pads)
+
+
+@composite(_infer_sum_grad, {"grad": _sum_grad_rule}, name="sum_pool2d_grad")
+def _sum_pool2d_grad(grad: Tensor, shape: tuple[int, ...], windows: Windows, pads: Pads) -> Tensor:
+    g = wide(grad)
+    rows, columns = grad.spec.shape[2:]
+    out = added(lambda i, j: g, g.spec.like(shape), pads, (rows, columns), windows)
+    return contiguous(out.to(grad.dtype))
+
+
+def _sum_rule(g: Tensor, input_spec: Spec, windows: Windows, pads: Pads) -> Tensor:
+    return _sum_pool2d_grad(g, tuple(input_spec.shape), windows, pads)
+
+
+@composite(_infer_sum, {"input": _sum_rule}, name="sum_pool2d")
+def _sum_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
+    """The sums of windows."""
+    x = padded(input, pads, 0)
+    count = _windowed(input.spec, windows, pads, "avg_pool2d").shape[2:]
+    return show(x, (count[0], count[1]), windows, "ncyxij").sum((4, 5))
+
+
+def _sizes(n: int, count: int, kernel: int, stride: int, padding: int, whole: bool) -> list[float]:
+    """How many elements each window along a dim is the average of; `whole` counts the padding."""
+    sizes = []
+    for i in range(count):
+        first = i * stride - padding
+        last = min(first + kernel, n + padding)
+        sizes.append(float(last - first if whole else min(last, n) - max(first, 0)))
+    return sizes
+
+
+# --- As called ------------------------------------------------------------------------------------------------------
+
+
+def _behind(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """The padding behind a dim: more than in front where `ceil_mode` lets a last window hang over."""
+    if not ceil_mode:
+        return padding
+    room = n + 2 * padding - reach(kernel, dilation)
+    steps = -(-room // stride)
+    if steps * stride >= n + padding:  # a window may not lie in the padding alone
+        steps -= 1
+    return padding + max(steps * stride - room, 0)
+
+
+@lru_cache(512, typed=True)
+def _plan(
+    op: str, input: Spec, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any
+) -> tuple[Windows, Pads]:
+    """Checked windows and pads of a (n, c, h, w) input."""
+    kernel = pair(kernel_size, op, "kernel_size", 1)
+    windows = Windows(
+        kernel,
+        kernel if stride is None or stride == () else pair(stride, op, "stride", 1),
+        pair(dilation, op, "dilation", 1),
+    )
+    pads = pair(padding, op, "padding", 0)
+    if any(2 * p > k for p, k in zip(pads, kernel)):
+        raise ShapeError(f"{op}(): padding {pads} is more than half of kernel_size {kernel}")
+    h, w = input.shape[2:]
+    if not h or not w:
+        raise ShapeError(f"{op}(): no elements to pool in shape {tuple(input.shape)}")
+    behind = [_behind(*each, bool(ceil_mode)) for each in zip((h, w), *windows[:2], pads, windows.dilation)]
+    return windows, (pads[0], behind[0], pads[1], behind[1])
+
+
+def _batched(input: Tensor, dims: int, op: str) -> Tensor:
+    """`input` as (n, c, h, w), h being 1 for a 1-D op."""
+    if input.spec.ndim not in (dims + 1, dims + 2):
+        raise ShapeError(f"{op}(): expected {dims + 1} or {dims + 2} dims, got shape {tuple(input.spec.shape)}")
+    x = input if input.spec.ndim == dims + 2 else input.unsqueeze(0)
+    return x if dims == 2 else x.unsqueeze(2)
+
+
+def _unbatched(out: Tensor, input: Tensor, dims: int) -> Tensor:
+    out = out if dims == 2 else out.squeeze(2)
+    return out if input.spec.ndim == dims + 2 else out.squeeze(0)
+
+
+def _flat(how: tuple[Any, ...], op: str) -> tuple[Any, ...]:
+    """The parameters of a 1-D op as those of the 2-D op."""
+    kernel_size, stride, padding, dilation, ceil_mode = how
+    values = []
+    for value, other in ((kernel_size, 1), (stride, 1), (padding, 0), (dilation, 1)):
+        one = value[0] if isinstance(value, tuple | list) and len(value) == 1 else value
+        values.append(None if one is None else (other, as_int(one, op, "window size")))
+    return (*values, ceil_mode)
+
+
+def _max_pool(input: Tensor, how: tuple[Any, ...], return_indices: bool, dims: int) -> Any:
+    op = f"max_pool{dims}d"
+    if input.spec.dtype.category == 0:
+        raise DTypeError(f"{op}(): cannot take bool; convert it first")
+    x = _batched(input, dims, op)
+    windows, pads = planned(_plan, (op, x.spec), how if dims == 2 else _flat(how, op))
+    out = _unbatched(_max_pool2d(x, windows, pads), input, dims)
+    if not return_indices:
+        return out
+    return ValuesIndices(out, _unbatched(_max_pool2d_indices(x.detach(), windows, pads), input, dims))
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest of each window: (n, c, h, w) or (c, h, w) -> the same with y * x windows. NaN wins.
+
+    stride: the kernel's size by default. padding: at most half of the kernel, never the largest. ceil_mode: a last
+    window may hang over the edge. return_indices: a (values, indices) pair, the indices (int64) into h * w.
+    Where several are largest the first gets the gradient. Raises ShapeError for windows that do not fit, DTypeError
+    for bool.
+    """
+    return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 2)
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest of each window: (n, c, w) or (c, w) -> the same with x windows. See max_pool2d."""
+    return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 1)
+
+
+def _avg_pool(input: Tensor, how: tuple[Any, ...], whole: bool, divisor: Any, dims: int) -> Tensor:
+    op = f"avg_pool{dims}d"
+    floating(op, input.spec)
+    x = _batched(input, dims, op)
+    windows, pads = planned(_plan, (op, x.spec), how if dims == 2 else _flat(how, op))
+    if divisor is not None and as_int(divisor, op, "divisor_override") == 0:
+        raise ShapeError(f"{op}(): divisor_override must not be 0")
+    total = _sum_pool2d(wide(x), windows, pads)
+    (kh, kw), stride, _ = windows
+    if divisor is not None or not any(pads) or (whole and pads[0] == pads[1] and pads[2] == pads[3]):
+        out = total / float(kh * kw if divisor is None else divisor)
+    else:
+        rows = _sizes(x.spec.shape[2], total.spec.shape[2], kh, stride[0], pads[0], whole)
+        columns = _sizes(x.spec.shape[3], total.spec.shape[3], kw, stride[1], pads[2], whole)
+        out = total / (total.new_tensor(rows).unsqueeze(1) * total.new_tensor(columns))
+    return _unbatched(out.to(input.dtype), input, dims)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The average of each window: (n, c, h, w) or (c, h, w) -> the same with y * x windows.
+
+    stride: the kernel's size by default. padding: zeros, at most half of the kernel, which count as elements unless
+    `count_include_pad` is False. ceil_mode: a last window may hang over the edge; what hangs over never counts.
+    divisor_override: what to divide the sums by instead. Raises ShapeError for windows that do not fit, DTypeError
+    unless floating.
+    """
+    how = (kernel_size, stride, padding, 1, ceil_mode)
+    return _avg_pool(input, how, count_include_pad, divisor_override, 2)
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The average of each window: (n, c, w) or (c, w) -> the same with x windows. See avg_pool2d."""
+    return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
+
+
+def _averaging(like: Tensor, n: int, count: int) -> Tensor:
+    """The (count, n) matrix whose rows average n elements in `count` parts, of which neighbours may overlap."""
+    import numpy as np
+
+    matrix = np.zeros((count, n))
+    for i in range(count):
+        first, last = i * n // count, -(-(i + 1) * n // count)
+        matrix[i, first:last] = 1 / (last - first)
+    return like.new_tensor(matrix)
+
+
+def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
+    op = f"adaptive_avg_pool{dims}d"
+    floating(op, input.spec)
+    if input.spec.ndim not in (dims + 1, dims + 2):
+        raise ShapeError(f"{op}(): expected {dims + 1} or {dims + 2} dims, got shape {tuple(input.spec.shape)}")
+    asked = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * dims
+    sizes = input.spec.shape[-dims:]
+    if len(asked) != dims:
+        raise ShapeError(f"{op}(): output_size must be an int or {dims}, got {output_size!r}")
+    wanted = [n if m is None else as_int(m, op, "output_size") for n, m in zip(sizes, asked)]
+    if min(wanted) < 0 or 0 in sizes:
+        raise ShapeError(f"{op}(): cannot pool shape {tuple(input.spec.shape)} to {tuple(wanted)}")
+    if all(m and n % m == 0 for n, m in zip(sizes, wanted)):
+        # Parts of one size: each becomes a dim of its own, and is averaged over.
+        cut = [k for n, m in zip(sizes, wanted) for k in (m, n // m)]
+        lead = input.spec.shape[:-dims]
+        parts = input.reshape((*lead, *cut)).sum([len(lead) + 2 * d + 1 for d in range(dims)], dtype=wide(input).dtype)
+        return (parts / float(math.prod(cut[1::2]))).to(input.dtype)
+    out = wide(input) @ _averaging(wide(input), sizes[-1], wanted[-1]).mT
+    if dims == 2:
+        out = _averaging(out, sizes[0], wanted[0]) @ out
+    return out.to(input.dtype)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Averages of y * x parts: (…, h, w) -> (…, y, x). Part i of y has rows from floor(i h / y) to ceil((i + 1) h / y).
+
+    output_size: an int, or two, of which None keeps a size. Raises ShapeError unless input has 3 or 4 dims, DTypeError
+    unless floating.
+    """
+    return _adaptive(input, output_size, 2)
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """Averages of x parts of the last dim: (…, w) -> (…, x). See adaptive_avg_pool2d."""
+    return _adaptive(input, output_size, 1)

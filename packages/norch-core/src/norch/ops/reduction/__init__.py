@@ -1,0 +1,1 @@
+"""Ops along dims: reductions, scans, sorting, statistics."""

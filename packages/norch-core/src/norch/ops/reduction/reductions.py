@@ -1,0 +1,372 @@
+"""Reductions and scans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+from ...dispatch.call import run_one
+from ...dispatch.op import Inferred
+from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
+from ...errors import DTypeError, IndexError, ShapeError
+from ...spec import Shape, Spec, wrap_dim, wrap_dims
+from ..elementwise.arithmetic import abs as absolute
+from ..elementwise.arithmetic import exp, log, sqrt, where
+from ..families import accepts_axis, primitive
+from ..indexing import gather
+from ..shape.views import flatten, reshape, squeeze
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _reduced(spec: Spec, dims: Shape, keepdim: bool, dtype: DType) -> tuple[Spec, Spec]:
+    """The result's spec as the caller sees it, and as the kernel does (every reduced dim kept, of size 1)."""
+    kept = tuple(1 if i in dims else n for i, n in enumerate(spec.shape))
+    shape = kept if keepdim else tuple(n for i, n in enumerate(spec.shape) if i not in dims)
+    return spec.like(shape, dtype=dtype), spec.like(kept, dtype=dtype)
+
+
+def _infer_reduction(name: str, out: str, empty: bool) -> Any:
+    def infer(x: Spec, dim: Any, keepdim: bool, dtype: DType | None) -> Inferred:
+        dims = wrap_dims(dim, x.ndim, name)
+        if out == "bool":
+            compute = result = bool_
+        elif out == "sum":
+            compute = result = dtype or (x.dtype if x.dtype.is_floating_point else int64)
+        else:
+            compute, result = x.dtype, int64 if out == "index" else x.dtype
+        if not empty and x.numel == 0 and 0 in [x.shape[d] for d in dims]:
+            raise ShapeError(f"{name}(): cannot reduce no elements, shape {tuple(x.shape)} along dims {dims}")
+        seen, kernel = _reduced(x, dims, keepdim, result)
+        return Inferred((seen,), ((compute, x.shape),), {"dims": dims}, (kernel,))
+
+    return infer
+
+
+def _restored(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    """A reduction's gradient or result with its dims put back, so that it broadcasts to the operand."""
+    if keepdim:
+        return g
+    dims = wrap_dims(dim, x_spec.ndim, "sum")
+    return reshape(g, tuple(1 if i in dims else n for i, n in enumerate(x_spec.shape)))
+
+
+def _sum_vjp(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    return _restored(g, x_spec, dim, keepdim).expand(tuple(x_spec.shape))
+
+
+def _extreme_vjp(g: Tensor, x: Tensor, y: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    # Equal extremes share the gradient, as in PyTorch.
+    best = _restored(y, x_spec, dim, keepdim)
+    is_best = ((x == best) | ((x != x) & (best != best))).to(g.dtype)
+    return _restored(g, x_spec, dim, keepdim) * is_best / is_best.sum(_dims(dim), True)
+
+
+def _dims(dim: Any) -> Any:
+    return list(dim) if isinstance(dim, tuple) else dim
+
+
+def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    from ..shape.joining import cat
+    from .scan import cumprod
+
+    # The product of all others, without a division, so that zeros are right: those before times those after.
+    dims = wrap_dims(dim, x_spec.ndim, "prod")
+    rest = tuple(d for d in range(x_spec.ndim) if d not in dims)
+    order = (*rest, *dims)
+    rows = x.permute(order).reshape(tuple(x_spec.shape[d] for d in rest) + (-1,)) if x_spec.numel else x
+    if not x_spec.numel:
+        return x * 0
+    one = rows.new_ones((*rows.shape[:-1], 1))
+    before = cumprod(cat([one, rows[..., :-1]], -1), -1)
+    after = cumprod(cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
+    others = (before * after).reshape(tuple(x_spec.shape[d] for d in order))
+    back = [0] * len(order)
+    for i, d in enumerate(order):
+        back[d] = i
+    return _restored(g, x_spec, dim, keepdim) * others.permute(back)
+
+
+_PARAMS = "x dim keepdim dtype"
+_SUM = primitive("sum", _PARAMS, 1, _infer_reduction("sum", "sum", True), (_sum_vjp,))
+_PROD = primitive("prod", _PARAMS, 1, _infer_reduction("prod", "sum", True), (_prod_vjp,))
+_AMAX = primitive("amax", _PARAMS, 1, _infer_reduction("amax", "same", False), (_extreme_vjp,))
+_AMIN = primitive("amin", _PARAMS, 1, _infer_reduction("amin", "same", False), (_extreme_vjp,))
+_ANY = primitive("any", _PARAMS, 1, _infer_reduction("any", "bool", True))
+_ALL = primitive("all", _PARAMS, 1, _infer_reduction("all", "bool", True))
+_ARGMAX = primitive("argmax", _PARAMS, 1, _infer_reduction("argmax", "index", False))
+_ARGMIN = primitive("argmin", _PARAMS, 1, _infer_reduction("argmin", "index", False))
+
+
+def asked(dtype: Any, op: str) -> DType | None:
+    return None if dtype is None else as_dtype(dtype, op)
+
+
+@accepts_axis
+def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`."""
+    out: Tensor = run_one(_SUM, input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
+    return out
+
+
+def sum_over(input: Tensor, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:
+    """`sum` for dims that are known to be a tuple."""
+    out: Tensor = run_one(_SUM, input, dims, keepdim, None)
+    return out
+
+
+def _none_if_empty(dim: Any) -> Any:
+    # As in PyTorch, an empty list of dims means all of them.
+    return dim if dim is None or type(dim) is int else tuple(dim) or None if isinstance(dim, tuple | list) else dim
+
+
+def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` of a 16-bit float computed in float32, which its squares and sums fit in, and rounded once."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        input: Any = args[0]
+        dtype = input.dtype
+        if not dtype.is_floating_point or dtype.itemsize > 2:
+            return function(*args, **kwargs)
+        whole: Any = function
+        out = whole(input.to(float32), *args[1:], **kwargs)
+        return tuple(x.to(dtype) for x in out) if isinstance(out, tuple) else out.to(dtype)  # type: ignore[return-value]
+
+    return call
+
+
+@accepts_axis
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean over `dim` (None for all). NaN where there are no elements. Raises DTypeError for integers and bools."""
+    chosen = asked(dtype, "mean") or input.dtype
+    if not chosen.is_floating_point:
+        raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
+    half = chosen.itemsize == 2  # the sum may be more than 16 bits hold
+    total = sum(input, dim, keepdim, dtype=float32 if half else chosen)
+    out = total / _count(input, dim)
+    return out.to(chosen) if half else out
+
+
+def _count(input: Tensor, dim: Any) -> float:
+    dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "mean")
+    return float(math.prod(input.spec.shape[d] for d in dims))
+
+
+@accepts_axis
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
+    out: Tensor = run_one(_PROD, input, _none_if_empty(dim), keepdim, asked(dtype, "prod"))
+    return out
+
+
+@accepts_axis
+def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
+    out: Tensor = run_one(_AMAX, input, _none_if_empty(dim), keepdim, None)
+    return out
+
+
+@accepts_axis
+def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The smallest over `dim` (None for all); NaN wins, equals share the gradient. ShapeError for no elements."""
+    out: Tensor = run_one(_AMIN, input, _none_if_empty(dim), keepdim, None)
+    return out
+
+
+@accepts_axis
+def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether any element over `dim` (None for all) is not 0. A bool tensor."""
+    out: Tensor = run_one(_ANY, input, _none_if_empty(dim), keepdim, None)
+    return out
+
+
+@accepts_axis
+def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements over `dim` (None for all) are not 0. A bool tensor."""
+    out: Tensor = run_one(_ALL, input, _none_if_empty(dim), keepdim, None)
+    return out
+
+
+def _arg(op: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if dim is None:
+        out: Tensor = run_one(op, flatten(input), 0, False, None)
+        return out.reshape((1,) * input.spec.ndim) if keepdim else out
+    if not input.spec.ndim:
+        wrap_dim(dim, 0, op.name)
+        return run_one(op, flatten(input), 0, False, None)  # type: ignore[no-any-return]
+    out = run_one(op, input, wrap_dim(dim, input.spec.ndim, op.name), keepdim, None)
+    return out
+
+
+@accepts_axis
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The index (int64) of the first largest along `dim`, or among all elements in row-major order; NaN is largest."""
+    return _arg(_ARGMAX, input, dim, keepdim)
+
+
+@accepts_axis
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The index (int64) of the first smallest along `dim`, or among all elements in row-major order; NaN wins."""
+    return _arg(_ARGMIN, input, dim, keepdim)
+
+
+class ValuesIndices(NamedTuple):
+    """What max, min, sort, topk and others along a dim return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: Any, arg: Any) -> Any:
+    if dim is None:
+        return whole(input)
+    if hasattr(dim, "spec"):
+        return elementwise(input, dim)
+    if not isinstance(dim, int):
+        raise DTypeError(
+            f"{arg.__name__[3:]}(): dim must be an int or a tensor, got {dim!r}; for several dims use "
+            f"a{arg.__name__[3:]}"
+        )
+    indices = arg(input, dim, True)
+    if not input.spec.ndim:
+        return ValuesIndices(input.clone(), indices.reshape(()))
+    values = gather(input, dim, indices)
+    if not keepdim:
+        values, indices = squeeze(values, dim), squeeze(indices, dim)
+    return ValuesIndices(values, indices)
+
+
+@accepts_axis
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    """The largest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `maximum`."""
+    from ..elementwise.arithmetic import maximum
+
+    return _extreme(input, dim if other is None else other, keepdim, amax, maximum, argmax)
+
+
+@accepts_axis
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    """The smallest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `minimum`."""
+    from ..elementwise.arithmetic import minimum
+
+    return _extreme(input, dim if other is None else other, keepdim, amin, minimum, argmin)
+
+
+@accepts_axis
+@_in_float32
+def var(
+    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> Tensor:
+    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, biased 0)."""
+    if correction is None:
+        correction = 1 if unbiased else 0
+    centred = input - mean(input, dim, True)
+    degrees = _count(input, dim) - correction
+    total = sum(centred * centred, dim, keepdim)
+    return total / (degrees if degrees > 0 else 0.0)
+
+
+@accepts_axis
+@_in_float32
+def std(
+    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> Tensor:
+    """The standard deviation over `dim` (None for all): the square root of `var`."""
+    return _root(var(input, dim, unbiased, keepdim, correction=correction))
+
+
+@accepts_axis
+@_in_float32
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """`var` and `mean` together."""
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+@accepts_axis
+@_in_float32
+def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2).
+
+    It is computed in `dtype`, if given.
+    """
+    if dtype is not None:
+        input = input.to(dtype)
+    order = 2.0 if p is None or p == "fro" else float(p)
+    size = absolute(input)
+    if order == math.inf:
+        return amax(size, dim, keepdim)
+    if order == -math.inf:
+        return amin(size, dim, keepdim)
+    if order == 0:
+        return sum((size != 0).to(input.dtype), dim, keepdim)
+    if order == 1:
+        return sum(size, dim, keepdim)
+    if order == 2:
+        return _root(sum(input * input, dim, keepdim))
+    if not input.requires_grad:
+        return sum(size**order, dim, keepdim) ** (1 / order)
+    zero = size == 0  # here the derivative is infinite or 0 * inf; PyTorch takes 0
+    total = sum(where(zero, 0.0**order if order > 0 else math.inf, where(zero, 1.0, size) ** order), dim, keepdim)
+    none = (total == 0) | (total == math.inf)
+    return where(none, total.detach() ** (1 / order), where(none, 1.0, total) ** (1 / order))
+
+
+def _root(square: Tensor) -> Tensor:
+    """A square root whose derivative at 0 is 0, the subgradient that PyTorch takes for norms."""
+    if not square.requires_grad:
+        return sqrt(square)
+    zero = square == 0
+    return where(zero, 0.0, sqrt(where(zero, 1.0, square)))
+
+
+@accepts_axis
+@_in_float32
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(input))) over `dim`, without overflow."""
+    dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
+    if 0 in [input.spec.shape[d] for d in dims]:
+        return log(sum(exp(input), dim, keepdim))
+    largest = amax(input.detach(), dim, True)
+    # Where all are -inf (or one is inf) the shift would make NaN of inf - inf.
+    shift = where(absolute(largest) == math.inf, 0.0, largest)
+    total = log(sum(exp(input - shift), dim, True)) + shift
+    return total if keepdim else squeeze(total, dims)
+
+
+@accepts_axis
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements over `dim` (None for all) are not 0, as int64."""
+    return sum(input if input.dtype.category == BOOL else input != 0, dim)
+
+
+@accepts_axis
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one."""
+    from .sorting import sort
+
+    if dim is None:
+        flat = flatten(input)
+        if not flat.spec.numel:
+            raise ShapeError(f"median(): no elements, shape {tuple(input.spec.shape)}")
+        return median(flat, 0)[0]
+    at = wrap_dim(dim, input.spec.ndim, "median")
+    if not input.spec.ndim:
+        return sort(input)
+    size = input.spec.shape[at]
+    if size == 0:
+        raise IndexError(f"median(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
+    values, indices = sort(input, at)
+    last = values.detach().narrow(at, size - 1, 1)
+    # NaN comes last; where there is one, the first of them is the median.
+    place = where(last != last, size - count_nonzero(values.detach() != values, at).unsqueeze(at), (size - 1) // 2)
+    found = ValuesIndices(gather(values, at, place), gather(indices, at, place))
+    return found if keepdim else ValuesIndices(squeeze(found.values, at), squeeze(found.indices, at))

@@ -1,0 +1,166 @@
+"""Running sums, products and extremes, and the differences of neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.call import run_one
+from ...dispatch.op import Inferred
+from ...dtype import DType, bool_, int64
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec, wrap_dim
+from ..creation import arange, fill_spec
+from ..elementwise.arithmetic import ge, le, where
+from ..elementwise.composites import logaddexp
+from ..families import accepts_axis, primitive
+from ..indexing import gather
+from ..shape.joining import cat
+from ..shape.views import broadcast_to, narrow
+from ..upcast import wide
+from .reductions import ValuesIndices, asked
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _infer_cumsum(x: Spec, dim: int, dtype: DType | None) -> Inferred:
+    at = wrap_dim(dim, x.ndim, "cumsum")
+    compute = dtype or (int64 if not x.dtype.is_floating_point else x.dtype)
+    return Inferred((x.like(dtype=compute),), ((compute, x.shape),), {"dim": at})
+
+
+def _cumsum_vjp(g: Tensor, dim: int) -> Tensor:
+    return cumsum(g.flip(dim), dim).flip(dim)
+
+
+_CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (_cumsum_vjp,))
+
+
+@accepts_axis
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """The running sum along `dim`. Integers and bools are summed in int64 unless `dtype`."""
+    if not input.spec.ndim:
+        wrap_dim(dim, 0, "cumsum")
+        return cumsum(input.unsqueeze(0), 0, dtype=dtype).reshape(())
+    out: Tensor = run_one(_CUMSUM, input, dim, asked(dtype, "cumsum"))
+    return out
+
+
+@accepts_axis
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """The running product along `dim`. Integers and bools are multiplied in int64 unless `dtype`.
+
+    By doubling (Hillis and Steele, 1986): log2(n) products of whole tensors. Zeros have their true gradient.
+    """
+    at = wrap_dim(dim, input.spec.ndim, "cumprod")
+    chosen = asked(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64)
+    out = input.to(chosen)
+    if not input.spec.ndim:
+        return out.clone()
+    size, reach = input.spec.shape[at], 1
+    while reach < size:
+        moved = out.narrow(at, reach, size - reach) * out.narrow(at, 0, size - reach)
+        out = cat([out.narrow(at, 0, reach), moved], at)
+        reach *= 2
+    return out.clone() if out is input else out
+
+
+# --- Running extremes -----------------------------------------------------------------------------------------------
+
+
+def _running(input: Tensor, dim: int, op: str, wins: Any) -> ValuesIndices:
+    """By doubling, as `cumprod`: where the later of two `wins(later, earlier)`, it is the extreme of both."""
+    at = wrap_dim(dim, input.spec.ndim, op)
+    if not input.spec.ndim:
+        return ValuesIndices(input.clone(), fill_spec(input.spec.like(dtype=int64), 0))
+    size = input.spec.shape[at]
+    shape = tuple(input.spec.shape)
+    count = arange(size, device=input.device).reshape([-1 if d == at else 1 for d in range(len(shape))])
+    values, places, reach = input.detach(), broadcast_to(count, shape), 1
+    while reach < size:
+        later, earlier = narrow(values, at, reach, size - reach), narrow(values, at, 0, size - reach)
+        mask = wins(later, earlier) | (later != later)
+        best = where(mask, narrow(places, at, reach, size - reach), narrow(places, at, 0, size - reach))
+        values = cat([narrow(values, at, 0, reach), where(mask, later, earlier)], at)
+        places = cat([narrow(places, at, 0, reach), best], at)
+        reach *= 2
+    return ValuesIndices(gather(input, at, places), places.clone() if reach == 1 else places)
+
+
+@accepts_axis
+def cummax(input: Tensor, dim: int) -> ValuesIndices:
+    """The largest so far along `dim`, and where (int64) it was seen last. NaN wins."""
+    return _running(input, dim, "cummax", ge)
+
+
+@accepts_axis
+def cummin(input: Tensor, dim: int) -> ValuesIndices:
+    """The smallest so far along `dim`, and where (int64) it was seen last. NaN wins."""
+    return _running(input, dim, "cummin", le)
+
+
+@accepts_axis
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log(cumsum(exp(input))) along `dim`, without overflow, by doubling. Raises DTypeError unless floating."""
+    at = wrap_dim(dim, input.spec.ndim, "logcumsumexp")
+    if not input.spec.dtype.is_floating_point:
+        raise DTypeError(f"logcumsumexp(): expected a floating dtype, got {input.spec.dtype}")
+    if not input.spec.ndim:
+        return input.clone()
+    out = wide(input)
+    size, reach = input.spec.shape[at], 1
+    while reach < size:
+        both = logaddexp(narrow(out, at, reach, size - reach), narrow(out, at, 0, size - reach))
+        out = cat([narrow(out, at, 0, reach), both], at)
+        reach *= 2
+    return input.clone() if reach == 1 else out.to(input.spec.dtype)
+
+
+# --- Neighbours -----------------------------------------------------------------------------------------------------
+
+
+@accepts_axis
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    """Each element less the one before it along `dim`, `n` times over; of bools, whether the two differ.
+
+    prepend, append: put before and behind input first. Raises ShapeError for a 0-d tensor or a negative `n`.
+    """
+    if not input.spec.ndim or n < 0:
+        raise ShapeError(f"diff(): n is {n}, the shape {tuple(input.spec.shape)}; needs n >= 0 and at least 1 dim")
+    at = wrap_dim(dim, input.spec.ndim, "diff")
+    parts = [x for x in (prepend, input, append) if x is not None]
+    out = cat(parts, at) if len(parts) > 1 else input
+    for _ in range(n):
+        size = max(out.spec.shape[at] - 1, 0)
+        later = narrow(out, at, min(1, out.spec.shape[at]), size)
+        earlier = narrow(out, at, 0, size)
+        out = later ^ earlier if out.spec.dtype is bool_ else later - earlier
+    return out.clone() if out is input else out
+
+
+def _slabs(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str) -> Tensor:
+    """The areas of the trapezoids between neighbours."""
+    at = wrap_dim(dim, y.spec.ndim, op)
+    if not y.spec.ndim or (x is not None and dx is not None):
+        raise ShapeError(f"{op}(): needs at least 1 dim, shape {tuple(y.spec.shape)}, and not both x and dx")
+    size = max(y.spec.shape[at] - 1, 0)
+    total = narrow(y, at, min(1, y.spec.shape[at]), size) + narrow(y, at, 0, size)
+    if x is None:
+        return total * ((1.0 if dx is None else dx) / 2)
+    if x.spec.ndim == 1:
+        x = x.reshape([-1 if d == at else 1 for d in range(y.spec.ndim)])
+    return total * diff(x, dim=at - y.spec.ndim) / 2
+
+
+@accepts_axis
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
+    """The integral of `y` along `dim` by the trapezoidal rule, over points `x` or at a distance `dx` (1)."""
+    return _slabs(y, x, dx, dim, "trapezoid").sum(dim)
+
+
+@accepts_axis
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
+    """`trapezoid` up to each point but the first."""
+    return cumsum(_slabs(y, x, dx, dim, "cumulative_trapezoid"), dim)

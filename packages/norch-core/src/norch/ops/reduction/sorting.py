@@ -1,0 +1,204 @@
+"""Order: sort, topk, unique, isin, searchsorted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.call import run
+from ...dispatch.op import Inferred
+from ...dtype import int32, int64
+from ...errors import DTypeError, ShapeError
+from ...spec import Spec, as_int, wrap_dim
+from ..creation import arange, full
+from ..elementwise.arithmetic import where
+from ..families import accepts_axis, primitive
+from ..indexing import gather, index_select, nonzero, scatter, scatter_add
+from ..shape.joining import cat
+from ..shape.views import movedim, narrow, reshape
+from .reductions import ValuesIndices
+from .scan import cumsum
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _infer_sort(x: Spec, dim: Any, descending: bool) -> Inferred:
+    at = wrap_dim(dim, x.ndim, "sort")
+    return Inferred((x.like(), x.like(dtype=int64)), (x,), {"dim": at, "descending": descending})
+
+
+def _sort_vjp(g: Any, y: Any, x_spec: Spec, dim: int) -> Tensor:
+    # `g` holds a gradient for each result; the indices have none.
+    return scatter(g[0].new_zeros(tuple(x_spec.shape)), dim, y[1], g[0])
+
+
+_SORT = primitive("sort", "x dim descending", 1, _infer_sort, (_sort_vjp,))
+
+
+@accepts_axis
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
+    """The elements in order along `dim`, and the indices (int64) they came from. Always stable; NaN is largest."""
+    if not input.spec.ndim:
+        wrap_dim(dim, 0, "sort")
+        return ValuesIndices(input.clone(), arange(1, device=input.device).reshape(()))
+    return ValuesIndices(*run(_SORT, input, dim, bool(descending)))
+
+
+@accepts_axis
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The indices (int64) that put the elements along `dim` in order."""
+    return sort(input.detach(), dim, descending)[1]
+
+
+@accepts_axis
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
+    """The `k` largest (or smallest) elements along `dim`, in order, and their indices (int64)."""
+    at = wrap_dim(dim, input.spec.ndim, "topk")
+    size = input.spec.shape[at] if input.spec.ndim else 1
+    if not 0 <= as_int(k, "topk", "k") <= size:
+        raise ShapeError(f"topk(): k is {k}, dim {dim} of shape {tuple(input.spec.shape)} has {size} elements")
+    if not input.spec.ndim:
+        return sort(input)
+    values, indices = sort(input, at, largest)
+    return ValuesIndices(narrow(values, at, 0, k), narrow(indices, at, 0, k))
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements, in order, 1-D; on request where each input element is among them, and how often.
+
+    With `dim`, the different slices along it, in the order of their elements. The number of results depends on the
+    values, so this waits for them.
+    """
+    if dim is not None:
+        return _unique_slices(input.detach(), wrap_dim(dim, input.spec.ndim, "unique"), return_inverse, return_counts)
+    order, places = sort(reshape(input.detach(), -1))
+    found = _runs(order, order[1:] != order[:-1], 0)
+    inverse = scatter(places.new_zeros(places.spec.numel), 0, places, found[1])
+    return _asked(found[0], reshape(inverse, tuple(input.spec.shape)), found[2], return_inverse, return_counts)
+
+
+@accepts_axis
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The first of every run of equal elements, 1-D (of equal slices along `dim`); on request the run that each element
+    is in, and how long every run is. Waits for the values.
+    """
+    if dim is None:
+        flat = reshape(input.detach(), -1)
+        values, rank, counts = _runs(flat, flat[1:] != flat[:-1], 0)
+        rank = reshape(rank, tuple(input.spec.shape))
+    else:
+        at = wrap_dim(dim, input.spec.ndim, "unique_consecutive")
+        values, rank, counts = _runs(input.detach(), _changes(input.detach(), at), at)
+    return _asked(values, rank, counts, return_inverse, return_counts)
+
+
+def _changes(x: Tensor, at: int) -> Tensor:
+    """Along `at`, which slices but the first differ from the one before."""
+    n = x.spec.shape[at]
+    differs = narrow(x, at, min(1, n), max(n - 1, 0)) != narrow(x, at, 0, max(n - 1, 0))
+    return differs.any([d for d in range(x.spec.ndim) if d != at]) if x.spec.ndim > 1 else differs
+
+
+def _runs(x: Tensor, changes: Tensor, at: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The first slice of each run, the run that each slice is in, and how many are in each run."""
+    n = x.spec.shape[at]
+    first = cat([changes.new_ones(1), changes]) if n else changes.new_zeros(0)
+    rank = cumsum(first, 0) - 1
+    values = index_select(x, at, nonzero(first, as_tuple=True)[0])
+    zeros = rank.new_zeros(values.spec.shape[at])
+    return values, rank, scatter_add(zeros, 0, rank, rank.new_ones(n)) if n else zeros
+
+
+def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool) -> Any:
+    rows = movedim(x, at, 0)
+    n = rows.spec.shape[0]
+    if not rows.spec.numel:
+        raise ShapeError(f"unique(): dim {at} of a tensor without elements, shape {tuple(x.spec.shape)}")
+    columns = reshape(rows, n, -1)
+    order = arange(n, device=x.device)
+    # Stable sorts from the last column to the first put whole rows in order.
+    for i in range(columns.spec.shape[1] - 1, -1, -1):
+        order = gather(order, 0, argsort(gather(columns.select(1, i), 0, order)))
+    values, rank, counts = _runs(index_select(x, at, order), _changes(index_select(columns, 0, order), 0), at)
+    return _asked(values, scatter(rank.new_zeros(n), 0, order, rank), counts, return_inverse, return_counts)
+
+
+def _asked(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+    results = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """True where an element is one of `test_elements` (with `invert`, where it is none); either may be a number.
+
+    NaN is never found. `assume_unique` is only a hint in PyTorch, and takes no part here.
+    """
+    given = next((v for v in (elements, test_elements) if hasattr(v, "spec")), None)
+    if given is None:
+        raise DTypeError(f"isin(): expected a tensor, got {elements!r:.40} and {test_elements!r:.40}")
+    x, among = (v if hasattr(v, "spec") else full((), v, device=given.device) for v in (elements, test_elements))
+    x, among = x.detach(), reshape(among.detach(), -1)
+    size = among.spec.numel
+    if size <= 16:
+        found = (x.unsqueeze(-1) == among).any(-1)
+    else:
+        order = sort(among)[0]
+        at = searchsorted(order, x).clamp(max=size - 1)
+        found = reshape(gather(order, 0, reshape(at, -1)), tuple(x.spec.shape)) == x
+    return ~found if invert else found
+
+
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where values go (int64) in a sequence in order along its last dim: before their equals, or after (`right`).
+
+    A sequence of one dim serves values of any shape; else all dims but the last must agree. `sorter` is the order of a
+    sequence that is in none. By bisection.
+    """
+    right = side == "right" if side is not None else right
+    if out_int32:
+        return searchsorted(sorted_sequence, input, right=right, sorter=sorter).to(int32)
+    sequence = sorted_sequence if sorter is None else gather(sorted_sequence, -1, sorter)
+    values = input if hasattr(input, "spec") else sequence.new_full((), input)
+    shape = tuple(values.spec.shape)
+    if not sequence.spec.ndim:
+        raise ShapeError("searchsorted(): the sequence is 0-d; it needs at least 1 dim")
+    if sequence.spec.ndim == 1:
+        wanted = reshape(values, -1)
+    else:
+        if shape[:-1] != tuple(sequence.spec.shape[:-1]):
+            raise ShapeError(f"searchsorted(): sequence {tuple(sequence.spec.shape)} and values {shape} do not match")
+        wanted = values
+    size = sequence.spec.shape[-1]
+    low = wanted.new_zeros(tuple(wanted.spec.shape), dtype=int64)
+    if size == 0:
+        return reshape(low, shape)
+    high = low + size
+    for _ in range(size.bit_length()):
+        middle = (low + high) // 2
+        at = gather(sequence, -1, middle.clamp(max=size - 1))
+        # Written so that NaN values, which no comparison holds for, go behind everything.
+        goes_on = (at <= wanted) | (wanted != wanted) if right else (at < wanted) | ((wanted != wanted) & (at == at))
+        goes_on = goes_on & (low < high)
+        low, high = where(goes_on, middle + 1, low), where(goes_on, high, middle)
+    return reshape(low, shape)
+
+
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """`searchsorted(boundaries, input)`."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -1,0 +1,1 @@
+"""Ops that rearrange: views, joining, splitting, repeating."""

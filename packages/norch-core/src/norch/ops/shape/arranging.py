@@ -1,0 +1,204 @@
+"""Shapes brought together and taken apart: at least so many dims, columns, blocks, triangles, combinations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...dtype import INTEGER
+from ...errors import DTypeError, IndexError, ShapeError
+from ...spec import as_int, wrap_dim
+from ..creation import DeviceLike, arange, as_tensor
+from ..elementwise.arithmetic import floor_divide, remainder
+from ..indexing import index_select
+from .joining import cat, flip, meshgrid, split, stack
+from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _each(function: Any, tensors: tuple[Any, ...]) -> Any:
+    """`function` of one tensor, or a tuple of what it gives for several."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
+    made = tuple(function(x) for x in given)
+    return made[0] if len(tensors) == 1 and given is tensors else made
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """A 0-d tensor as a vector, others as they are; for several tensors, a tuple."""
+    return _each(lambda x: x if x.spec.ndim else reshape(x, 1), tensors)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """A vector as a row, a 0-d tensor as a 1 x 1 matrix, others as they are; for several tensors, a tuple."""
+    return _each(lambda x: x if x.spec.ndim > 1 else reshape(x, 1, -1), tensors)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """A matrix with a third dim of 1, a vector as (1, n, 1), others as they are; for several tensors, a tuple."""
+    return _each(lambda x: x if x.spec.ndim > 2 else unsqueeze(atleast_2d(x), 2), tensors)
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Vectors as columns, and matrices, joined along dim 1."""
+    return cat([reshape(x, -1, 1) if x.spec.ndim < 2 else x for x in tensors], 1)
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along dim 2, after `atleast_3d`."""
+    return cat([atleast_3d(x) for x in tensors], 2)
+
+
+# --- Splits ---------------------------------------------------------------------------------------------------------
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of so many parts along `dim`, the first of them larger by 1 if need be; or of the parts between indices."""
+    return _cut(input, indices_or_sections, dim, "tensor_split")
+
+
+def _cut(input: Tensor, cuts: Any, dim: int, op: str) -> tuple[Tensor, ...]:
+    at = wrap_dim(dim, input.spec.ndim, op)
+    if not input.spec.ndim:
+        raise ShapeError(f"{op}(): a 0-d tensor cannot be split")
+    size = input.spec.shape[at]
+    if hasattr(cuts, "spec"):
+        cuts = cuts.tolist()
+    if isinstance(cuts, tuple | list):
+        edges = [0, *(min(max(i + size if i < 0 else i, 0), size) for i in cuts), size]
+        starts = edges[:-1]
+        return tuple(narrow(input, at, s, max(e - s, 0)) for s, e in zip(starts, edges[1:], strict=True))
+    count = as_int(cuts, op, "sections")
+    if count < 1:
+        raise ShapeError(f"{op}(): needs at least 1 section, got {count}")
+    return split(input, [size // count + (i < size % count) for i in range(count)], at)
+
+
+def _cut_evenly(input: Tensor, cuts: Any, dim: int, op: str, ndim: int) -> tuple[Tensor, ...]:
+    if input.spec.ndim < ndim:
+        raise ShapeError(f"{op}(): needs at least {ndim} dims, got shape {tuple(input.spec.shape)}")
+    if isinstance(cuts, int) and (cuts < 1 or input.spec.shape[dim] % cuts):
+        raise ShapeError(f"{op}(): dim {dim} of shape {tuple(input.spec.shape)} does not part into {cuts}")
+    return _cut(input, cuts, dim, op)
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Views of equal parts, or of those between indices, along dim 1; of a vector along dim 0."""
+    return _cut_evenly(input, indices_or_sections, min(input.spec.ndim - 1, 1), "hsplit", 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Views of equal parts, or of those between indices, along dim 0. Raises ShapeError below 2 dims."""
+    return _cut_evenly(input, indices_or_sections, 0, "vsplit", 2)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Views of equal parts, or of those between indices, along dim 2. Raises ShapeError below 3 dims."""
+    return _cut_evenly(input, indices_or_sections, 2, "dsplit", 3)
+
+
+# --- Diagonals and triangles ----------------------------------------------------------------------------------------
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The last dim as a diagonal of square matrices in new dims `dim1` and `dim2`, zeros elsewhere."""
+    ndim = input.spec.ndim + 1
+    first, second = wrap_dim(dim1, ndim, "diag_embed"), wrap_dim(dim2, ndim, "diag_embed")
+    if first == second or not input.spec.ndim:
+        raise ShapeError(f"diag_embed(): dims {dim1} and {dim2} for shape {tuple(input.spec.shape)}")
+    n = input.spec.shape[-1] + abs(offset)
+    out = input.new_zeros(*input.spec.shape[:-1], n, n)
+    diagonal(out, offset, -2, -1).copy_(input)
+    return movedim(out, (-2, -1), (first, second))
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """All elements, in row-major order, as the diagonal of a square matrix."""
+    return diag_embed(reshape(input, -1), offset)
+
+
+def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
+    rows, columns = arange(row, device=device).unsqueeze(1) + offset, arange(col, device=device)
+    places = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
+    out: Tensor = places if dtype is None else places.to(dtype)
+    return out
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """Where the lower triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
+    return _triangle_indices(row, col, offset, dtype, device, True)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+    """Where the upper triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
+    return _triangle_indices(row, col, offset, dtype, device, False)
+
+
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """A copy turned `k` times by 90 degrees in the plane of two dims, from the first towards the second."""
+    first, second = (wrap_dim(d, input.spec.ndim, "rot90") for d in _two(dims, input))
+    if first == second:
+        raise ShapeError(f"rot90(): needs two different dims, got {tuple(dims)} of shape {tuple(input.spec.shape)}")
+    turns = k % 4
+    if turns == 2:
+        return flip(input, first, second)
+    if turns == 1:
+        return transpose(flip(input, second), first, second)
+    return transpose(flip(input, first), first, second) if turns else input.clone()
+
+
+def _two(dims: Sequence[int], input: Tensor) -> Sequence[int]:
+    if len(dims) != 2 or input.spec.ndim < 2:
+        raise ShapeError(f"rot90(): needs two dims, got {tuple(dims)} of shape {tuple(input.spec.shape)}")
+    return dims
+
+
+# --- Combinations ---------------------------------------------------------------------------------------------------
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """Every way to take one element of each vector, a row each, the last varying first; of one vector, itself."""
+    for x in tensors:
+        if x.spec.ndim != 1:
+            raise ShapeError(f"cartesian_prod(): expected vectors, got shape {tuple(x.spec.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([reshape(g, -1) for g in meshgrid(*tensors)], 1)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Every way to take `r` elements of a vector, a row each, in its order."""
+    if input.spec.ndim != 1 or r < 0:
+        raise ShapeError(f"combinations(): expected a vector and r >= 0, got shape {tuple(input.spec.shape)} and {r}")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    chosen = list(choose(range(input.spec.shape[0]), r)) if r else []
+    if not chosen:
+        return input.new_empty(0, r) if r else input.new_empty(0)
+    places = as_tensor([i for row in chosen for i in row], device=input.device)
+    return reshape(index_select(input, 0, places), (len(chosen), r))
+
+
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers of each element of a vector, a row each, `N` of them (as many as elements), falling by default."""
+    if x.spec.ndim != 1:
+        raise ShapeError(f"vander(): expected a vector, got shape {tuple(x.spec.shape)}")
+    count = x.spec.shape[0] if N is None else N
+    powers = arange(count, device=x.device)
+    values = x if x.spec.dtype.category else x.long()
+    return unsqueeze(values, 1) ** (powers if increasing else count - 1 - powers).to(values.spec.dtype)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Row-major indices into `shape` as one tensor of indices for each dim. Raises IndexError for a shape without."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if indices.spec.dtype.category != INTEGER:
+        raise DTypeError(f"unravel_index(): indices must hold integers, got {indices.spec.dtype}")
+    if not sizes or min(sizes) < 1:
+        raise IndexError(f"unravel_index(): no index is in shape {sizes}")
+    found, rest = [], indices
+    for n in reversed(sizes):
+        found.append(remainder(rest, n))
+        rest = floor_divide(rest, n)
+    return tuple(reversed(found))

@@ -1,0 +1,103 @@
+"""as_strided, the view that all others are cases of, and unfold, which needs its gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.call import view_call
+from ...dispatch.op import Plan
+from ...errors import ShapeError
+from ...spec import Shape, Spec, as_int, as_shape, span, wrap_dim
+from ..copying import write
+from ..creation import arange, fill_spec
+from ..families import view
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _infer_strided(spec: Spec, shape: Shape, strides: Shape, shift: int) -> tuple[Spec, int]:
+    return spec.like(shape, strides), shift
+
+
+def _strided_vjp(g: Tensor, x_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
+    # The gradient is laid out as x was, so that the same strides show in it what they showed in x.
+    start, at = max(-shift, 0), max(shift, 0)
+    total = max(start + span(x_spec.shape, x_spec.strides), at + span(shape, strides))
+    zeros = fill_spec(g.spec.like((total,)), 0)
+    if g.spec.like(shape, strides).overlaps:
+        from ..indexing import scatter_add
+
+        places = as_strided_view(arange(total, device=g.device), shape, strides, at)
+        zeros = scatter_add(zeros, 0, places.reshape(-1), g.reshape(-1))
+    else:
+        part = as_strided_view(zeros, shape, strides, at)
+        part.copy_(g) if g.requires_grad else write(part, g)
+    if x_spec.overlaps:  # each element of x gets an equal share of what it has in common with others
+        from ..indexing import scatter_add
+
+        places = as_strided_view(arange(total, device=g.device), x_spec.shape, x_spec.strides, start).reshape(-1)
+        shares = scatter_add(zeros.new_zeros(total), 0, places, zeros.new_ones(x_spec.numel))
+        zeros = zeros / shares.clamp(1)
+    return as_strided_view(zeros, x_spec.shape, x_spec.strides, start)
+
+
+STRIDED = view("as_strided", "x shape strides shift", _infer_strided, _strided_vjp)
+
+
+def _infer_unfold(spec: Spec, dim: Any, size: Any, step: Any) -> tuple[Spec, int]:
+    at, shape, strides = wrap_dim(dim, spec.ndim, "unfold"), spec.shape, spec.strides
+    width, apart = as_int(size, "unfold", "size"), as_int(step, "unfold", "step")
+    if not 0 <= width <= shape[at] or apart < 1:
+        raise ShapeError(f"unfold(): no windows of {size}, {step} apart, in dim {dim} of shape {tuple(shape)}")
+    count = (shape[at] - width) // apart + 1
+    new_strides = (*strides[:at], strides[at] * apart, *strides[at + 1 :], strides[at])
+    return spec.like((*shape[:at], count, *shape[at + 1 :], width), new_strides), 0
+
+
+def _unfold_vjp(g: Tensor, x_spec: Spec, dim: int, size: int, step: int) -> Tensor:
+    dense = x_spec.like()
+    windows, _ = _infer_unfold(dense, dim, size, step)
+    return _strided_vjp(g, dense, windows.shape, windows.strides, 0)
+
+
+UNFOLD = view("unfold", "x dim size step", _infer_unfold, _unfold_vjp)
+
+
+def view_plan(base: Tensor, tensor: Tensor) -> tuple[Plan, tuple[Any, ...], tuple[tuple[Any, int]]]:
+    """The plan, and the arguments and result to record, by which `tensor` is a view of `base`."""
+    form = (tuple(tensor.spec.shape), tensor.spec.strides)
+    shift = tensor.offset - base.offset
+    return STRIDED.plans[base.spec, (*form, 0)], (None, *form, shift), ((None, shift),)
+
+
+def as_strided_view(input: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
+    """`as_strided` with an offset relative to input's, unchecked."""
+    return view_call(STRIDED, input, (shape, strides, shift), (shape, strides, 0), shift)
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A view of input's buffer with any `size`, `stride` and `storage_offset` (in elements).
+
+    Raises ShapeError for negative strides, or where the view would leave the buffer.
+    """
+    shape, strides = as_shape(size, "as_strided"), tuple(as_int(s, "as_strided", "stride") for s in stride)
+    offset = input.offset if storage_offset is None else as_int(storage_offset, "as_strided", "storage_offset")
+    available = input.buffer.nbytes // input.spec.dtype.itemsize
+    if len(shape) != len(strides) or min(strides, default=0) < 0 or offset < 0:
+        raise ShapeError(
+            f"as_strided(): size {shape} needs as many strides, none negative; got {strides} from {offset}"
+        )
+    if 0 not in shape and offset + span(shape, strides) > available:
+        raise ShapeError(
+            f"as_strided(): size {shape} with strides {strides} from {offset} leaves the buffer of {available} elements"
+        )
+    return as_strided_view(input, shape, strides, offset - input.offset)
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """A view of all windows of `size` along a dim, `step` apart; the window's elements become the last dim."""
+    if not input.spec.ndim:
+        wrap_dim(dimension, 0, "unfold")
+        return unfold(input.unsqueeze(0), 0, size, step).reshape(size)
+    return view_call(UNFOLD, input, (dimension, size, step))

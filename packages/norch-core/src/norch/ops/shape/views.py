@@ -1,0 +1,325 @@
+"""Views, and the ops that rearrange elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.call import try_view, view_call
+from ...errors import IndexError, ShapeError
+from ...spec import (
+    Shape,
+    Spec,
+    as_int,
+    as_shape,
+    broadcast_shapes,
+    expand_strides,
+    infer_size,
+    reshape_strides,
+    wrap_dim,
+    wrap_dims,
+)
+from ..copying import contiguous, write
+from ..creation import fill_spec
+from ..families import view
+from .strided import as_strided_view
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+# --- Views ----------------------------------------------------------------------------------------------------------
+
+
+def _permute_spec(spec: Spec, dims: Shape) -> Spec:
+    return spec.like(tuple(spec.shape[d] for d in dims), tuple(spec.strides[d] for d in dims))
+
+
+def _infer_transpose(spec: Spec, dim0: Any, dim1: Any) -> tuple[Spec, int]:
+    a, b = wrap_dim(dim0, spec.ndim, "transpose"), wrap_dim(dim1, spec.ndim, "transpose")
+    dims = list(range(spec.ndim))
+    if dims:
+        dims[a], dims[b] = dims[b], dims[a]
+    return _permute_spec(spec, tuple(dims)), 0
+
+
+TRANSPOSE = view("transpose", "x dim0 dim1", _infer_transpose, lambda g, dim0, dim1: transpose(g, dim0, dim1))
+
+
+def _permutation(spec: Spec, dims: Any) -> Shape:
+    wrapped = tuple(wrap_dim(d, spec.ndim, "permute") for d in dims)
+    if sorted(wrapped) != list(range(spec.ndim)):
+        raise ShapeError(f"permute(): dims {dims} are no permutation of the {spec.ndim} dims of {tuple(spec.shape)}")
+    return wrapped
+
+
+def _permute_vjp(g: Tensor, dims: Shape) -> Tensor:
+    back = [0] * len(dims)
+    for i, d in enumerate(dims):
+        back[d] = i
+    return permute(g, back)
+
+
+PERMUTE = view(
+    "permute",
+    "x dims",
+    lambda spec, dims: (_permute_spec(spec, _permutation(spec, dims)), 0),
+    lambda g, dims: _permute_vjp(g, tuple(d % len(dims) for d in dims)),
+)
+
+
+def _infer_reshape(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int] | None:
+    shape = tuple([as_int(n, "reshape", "size") for n in shape])
+    size = infer_size(shape, spec.numel, "reshape", spec.shape)
+    strides = reshape_strides(spec.shape, spec.strides, size)
+    return None if strides is None else (spec.like(size, strides), 0)
+
+
+RESHAPE = view("reshape", "x shape", _infer_reshape, lambda g, x_spec: reshape(g, x_spec.shape))
+
+
+def _infer_expand(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int]:
+    shape = tuple([as_int(n, "expand", "size") for n in shape])
+    lead = len(shape) - spec.ndim
+    size = tuple(spec.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(shape))
+    fits = lead >= 0 and all(m in (1, n) for m, n in zip(spec.shape, size[max(lead, 0) :], strict=False))
+    if not fits or min(size, default=0) < 0:
+        raise ShapeError(f"expand(): shape {tuple(spec.shape)} does not expand to {tuple(shape)}")
+    return spec.like(size, expand_strides(spec.shape, spec.strides, size)), 0
+
+
+# The engine sums a gradient to its operand's shape, so there is nothing left to do.
+EXPAND = view("expand", "x shape", _infer_expand, lambda g: g)
+
+
+def _infer_narrow(spec: Spec, dim: int, start: int, length: int, step: int) -> tuple[Spec, int]:
+    shape = (*spec.shape[:dim], length, *spec.shape[dim + 1 :])
+    strides = (*spec.strides[:dim], spec.strides[dim] * step, *spec.strides[dim + 1 :])
+    return spec.like(shape, strides), start * spec.strides[dim] if length else 0
+
+
+def _narrow_vjp(g: Tensor, x_spec: Spec, dim: int, start: int, length: int, step: int) -> Tensor:
+    return _into_zeros(g, x_spec, lambda zeros: slice_dim(zeros, dim, start, length, step))
+
+
+SLICE = view("slice", "x dim start length step", _infer_narrow, _narrow_vjp)
+
+
+def _infer_select(spec: Spec, dim: int, index: int) -> tuple[Spec, int]:
+    shape, strides = spec.shape, spec.strides
+    out = spec.like((*shape[:dim], *shape[dim + 1 :]), (*strides[:dim], *strides[dim + 1 :]))
+    return out, index * strides[dim]
+
+
+SELECT = view(
+    "select",
+    "x dim index",
+    _infer_select,
+    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: select(zeros, dim, index)),
+)
+
+
+def _infer_diagonal(spec: Spec, offset: int, dim1: Any, dim2: Any) -> tuple[Spec, int]:
+    a, b = wrap_dim(dim1, spec.ndim, "diagonal"), wrap_dim(dim2, spec.ndim, "diagonal")
+    if a == b or spec.ndim < 2:
+        raise ShapeError(f"diagonal(): needs two different dims, got {dim1} and {dim2} of shape {tuple(spec.shape)}")
+    rows, columns = spec.shape[a] + min(offset, 0), spec.shape[b] - max(offset, 0)
+    length = max(min(rows, columns), 0)
+    rest = [d for d in range(spec.ndim) if d not in (a, b)]
+    shape = (*(spec.shape[d] for d in rest), length)
+    strides = (*(spec.strides[d] for d in rest), spec.strides[a] + spec.strides[b])
+    start = max(offset, 0) * spec.strides[b] - min(offset, 0) * spec.strides[a]
+    return spec.like(shape, strides), start if length else 0
+
+
+DIAGONAL = view(
+    "diagonal",
+    "x offset dim1 dim2",
+    _infer_diagonal,
+    lambda g, x_spec, offset, dim1, dim2: _into_zeros(g, x_spec, lambda zeros: diagonal(zeros, offset, dim1, dim2)),
+)
+
+
+def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
+    """Zeros of `spec`'s shape, with `g` in the part that `select` shows: the gradient of a view."""
+    zeros = fill_spec(spec.like(dtype=g.spec.dtype), 0)
+    part = select(zeros)
+    part.copy_(g) if g.requires_grad else write(part, g)
+    return zeros
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """A view with dims `dim0` and `dim1` exchanged."""
+    return view_call(TRANSPOSE, input, (dim0, dim1))
+
+
+def t(input: Tensor) -> Tensor:
+    """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
+    if input.spec.ndim > 2:
+        raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
+    return (
+        transpose(input, 0, 1)
+        if input.spec.ndim == 2
+        else as_strided_view(input, input.spec.shape, input.spec.strides, 0)
+    )
+
+
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """A view with its dims in the order `dims`, ints or one sequence of them."""
+    dims = order if dims is None else (dims,)
+    return view_call(PERMUTE, input, (tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims,))
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """A view with dims `source` (an int or several) at the places `destination`, the others in their order."""
+    n = input.spec.ndim
+    sources = [wrap_dim(d, n, "movedim") for d in (source if isinstance(source, tuple | list) else (source,))]
+    places = [
+        wrap_dim(d, n, "movedim") for d in (destination if isinstance(destination, tuple | list) else (destination,))
+    ]
+    if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
+        raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
+    order = [d for d in range(n) if d not in sources]
+    for place, dim in sorted(zip(places, sources, strict=True)):
+        order.insert(place, dim)
+    return permute(input, order)
+
+
+def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a user gave as `*shape`, several sizes or one sequence of them, as a tuple."""
+    return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+
+
+def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
+    """The same elements, in row-major order, in another `shape`, ints or one sequence of them; one size may be -1.
+
+    A view wherever the strides allow, else a copy. Raises ShapeError where the element counts differ.
+    """
+    sizes = _sizes(given) if shape is None else tuple(shape)
+    out = try_view(RESHAPE, input, (sizes,))
+    return out if out is not None else view_call(RESHAPE, contiguous(input), (sizes,))
+
+
+def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
+    """`reshape` that never copies. Raises ShapeError where the strides would need a copy."""
+    if size is not None:
+        shape = (tuple(size),)
+    if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
+        from ...dtype import as_dtype
+        from ..indexing import bitcast
+
+        return bitcast(input, as_dtype(shape[0], "view"))
+    sizes = _sizes(shape)
+    out = try_view(RESHAPE, input, (sizes,))
+    if out is None:
+        raise ShapeError(
+            f"view(): shape {tuple(input.spec.shape)} with strides {input.spec.strides} cannot be viewed as {sizes}; "
+            "use reshape, which copies"
+        )
+    return out
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """`view` in the shape of `other`."""
+    return view_as_shape(input, other.spec.shape)
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """`reshape` to the shape of `other`."""
+    return reshape(input, other.spec.shape)
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dims `start_dim` to `end_dim` made into one; a view where the strides allow."""
+    shape = input.spec.shape
+    first, last = wrap_dim(start_dim, len(shape), "flatten"), wrap_dim(end_dim, len(shape), "flatten")
+    if first > last:
+        raise ShapeError(f"flatten(): start_dim {start_dim} comes after end_dim {end_dim}")
+    return reshape(input, (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Dim `dim` cut into `sizes`, of which one may be -1."""
+    shape = input.spec.shape
+    at = wrap_dim(dim, len(shape), "unflatten")
+    return reshape(input, (*shape[:at], *infer_size(tuple(sizes), shape[at], "unflatten", shape), *shape[at + 1 :]))
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """A view without the dims of size 1: all, or those of `dim` (an int or a tuple) that have size 1."""
+    shape = input.spec.shape
+    dims = wrap_dims(dim, len(shape), "squeeze")
+    return view_call(RESHAPE, input, (tuple(n for i, n in enumerate(shape) if n != 1 or i not in dims),))
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A view with a dim of size 1 put in before `dim`."""
+    shape = input.spec.shape
+    at = wrap_dim(dim, len(shape) + 1, "unsqueeze")
+    return view_call(RESHAPE, input, ((*shape[:at], 1, *shape[at:]),))
+
+
+def expand(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
+    """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory."""
+    return view_call(EXPAND, input, (_sizes(shape) if size is None else tuple(size),))
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """`expand` to the shape of `other`."""
+    return view_call(EXPAND, input, (tuple(other.spec.shape),))
+
+
+def broadcast_to(input: Tensor, shape: Any) -> Tensor:
+    """`expand`, under the array API's name."""
+    return view_call(EXPAND, input, (as_shape(shape, "broadcast_to"),))
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Views of the tensors, all of the shape that they broadcast to."""
+    shape = broadcast_shapes(*[x.spec.shape for x in tensors], op="broadcast_tensors")
+    return tuple(view_call(EXPAND, x, (shape,)) for x in tensors)
+
+
+def slice_dim(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
+    """Every `step`-th of the elements from `start`, `length` of them, along `dim`; all in range."""
+    shift = start * input.spec.strides[dim] if length else 0
+    return view_call(SLICE, input, (dim, start, length, step), (dim, 0, length, step), shift)
+
+
+def select_dim(input: Tensor, dim: int, index: int) -> Tensor:
+    """`select` of a dim and an index that are in range and not negative."""
+    return view_call(SELECT, input, (dim, index), (dim, 0), index * input.spec.strides[dim])
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A view of `length` elements from `start` along `dim`. Raises IndexError where they are not there."""
+    at = wrap_dim(dim, input.spec.ndim, "narrow")
+    size = input.spec.shape[at] if input.spec.ndim else 0
+    first, count = as_int(start, "narrow", "start"), as_int(length, "narrow", "length")
+    first += size if first < 0 else 0
+    if not (first >= 0 and count >= 0 and first + count <= size):
+        raise IndexError(
+            f"narrow(): {count} elements from {start} are not in dim {dim} of shape {tuple(input.spec.shape)}"
+        )
+    return slice_dim(input, at, first, count)
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """A view of element `index` along `dim`, without that dim. Raises IndexError out of range."""
+    at = wrap_dim(dim, input.spec.ndim, "select")
+    if not input.spec.ndim:
+        raise IndexError("select(): a 0-d tensor has no dim to select from")
+    return select_dim(input, at, wrap_index(index, input.spec.shape[at], at, "select", input.spec.shape))
+
+
+def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:
+    """`index` counted from the front. Raises IndexError naming the dim and its size."""
+    at = as_int(index, op, "index")
+    if not -size <= at < size:
+        raise IndexError(f"{op}(): index {at} is out of bounds for dim {dim} of size {size} (shape {tuple(shape)})")
+    return at + size if at < 0 else at
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A view of a diagonal of dims `dim1` and `dim2`, as the last dim; `offset` > 0 is above the main one."""
+    return view_call(DIAGONAL, input, (offset, dim1, dim2))

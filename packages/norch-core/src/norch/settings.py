@@ -1,0 +1,65 @@
+"""Settings of the whole process: the precision of float32 matrix products, and CPU threads."""
+
+from __future__ import annotations
+
+import operator
+
+from .device import CPU
+
+PRECISIONS = ("highest", "high", "medium")
+_precision = "highest"
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Lets float32 matrix products (and convolutions) be less precise, where a device is then faster.
+
+    "highest", the default: float32. "high" and "medium": factors may be rounded to tf32, which has float32's range and
+    10 bits of mantissa, and are summed in float32. Devices without tf32 take no notice. Raises ValueError for another
+    name. Kernels are compiled anew after a change: set it once.
+    """
+    global _precision
+    if precision not in PRECISIONS:
+        raise ValueError(f"set_float32_matmul_precision(): expected one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision != _precision:
+        from .dispatch.op import forget_plans
+
+        _precision = precision
+        forget_plans()
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was given last. A backend asks this in `compile`."""
+    return _precision
+
+
+def set_num_threads(count: int) -> None:
+    """Lets ops on the CPU use up to `count` threads; small ones use one all the same.
+
+    Without it they use as many as the environment variable NORCH_NUM_THREADS says, or as there are processors for this
+    process. The NumPy reference backend takes no notice. Raises ValueError unless 1 <= count <= 1024.
+    """
+    value = operator.index(count)
+    if not 1 <= value <= 1024:
+        raise ValueError(f"set_num_threads(): the number of threads must be from 1 to 1024, got {count}")
+    CPU.backend.set_num_threads(value)
+
+
+def get_num_threads() -> int:
+    """How many threads ops on the CPU may use."""
+    return CPU.backend.num_threads()
+
+
+_interop = 1
+
+
+def set_num_interop_threads(count: int) -> None:
+    """Kept, without effect: norch runs one op after another in the thread that calls it. ValueError unless positive."""
+    global _interop
+    _interop = operator.index(count)
+    if _interop < 1:
+        raise ValueError(f"set_num_interop_threads(): expected a positive number, got {count}")
+
+
+def get_num_interop_threads() -> int:
+    """What `set_num_interop_threads` was given last; 1 at first."""
+    return _interop
