@@ -89,7 +89,7 @@ def set_default_dtype(dtype: DType) -> None:
     if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise DTypeError(f"set_default_dtype(): expected a floating dtype, got {dtype!r}")
     if dtype is not _default:
-        from .dispatch.op import forget_plans
+        from .dispatch.plan import forget_plans
 
         _default = dtype
         forget_plans()  # plans that mixed integers with a Python float chose the old default

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .backend.contract import Kernel, Operand
-from .dispatch.op import Inferred, KernelFactory, Op
+from .dispatch.op import KernelFactory, Op
+from .dispatch.plan import Inferred
 from .ops.families import by_name, composite, floating, infer_elementwise
 from .plugins import discovery
 from .plugins.discovery import Plugin, Refused

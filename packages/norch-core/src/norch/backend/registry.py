@@ -178,7 +178,7 @@ def provider_of(backend: Backend) -> Provider:
 
 def register(backend: Backend, distribution: str = "in process", version: str = "?") -> None:
     """Adds a backend at run time, ahead of others of its priority. Raises DeviceError where the contract refuses it."""
-    from ..dispatch.op import forget_plans
+    from ..dispatch.plan import forget_plans
 
     kind = getattr(backend, "device_type", "?")
     provider = Provider(kind, distribution, version, type(backend).__module__, loaded=True)
@@ -196,7 +196,7 @@ def register(backend: Backend, distribution: str = "in process", version: str = 
 
 def unregister(device_type: str) -> None:
     """Takes away the backends that `register` added for a device type."""
-    from ..dispatch.op import forget_plans
+    from ..dispatch.plan import forget_plans
 
     with _lock:
         _registered[:] = [p for p in _registered if p.device_type != device_type]
@@ -207,7 +207,7 @@ def unregister(device_type: str) -> None:
 def reset() -> None:
     """Forgets everything found, loaded and registered, as if norch had just been imported. For tests."""
     global _installed
-    from ..dispatch.op import forget_plans
+    from ..dispatch.plan import forget_plans
 
     with _lock:
         _installed = None

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import Device, get_default_device
-from ..dispatch.call import allocate_on, make_tensor, run
-from ..dispatch.op import SCALARS, Inferred
-from ..dispatch.plan import raise_failure
+from ..dispatch.failure import allocate_on
+from ..dispatch.plan import SCALARS, Inferred
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
+from ..tensor_base import make_tensor
 from .families import primitive
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _infer_fill(spec: Spec, value: type) -> Inferred:
     return Inferred((spec,), ((spec.dtype, ()),))
 
 
-FILL = primitive("fill", "spec value", (1,), _infer_fill)  # type: ignore[arg-type]
+FILL = primitive("fill", "spec value", (), _infer_fill, numbers=(1,))
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
@@ -42,7 +42,7 @@ def _infer_arange(spec: Spec, start: type, step: type) -> Inferred:
     return Inferred((spec,), ((spec.dtype, ()), (spec.dtype, ())))
 
 
-ARANGE = primitive("arange", "spec start step", (1, 2), _infer_arange)  # type: ignore[arg-type]
+ARANGE = primitive("arange", "spec start step", (), _infer_arange, numbers=(1, 2))
 
 
 def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
@@ -74,15 +74,8 @@ def made(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> 
 
 def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     """A tensor of `spec` that holds `value` everywhere."""
-    if type(value) not in SCALARS:
-        filled: Tensor = run(FILL, spec, value)
-        return filled
-    plan = FILL.plans[spec, type(value)]
-    try:
-        buffer = plan.make(value)
-    except Exception as error:
-        raise_failure(plan, error)
-    return make_tensor(spec, buffer)
+    out: Tensor = FILL.call(spec, value)
+    return out
 
 
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
@@ -202,7 +195,7 @@ def arange(
     spec = spec_for((count,), chosen, device, "arange")
     if spec.dtype is bool_:
         raise DTypeError("arange(): cannot take bool")
-    return finish(run(ARANGE, spec, start, step), requires_grad)
+    return finish(ARANGE.call(spec, start, step), requires_grad)
 
 
 def linspace(
@@ -213,9 +206,9 @@ def linspace(
     step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
     wide = spec.like(dtype=float64)
-    up: Tensor = run(ARANGE, wide, float(start), step)
-    down = up if spec.numel < 2 else run(ARANGE, wide, float(end) - step * (spec.numel - 1), step)
-    index: Tensor = run(ARANGE, wide, 0.0, 1.0)
+    up: Tensor = ARANGE.call(wide, float(start), step)
+    down = up if spec.numel < 2 else ARANGE.call(wide, float(end) - step * (spec.numel - 1), step)
+    index: Tensor = ARANGE.call(wide, 0.0, 1.0)
     out = (index < spec.numel / 2).logical_not() if spec.numel > 1 else None
     values = up if out is None else _pick(out, down, up)
     return finish(values.to(spec.dtype), requires_grad)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..device import Device, get_default_device
-from ..dispatch.call import allocate_on, make_tensor
+from ..dispatch.failure import allocate_on
 from ..dtype import as_dtype, get_default_dtype
 from ..errors import ShapeError
 from ..spec import Spec, as_shape, span
+from ..tensor_base import make_tensor
 from .creation import DeviceLike, _like, empty_spec, fill_spec, finish, full, linspace, tensor
 
 if TYPE_CHECKING:

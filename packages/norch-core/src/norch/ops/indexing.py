@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch.call import run, run_into, view_call
-from ..dispatch.op import SCALARS, Inferred
+from ..dispatch.plan import SCALARS, Inferred
 from ..dtype import DType, bool_, can_cast, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Spec, wrap_dim
@@ -42,7 +41,7 @@ def _infer_gather(x: Spec, dim: Any, index: Spec) -> Inferred:
 _GATHER = primitive(
     "gather",
     "x dim index",
-    (0, 2),  # type: ignore[arg-type]
+    (0, 2),
     _infer_gather,
     (lambda g, x_spec, dim, index: scatter_add(_zeros(g, x_spec), dim, index, g), None),
 )
@@ -69,7 +68,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """
     if not input.spec.ndim and not index.spec.ndim:
         return gather(input.reshape(1), dim, index.reshape(1)).reshape(())
-    out: Tensor = run(_GATHER, input, dim, index)
+    out: Tensor = _GATHER.call(input, dim, index)
     return out
 
 
@@ -84,7 +83,7 @@ def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = 
             src = src.narrow(d, 0, n)
         if d != dim and out.spec.shape[d] != n:
             out = out.narrow(d, 0, n)
-    run_into(_SCATTER_ADD if add else _SCATTER, out, index, src.detach(), dim)
+    (_SCATTER_ADD if add else _SCATTER).into(out, index, src.detach(), dim)
 
 
 def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
@@ -307,4 +306,4 @@ BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: _zeros(g,
 
 def bitcast(input: Tensor, dtype: DType) -> Tensor:
     """The same bytes read as another dtype of the same size."""
-    return view_call(BITCAST, input.detach(), (dtype,))
+    return BITCAST.call(input.detach(), dtype)

@@ -10,8 +10,7 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
-from ..dispatch.call import run
-from ..dispatch.op import Inferred
+from ..dispatch.plan import Inferred
 from ..dtype import as_dtype, float32, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int
@@ -162,18 +161,18 @@ def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
     return Inferred((spec,), ((int64, ()), (int64, ())), {"kind": kind})
 
 
-_RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3))  # type: ignore[arg-type]
+_RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3))
 
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    out: Tensor = run(_RANDOM, spec, kind, *(generator or _chosen.get() or default_generator).next())
+    out: Tensor = _RANDOM.call(spec, kind, *(generator or _chosen.get() or default_generator).next())
     return out
 
 
 def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
     """The draw that a generator in state (seed, offset) would make."""
-    out: Tensor = run(_RANDOM, spec, kind, seed, offset)
+    out: Tensor = _RANDOM.call(spec, kind, seed, offset)
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch.op import Inferred
+from ..dispatch.plan import Inferred
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Spec, wrap_dim
@@ -180,6 +180,6 @@ def _extreme_vjp(
     return share * own, gather(share, dim, index) * given, None
 
 
-@composite(_infer_extreme, _extreme_vjp, joint=True, name="functional_scatter_extreme", rare=True)
+@composite(_infer_extreme, _extreme_vjp, joint=True, name="functional_scatter_extreme")
 def _scatter_extreme(input: Tensor, src: Tensor, index: Tensor, dim: int, reduce: str, include_self: bool) -> Tensor:
     return _combined(input, src, index, wrap_dim(dim, input.spec.ndim, "scatter_reduce"), reduce, include_self)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch.call import make_tensor
 from ..errors import DTypeError
 from ..spec import Spec, span
+from ..tensor_base import make_tensor
 from . import header
 from .dtypes import name_of, numpy_dtype
 from .header import Entry

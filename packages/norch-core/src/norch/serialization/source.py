@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch.call import allocate_on, make_tensor
+from ..dispatch.failure import allocate_on
 from ..errors import CheckpointError, DTypeError
 from ..spec import Spec
+from ..tensor_base import make_tensor
 from . import header
 from .dtypes import DTYPES, numpy_dtype
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd import engine, graph
-from ..dispatch import call as dispatch
-from ..dispatch import codegen as composite_call
-from ..dispatch.op import SCALARS
+from ..dispatch.plan import SCALARS
 from ..dtype import get_default_dtype
 from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
-from ..ops.reduction.reductions import sum_over
-from .base import Storage, TensorBase
+from ..tensor_base import TensorBase
+from .base import GraphMethods, Storage
 from .elementwise_methods import ElementwiseMethods
 from .indexing_methods import IndexingMethods
 from .interop import array_to_tensor
@@ -24,7 +21,8 @@ __all__ = ["Storage", "Tensor", "TensorBase"]
 
 
 class Tensor(
-    TensorBase, ElementwiseMethods, ReductionMethods, MovementMethods, IndexingMethods, InteropMethods, OtherMethods
+    GraphMethods, ElementwiseMethods, ReductionMethods, MovementMethods, IndexingMethods, InteropMethods, OtherMethods,
+    result_of_ops=True,
 ):  # fmt: skip
     """A strided array of one dtype on one device, which autograd can differentiate through.
 
@@ -51,10 +49,6 @@ class Tensor(
         out.base, out._grad = self.base, None
         return out
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _types.add(cls)
-
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:
         """A Python scalar as a 0-d tensor."""
@@ -80,10 +74,3 @@ class Tensor(
         return tensor_repr(self)
 
     __str__ = __repr__
-
-
-_types: set[type] = {Tensor}
-dispatch.bind(Tensor)
-composite_call.bind(Tensor)
-graph.bind(dispatch.make_tensor, _types)
-engine.bind(fill_spec, sum_over, dispatch.make_tensor)

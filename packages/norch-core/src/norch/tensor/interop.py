@@ -9,10 +9,10 @@ import numpy as np
 
 from ..autograd.graph import resolve
 from ..device import CPU, Device
-from ..dispatch.call import make_tensor
 from ..dtype import DType, as_dtype, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..spec import Spec
+from ..tensor_base import make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor

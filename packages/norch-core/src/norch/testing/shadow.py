@@ -18,12 +18,12 @@ import numpy as np
 
 from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Backend, Kernel, Operand
 from ..device import Device
-from ..dispatch.call import make_tensor
 from ..dispatch.op import Op, all_ops
 from ..dtype import FLOATING, DType
 from ..errors import BackendError
 from ..numpy_backend.backend import HostBuffer, NumpyBackend
 from ..spec import Spec
+from ..tensor_base import make_tensor
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 """How far apart results may be, relative to the largest that the op gives: rounding, and sums in another order."""

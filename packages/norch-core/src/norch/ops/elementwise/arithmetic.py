@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.call import run
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import bool_, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
@@ -122,7 +121,8 @@ def pow(input: Tensor, exponent: Operand) -> Tensor:
     return _pow(input, exponent)
 
 
-pow.op = op_of(_pow)  # type: ignore[attr-defined]
+for _function, _entry in ((add, _add), (sub, _sub), (pow, _pow)):
+    _function.op = op_of(_entry)  # type: ignore[attr-defined]
 
 
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -135,6 +135,9 @@ def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> T
         quotient = trunc(_div(input, other))
         return quotient.to(result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (input, other)])))
     raise ValueError(f"div(): rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
+
+
+div.op = op_of(_div)  # type: ignore[attr-defined]
 
 
 rsub = reflected(_sub, "rsub")
@@ -236,6 +239,7 @@ _where = primitive(
     3,
     _infer_where,
     (None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)),
+    mixed=(1, 2),
 )
 
 
@@ -254,7 +258,7 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
         from ..indexing import nonzero
 
         return nonzero(condition, as_tuple=True)
-    return run(_where, condition, input, other)
+    return _where.call(condition, input, other)
 
 
 from ..creation import zeros_like  # noqa: E402  (creation uses this module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...dispatch.op import SCALARS, Inferred
+from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import bool_, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec

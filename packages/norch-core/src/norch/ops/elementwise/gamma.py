@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import float64
 from ...spec import Spec
 from ..families import composite, infer_elementwise
@@ -79,7 +79,7 @@ def _lgamma_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * digamma(input)
 
 
-@composite(_infer("lgamma"), _lgamma_rule, name="lgamma", rare=True)
+@composite(_infer("lgamma"), _lgamma_rule, name="lgamma")
 def _lgamma(input: Tensor) -> Tensor:
     x = input.to(float64)
     below = lt(x, 0.5)
@@ -101,7 +101,7 @@ def _digamma_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * polygamma(1, input)
 
 
-@composite(_infer("digamma"), _digamma_rule, name="digamma", rare=True)
+@composite(_infer("digamma"), _digamma_rule, name="digamma")
 def _digamma(input: Tensor) -> Tensor:
     x = input.to(float64)
     below = lt(x, 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...dispatch.op import SCALARS, Inferred
+from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import INTEGER, DType, bool_, float32, float64, get_default_dtype, int8, int16, int32, int64, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
@@ -87,7 +87,7 @@ def _erfc_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * (exp(-(input * input)) * -_TWO_OVER_ROOT_PI)
 
 
-@composite(_infer_smooth("erfc"), _erfc_rule, name="erfc", rare=True)
+@composite(_infer_smooth("erfc"), _erfc_rule, name="erfc")
 def _erfc(input: Tensor) -> Tensor:
     x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
     size = absolute(x)
@@ -121,7 +121,7 @@ def _erfinv_rule(g: Tensor, y: Tensor) -> Tensor:
     return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
 
 
-@composite(_infer_smooth("erfinv"), _erfinv_rule, name="erfinv", rare=True)
+@composite(_infer_smooth("erfinv"), _erfinv_rule, name="erfinv")
 def _erfinv(input: Tensor) -> Tensor:
     x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
     size = absolute(x)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import binary_call, run_mixed
-from ...dispatch.op import Inferred, Op
+from ...dispatch.call import run_mixed
+from ...dispatch.codegen import call_path
+from ...dispatch.op import Op
+from ...dispatch.plan import Inferred
 from ...dtype import bool_
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
-from ..families import _register
+from ..families import _register, binary_signature
 from ..shape.views import diagonal
 from .einsum import contract  # here, so that the function `ops.einsum` keeps its name from the module
 
@@ -68,13 +70,13 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
 
 
 _MATMUL = _register(Op("matmul", ("a", "b"), 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b)))
-matmul = binary_call(_MATMUL)
+matmul: Any = call_path(_MATMUL, binary_signature)
 matmul.__name__ = matmul.__qualname__ = "matmul"
 matmul.__doc__ = """The matrix product, over broadcast batch dims, by NumPy's rules: (..., m, k) @ (..., k, n).
 
 A 1-D operand is a row (left) or column (right) whose dim then disappears. Raises ShapeError where the inner sizes
 differ, DTypeError where the dtypes do."""
-matmul.op = _MATMUL  # type: ignore[attr-defined]
+matmul.op = _MATMUL
 
 
 def rmatmul(self: Tensor, other: Any) -> Tensor:

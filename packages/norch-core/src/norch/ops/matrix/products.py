@@ -151,7 +151,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     from ..shape.joining import common_spec
 
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
-    dtype = common_spec(given, "block_diag").dtype
+    dtype = common_spec([x.spec for x in given], "block_diag").dtype
     blocks = []
     for x in given:
         if x.spec.ndim > 2:

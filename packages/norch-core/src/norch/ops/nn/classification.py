@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import bool_
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec

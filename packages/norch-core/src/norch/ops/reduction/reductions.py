@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from ...dispatch.call import run_one
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Shape, Spec, wrap_dim, wrap_dims
@@ -111,13 +110,13 @@ def asked(dtype: Any, op: str) -> DType | None:
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`."""
-    out: Tensor = run_one(_SUM, input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
+    out: Tensor = _SUM.call(input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
     return out
 
 
 def sum_over(input: Tensor, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:
     """`sum` for dims that are known to be a tuple."""
-    out: Tensor = run_one(_SUM, input, dims, keepdim, None)
+    out: Tensor = _SUM.call(input, dims, keepdim, None)
     return out
 
 
@@ -162,46 +161,46 @@ def _count(input: Tensor, dim: Any) -> float:
 @accepts_axis
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
-    out: Tensor = run_one(_PROD, input, _none_if_empty(dim), keepdim, asked(dtype, "prod"))
+    out: Tensor = _PROD.call(input, _none_if_empty(dim), keepdim, asked(dtype, "prod"))
     return out
 
 
 @accepts_axis
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
-    out: Tensor = run_one(_AMAX, input, _none_if_empty(dim), keepdim, None)
+    out: Tensor = _AMAX.call(input, _none_if_empty(dim), keepdim, None)
     return out
 
 
 @accepts_axis
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest over `dim` (None for all); NaN wins, equals share the gradient. ShapeError for no elements."""
-    out: Tensor = run_one(_AMIN, input, _none_if_empty(dim), keepdim, None)
+    out: Tensor = _AMIN.call(input, _none_if_empty(dim), keepdim, None)
     return out
 
 
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element over `dim` (None for all) is not 0. A bool tensor."""
-    out: Tensor = run_one(_ANY, input, _none_if_empty(dim), keepdim, None)
+    out: Tensor = _ANY.call(input, _none_if_empty(dim), keepdim, None)
     return out
 
 
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements over `dim` (None for all) are not 0. A bool tensor."""
-    out: Tensor = run_one(_ALL, input, _none_if_empty(dim), keepdim, None)
+    out: Tensor = _ALL.call(input, _none_if_empty(dim), keepdim, None)
     return out
 
 
 def _arg(op: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
-        out: Tensor = run_one(op, flatten(input), 0, False, None)
+        out: Tensor = op.call(flatten(input), 0, False, None)
         return out.reshape((1,) * input.spec.ndim) if keepdim else out
     if not input.spec.ndim:
         wrap_dim(dim, 0, op.name)
-        return run_one(op, flatten(input), 0, False, None)  # type: ignore[no-any-return]
-    out = run_one(op, input, wrap_dim(dim, input.spec.ndim, op.name), keepdim, None)
+        return op.call(flatten(input), 0, False, None)  # type: ignore[no-any-return]
+    out = op.call(input, wrap_dim(dim, input.spec.ndim, op.name), keepdim, None)
     return out
 
 

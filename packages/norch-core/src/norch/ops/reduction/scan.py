@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import run_one
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import DType, bool_, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, wrap_dim
@@ -42,7 +41,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     if not input.spec.ndim:
         wrap_dim(dim, 0, "cumsum")
         return cumsum(input.unsqueeze(0), 0, dtype=dtype).reshape(())
-    out: Tensor = run_one(_CUMSUM, input, dim, asked(dtype, "cumsum"))
+    out: Tensor = _CUMSUM.call(input, dim, asked(dtype, "cumsum"))
     return out
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import run
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import int32, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
@@ -41,7 +40,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     if not input.spec.ndim:
         wrap_dim(dim, 0, "sort")
         return ValuesIndices(input.clone(), arange(1, device=input.device).reshape(()))
-    return ValuesIndices(*run(_SORT, input, dim, bool(descending)))
+    return ValuesIndices(*_SORT.call(input, dim, bool(descending)))
 
 
 @accepts_axis

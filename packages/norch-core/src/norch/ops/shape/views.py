@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import try_view, view_call
 from ...errors import IndexError, ShapeError
 from ...spec import (
     Shape,
@@ -102,7 +101,7 @@ def _narrow_vjp(g: Tensor, x_spec: Spec, dim: int, start: int, length: int, step
     return _into_zeros(g, x_spec, lambda zeros: slice_dim(zeros, dim, start, length, step))
 
 
-SLICE = view("slice", "x dim start length step", _infer_narrow, _narrow_vjp)
+SLICE = view("slice", "x dim start length step", _infer_narrow, _narrow_vjp, place="start")
 
 
 def _infer_select(spec: Spec, dim: int, index: int) -> tuple[Spec, int]:
@@ -116,6 +115,7 @@ SELECT = view(
     "x dim index",
     _infer_select,
     lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: select(zeros, dim, index)),
+    place="index",
 )
 
 
@@ -150,7 +150,8 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with dims `dim0` and `dim1` exchanged."""
-    return view_call(TRANSPOSE, input, (dim0, dim1))
+    out: Tensor = TRANSPOSE.call(input, dim0, dim1)
+    return out
 
 
 def t(input: Tensor) -> Tensor:
@@ -167,7 +168,8 @@ def t(input: Tensor) -> Tensor:
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """A view with its dims in the order `dims`, ints or one sequence of them."""
     dims = order if dims is None else (dims,)
-    return view_call(PERMUTE, input, (tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims,))
+    out: Tensor = PERMUTE.call(input, tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims)
+    return out
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
@@ -196,8 +198,8 @@ def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     A view wherever the strides allow, else a copy. Raises ShapeError where the element counts differ.
     """
     sizes = _sizes(given) if shape is None else tuple(shape)
-    out = try_view(RESHAPE, input, (sizes,))
-    return out if out is not None else view_call(RESHAPE, contiguous(input), (sizes,))
+    out: Tensor | None = RESHAPE.call(input, sizes)
+    return RESHAPE.call(contiguous(input), sizes) if out is None else out  # type: ignore[no-any-return]
 
 
 def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
@@ -210,7 +212,7 @@ def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
 
         return bitcast(input, as_dtype(shape[0], "view"))
     sizes = _sizes(shape)
-    out = try_view(RESHAPE, input, (sizes,))
+    out: Tensor | None = RESHAPE.call(input, sizes)
     if out is None:
         raise ShapeError(
             f"view(): shape {tuple(input.spec.shape)} with strides {input.spec.strides} cannot be viewed as {sizes}; "
@@ -249,46 +251,53 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """A view without the dims of size 1: all, or those of `dim` (an int or a tuple) that have size 1."""
     shape = input.spec.shape
     dims = wrap_dims(dim, len(shape), "squeeze")
-    return view_call(RESHAPE, input, (tuple(n for i, n in enumerate(shape) if n != 1 or i not in dims),))
+    out: Tensor = RESHAPE.call(input, tuple([n for i, n in enumerate(shape) if n != 1 or i not in dims]))
+    return out
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a dim of size 1 put in before `dim`."""
     shape = input.spec.shape
     at = wrap_dim(dim, len(shape) + 1, "unsqueeze")
-    return view_call(RESHAPE, input, ((*shape[:at], 1, *shape[at:]),))
+    out: Tensor = RESHAPE.call(input, (*shape[:at], 1, *shape[at:]))
+    return out
 
 
 def expand(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory."""
-    return view_call(EXPAND, input, (_sizes(shape) if size is None else tuple(size),))
+    out: Tensor = EXPAND.call(input, _sizes(shape) if size is None else tuple(size))
+    return out
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """`expand` to the shape of `other`."""
-    return view_call(EXPAND, input, (tuple(other.spec.shape),))
+    out: Tensor = EXPAND.call(input, tuple(other.spec.shape))
+    return out
 
 
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`expand`, under the array API's name."""
-    return view_call(EXPAND, input, (as_shape(shape, "broadcast_to"),))
+    out: Tensor = EXPAND.call(input, as_shape(shape, "broadcast_to"))
+    return out
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Views of the tensors, all of the shape that they broadcast to."""
     shape = broadcast_shapes(*[x.spec.shape for x in tensors], op="broadcast_tensors")
-    return tuple(view_call(EXPAND, x, (shape,)) for x in tensors)
+    return tuple([EXPAND.call(x, shape) for x in tensors])
 
 
 def slice_dim(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
     """Every `step`-th of the elements from `start`, `length` of them, along `dim`; all in range."""
     shift = start * input.spec.strides[dim] if length else 0
-    return view_call(SLICE, input, (dim, start, length, step), (dim, 0, length, step), shift)
+    out: Tensor = SLICE.call(input, dim, start, length, step, shift)
+    return out
 
 
 def select_dim(input: Tensor, dim: int, index: int) -> Tensor:
     """`select` of a dim and an index that are in range and not negative."""
-    return view_call(SELECT, input, (dim, index), (dim, 0), index * input.spec.strides[dim])
+    out: Tensor = SELECT.call(input, dim, index, index * input.spec.strides[dim])
+    return out
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -322,4 +331,5 @@ def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of a diagonal of dims `dim1` and `dim2`, as the last dim; `offset` > 0 is above the main one."""
-    return view_call(DIAGONAL, input, (offset, dim1, dim2))
+    out: Tensor = DIAGONAL.call(input, offset, dim1, dim2)
+    return out
