@@ -133,7 +133,7 @@ class Function:
         """Runs `forward` on `args`, and records it if any tensor among them requires grad."""
         context = FunctionContext()
         context._name = cls.__name__
-        edges = tuple(resolve(a) if isinstance(a, TensorBase) and a.node is not None else None for a in args)
+        edges = tuple(resolve(a) if isinstance(a, TensorBase) else None for a in args)  # type: ignore[arg-type]
         recording = is_recording() and any(e is not None for e in edges)
         context.needs_input_grad = tuple(e is not None for e in edges)
         before = is_recording()
@@ -166,7 +166,7 @@ class Function:
             if not isinstance(value, TensorBase):
                 continue
             if id(value) in inputs and id(value) not in dirty:
-                value = results[i] = value.detach()
+                value = results[i] = value.detach()  # type: ignore[attr-defined]
             position, place = place, place + 1
             if any(value is t for t in context._not_differentiable) or not value.dtype.is_floating_point:
                 continue

@@ -155,7 +155,8 @@ node.saved_outputs = {saved_outputs}
 
 def new_node(plan: Any, edges: tuple[Node | None, ...], saved_inputs: Any = None, saved_outputs: Any = None) -> Node:
     """A node that is recorded now."""
-    return init_node(Node(), plan, edges, saved_inputs, saved_outputs)
+    node: Node = init_node(Node(), plan, edges, saved_inputs, saved_outputs)
+    return node
 
 
 def init_node(

@@ -12,6 +12,7 @@ from .plan import Plans
 
 if TYPE_CHECKING:
     from ..backend.contract import Backend, Kernel, Operand
+    from ..tensor import Tensor
 
 KernelFactory = Callable[["Backend", "tuple[Operand, ...]", Mapping[str, Any]], "Kernel | None"]
 """`factory(backend, operands, attrs)` is what `Backend.compile` is for an op that the backend does not know."""
@@ -84,7 +85,7 @@ class Op:
         self.saves = Saves(self)
         self.plans = Plans(self)
         self.into_plans = Plans(self, into=True)
-        self.call: Callable[..., Any] = call_path(self)
+        self.call: Callable[..., Tensor] = call_path(self)
         self.into: Callable[..., None] = call_path(self, into=True)
         _ops.add(self)
 

@@ -24,8 +24,7 @@ def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
         if behind is not None or memory_format is contiguous_format:
             copy: Tensor = COPY.call(input if behind is None else behind, None, True)
             return copy if behind is None else copy.movedim(-1, 1)
-    out: Tensor = COPY.call(input, None, None)
-    return out
+    return COPY.call(input, None, None)
 
 
 def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
@@ -42,5 +41,4 @@ def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
             return input if behind.spec.is_contiguous else contiguous(behind).movedim(-1, 1)
     if input.spec.is_contiguous:
         return input
-    out: Tensor = COPY.call(input, None, True)
-    return out
+    return COPY.call(input, None, True)

@@ -68,8 +68,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """
     if not input.spec.ndim and not index.spec.ndim:
         return gather(input.reshape(1), dim, index.reshape(1)).reshape(())
-    out: Tensor = _GATHER.call(input, dim, index)
-    return out
+    return _GATHER.call(input, dim, index)
 
 
 def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = False) -> None:

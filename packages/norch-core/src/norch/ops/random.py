@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
 from ..dispatch.plan import Inferred
-from ..dtype import as_dtype, float32, get_default_dtype, int64, uint8
+from ..dtype import FLOATING, as_dtype, float32, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int
 from .creation import DeviceLike, finish, frombuffer, made, spec_for
@@ -166,19 +166,18 @@ _RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalar
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    out: Tensor = _RANDOM.call(spec, kind, *(generator or _chosen.get() or default_generator).next())
-    return out
+    seed, offset = (generator or _chosen.get() or default_generator).next()
+    return _RANDOM.call(spec, kind, seed, offset)
 
 
 def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
     """The draw that a generator in state (seed, offset) would make."""
-    out: Tensor = _RANDOM.call(spec, kind, seed, offset)
-    return out
+    return _RANDOM.call(spec, kind, seed, offset)
 
 
 def _floating(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     spec = spec_for(size, dtype, device, op)
-    if not spec.dtype.is_floating_point:
+    if spec.dtype.category != FLOATING:
         raise DTypeError(f"{op}(): expected a floating dtype, got {spec.dtype}")
     return spec
 
@@ -194,7 +193,7 @@ def rand(
 ) -> Tensor:
     """Uniform in [0, 1), of shape `size`."""
     out = draw(_floating(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
-    return finish(out, requires_grad) if not more else made("rand", out, requires_grad, more)
+    return made("rand", out, requires_grad, more) if more or requires_grad else out
 
 
 def randn(
@@ -208,7 +207,7 @@ def randn(
 ) -> Tensor:
     """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
     out = draw(_floating(shape if size is None else size, dtype, device, "randn"), "normal", generator)
-    return finish(out, requires_grad) if not more else made("randn", out, requires_grad, more)
+    return made("randn", out, requires_grad, more) if more or requires_grad else out
 
 
 def rand_like(

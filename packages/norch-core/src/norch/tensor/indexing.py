@@ -64,8 +64,7 @@ def _only(tensor: Tensor, index: int) -> Tensor:
     # A 0-d tensor has one element, and loss[0] is how the articles (and PyTorch until 0.5) read it.
     if index not in (0, -1):
         raise IndexError(f"index(): index {index} is out of bounds for a 0-d tensor, which has one element")
-    out: Tensor = RESHAPE.call(tensor, ())
-    return out
+    return RESHAPE.call(tensor, ())
 
 
 def _is_array(part: Any) -> bool:

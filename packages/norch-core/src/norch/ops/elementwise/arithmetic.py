@@ -121,8 +121,7 @@ def pow(input: Tensor, exponent: Operand) -> Tensor:
     return _pow(input, exponent)
 
 
-for _function, _entry in ((add, _add), (sub, _sub), (pow, _pow)):
-    _function.op = op_of(_entry)  # type: ignore[attr-defined]
+add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[attr-defined]
 
 
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:

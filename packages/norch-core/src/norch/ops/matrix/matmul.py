@@ -14,7 +14,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
-from ..families import _register, binary_signature
+from ..families import BinaryFunction, _register, binary_signature
 from ..shape.views import diagonal
 from .einsum import contract  # here, so that the function `ops.einsum` keeps its name from the module
 
@@ -70,13 +70,13 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
 
 
 _MATMUL = _register(Op("matmul", ("a", "b"), 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b)))
-matmul: Any = call_path(_MATMUL, binary_signature)
+matmul: BinaryFunction = call_path(_MATMUL, binary_signature)
 matmul.__name__ = matmul.__qualname__ = "matmul"
 matmul.__doc__ = """The matrix product, over broadcast batch dims, by NumPy's rules: (..., m, k) @ (..., k, n).
 
 A 1-D operand is a row (left) or column (right) whose dim then disappears. Raises ShapeError where the inner sizes
 differ, DTypeError where the dtypes do."""
-matmul.op = _MATMUL
+matmul.op = _MATMUL  # type: ignore[attr-defined]
 
 
 def rmatmul(self: Tensor, other: Any) -> Tensor:

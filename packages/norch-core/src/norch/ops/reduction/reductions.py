@@ -110,14 +110,12 @@ def asked(dtype: Any, op: str) -> DType | None:
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`."""
-    out: Tensor = _SUM.call(input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
-    return out
+    return _SUM.call(input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
 
 
 def sum_over(input: Tensor, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:
     """`sum` for dims that are known to be a tuple."""
-    out: Tensor = _SUM.call(input, dims, keepdim, None)
-    return out
+    return _SUM.call(input, dims, keepdim, None)
 
 
 def _none_if_empty(dim: Any) -> Any:
@@ -161,36 +159,31 @@ def _count(input: Tensor, dim: Any) -> float:
 @accepts_axis
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
-    out: Tensor = _PROD.call(input, _none_if_empty(dim), keepdim, asked(dtype, "prod"))
-    return out
+    return _PROD.call(input, _none_if_empty(dim), keepdim, asked(dtype, "prod"))
 
 
 @accepts_axis
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
-    out: Tensor = _AMAX.call(input, _none_if_empty(dim), keepdim, None)
-    return out
+    return _AMAX.call(input, _none_if_empty(dim), keepdim, None)
 
 
 @accepts_axis
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest over `dim` (None for all); NaN wins, equals share the gradient. ShapeError for no elements."""
-    out: Tensor = _AMIN.call(input, _none_if_empty(dim), keepdim, None)
-    return out
+    return _AMIN.call(input, _none_if_empty(dim), keepdim, None)
 
 
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element over `dim` (None for all) is not 0. A bool tensor."""
-    out: Tensor = _ANY.call(input, _none_if_empty(dim), keepdim, None)
-    return out
+    return _ANY.call(input, _none_if_empty(dim), keepdim, None)
 
 
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements over `dim` (None for all) are not 0. A bool tensor."""
-    out: Tensor = _ALL.call(input, _none_if_empty(dim), keepdim, None)
-    return out
+    return _ALL.call(input, _none_if_empty(dim), keepdim, None)
 
 
 def _arg(op: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:

@@ -41,8 +41,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     if not input.spec.ndim:
         wrap_dim(dim, 0, "cumsum")
         return cumsum(input.unsqueeze(0), 0, dtype=dtype).reshape(())
-    out: Tensor = _CUMSUM.call(input, dim, asked(dtype, "cumsum"))
-    return out
+    return _CUMSUM.call(input, dim, asked(dtype, "cumsum"))
 
 
 @accepts_axis

@@ -70,8 +70,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     A 1-D tensor without elements joins any others, as in PyTorch. Raises ShapeError for no tensors, 0-d ones and sizes
     that differ, DTypeError for anything but tensors, DeviceError for tensors on several devices.
     """
-    out: Tensor = _CAT.call(tuple(tensors), dim if axis is None else axis)
-    return out
+    return _CAT.call(tuple(tensors), dim if axis is None else axis)
 
 
 def _infer_stack(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
@@ -98,8 +97,7 @@ _STACK = Op("stack", ("tensors", "dim"), 1, _infer_stack, _stack_vjp, kind="comp
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
-    out: Tensor = _STACK.call(tuple(tensors), dim if axis is None else axis)
-    return out
+    return _STACK.call(tuple(tensors), dim if axis is None else axis)
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -316,8 +314,7 @@ _PAD = Op("pad", ("x", "before", "after", "value"), 1, _infer_pad, (_pad_vjp,), 
 
 def _pad_constant(x: Tensor, amounts: dict[int, tuple[int, int]], value: float) -> Tensor:
     pads = [amounts.get(d, (0, 0)) for d in range(x.spec.ndim)]
-    out: Tensor = _PAD.call(x, tuple([a for a, _ in pads]), tuple([b for _, b in pads]), value)
-    return out
+    return _PAD.call(x, tuple([a for a, _ in pads]), tuple([b for _, b in pads]), value)
 
 
 def _pad_by_index(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:

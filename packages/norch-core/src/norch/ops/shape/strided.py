@@ -67,8 +67,7 @@ UNFOLD = view("unfold", "x dim size step", _infer_unfold, _unfold_vjp)
 
 def as_strided_view(input: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """`as_strided` with an offset relative to input's, unchecked."""
-    out: Tensor = STRIDED.call(input, shape, strides, shift, shift)
-    return out
+    return STRIDED.call(input, shape, strides, shift, shift)
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -95,5 +94,4 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     if not input.spec.ndim:
         wrap_dim(dimension, 0, "unfold")
         return unfold(input.unsqueeze(0), 0, size, step).reshape(size)
-    out: Tensor = UNFOLD.call(input, dimension, size, step)
-    return out
+    return UNFOLD.call(input, dimension, size, step)

@@ -150,8 +150,7 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with dims `dim0` and `dim1` exchanged."""
-    out: Tensor = TRANSPOSE.call(input, dim0, dim1)
-    return out
+    return TRANSPOSE.call(input, dim0, dim1)
 
 
 def t(input: Tensor) -> Tensor:
@@ -168,8 +167,7 @@ def t(input: Tensor) -> Tensor:
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """A view with its dims in the order `dims`, ints or one sequence of them."""
     dims = order if dims is None else (dims,)
-    out: Tensor = PERMUTE.call(input, tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims)
-    return out
+    return PERMUTE.call(input, tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims)
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
@@ -199,7 +197,7 @@ def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     """
     sizes = _sizes(given) if shape is None else tuple(shape)
     out: Tensor | None = RESHAPE.call(input, sizes)
-    return RESHAPE.call(contiguous(input), sizes) if out is None else out  # type: ignore[no-any-return]
+    return RESHAPE.call(contiguous(input), sizes) if out is None else out
 
 
 def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
@@ -251,34 +249,29 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """A view without the dims of size 1: all, or those of `dim` (an int or a tuple) that have size 1."""
     shape = input.spec.shape
     dims = wrap_dims(dim, len(shape), "squeeze")
-    out: Tensor = RESHAPE.call(input, tuple([n for i, n in enumerate(shape) if n != 1 or i not in dims]))
-    return out
+    return RESHAPE.call(input, tuple([n for i, n in enumerate(shape) if n != 1 or i not in dims]))
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a dim of size 1 put in before `dim`."""
     shape = input.spec.shape
     at = wrap_dim(dim, len(shape) + 1, "unsqueeze")
-    out: Tensor = RESHAPE.call(input, (*shape[:at], 1, *shape[at:]))
-    return out
+    return RESHAPE.call(input, (*shape[:at], 1, *shape[at:]))
 
 
 def expand(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory."""
-    out: Tensor = EXPAND.call(input, _sizes(shape) if size is None else tuple(size))
-    return out
+    return EXPAND.call(input, _sizes(shape) if size is None else tuple(size))
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """`expand` to the shape of `other`."""
-    out: Tensor = EXPAND.call(input, tuple(other.spec.shape))
-    return out
+    return EXPAND.call(input, tuple(other.spec.shape))
 
 
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`expand`, under the array API's name."""
-    out: Tensor = EXPAND.call(input, as_shape(shape, "broadcast_to"))
-    return out
+    return EXPAND.call(input, as_shape(shape, "broadcast_to"))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -290,14 +283,12 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 def slice_dim(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
     """Every `step`-th of the elements from `start`, `length` of them, along `dim`; all in range."""
     shift = start * input.spec.strides[dim] if length else 0
-    out: Tensor = SLICE.call(input, dim, start, length, step, shift)
-    return out
+    return SLICE.call(input, dim, start, length, step, shift)
 
 
 def select_dim(input: Tensor, dim: int, index: int) -> Tensor:
     """`select` of a dim and an index that are in range and not negative."""
-    out: Tensor = SELECT.call(input, dim, index, index * input.spec.strides[dim])
-    return out
+    return SELECT.call(input, dim, index, index * input.spec.strides[dim])
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -331,5 +322,4 @@ def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of a diagonal of dims `dim1` and `dim2`, as the last dim; `offset` > 0 is above the main one."""
-    out: Tensor = DIAGONAL.call(input, offset, dim1, dim2)
-    return out
+    return DIAGONAL.call(input, offset, dim1, dim2)
