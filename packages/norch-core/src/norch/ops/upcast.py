@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def wide(x: Tensor) -> Tensor:
+def upcast(x: Tensor) -> Tensor:
     """`x` in float32 if it is a 16-bit float, else `x` itself."""
     return x if x.spec.dtype.itemsize >= 4 else x.to(float32)

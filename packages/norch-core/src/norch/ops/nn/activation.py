@@ -15,7 +15,7 @@ from ..families import accepts_axis, composite, floating
 from ..gradients import elementwise_gradient, gradient_along_dim
 from ..reduction.reductions import amax
 from ..shape.views import narrow
-from ..upcast import wide
+from ..upcast import upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -64,14 +64,14 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 @elementwise_gradient
 def elu_grad(grad: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
-    below = exp(minimum(wide(input), 0) * input_scale) * (alpha * scale * input_scale)
+    below = exp(minimum(upcast(input), 0) * input_scale) * (alpha * scale * input_scale)
     return (grad * where(gt(input, 0), scale, below)).to(grad.dtype)
 
 
 @composite(_elementwise("elu"), elu_grad, name="elu")
 def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     # The minimum keeps the branch that is not taken finite, and with it the branch's gradient.
-    x = wide(input)
+    x = upcast(input)
     below = expm1(minimum(x, 0) * input_scale) * alpha
     return (where(gt(x, 0), x, below) * scale).to(input.dtype)
 
@@ -168,7 +168,7 @@ _CUBIC = 0.044715
 
 @elementwise_gradient
 def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
-    x = wide(input)
+    x = upcast(input)
     if approximate == "none":
         slope = (erf(x * _ROOT_HALF) + 1) * 0.5 + x * exp(x * x * -0.5) * _NORMAL_DENSITY
     else:
@@ -180,7 +180,7 @@ def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
 
 @composite(_elementwise("gelu"), gelu_grad, name="gelu")
 def _gelu(input: Tensor, approximate: str) -> Tensor:
-    x = wide(input)
+    x = upcast(input)
     if approximate == "none":
         gate = erf(x * _ROOT_HALF)
     else:
@@ -217,7 +217,7 @@ def _log1p_exp(x: Tensor) -> Tensor:
 
 
 def _mish_rule(g: Tensor, input: Tensor) -> Tensor:
-    x = wide(input)
+    x = upcast(input)
     t = tanh(_log1p_exp(x))
     return g * (t + x * sigmoid(x) * (1 - t * t))
 
@@ -225,7 +225,7 @@ def _mish_rule(g: Tensor, input: Tensor) -> Tensor:
 @composite(_elementwise("mish"), _mish_rule)
 def mish(input: Tensor) -> Tensor:
     """input * tanh(softplus(input)) (Misra, 2019). Shape and dtype kept; floating only."""
-    x = wide(input)
+    x = upcast(input)
     return (x * tanh(_log1p_exp(x))).to(input.dtype)
 
 
@@ -305,7 +305,7 @@ def log_softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
 def _softmax(input: Tensor, dim: int) -> Tensor:
     if not input.spec.numel:  # a largest of no elements there is not
         return input.clone()
-    x = wide(contiguous(input))
+    x = upcast(contiguous(input))
     e = exp(x - amax(x, dim, True))
     return (e / e.sum(dim, True)).to(input.dtype)
 
@@ -314,7 +314,7 @@ def _softmax(input: Tensor, dim: int) -> Tensor:
 def _log_softmax(input: Tensor, dim: int) -> Tensor:
     if not input.spec.numel:
         return input.clone()
-    x = wide(contiguous(input))
+    x = upcast(contiguous(input))
     shifted = x - amax(x, dim, True)
     return (shifted - log(exp(shifted).sum(dim, True))).to(input.dtype)
 

@@ -11,7 +11,7 @@ from ...spec import Spec
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating
 from ..indexing import gather, scatter, scatter_add
-from ..upcast import wide
+from ..upcast import upcast
 from .activation import log_softmax, log_softmax_grad
 from .loss import reduced
 
@@ -60,7 +60,7 @@ class _Targets:
 
     def total(self, like: Tensor) -> Tensor:
         """What the mean divides by: the weights of all targets, or how many are not ignored."""
-        return wide(self.weight).sum() if self.weight is not None else self.counted.sum().to(wide(like).dtype)
+        return upcast(self.weight).sum() if self.weight is not None else self.counted.sum().to(upcast(like).dtype)
 
     def scales(self, g: Tensor, reduction: str) -> Tensor:
         """The gradient of minus the logarithm of each target's probability, from that of the loss."""
@@ -76,7 +76,7 @@ class _Targets:
     def reduced(self, losses: Tensor, reduction: str, op: str) -> Tensor:
         if reduction != "mean":
             return reduced(losses, reduction, op)
-        return (wide(losses).sum() / self.total(losses)).to(losses.dtype)
+        return (upcast(losses).sum() / self.total(losses)).to(losses.dtype)
 
 
 def _out_of_range(op: str, input: Spec) -> IndexError:

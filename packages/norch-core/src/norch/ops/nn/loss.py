@@ -15,7 +15,7 @@ from ..elementwise.arithmetic import eq, exp, log, log1p, lt, maximum, minimum, 
 from ..families import composite, floating
 from ..gradients import elementwise_gradient
 from ..shape.views import expand
-from ..upcast import wide
+from ..upcast import upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -30,7 +30,7 @@ def reduced(loss: Tensor, reduction: str, op: str) -> Tensor:
     if reduction not in ("mean", "sum"):
         raise ValueError(f"{op}(): reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
     # A float16 sum overflows long before its mean does.
-    total = wide(loss).sum()
+    total = upcast(loss).sum()
     return (total / float(loss.spec.numel) if reduction == "mean" else total).to(loss.dtype)
 
 

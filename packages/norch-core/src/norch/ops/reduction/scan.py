@@ -16,7 +16,7 @@ from ..families import accepts_axis, primitive
 from ..indexing import gather
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, narrow
-from ..upcast import wide
+from ..upcast import upcast
 from .reductions import ValuesIndices, asked
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
         raise DTypeError(f"logcumsumexp(): expected a floating dtype, got {input.spec.dtype}")
     if not input.spec.ndim:
         return input.clone()
-    out = wide(input)
+    out = upcast(input)
     size, reach = input.spec.shape[at], 1
     while reach < size:
         both = logaddexp(narrow(out, at, reach, size - reach), narrow(out, at, 0, size - reach))
