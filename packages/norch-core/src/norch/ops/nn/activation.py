@@ -48,7 +48,7 @@ def relu(input: Tensor) -> Tensor:
     return maximum(input, 0)
 
 
-# --- Elementwise, in pieces -----------------------------------------------------------------------------------------
+# --- Piecewise --------------------------------------------------------------------------------------------------------
 
 
 @elementwise_gradient
@@ -158,22 +158,26 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return where(gt(input, 0), input, input * weight)
 
 
-# --- Elementwise, smooth --------------------------------------------------------------------------------------------
+# --- Smooth -----------------------------------------------------------------------------------------------------------
 
-_ROOT_HALF = math.sqrt(0.5)
-_NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)
-_TANH_SCALE = math.sqrt(2 / math.pi)
+_SQRT_HALF = math.sqrt(0.5)
+_INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+_SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return tanh((x + x * x * x * _CUBIC) * _SQRT_2_OVER_PI)
 
 
 @elementwise_gradient
 def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
     x = upcast(input)
     if approximate == "none":
-        slope = (erf(x * _ROOT_HALF) + 1) * 0.5 + x * exp(x * x * -0.5) * _NORMAL_DENSITY
+        slope = (erf(x * _SQRT_HALF) + 1) * 0.5 + x * exp(x * x * -0.5) * _INV_SQRT_2PI
     else:
-        t = tanh((x + x * x * x * _CUBIC) * _TANH_SCALE)
-        inner = (x * x * (3 * _CUBIC) + 1) * _TANH_SCALE
+        t = _gelu_tanh(x)
+        inner = (x * x * (3 * _CUBIC) + 1) * _SQRT_2_OVER_PI
         slope = (t + 1) * 0.5 + x * (1 - t * t) * inner * 0.5
     return (grad * slope).to(grad.dtype)
 
@@ -181,10 +185,7 @@ def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
 @composite(_elementwise("gelu"), gelu_grad, name="gelu")
 def _gelu(input: Tensor, approximate: str) -> Tensor:
     x = upcast(input)
-    if approximate == "none":
-        gate = erf(x * _ROOT_HALF)
-    else:
-        gate = tanh((x + x * x * x * _CUBIC) * _TANH_SCALE)
+    gate = erf(x * _SQRT_HALF) if approximate == "none" else _gelu_tanh(x)
     return (x * (gate + 1) * 0.5).to(input.dtype)
 
 
@@ -279,7 +280,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 # --- Along a dim ----------------------------------------------------------------------------------------------------
 
 
-def _infer_softmax(name: str) -> Any:
+def _infer_along_dim(name: str) -> Any:
     def infer(input: Spec, dim: int) -> Spec:
         floating(name, input)
         wrap_dim(dim, input.ndim, name)
@@ -301,21 +302,21 @@ def log_softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
     return grad - exp(y) * grad.sum(dim, True)
 
 
-@composite(_infer_softmax("softmax"), softmax_grad, name="softmax")
-def _softmax(input: Tensor, dim: int) -> Tensor:
-    if not input.spec.numel:  # a largest of no elements there is not
-        return input.clone()
+def _shifted(input: Tensor, dim: int) -> Tensor:
+    """`input` less its largest along `dim`, so that no exp overflows."""
     x = upcast(contiguous(input))
-    e = exp(x - amax(x, dim, True))
+    return x - amax(x, dim, True) if x.spec.numel else x.clone()
+
+
+@composite(_infer_along_dim("softmax"), softmax_grad, name="softmax")
+def _softmax(input: Tensor, dim: int) -> Tensor:
+    e = exp(_shifted(input, dim))
     return (e / e.sum(dim, True)).to(input.dtype)
 
 
-@composite(_infer_softmax("log_softmax"), log_softmax_grad, name="log_softmax")
+@composite(_infer_along_dim("log_softmax"), log_softmax_grad, name="log_softmax")
 def _log_softmax(input: Tensor, dim: int) -> Tensor:
-    if not input.spec.numel:
-        return input.clone()
-    x = upcast(contiguous(input))
-    shifted = x - amax(x, dim, True)
+    shifted = _shifted(input, dim)
     return (shifted - log(exp(shifted).sum(dim, True))).to(input.dtype)
 
 
