@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.op import SCALARS, Inferred
-from ...dtype import bool_, result_dtype
+from ...dtype import DType, bool_, finfo, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..creation import fill_spec
@@ -23,31 +23,30 @@ if TYPE_CHECKING:
 # --- Logic ----------------------------------------------------------------------------------------------------------
 
 
-def _truth(x: Any) -> Any:
-    return x if not hasattr(x, "spec") or x.spec.dtype is bool_ else ne(x, 0)
+def _as_bool(x: Any) -> Tensor:
+    if not hasattr(x, "spec"):
+        return bool(x)  # type: ignore[return-value]
+    return x if x.spec.dtype is bool_ else ne(x, 0)
 
 
 def logical_not(input: Tensor) -> Tensor:
     """True where input is 0. A bool tensor."""
-    return bitwise_not(_truth(input))
+    return bitwise_not(_as_bool(input))
 
 
 def logical_and(input: Tensor, other: Operand) -> Tensor:
     """True where neither is 0; the two broadcast. A bool tensor."""
-    out: Tensor = _truth(input) & (_truth(other) if hasattr(other, "spec") else bool(other))
-    return out
+    return _as_bool(input) & _as_bool(other)
 
 
 def logical_or(input: Tensor, other: Operand) -> Tensor:
     """True where either is not 0; the two broadcast. A bool tensor."""
-    out: Tensor = _truth(input) | (_truth(other) if hasattr(other, "spec") else bool(other))
-    return out
+    return _as_bool(input) | _as_bool(other)
 
 
 def logical_xor(input: Tensor, other: Operand) -> Tensor:
     """True where just one is not 0; the two broadcast. A bool tensor."""
-    out: Tensor = _truth(input) ^ (_truth(other) if hasattr(other, "spec") else bool(other))
-    return out
+    return _as_bool(input) ^ _as_bool(other)
 
 
 def isnan(input: Tensor) -> Tensor:
@@ -125,13 +124,10 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default."""
     if not input.spec.dtype.is_floating_point:
         return input.clone()
-    from ...dtype import finfo
-
     limits = finfo(input.spec.dtype)
     out = where(isnan(input), nan, input)
     out = where(eq(input, math.inf), limits.max if posinf is None else posinf, out)
-    result: Tensor = where(eq(input, -math.inf), limits.min if neginf is None else neginf, out)
-    return result
+    return where(eq(input, -math.inf), limits.min if neginf is None else neginf, out)
 
 
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
@@ -140,8 +136,7 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
         inside = inside & (input >= min)
     if max is not None:
         inside = inside & (input <= max)
-    out: Tensor = where(inside, g, 0.0)
-    return out
+    return where(inside, g, 0.0)
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
@@ -152,9 +147,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
     if hasattr(min, "spec") or hasattr(max, "spec"):
-        out = input if min is None else maximum(input, min)
-        return out if max is None else minimum(out, max)
+        return _between(input, min, max)
     return _clamp(input, min, max)
+
+
+def _between(input: Tensor, min: Any, max: Any) -> Tensor:
+    out = input if min is None else maximum(input, min)
+    return out if max is None else minimum(out, max)
 
 
 def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
@@ -164,8 +163,7 @@ def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
 
 @composite(_infer_clamp, {"input": _clamp_rule}, name="clamp")
 def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
-    out = input if min is None else maximum(input, min)
-    return out if max is None else minimum(out, max)
+    return _between(input, min, max)
 
 
 def clamp_min(input: Tensor, min: Any) -> Tensor:
@@ -201,22 +199,27 @@ def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """The remainder of input / other with the sign of input, as C's."""
     size = absolute(input) % abs(other)  # type: ignore[arg-type]
-    out: Tensor = where(input < 0, -size, size)
-    return out
+    return where(input < 0, -size, size)
 
 
-def _require_floating(op: str, *operands: Any) -> None:
+def promoted_dtype(op: str, *operands: Any) -> DType:
+    """The dtype that tensors and Python scalars promote to. Raises DTypeError for an operand that is neither."""
     for value in operands:
         if not hasattr(value, "spec") and type(value) not in SCALARS:
-            raise DTypeError(f"{op}(): expected tensors, got {type(value).__name__} {value!r:.60}")
-    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+            raise DTypeError(f"{op}(): expected a Tensor or a number, got {type(value).__name__} {value!r:.60}")
+    return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+
+
+def require_floating(op: str, *operands: Any) -> None:
+    """Raises DTypeError unless the operands promote to a floating dtype."""
+    dtype = promoted_dtype(op, *operands)
     if not dtype.is_floating_point:
         raise DTypeError(f"{op}(): expected a floating dtype, got {dtype}")
 
 
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow."""
-    _require_floating("hypot", input, other)
+    require_floating("hypot", input, other)
     a, b = absolute(input), absolute(other)
     large, small = maximum(a, b), minimum(a, b)
     ratio = small / where(eq(large, 0), 1.0, large)
@@ -225,7 +228,7 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow."""
-    _require_floating("logaddexp", input, other)
+    require_floating("logaddexp", input, other)
     top = maximum(input, other)
     gap = where(eq(input, other), 0.0, -absolute(input - other))
     return top + gap.exp().log1p()
@@ -243,13 +246,12 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     """The cross product of vectors of 3 along `dim`."""
+    from ..shape.joining import stack
+
     if input.size(dim) != 3 or other.size(dim) != 3:
         raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
     a, b = input.unbind(dim), other.unbind(dim)
-    from ..shape.joining import stack
-
-    parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
-    return stack(parts, dim)
+    return stack([a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)], dim)
 
 
 def float_power(input: Tensor, exponent: Operand) -> Tensor:
