@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ..device import CPU, Device
 from ..dispatch.call import run
 from ..dispatch.op import Inferred
-from ..dtype import as_dtype, float32, get_default_dtype, int64, uint8
+from ..dtype import as_dtype, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
-from ..spec import Spec, as_int
+from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, finish, frombuffer, made, spec_for
-from .families import primitive
+from .families import floating, primitive
 from .reduction.sorting import argsort
+from .upcast import upcast_dtype
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -34,13 +35,13 @@ class Generator:
         self._lock = threading.Lock()
 
     def manual_seed(self, seed: int) -> Generator:
-        """Starts anew from `seed`, an int taken modulo 2**64."""
+        """Starts afresh from `seed`, an int taken modulo 2**64."""
         with self._lock:
             self._seed, self._offset = as_int(seed, "manual_seed", "seed") & _MASK, 0
         return self
 
     def seed(self) -> int:
-        """Starts anew from a seed that the operating system gives, and returns it."""
+        """Starts afresh from a seed that the operating system gives, and returns it."""
         import secrets
 
         value = secrets.randbits(63)
@@ -167,20 +168,17 @@ _RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalar
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    out: Tensor = run(_RANDOM, spec, kind, *(generator or _chosen.get() or default_generator).next())
-    return out
+    return draw_keyed(spec, kind, *(generator or _chosen.get() or default_generator).next())
 
 
 def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
     """The draw that a generator in state (seed, offset) would make."""
-    out: Tensor = run(_RANDOM, spec, kind, seed, offset)
-    return out
+    return run(_RANDOM, spec, kind, seed, offset)  # type: ignore[no-any-return]
 
 
-def _floating(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
+def _floating_spec(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     spec = spec_for(size, dtype, device, op)
-    if not spec.dtype.is_floating_point:
-        raise DTypeError(f"{op}(): expected a floating dtype, got {spec.dtype}")
+    floating(op, spec)
     return spec
 
 
@@ -194,7 +192,7 @@ def rand(
     **more: Any,
 ) -> Tensor:
     """Uniform in [0, 1), of shape `size`."""
-    out = draw(_floating(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
+    out = draw(_floating_spec(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
     return finish(out, requires_grad) if not more else made("rand", out, requires_grad, more)
 
 
@@ -208,7 +206,7 @@ def randn(
     **more: Any,
 ) -> Tensor:
     """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
-    out = draw(_floating(shape if size is None else size, dtype, device, "randn"), "normal", generator)
+    out = draw(_floating_spec(shape if size is None else size, dtype, device, "randn"), "normal", generator)
     return finish(out, requires_grad) if not more else made("randn", out, requires_grad, more)
 
 
@@ -221,7 +219,7 @@ def rand_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """`rand` in input's shape, and its dtype and device unless given."""
-    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
+    spec = _floating_spec(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
     return finish(draw(spec, "uniform", generator), requires_grad)
 
 
@@ -234,7 +232,7 @@ def randn_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """`randn` in input's shape, and its dtype and device unless given."""
-    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
+    spec = _floating_spec(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
     return finish(draw(spec, "normal", generator), requires_grad)
 
 
@@ -262,11 +260,11 @@ def randint(
     if count <= 0 or count >= 2**63:
         raise ShapeError(f"randint(): no integers, or too many, from {first} up to {last}")
     spec = spec_for(size, dtype or int64, device, "randint")
-    wide = spec.like(dtype=int64)
+    bits = spec.like(dtype=int64)
     if count < 2**31:
-        out = (draw(wide, "bits", generator) * count) >> 32
+        out = (draw(bits, "bits", generator) * count) >> 32
     else:
-        out = draw(wide, "bits64", generator) % count
+        out = draw(bits, "bits64", generator) % count
     out = out + first if first else out
     return finish(out.to(spec.dtype), requires_grad)
 
@@ -295,14 +293,11 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, d
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that each element of input (or `p`) gives, else 0; in input's shape and dtype."""
-    spec = input.spec.like(dtype=input.dtype if input.dtype.is_floating_point else get_default_dtype())
-    chance: Any = input.detach() if p is None else p
-    if p is None and not input.dtype.is_floating_point:
-        raise DTypeError(f"bernoulli(): probabilities must be floating, got {input.dtype}")
-    wide = spec if spec.dtype.itemsize >= 4 else spec.like(dtype=float32)
-    drawn = draw(wide, "uniform", generator)
-    out: Tensor = (drawn < chance).to(input.dtype)
-    return out
+    if p is None:
+        floating("bernoulli", input.spec)
+    dtype = input.dtype if input.dtype.is_floating_point else get_default_dtype()
+    drawn = draw(input.spec.like(dtype=upcast_dtype(dtype)), "uniform", generator)
+    return (drawn < (input.detach() if p is None else p)).to(input.dtype)
 
 
 def normal(
@@ -324,14 +319,10 @@ def normal(
     if not given:
         if size is None:
             raise ShapeError("normal(): needs a size where mean and std are numbers")
-        drawn = randn(size, generator=generator, dtype=dtype, device=device)
-        return drawn * std + mean  # type: ignore[no-any-return]
-    from ..spec import broadcast_shapes
-
+        return randn(size, generator=generator, dtype=dtype, device=device) * std + mean  # type: ignore[no-any-return]
     shape = broadcast_shapes(*[v.spec.shape for v in given], op="normal")
     like = given[0]
-    drawn = randn(shape, generator=generator, dtype=like.dtype, device=like.device)
-    return drawn * std + mean  # type: ignore[no-any-return]
+    return randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean  # type: ignore[no-any-return]
 
 
 # --- In-place draws -------------------------------------------------------------------------------------------------
@@ -351,7 +342,7 @@ def uniform_(
     """Fills the tensor with numbers uniform in [a, b), which may also be given as `from` and `to`."""
     if bounds:
         a, b = _named_bounds("uniform_", a, b, bounds)
-    drawn = draw(_floating(tuple(self.shape), self.dtype, self.device, "uniform_"), "uniform", generator)
+    drawn = draw(_floating_spec(tuple(self.shape), self.dtype, self.device, "uniform_"), "uniform", generator)
     return self.copy_(drawn if (a, b) == (0.0, 1.0) else drawn * (b - a) + a)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DTypeError, ShapeError
+from ...errors import ShapeError
 from ...spec import as_int, broadcast_shapes, wrap_dim
 from ..elementwise.arithmetic import where
+from ..families import floating
 from ..reduction.reductions import _root, norm
 from ..reduction.reductions import sum as total
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, permute, reshape, unsqueeze
-from .matmul import _require_dims, _require_inner, bmm, dot, matmul, mm, mv, outer
+from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer, require_dims
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -40,8 +41,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         )
     rows = [d for d in range(a.spec.ndim) if d not in left]
     columns = [d for d in range(b.spec.ndim) if d not in right]
-    inner_size = math.prod(sizes)
-    shape = [a.spec.shape[d] for d in rows] + [b.spec.shape[d] for d in columns]
+    shape, inner_size = [a.spec.shape[d] for d in rows] + [b.spec.shape[d] for d in columns], math.prod(sizes)
     first = reshape(permute(a, [*rows, *left]), (math.prod(shape[: len(rows)]), inner_size))
     second = reshape(permute(b, [*right, *columns]), (inner_size, math.prod(shape[len(rows) :])))
     return reshape(matmul(first, second), shape)
@@ -90,57 +90,37 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
 
         one = eye(input.spec.shape[-1], dtype=input.spec.dtype, device=input.device)
         return broadcast_to(one, tuple(input.spec.shape)).clone()
-    out, square = None, input
-    while power:
-        if power & 1:
-            out = square if out is None else matmul(out, square)
-        power >>= 1
-        if power:
-            square = matmul(square, square)
-    assert out is not None
-    return out.clone() if out is input else out
+    if power == 1:
+        return input.clone()
+    root = matrix_power(input, power // 2) if power > 3 else input
+    out = matmul(root, root)
+    return matmul(out, input) if power % 2 else out
 
 
 # --- beta * input + alpha * product ---------------------------------------------------------------------------------
 
 
-def _added(op: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    if alpha != 1:
-        product = product * alpha
-    if beta == 0:
-        return product
-    out = product + (input if beta == 1 else input * beta)
-    if out.spec.shape != product.spec.shape:
-        raise ShapeError(f"{op}(): input {tuple(input.spec.shape)} does not broadcast to {tuple(product.spec.shape)}")
-    return out
-
-
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec); `input` broadcasts to the product. With beta 0 `input` is not read."""
-    return _added("addmv", input, mv(mat, vec), beta, alpha)
+    return add_product("addmv", input, mv(mat, vec), beta, alpha)
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to it. With beta 0 `input` is not read."""
-    return _added("addr", input, outer(vec1, vec2), beta, alpha)
+    return add_product("addr", input, outer(vec1, vec2), beta, alpha)
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2); `input` broadcasts to it. With beta 0 `input` is not read."""
-    return _added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+    return add_product("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha times the sum of the products of two batches of matrices, which is one product."""
-    _require_dims("addbmm", (batch1, 3), (batch2, 3))
-    _require_inner("addbmm", batch1, batch2)
-    if batch1.spec.shape[0] != batch2.spec.shape[0]:
-        raise ShapeError(
-            f"addbmm(): batches of {tuple(batch1.spec.shape)} and {tuple(batch2.spec.shape)} differ in size"
-        )
+    check_product("addbmm", batch1, 3, batch2, 3)
     b, m, k = batch1.spec.shape
     left = reshape(permute(batch1, [1, 0, 2]), (m, b * k))
-    return _added("addbmm", input, mm(left, reshape(batch2, (b * k, batch2.spec.shape[2]))), beta, alpha)
+    return add_product("addbmm", input, mm(left, reshape(batch2, (b * k, batch2.spec.shape[2]))), beta, alpha)
 
 
 # --- Blocks ---------------------------------------------------------------------------------------------------------
@@ -185,9 +165,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         )
     if p < 0:
         raise ValueError(f"cdist(): p must not be negative, got {p}")
-    for x in (x1, x2):
-        if not x.spec.dtype.is_floating_point:
-            raise DTypeError(f"cdist(): expected a floating dtype, got {x.spec.dtype}")
+    floating("cdist", x1.spec, x2.spec)
     many = x1.spec.shape[-2] > 25 or x2.spec.shape[-2] > 25
     if p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and many)):
         # |a - b|**2 = |a|**2 + |b|**2 - 2 a.b, the norms as two more columns of the factors.
@@ -204,7 +182,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     from ..indexing import index_select
     from ..shape.arranging import triu_indices
 
-    _require_dims("pdist", (input, 2))
+    require_dims("pdist", (input, 2))
     n = input.spec.shape[0]
     first, second = triu_indices(n, n, 1, device=input.device).unbind(0)
     return norm(index_select(input, 0, first) - index_select(input, 0, second), p, -1)

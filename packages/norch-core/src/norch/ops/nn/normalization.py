@@ -7,14 +7,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.mode import no_grad
-from ...dtype import finfo, float32
+from ...dtype import finfo
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_shape
 from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
 from ..reduction.reductions import mean, norm
 from ..shape.views import broadcast_tensors, expand
-from ..upcast import upcast
+from ..upcast import upcast, upcast_dtype
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -40,11 +40,6 @@ def _standardize_grad(g: Tensor, x: Tensor, factor: Tensor, dims: list[int], cen
     """The gradient of what was standardized to `x`: without g's parts along 1 (if `centred`) and along x."""
     rest = g - mean(g, dims, True) if centred else g
     return (rest - x * mean(g * x, dims, True)) * factor
-
-
-def _upcast_spec(input: Spec, shape: Shape) -> Spec:
-    """A contiguous spec in the dtype of `upcast`."""
-    return input.like(shape, dtype=input.dtype if input.dtype.itemsize >= 4 else float32)
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -88,7 +83,7 @@ def _infer_layer_norm(input: Spec, shape: Shape, weight: Spec | None, bias: Spec
 def _infer_layer_norm_grad(
     grad: Spec, input: Spec, shape: Shape, weight: Spec | None, eps: float, affine: bool
 ) -> tuple[Spec, ...]:
-    return (input.like(), *[_upcast_spec(input, shape)] * 2) if affine else (input.like(),)
+    return (input.like(), *[input.like(shape, dtype=upcast_dtype(input.dtype))] * 2) if affine else (input.like(),)
 
 
 @composite(_infer_layer_norm_grad)
@@ -140,7 +135,7 @@ def _infer_rms_norm(input: Spec, shape: Shape, weight: Spec | None, eps: float) 
 def _infer_rms_norm_grad(
     grad: Spec, input: Spec, shape: Shape, weight: Spec | None, eps: float, affine: bool
 ) -> tuple[Spec, ...]:
-    return (input.like(), _upcast_spec(input, shape)) if affine else (input.like(),)
+    return (input.like(), input.like(shape, dtype=upcast_dtype(input.dtype))) if affine else (input.like(),)
 
 
 @composite(_infer_rms_norm_grad)
@@ -169,7 +164,7 @@ def _rms_norm(input: Tensor, shape: Shape, weight: Tensor | None, eps: float) ->
 @lru_cache(64)
 def _epsilon(input: Spec) -> float:
     floating("rms_norm", input)
-    return finfo(input.dtype if input.dtype.itemsize >= 4 else float32).eps
+    return finfo(upcast_dtype(input.dtype)).eps
 
 
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -224,7 +219,7 @@ def group_norm(
 
 
 def _infer_batch_norm(input: Spec, *rest: Any) -> tuple[Spec, Spec, Spec]:
-    channels = _upcast_spec(input, (input.shape[1],))
+    channels = input.like((input.shape[1],), dtype=upcast_dtype(input.dtype))
     return input.like(), channels, channels
 
 

@@ -16,7 +16,7 @@ from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import exp, log, sqrt, where
 from ..families import accepts_axis, primitive
 from ..indexing import gather
-from ..shape.views import flatten, reshape, squeeze
+from ..shape.views import flatten, inverse_permutation, reshape, squeeze
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -87,10 +87,7 @@ def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Te
     before = cumprod(cat([one, rows[..., :-1]], -1), -1)
     after = cumprod(cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
     others = (before * after).reshape(tuple(x_spec.shape[d] for d in order))
-    back = [0] * len(order)
-    for i, d in enumerate(order):
-        back[d] = i
-    return _unsqueezed(g, x_spec, dim, keepdim) * others.permute(back)
+    return _unsqueezed(g, x_spec, dim, keepdim) * others.permute(inverse_permutation(order))
 
 
 _PARAMS = "x dim keepdim dtype"

@@ -10,8 +10,7 @@ from ...dtype import INTEGER
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..creation import DeviceLike, arange, as_tensor
-from ..elementwise.arithmetic import floor_divide, remainder
-from ..indexing import index_select
+from ..indexing import index_select, unravel
 from .joining import cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
 
@@ -19,26 +18,26 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _each(function: Any, tensors: tuple[Any, ...]) -> Any:
+def _map(function: Any, tensors: tuple[Any, ...]) -> Any:
     """`function` of one tensor, or a tuple of what it gives for several."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
-    made = tuple(function(x) for x in given)
-    return made[0] if len(tensors) == 1 and given is tensors else made
+    results = tuple(function(x) for x in given)
+    return results[0] if len(tensors) == 1 and given is tensors else results
 
 
 def atleast_1d(*tensors: Any) -> Any:
     """A 0-d tensor as a vector, others as they are; for several tensors, a tuple."""
-    return _each(lambda x: x if x.spec.ndim else reshape(x, 1), tensors)
+    return _map(lambda x: x if x.spec.ndim else reshape(x, 1), tensors)
 
 
 def atleast_2d(*tensors: Any) -> Any:
     """A vector as a row, a 0-d tensor as a 1 x 1 matrix, others as they are; for several tensors, a tuple."""
-    return _each(lambda x: x if x.spec.ndim > 1 else reshape(x, 1, -1), tensors)
+    return _map(lambda x: x if x.spec.ndim > 1 else reshape(x, 1, -1), tensors)
 
 
 def atleast_3d(*tensors: Any) -> Any:
     """A matrix with a third dim of 1, a vector as (1, n, 1), others as they are; for several tensors, a tuple."""
-    return _each(lambda x: x if x.spec.ndim > 2 else unsqueeze(atleast_2d(x), 2), tensors)
+    return _map(lambda x: x if x.spec.ndim > 2 else unsqueeze(atleast_2d(x), 2), tensors)
 
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
@@ -121,9 +120,8 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
     rows, columns = arange(row, device=device).unsqueeze(1) + offset, arange(col, device=device)
-    places = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
-    out: Tensor = places if dtype is None else places.to(dtype)
-    return out
+    indices: Tensor = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
+    return indices if dtype is None else indices.to(dtype)
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
@@ -138,21 +136,17 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, devi
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """A copy turned `k` times by 90 degrees in the plane of two dims, from the first towards the second."""
-    first, second = (wrap_dim(d, input.spec.ndim, "rot90") for d in _two(dims, input))
-    if first == second:
+    ndim = input.spec.ndim
+    plane = [wrap_dim(d, ndim, "rot90") for d in dims]
+    if ndim < 2 or len(plane) != 2 or plane[0] == plane[1]:
         raise ShapeError(f"rot90(): needs two different dims, got {tuple(dims)} of shape {tuple(input.spec.shape)}")
+    first, second = plane
     turns = k % 4
     if turns == 2:
         return flip(input, first, second)
     if turns == 1:
         return transpose(flip(input, second), first, second)
     return transpose(flip(input, first), first, second) if turns else input.clone()
-
-
-def _two(dims: Sequence[int], input: Tensor) -> Sequence[int]:
-    if len(dims) != 2 or input.spec.ndim < 2:
-        raise ShapeError(f"rot90(): needs two dims, got {tuple(dims)} of shape {tuple(input.spec.shape)}")
-    return dims
 
 
 # --- Combinations ---------------------------------------------------------------------------------------------------
@@ -176,12 +170,12 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     chosen = list(choose(range(input.spec.shape[0]), r)) if r else []
     if not chosen:
         return input.new_empty(0, r) if r else input.new_empty(0)
-    places = as_tensor([i for row in chosen for i in row], device=input.device)
-    return reshape(index_select(input, 0, places), (len(chosen), r))
+    index = as_tensor([i for row in chosen for i in row], device=input.device)
+    return reshape(index_select(input, 0, index), (len(chosen), r))
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers of each element of a vector, a row each, `N` of them (as many as elements), falling by default."""
+    """The powers of each element of a vector, a row each, `N` of them (as many as elements), descending by default."""
     if x.spec.ndim != 1:
         raise ShapeError(f"vander(): expected a vector, got shape {tuple(x.spec.shape)}")
     count = x.spec.shape[0] if N is None else N
@@ -197,8 +191,4 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise DTypeError(f"unravel_index(): indices must hold integers, got {indices.spec.dtype}")
     if not sizes or min(sizes) < 1:
         raise IndexError(f"unravel_index(): no index is in shape {sizes}")
-    found, rest = [], indices
-    for n in reversed(sizes):
-        found.append(remainder(rest, n))
-        rest = floor_divide(rest, n)
-    return tuple(reversed(found))
+    return unravel(indices, sizes)

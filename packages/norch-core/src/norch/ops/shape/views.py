@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.call import try_view, view_call
+from ...dtype import as_dtype
 from ...errors import IndexError, ShapeError
 from ...spec import (
     Shape,
@@ -53,18 +54,16 @@ def _permutation(spec: Spec, dims: Any) -> Shape:
     return wrapped
 
 
-def _permute_vjp(g: Tensor, dims: Shape) -> Tensor:
-    back = [0] * len(dims)
-    for i, d in enumerate(dims):
-        back[d] = i
-    return permute(g, back)
+def inverse_permutation(dims: Shape) -> list[int]:
+    """The `dims` that undo a `permute` by these."""
+    return sorted(range(len(dims)), key=lambda i: dims[i])
 
 
 PERMUTE = view(
     "permute",
     "x dims",
     lambda spec, dims: (_permute_spec(spec, _permutation(spec, dims)), 0),
-    lambda g, dims: _permute_vjp(g, tuple(d % len(dims) for d in dims)),
+    lambda g, dims: permute(g, inverse_permutation(tuple(d % len(dims) for d in dims))),
 )
 
 
@@ -157,11 +156,9 @@ def t(input: Tensor) -> Tensor:
     """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
     if input.spec.ndim > 2:
         raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
-    return (
-        transpose(input, 0, 1)
-        if input.spec.ndim == 2
-        else as_strided_view(input, input.spec.shape, input.spec.strides, 0)
-    )
+    if input.spec.ndim == 2:
+        return transpose(input, 0, 1)
+    return as_strided_view(input, input.spec.shape, input.spec.strides, 0)
 
 
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
@@ -171,17 +168,17 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """A view with dims `source` (an int or several) at the places `destination`, the others in their order."""
+    """A view with dims `source` (an int or several) at the positions `destination`, the others in their order."""
     n = input.spec.ndim
-    sources = [wrap_dim(d, n, "movedim") for d in (source if isinstance(source, tuple | list) else (source,))]
-    places = [
-        wrap_dim(d, n, "movedim") for d in (destination if isinstance(destination, tuple | list) else (destination,))
-    ]
-    if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
+    sources, targets = (
+        [wrap_dim(d, n, "movedim") for d in (dims if isinstance(dims, tuple | list) else (dims,))]
+        for dims in (source, destination)
+    )
+    if not len(sources) == len(targets) == len(set(sources)) == len(set(targets)):
         raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
     order = [d for d in range(n) if d not in sources]
-    for place, dim in sorted(zip(places, sources, strict=True)):
-        order.insert(place, dim)
+    for target, dim in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, dim)
     return permute(input, order)
 
 
@@ -205,7 +202,6 @@ def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     if size is not None:
         shape = (tuple(size),)
     if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
-        from ...dtype import as_dtype
         from ..indexing import bitcast
 
         return bitcast(input, as_dtype(shape[0], "view"))
