@@ -61,7 +61,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim 0, and so on. The result has index's shape and input's dtype.
 
     A negative index counts from the end. Raises IndexError for one out of range, ShapeError where index has another
-    number of dims than input, or is larger in another dim.
+    number of dims than input, or is larger in another dim, DTypeError unless it holds integers.
     """
     if not input.spec.ndim and not index.spec.ndim:
         return gather(input.reshape(1), dim, index.reshape(1)).reshape(())
@@ -134,7 +134,8 @@ def scatter(
     """A copy of input with out[index[i][j]][j] = src[i][j] for dim 0, and so on; `src` may be a number.
 
     Where an index comes twice, one of its values is kept; with `reduce` "add" or "multiply" all of them are added to
-    what was there, or multiplied with it. Raises IndexError for an index out of range.
+    what was there, or multiplied with it. Raises IndexError for an index out of range, ShapeError for shapes that do
+    not fit, DTypeError unless src has input's dtype and index integers, ValueError for another `reduce`.
     """
     source = value if src is None else src
     if not hasattr(source, "spec"):
@@ -150,7 +151,7 @@ def scatter(
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """A copy of input with out[index[i][j]][j] += src[i][j] for dim 0, and so on. Raises IndexError out of range."""
+    """A copy of input with out[index[i][j]][j] += src[i][j] for dim 0, and so on. Raises as scatter does."""
     return _scatter_add(input, dim, index, src)
 
 
@@ -165,7 +166,10 @@ def expand_index(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Ten
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of input along `dim` that the 1-D `index` names, in its order. Raises IndexError out of range."""
+    """The slices of input along `dim` that the 1-D `index` names, in its order.
+
+    Raises IndexError for an index out of range, ShapeError for an index of more dims.
+    """
     if not input.spec.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
     at = wrap_dim(dim, input.spec.ndim, "index_select")
@@ -173,31 +177,31 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """A copy of input to which slice i of `source` along `dim`, times `alpha`, is added at index[i]."""
+    """A copy of input, slice i of `source` along `dim` times `alpha` added at index[i]. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_add")
     scaled = source if alpha == 1 else source * alpha
     return scatter_add(input, at, expand_index(index, tuple(source.spec.shape), at, "index_add"), scaled)
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """A copy of input whose slices at `index` along `dim` are those of `source`."""
+    """A copy of input whose slices at `index` along `dim` are those of `source`. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_copy")
     return scatter(input, at, expand_index(index, tuple(source.spec.shape), at, "index_copy"), source)
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """A copy of input whose slices at `index` along `dim` hold `value`."""
+    """A copy of input whose slices at `index` along `dim` hold `value`. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_fill")
     return scatter(input, at, expand_index(index, tuple(input.spec.shape), at, "index_fill"), value)
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """The elements of input, in row-major order, that `index` names; in index's shape."""
+    """The elements of input, in row-major order, that `index` names; in index's shape. Raises as gather does."""
     return gather(input.reshape(-1), 0, index.reshape(-1)).reshape(tuple(index.spec.shape))
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather`, with input and indices broadcast in the other dims; without `dim`, `take`."""
+    """`gather`, with input and indices broadcast in the other dims; without `dim`, `take`. Raises as gather does."""
     if dim is None:
         return take(input, indices)
     at = wrap_dim(dim, input.spec.ndim, "take_along_dim")
@@ -213,7 +217,10 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True."""
+    """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True.
+
+    Dtype kept. Raises DTypeError unless mask is bool, and where that dtype cannot hold `value`.
+    """
     if mask.spec.dtype is not bool_:
         raise DTypeError(f"masked_fill(): mask must be bool, got {mask.spec.dtype}")
     return where(mask, _as_fill_value(value, input.spec.dtype), input)
@@ -234,7 +241,7 @@ def _as_fill_value(value: Any, dtype: DType) -> Any:
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements of input where the bool `mask` is True, 1-D; the two broadcast."""
+    """The elements of input where the bool `mask` is True, 1-D; the two broadcast. Waits for the values."""
     from .shape.views import broadcast_tensors
 
     source, chosen = broadcast_tensors(input, mask)
@@ -272,14 +279,15 @@ def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:
 
 
 def argwhere(input: Tensor) -> Tensor:
-    """`nonzero`, under NumPy's name."""
+    """`nonzero`, under NumPy's name: (count, ndim), int64."""
     return nonzero(input)  # type: ignore[no-any-return]
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64 rows with a 1 at each index: (*shape) -> (*shape, num_classes); -1 takes the largest index plus 1.
 
-    Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes).
+    Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes), ShapeError for no
+    elements without `num_classes`.
     """
     if input.spec.dtype.is_floating_point or input.spec.dtype is bool_:
         raise DTypeError(f"one_hot(): index must hold integers, got {input.spec.dtype}")
@@ -303,5 +311,5 @@ BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: g.new_zer
 
 
 def bitcast(input: Tensor, dtype: DType) -> Tensor:
-    """The same bytes read as another dtype of the same size."""
+    """The same bytes read as another dtype. Raises DTypeError for one of another size."""
     return view_call(BITCAST, input.detach(), (dtype,))

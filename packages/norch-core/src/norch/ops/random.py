@@ -120,7 +120,7 @@ def current_generator() -> Generator:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seeds the generator that random ops use unless given another. The same numbers follow on every device."""
+    """Seeds the generator that random ops use unless given another. Raises DTypeError for a seed that is no int."""
     return current_generator().manual_seed(seed)
 
 
@@ -191,7 +191,7 @@ def rand(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """Uniform in [0, 1), of shape `size`."""
+    """Uniform in [0, 1), of shape `size`, by Philox4x32-10 (Salmon et al., 2011). Raises DTypeError unless floating."""
     out = draw(_floating_spec(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
     return finish(out, requires_grad) if not more else made("rand", out, requires_grad, more)
 
@@ -205,7 +205,7 @@ def randn(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
+    """Normal with mean 0 and variance 1, of shape `size`, by Box and Muller (1958). DTypeError unless floating."""
     out = draw(_floating_spec(shape if size is None else size, dtype, device, "randn"), "normal", generator)
     return finish(out, requires_grad) if not more else made("randn", out, requires_grad, more)
 
@@ -218,7 +218,7 @@ def rand_like(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`rand` in input's shape, and its dtype and device unless given."""
+    """`rand` in input's shape, and its dtype and device unless given. Raises as rand does."""
     spec = _floating_spec(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
     return finish(draw(spec, "uniform", generator), requires_grad)
 
@@ -231,7 +231,7 @@ def randn_like(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`randn` in input's shape, and its dtype and device unless given."""
+    """`randn` in input's shape, and its dtype and device unless given. Raises as randn does."""
     spec = _floating_spec(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
     return finish(draw(spec, "normal", generator), requires_grad)
 
@@ -249,7 +249,7 @@ def randint(
     """Integers from `low` (0 if left out) up to but not including `high`, of shape `size`; int64 unless `dtype`.
 
     By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32.
-    Raises ShapeError for an empty range.
+    Raises ShapeError for an empty range, DTypeError for bounds that are no ints.
     """
     if size is None:  # randint(high, size)
         low, high, size = None, low, high
@@ -278,21 +278,21 @@ def randint_like(
     dtype: Any = None,
     device: DeviceLike = None,
 ) -> Tensor:
-    """`randint` in input's shape, and its dtype and device unless given."""
+    """`randint` in input's shape, and its dtype and device unless given. Raises as randint does."""
     bounds = (0, low) if high is None else (low, high)
     shape = tuple(input.spec.shape)
     return randint(*bounds, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
 
 
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """The integers from 0 to n - 1 in random order: the order of `n` random keys."""
+    """A random permutation of 0 to n - 1, int64 unless `dtype`: the argsort of random keys. DTypeError for no int."""
     spec = spec_for((as_int(n, "randperm", "n"),), int64, device, "randperm")
     out = argsort(draw(spec, "bits64", generator))
     return out if dtype is None else out.to(as_dtype(dtype, "randperm"))
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability that each element of input (or `p`) gives, else 0; in input's shape and dtype."""
+    """1 with the probability in each element of input (or `p`), else 0; dtype kept. DTypeError unless floating."""
     if p is None:
         floating("bernoulli", input.spec)
     dtype = input.dtype if input.dtype.is_floating_point else get_default_dtype()
@@ -339,7 +339,10 @@ def _named_bounds(op: str, low: Any, high: Any, more: dict[str, Any]) -> tuple[A
 def uniform_(
     self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:
-    """Fills the tensor with numbers uniform in [a, b), which may also be given as `from` and `to`."""
+    """Fills the tensor with numbers uniform in [a, b), which may also be given as `from` and `to`.
+
+    Raises DTypeError unless floating, TypeError for other arguments.
+    """
     if bounds:
         a, b = _named_bounds("uniform_", a, b, bounds)
     drawn = draw(_floating_spec(tuple(self.shape), self.dtype, self.device, "uniform_"), "uniform", generator)
@@ -347,12 +350,12 @@ def uniform_(
 
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with normal numbers."""
+    """Fills the tensor with normal numbers of this mean and standard deviation. Raises as normal does."""
     return self.copy_(normal(mean, std, tuple(self.shape), generator=generator, dtype=self.dtype, device=self.device))
 
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with 1 with probability `p`, else 0."""
+    """Fills the tensor with 1 with probability `p`, a number or a tensor that expands to it, else 0."""
     if hasattr(p, "spec"):
         return self.copy_(bernoulli(p.expand(tuple(self.shape)), generator=generator))
     return self.copy_(bernoulli(self, p, generator=generator))
@@ -361,7 +364,10 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
 def random_(
     self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:
-    """Fills the tensor with integers from `low` up to but not including `high`; also given as `from` and `to`."""
+    """Fills the tensor with integers from `low` up to but not including `high`; also given as `from` and `to`.
+
+    Raises ShapeError for an empty range, TypeError for other arguments.
+    """
     if bounds:
         low, high = _named_bounds("random_", low, high, bounds)
     if high is None:

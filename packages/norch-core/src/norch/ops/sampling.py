@@ -65,7 +65,7 @@ def _exponential(spec: Spec, generator: Generator | None) -> Tensor:
 
 
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws of the exponential distribution of rate `lambd`."""
+    """Fills the tensor with exponential draws of rate `lambd`. ValueError unless > 0, DTypeError unless floating."""
     if lambd <= 0:
         raise ValueError(f"exponential_(): lambd must be positive, got {lambd}")
     drawn = _exponential(_draw_spec(self, "exponential_"), generator)
@@ -73,7 +73,7 @@ def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None 
 
 
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws of the geometric distribution: trials up to the first success, of probability `p`."""
+    """Fills the tensor with geometric draws: trials up to the first success. ValueError unless 0 < p < 1."""
     if not 0 < p < 1:
         raise ValueError(f"geometric_(): p must be between 0 and 1, got {p}")
     spec = self.spec.like(dtype=float64 if self.spec.dtype is float64 else float32)
@@ -82,7 +82,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws of the Cauchy distribution."""
+    """Fills the tensor with Cauchy draws. ValueError unless sigma > 0, DTypeError unless floating."""
     if sigma <= 0:
         raise ValueError(f"cauchy_(): sigma must be positive, got {sigma}")
     drawn = draw(_draw_spec(self, "cauchy_"), "uniform", generator)
@@ -90,7 +90,7 @@ def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Gen
 
 
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws whose logarithm is normal, with this mean and standard deviation."""
+    """Fills the tensor with draws whose logarithm is normal. ValueError unless std > 0, DTypeError unless floating."""
     if std <= 0:
         raise ValueError(f"log_normal_(): std must be positive, got {std}")
     drawn = draw(_draw_spec(self, "log_normal_"), "normal", generator)

@@ -42,12 +42,12 @@ def slice_scatter(
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy of input with `src` as element `index` of `dim`. Raises ShapeError where it does not fit."""
+    """A copy of input with `src` as element `index` of `dim`. Raises as select does, ShapeError for another shape."""
     return _copy_with(input, src, lambda x: select(x, dim, index), "select_scatter")
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of input with `src` on a diagonal. Raises ShapeError where it does not fit."""
+    """A copy of input with `src` on a diagonal, as `diagonal` says. Raises ShapeError where it does not fit."""
     return _copy_with(input, src, lambda x: diagonal(x, offset, dim1, dim2), "diagonal_scatter")
 
 
@@ -71,7 +71,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of input with `source` at the elements, in row-major order, that `index` names; or added to them."""
+    """A copy of input with `source` at the row-major elements `index`, or added to them. Raises as scatter does."""
     flat, at = reshape(input, -1), reshape(index, -1)
     write: Any = scatter_add if accumulate else scatter
     return reshape(write(flat, 0, at, reshape(source, -1)), tuple(input.spec.shape))
@@ -83,10 +83,11 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """A copy of input, its element at index[i][j] of dim 0 (and so on) combined with every src[i][j] that goes there.
+    """A copy of input, its element at index[i][j] of dim 0 (and so on) combined with every src[i][j] for it.
 
-    reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self`, input counts only where nothing goes.
-    Raises IndexError for an index out of range, ValueError for another `reduce`, DTypeError unless the dtypes agree.
+    reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self`, input counts only where nothing is
+    scattered. Raises IndexError for an index out of range, ShapeError for shapes that do not fit, ValueError for
+    another `reduce`, DTypeError unless the dtypes agree.
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise ValueError(f"scatter_reduce(): reduce must be sum, prod, mean, amax or amin, got {reduce!r}")
@@ -115,7 +116,7 @@ def scatter_reduce(
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """`scatter_reduce` ("prod", "mean", "amax" or "amin") of whole slices of `source`: slice i of `dim` to index[i]."""
+    """`scatter_reduce` (not "sum") of whole slices of `source`: slice i of `dim` to index[i]. Raises as that does."""
     if reduce == "sum":
         raise ValueError("index_reduce(): reduce must be prod, mean, amax or amin, got 'sum'; use index_add")
     at = wrap_dim(dim, input.spec.ndim, "index_reduce")

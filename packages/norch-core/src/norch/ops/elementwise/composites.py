@@ -30,7 +30,7 @@ def _as_bool(x: Any) -> Tensor:
 
 
 def logical_not(input: Tensor) -> Tensor:
-    """True where input is 0. A bool tensor."""
+    """True where input is 0. A bool tensor of its shape."""
     return bitwise_not(_as_bool(input))
 
 
@@ -50,26 +50,29 @@ def logical_xor(input: Tensor, other: Operand) -> Tensor:
 
 
 def isnan(input: Tensor) -> Tensor:
-    """True where input is NaN."""
+    """True where input is NaN. A bool tensor of its shape."""
     return ne(input, input)
 
 
 def isinf(input: Tensor) -> Tensor:
-    """True where input is inf or -inf."""
+    """True where input is inf or -inf. A bool tensor of its shape."""
     if not input.spec.dtype.is_floating_point:
         return fill_spec(input.spec.like(dtype=bool_), False)
     return eq(absolute(input.detach()), math.inf)
 
 
 def isfinite(input: Tensor) -> Tensor:
-    """True where input is neither NaN nor infinite."""
+    """True where input is neither NaN nor infinite. A bool tensor of its shape."""
     if not input.spec.dtype.is_floating_point:
         return fill_spec(input.spec.like(dtype=bool_), True)
     return absolute(input.detach()) < math.inf
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request."""
+    """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request.
+
+    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric).
+    """
     a, b = input.detach(), other.detach()
     if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
         a, b = a.double(), b.double()
@@ -78,12 +81,12 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether `isclose` holds everywhere."""
+    """Whether `isclose` holds everywhere: a bool of Python, which waits for the device."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape and the same elements."""
+    """Whether two tensors have the same shape and the same elements: a bool of Python, which waits for the device."""
     return input.spec.shape == other.spec.shape and bool((input == other).all().item())
 
 
@@ -91,37 +94,37 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 
 def reciprocal(input: Tensor) -> Tensor:
-    """1 / input, always floating."""
+    """1 / input, elementwise; integers and bools give the default dtype."""
     return 1 / input
 
 
 def rsqrt(input: Tensor) -> Tensor:
-    """1 / sqrt(input)."""
+    """1 / sqrt(input), elementwise; integers and bools give the default dtype."""
     return 1 / sqrt(input)
 
 
 def square(input: Tensor) -> Tensor:
-    """input * input."""
+    """input * input, elementwise. Shape and dtype kept."""
     return input * input
 
 
 def deg2rad(input: Tensor) -> Tensor:
-    """Degrees as radians."""
+    """Degrees as radians, input * pi / 180; integers give the default dtype."""
     return input * (math.pi / 180)
 
 
 def rad2deg(input: Tensor) -> Tensor:
-    """Radians as degrees."""
+    """Radians as degrees, input * 180 / pi; integers give the default dtype."""
     return input * (180 / math.pi)
 
 
 def frac(input: Tensor) -> Tensor:
-    """What `trunc` leaves of input."""
+    """The fractional part, input - trunc(input), with the sign of input. Shape and dtype kept."""
     return input - input.trunc()
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default."""
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default. Dtype kept."""
     if not input.spec.dtype.is_floating_point:
         return input.clone()
     limits = finfo(input.spec.dtype)
@@ -140,9 +143,9 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Input held between `min` and `max`, numbers or tensors that broadcast; either may be None. NaN stays.
+    """Input limited to [min, max], numbers or tensors that broadcast; either may be None. NaN stays.
 
-    Raises ShapeError where both are None.
+    The gradient is 0 outside. Raises ShapeError where both are None.
     """
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
@@ -167,12 +170,12 @@ def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def clamp_min(input: Tensor, min: Any) -> Tensor:
-    """`clamp` from below."""
+    """`clamp` from below. Raises as clamp does."""
     return clamp(input, min)
 
 
 def clamp_max(input: Tensor, max: Any) -> Tensor:
-    """`clamp` from above."""
+    """`clamp` from above. Raises as clamp does."""
     return clamp(input, None, max)
 
 
@@ -180,24 +183,24 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 
 def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """input + weight * (end - input); the three broadcast."""
+    """Linear interpolation, input + weight * (end - input); the three broadcast and promote."""
     return input + (end - input) * weight
 
 
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2; the three broadcast."""
+    """input + value * tensor1 * tensor2; the three broadcast and promote."""
     product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
     return input + (product if value == 1 else product * value)
 
 
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2; the three broadcast."""
+    """input + value * tensor1 / tensor2; the three broadcast and promote."""
     quotient = div(tensor1, tensor2) if hasattr(tensor1, "spec") else rdiv(tensor2, tensor1)  # type: ignore[arg-type]
     return input + (quotient if value == 1 else quotient * value)
 
 
 def fmod(input: Tensor, other: Operand) -> Tensor:
-    """The remainder of input / other with the sign of input, as C's."""
+    """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
     size = absolute(input) % abs(other)  # type: ignore[arg-type]
     return where(input < 0, -size, size)
 
@@ -218,7 +221,7 @@ def require_floating(op: str, *operands: Any) -> None:
 
 
 def hypot(input: Tensor, other: Tensor) -> Tensor:
-    """sqrt(input**2 + other**2), without overflow."""
+    """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("hypot", input, other)
     a, b = absolute(input), absolute(other)
     large, small = maximum(a, b), minimum(a, b)
@@ -227,7 +230,7 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """log(exp(input) + exp(other)), without overflow."""
+    """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
     top = maximum(input, other)
     gap = where(eq(input, other), 0.0, -absolute(input - other))
@@ -235,17 +238,17 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
 
 
 def fmax(input: Tensor, other: Tensor) -> Tensor:
-    """The larger of input and other, or the one that is a number where the other is NaN."""
+    """The larger of input and other, or the one that is not NaN (IEEE's maxNum). Operands broadcast and promote."""
     return where(isnan(other), input, where(isnan(input), other, maximum(input, other)))
 
 
 def fmin(input: Tensor, other: Tensor) -> Tensor:
-    """The smaller of input and other, or the one that is a number where the other is NaN."""
+    """The smaller of input and other, or the one that is not NaN (IEEE's minNum). Operands broadcast and promote."""
     return where(isnan(other), input, where(isnan(input), other, minimum(input, other)))
 
 
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross product of vectors of 3 along `dim`."""
+    """The cross product of vectors of 3 along `dim`. Raises ShapeError for another size of `dim`."""
     from ..shape.joining import stack
 
     if input.size(dim) != 3 or other.size(dim) != 3:
@@ -255,10 +258,10 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 
 
 def float_power(input: Tensor, exponent: Operand) -> Tensor:
-    """`pow` in float64."""
+    """`pow` in float64. Operands broadcast."""
     return pow(input.double(), exponent)
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """The `p`-norm of input - other."""
+    """The `p`-norm of input - other, 0-d; the two broadcast."""
     return sub(input, other).norm(p)

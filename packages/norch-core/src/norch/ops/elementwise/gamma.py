@@ -83,7 +83,10 @@ def _lgamma(input: Tensor) -> Tensor:
 
 
 def lgamma(input: Tensor) -> Tensor:
-    """log |gamma(input)|; infinite at 0 and negative integers. Integers and bools give the default dtype."""
+    """log |gamma(input)|; infinite at 0 and negative integers. Integers and bools give the default dtype.
+
+    By Stirling's series after the recurrence up to 10, and Euler's reflection formula below 1/2.
+    """
     return _lgamma(as_floating(input))
 
 
@@ -103,7 +106,10 @@ def _digamma(input: Tensor) -> Tensor:
 
 
 def digamma(input: Tensor) -> Tensor:
-    """The derivative of `lgamma`; -inf at 0, NaN at negative integers. Integers and bools give the default dtype."""
+    """The derivative of `lgamma`; -inf at 0, NaN at negative integers. Integers and bools give the default dtype.
+
+    By the asymptotic series, recurrence and reflection, as lgamma.
+    """
     return _digamma(as_floating(input))
 
 

@@ -133,7 +133,10 @@ def _erfinv(input: Tensor) -> Tensor:
 
 
 def erfinv(input: Tensor) -> Tensor:
-    """The number whose erf is input; infinite at -1 and 1, NaN beyond. Integers and bools give the default dtype."""
+    """The inverse of erf: infinite at -1 and 1, NaN beyond. Integers and bools give the default dtype.
+
+    By the approximation of Giles (2011), with two steps of Newton's method in float64.
+    """
     return _erfinv(as_floating(input))
 
 
@@ -141,7 +144,7 @@ def erfinv(input: Tensor) -> Tensor:
 
 
 def exp2(input: Tensor) -> Tensor:
-    """2 ** input. Integers and bools give the default dtype."""
+    """2 ** input, elementwise. Integers and bools give the default dtype."""
     return rpow(as_floating(input), 2.0)
 
 
@@ -162,7 +165,7 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
 
 
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
-    """log2(2**input + 2**other), without overflow."""
+    """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp2", input, other)
     a, b = floating_pair("logaddexp2", input, other)
     return logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
@@ -187,7 +190,7 @@ _SAME_SIZE: dict[int, DType] = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
 def signbit(input: Tensor) -> Tensor:
-    """True where the sign bit is set: for negative numbers, and also for -0.0 and negative NaN."""
+    """True where the sign bit is set: for negative numbers, and also for -0.0 and negative NaN. A bool tensor."""
     dtype = input.spec.dtype
     if dtype.is_floating_point:
         return bitcast(input, _SAME_SIZE[dtype.itemsize]) < 0
@@ -195,7 +198,7 @@ def signbit(input: Tensor) -> Tensor:
 
 
 def copysign(input: Tensor, other: Operand) -> Tensor:
-    """The size of input with the sign of other, a tensor or number. Always floating; the two broadcast."""
+    """The magnitude of input with the sign of other, a tensor or number. Always floating; the two broadcast."""
     a, b = floating_pair("copysign", input, other)
     size = absolute(a)
     return where(signbit(b), -size, size)
@@ -218,12 +221,12 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 
 
 def isposinf(input: Tensor) -> Tensor:
-    """True where input is inf."""
+    """True where input is inf. A bool tensor of its shape."""
     return isinf(input) & gt(input.detach(), 0)
 
 
 def isneginf(input: Tensor) -> Tensor:
-    """True where input is -inf."""
+    """True where input is -inf. A bool tensor of its shape."""
     return isinf(input) & lt(input.detach(), 0)
 
 
@@ -236,7 +239,7 @@ def isreal(input: Tensor) -> Tensor:
 
 
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """other - alpha * input. Operands broadcast and promote."""
+    """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
     return _rsub(input if alpha == 1 else input * alpha, other)
 
 

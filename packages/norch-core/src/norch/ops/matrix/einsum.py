@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def contract(equation: str, operands: list[Tensor]) -> Tensor:
-    """See `norch.einsum`."""
+    """See `norch.einsum`. Raises ShapeError for an equation that does not fit its operands."""
     terms, output = _parse(equation, operands)
     sizes: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):

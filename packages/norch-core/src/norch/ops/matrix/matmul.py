@@ -108,33 +108,37 @@ def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> No
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices: (m, k) @ (k, n). No broadcasting."""
+    """The product of two matrices: (m, k) @ (k, n), without broadcasting. Raises as matmul does."""
     return _product("mm", input, 2, mat2, 2)
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of two batches of matrices: (b, m, k) @ (b, k, n). No broadcasting."""
+    """The products of two batches of matrices: (b, m, k) @ (b, k, n), without broadcasting. Raises as matmul does."""
     return _product("bmm", input, 3, mat2, 3)
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """A matrix times a vector: (m, k) @ (k)."""
+    """A matrix times a vector: (m, k) @ (k) -> (m). Raises as matmul does."""
     return _product("mv", input, 2, vec, 1)
 
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """The inner product of two vectors, a 0-d tensor."""
+    """The inner product of two vectors, (k) and (k), a 0-d tensor. Raises as matmul does."""
     return _product("dot", input, 1, tensor, 1)
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """The products of every element of one vector with every one of another: (n), (m) -> (n, m)."""
+    """The outer product: (n), (m) -> (n, m). Dtypes promote. Raises ShapeError unless both are vectors."""
     require_dims("outer", (input, 1), (vec2, 1))
     return input.unsqueeze(1) * vec2
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the product. With beta 0 `input` is not read."""
+    """beta * input + alpha * (mat1 @ mat2), of shape (m, n).
+
+    `input` broadcasts to it; with beta 0 it is not read. Raises ShapeError for shapes that do not fit, DTypeError as
+    matmul does.
+    """
     return add_product("addmm", input, mm(mat1, mat2), beta, alpha)
 
 
@@ -151,12 +155,12 @@ def add_product(op: str, input: Tensor, product: Tensor, beta: float, alpha: flo
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The lower triangle of the last two dims, up to the given diagonal; zeros elsewhere."""
+    """The lower triangle of the last two dims; zeros above the given diagonal. Raises ShapeError below 2 dims."""
     return _triangle(input, diagonal, True, "tril")
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The upper triangle of the last two dims, from the given diagonal; zeros elsewhere."""
+    """The upper triangle of the last two dims; zeros below the given diagonal. Raises ShapeError below 2 dims."""
     return _triangle(input, diagonal, False, "triu")
 
 
@@ -169,7 +173,7 @@ def _triangle(input: Tensor, offset: int, lower: bool, op: str) -> Tensor:
 
 
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """A vector as the diagonal of a square matrix; of a matrix, a copy of its diagonal."""
+    """A vector as the diagonal of a square matrix; of a matrix, its diagonal, a copy. ShapeError for other dims."""
     if input.spec.ndim == 2:
         return _diagonal(input, diagonal).clone()
     require_dims("diag", (input, 1))
@@ -183,7 +187,7 @@ _diagonal = diagonal
 
 
 def trace(input: Tensor) -> Tensor:
-    """The sum of the main diagonal of a matrix."""
+    """The sum of the main diagonal of a matrix, 0-d; int64 for integers. Raises ShapeError for other dims."""
     require_dims("trace", (input, 2))
     return diagonal(input).sum()
 

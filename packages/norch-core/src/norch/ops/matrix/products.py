@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """The products of two tensors summed over dims of both: `dims` last of `a` and first of `b`, or two lists of dims.
+    """The products of two tensors summed over dims of both, as one matrix product.
 
-    One matrix product. Raises ShapeError where the sizes differ.
+    dims: a number, for the last of `a` and the first of `b`, or two lists of dims. Raises ShapeError where the sizes
+    differ, IndexError for a dim out of range.
     """
     if hasattr(dims, "spec"):
         dims = dims.tolist()
@@ -48,19 +49,25 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
-    """The products summed over the last dims of both: (..., k), (*, k) -> (..., *). With a 0-d tensor, `*`."""
+    """The products summed over the last dims of both: (..., k), (*, k) -> (..., *); `*` with a 0-d tensor.
+
+    Raises ShapeError where the last sizes differ.
+    """
     if not input.spec.ndim or not other.spec.ndim:
         return input * other
     return tensordot(input, other, ([-1], [-1]))
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """`dot`: norch has no complex dtypes."""
+    """`dot`: norch has no complex dtypes. Raises as dot does."""
     return dot(input, other)
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """The Kronecker product: each element of input times the whole of other, laid out as blocks."""
+    """The Kronecker product: each element of input times the whole of other, laid out as blocks.
+
+    Each dim is the product of both; the shorter shape is led by 1s. Dtypes promote.
+    """
     ndim = max(input.spec.ndim, other.spec.ndim)
     first = (1,) * (ndim - input.spec.ndim) + tuple(input.spec.shape)
     second = (1,) * (ndim - other.spec.ndim) + tuple(other.spec.shape)
@@ -70,14 +77,17 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of several matrices, in the order that needs the fewest multiplications."""
+    """The product of several matrices, in the order that needs the fewest multiplications. Raises as matmul does."""
     from ...linalg import multi_dot
 
     return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
 
 
 def matrix_power(input: Tensor, n: int) -> Tensor:
-    """A square matrix (or a batch) multiplied by itself, `n` factors; negative `n`: its inverse. By squaring."""
+    """A square matrix (..., n, n) multiplied by itself, `n` factors, by squaring; for a negative `n` its inverse.
+
+    Raises ShapeError for other shapes, DTypeError for an `n` that is no int.
+    """
     power = as_int(n, "matrix_power", "n")
     if input.spec.ndim < 2 or input.spec.shape[-1] != input.spec.shape[-2]:
         raise ShapeError(f"matrix_power(): expected square matrices, got shape {tuple(input.spec.shape)}")
@@ -101,22 +111,28 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec); `input` broadcasts to the product. With beta 0 `input` is not read."""
+    """beta * input + alpha * (mat @ vec), of shape (m), to which `input` broadcasts. Raises as addmm does."""
     return add_product("addmv", input, mv(mat, vec), beta, alpha)
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to it. With beta 0 `input` is not read."""
+    """beta * input + alpha * outer(vec1, vec2), of shape (n, m), to which `input` broadcasts. Raises as addmm does."""
     return add_product("addr", input, outer(vec1, vec2), beta, alpha)
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * bmm(batch1, batch2); `input` broadcasts to it. With beta 0 `input` is not read."""
+    """beta * input + alpha * bmm(batch1, batch2), of shape (b, m, n), to which `input` broadcasts.
+
+    With beta 0 `input` is not read. Raises as addmm does.
+    """
     return add_product("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha times the sum of the products of two batches of matrices, which is one product."""
+    """beta * input + alpha * bmm(batch1, batch2).sum(0), as one matrix product, of shape (m, n).
+
+    `input` broadcasts to it; with beta 0 it is not read. Raises as addmm does.
+    """
     check_product("addbmm", batch1, 3, batch2, 3)
     b, m, k = batch1.spec.shape
     left = reshape(permute(batch1, [1, 0, 2]), (m, b * k))
@@ -127,7 +143,10 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
-    """Matrices along the diagonal of a larger one, zeros elsewhere; vectors and 0-d tensors are rows."""
+    """Matrices along the diagonal of a larger one, zeros elsewhere; vectors and 0-d tensors are rows.
+
+    Dtypes promote. Raises ShapeError above 2 dims.
+    """
     from ..shape.joining import common_spec
 
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
@@ -154,7 +173,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     """The `p`-norm distance of every row of x1 to every row of x2: (..., n, k), (..., m, k) -> (..., n, m).
 
     Euclidean distances of more than 25 rows come from a matrix product, which is faster and less exact for near rows;
-    `compute_mode` "donot_use_mm_for_euclid_dist" never does that, "use_mm_for_euclid_dist" always.
+    `compute_mode` "donot_use_mm_for_euclid_dist" never does that, "use_mm_for_euclid_dist" always. Raises ShapeError
+    for shapes that do not fit, DTypeError unless both are floating, ValueError for a negative `p` or another mode.
     """
     modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
     if compute_mode not in modes:
@@ -178,7 +198,10 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
 
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The `p`-norm distances of every two rows of a matrix: those of `cdist` above its diagonal, in row order."""
+    """The `p`-norm distances of every two rows of a matrix: (n, k) -> (n * (n - 1) / 2), in the order of the rows.
+
+    Raises ShapeError unless input has 2 dims.
+    """
     from ..indexing import index_select
     from ..shape.arranging import triu_indices
 
@@ -189,7 +212,10 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """Each slice along `dim` whose `p`-norm is above `maxnorm` scaled down to it. Raises ShapeError below 2 dims."""
+    """Each slice along `dim` whose `p`-norm is above `maxnorm` scaled down to it. Shape and dtype kept.
+
+    Raises ShapeError below 2 dims, for p <= 0 and a negative maxnorm; IndexError for a dim out of range.
+    """
     at = wrap_dim(dim, input.spec.ndim, "renorm")
     if input.spec.ndim < 2 or p <= 0 or maxnorm < 0:
         raise ShapeError(

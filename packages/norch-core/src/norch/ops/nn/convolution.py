@@ -121,7 +121,10 @@ def _input_grad_to_weight(
 def conv2d_input_grad(
     grad: Tensor, weight: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
-    """The gradient of conv2d's input, which has `shape`, from that of its result: (n, out, y, x) -> (n, in, h, w)."""
+    """The gradient of conv2d's input, which has `shape`, from that of its result: (n, out, y, x) -> (n, in, h, w).
+
+    Raises DTypeError unless both have one floating dtype.
+    """
     n, o, rows, columns = grad.spec.shape
     _, c, kh, kw = weight.spec.shape
     flat = weight.reshape(groups, o // groups, c * kh * kw)
@@ -148,7 +151,10 @@ def _weight_grad_to_input(
 def conv2d_weight_grad(
     grad: Tensor, input: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
-    """The gradient of conv2d's weight, which has `shape`, from that of its result (n, out, y, x)."""
+    """The gradient of conv2d's weight, which has `shape`, from that of its result (n, out, y, x).
+
+    Raises DTypeError unless both have one floating dtype.
+    """
     n, o, rows, columns = grad.spec.shape
     _, c, kh, kw = shape
     if not grad.spec.numel:
@@ -282,7 +288,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """The transpose of conv1d: (n, in, x), with weight (in, out / groups, j), gives (n, out, w)."""
+    """The transpose of conv1d: (n, in, x), (in, out / groups, j) -> (n, out, w). Raises as conv_transpose2d does."""
     return _conv_transpose(
         input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose1d", 1
     )

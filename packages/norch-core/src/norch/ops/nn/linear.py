@@ -85,7 +85,7 @@ def _activation_rule(
 
 @composite(lambda input, weight, bias, activation: _infer_linear(input, weight, bias), _activation_rule, joint=True)
 def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
-    """An activation of `linear`. It has a gradient for those in _GRADIENTS only."""
+    """An activation of `linear`, in one pass. It has a gradient for those in _GRADIENTS only. Raises as linear does."""
     out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
     return out
 
@@ -94,7 +94,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
     """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out).
 
     activation: "relu", "gelu", "silu", "tanh" or "sigmoid" to apply it to the result in the same pass. Raises
-    ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
+    ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype, ValueError for another
+    activation.
     """
     if activation is None:
         return _linear(input, weight, bias)
@@ -112,7 +113,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k] for each k: (..., in1), (..., in2), (out, in1, in2), (out) -> (..., out).
 
-    Raises ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
+    Raises ShapeError for shapes that do not fit, DTypeError unless all are floating.
     """
     first, second, third = (tuple(x.spec.shape) for x in (input1, input2, weight))
     floating("bilinear", input1.spec, input2.spec, weight.spec, None if bias is None else bias.spec)

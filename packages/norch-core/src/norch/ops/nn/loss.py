@@ -40,7 +40,7 @@ def reduce_loss(loss: Tensor, reduction: str, op: str) -> Tensor:
 
 
 def match_shapes(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The two in one shape. Raises ShapeError where only broadcasting would make it one, if `strict`."""
+    """The two in one shape. Raises ShapeError if `strict` and the shapes differ, DTypeError for what is no Tensor."""
     try:
         a, b = input.spec.shape, target.spec.shape
     except AttributeError:
@@ -105,7 +105,8 @@ def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
     """(input - target) ** 2, as its "mean", its "sum", or elementwise ("none").
 
-    Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating.
+    Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating Tensors, ValueError for
+    another reduction.
     """
     return _mse_loss(*match_shapes("mse_loss", strict, input, target), reduction)
 

@@ -311,16 +311,19 @@ def _update_running(running: Tensor | None, batch: Tensor, momentum: float) -> N
 
 @accepts_axis
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
-    """input / max(norm, eps), the norm being the `p`-norm along `dim`. Shape and dtype kept; floating only."""
+    """input / max(norm, eps), the norm being the `p`-norm along `dim`.
+
+    Shape and dtype kept; raises DTypeError unless floating, IndexError for a dim out of range.
+    """
     floating("normalize", input.spec)
     return input / expand(norm(input, p, dim, True).clamp(eps), tuple(input.spec.shape))
 
 
 @accepts_axis
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """The cosine of the angle between x1 and x2 along `dim`, which goes; the two broadcast. Norms are at least `eps`.
+    """x1 @ x2 / (max(|x1|, eps) * max(|x2|, eps)) of the vectors along `dim`, which goes; the two broadcast.
 
-    Raises DTypeError unless both are floating.
+    Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
     """
     floating("cosine_similarity", x1.spec, x2.spec)
     a, b = broadcast_tensors(x1, x2)

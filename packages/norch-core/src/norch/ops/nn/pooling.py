@@ -225,7 +225,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest of each window: (n, c, w) or (c, w) -> the same with x windows. See max_pool2d."""
+    """The largest of each window: (n, c, w) or (c, w) -> (n, c, x). See max_pool2d, as which it raises."""
     return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 1)
 
 
@@ -274,7 +274,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The average of each window: (n, c, w) or (c, w) -> the same with x windows. See avg_pool2d."""
+    """The average of each window: (n, c, w) or (c, w) -> (n, c, x). See avg_pool2d, as which it raises."""
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
 
 
@@ -325,5 +325,5 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Averages of x parts of the last dim: (…, w) -> (…, x). See adaptive_avg_pool2d."""
+    """Averages of x parts of the last dim: (…, w) -> (…, x). See adaptive_avg_pool2d, as which it raises."""
     return _adaptive(input, output_size, 1)

@@ -112,7 +112,10 @@ def _reduce(op: Op, input: Tensor, dim: Any, keepdim: bool, dtype: DType | None 
 
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`."""
+    """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`.
+
+    Raises IndexError for a dim out of range, as all reductions do.
+    """
     return _reduce(_SUM, input, dim, keepdim, optional_dtype(dtype, "sum"))
 
 
@@ -144,7 +147,10 @@ def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
 
 @accepts_axis
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The mean over `dim` (None for all). NaN where there are no elements. Raises DTypeError for integers and bools."""
+    """The mean over `dim` (None for all), in `dtype` if given. NaN where there are no elements.
+
+    Raises DTypeError for integers and bools without a `dtype`, IndexError for a dim out of range.
+    """
     chosen = optional_dtype(dtype, "mean") or input.dtype
     if not chosen.is_floating_point:
         raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
@@ -160,31 +166,34 @@ def _count(input: Tensor, dim: Any) -> float:
 
 @accepts_axis
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
+    """The product over `dim` (None for all), of integers and bools in int64 unless `dtype`. Raises as sum does."""
     return _reduce(_PROD, input, dim, keepdim, optional_dtype(dtype, "prod"))
 
 
 @accepts_axis
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
+    """The largest over `dim` (None for all); NaN wins; equals share the gradient. Dtype kept.
+
+    Raises ShapeError for no elements, IndexError for a dim out of range.
+    """
     return _reduce(_AMAX, input, dim, keepdim)
 
 
 @accepts_axis
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The smallest over `dim` (None for all); NaN wins, equals share the gradient. ShapeError for no elements."""
+    """The smallest over `dim` (None for all); NaN wins; equals share the gradient. Dtype kept. Raises as amax does."""
     return _reduce(_AMIN, input, dim, keepdim)
 
 
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether any element over `dim` (None for all) is not 0. A bool tensor."""
+    """Whether any element over `dim` (None for all) is not 0. A bool tensor. Raises as sum does."""
     return _reduce(_ANY, input, dim, keepdim)
 
 
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements over `dim` (None for all) are not 0. A bool tensor."""
+    """Whether all elements over `dim` (None for all) are not 0. A bool tensor. Raises as sum does."""
     return _reduce(_ALL, input, dim, keepdim)
 
 
@@ -199,13 +208,16 @@ def _arg(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 @accepts_axis
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index (int64) of the first largest along `dim`, or among all elements in row-major order; NaN is largest."""
+    """The index (int64) of the first largest along `dim`, or of all elements in row-major order; NaN is largest.
+
+    Raises ShapeError for no elements, IndexError for a dim out of range.
+    """
     return _arg(_ARGMAX, input, dim, keepdim)
 
 
 @accepts_axis
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index (int64) of the first smallest along `dim`, or among all elements in row-major order; NaN wins."""
+    """The index (int64) of the first smallest along `dim` or of all; NaN wins. Raises as argmax does."""
     return _arg(_ARGMIN, input, dim, keepdim)
 
 
@@ -237,7 +249,10 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: An
 
 @accepts_axis
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
-    """The largest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `maximum`."""
+    """The largest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `maximum`.
+
+    Raises ShapeError for no elements, IndexError for a dim out of range, DTypeError for several dims (see amax).
+    """
     from ..elementwise.arithmetic import maximum
 
     return _extreme(input, dim if other is None else other, keepdim, amax, maximum, argmax)
@@ -245,7 +260,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 
 @accepts_axis
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
-    """The smallest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `minimum`."""
+    """The smallest element: see max, whose arguments it has; with a tensor (`other`), elementwise `minimum`."""
     from ..elementwise.arithmetic import minimum
 
     return _extreme(input, dim if other is None else other, keepdim, amin, minimum, argmin)
@@ -256,7 +271,10 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
-    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, biased 0)."""
+    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, biased 0).
+
+    In two passes, in float32 for 16-bit floats. Raises as mean does.
+    """
     if correction is None:
         correction = 1 if unbiased else 0
     centred = input - mean(input, dim, True)
@@ -270,7 +288,7 @@ def var(
 def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
-    """The standard deviation over `dim` (None for all): the square root of `var`."""
+    """The standard deviation over `dim` (None for all): the square root of `var`. Raises as mean does."""
     return _root(var(input, dim, unbiased, keepdim, correction=correction))
 
 
@@ -279,7 +297,7 @@ def std(
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`var` and `mean` together."""
+    """`var` and `mean` together, a tuple. Raises as mean does."""
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
@@ -288,7 +306,7 @@ def var_mean(
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2).
 
-    It is computed in `dtype`, if given.
+    It is computed in `dtype`, if given. The gradient at 0 is 0, as PyTorch's. Raises IndexError for a dim out of range.
     """
     if dtype is not None:
         input = input.to(dtype)
@@ -323,7 +341,10 @@ def _root(square: Tensor) -> Tensor:
 @accepts_axis
 @_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(input))) over `dim`, without overflow."""
+    """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow.
+
+    Integers and bools give the default dtype; raises IndexError for a dim out of range.
+    """
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
     if 0 in [input.spec.shape[d] for d in dims]:
         return log(sum(exp(input), dim, keepdim))
@@ -336,13 +357,16 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 @accepts_axis
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many elements over `dim` (None for all) are not 0, as int64."""
+    """How many elements over `dim` (None for all) are not 0, as int64. Raises as sum does."""
     return sum(input if input.dtype.category == BOOL else input != 0, dim)
 
 
 @accepts_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one."""
+    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one.
+
+    Raises ShapeError for no elements, or with `dim` IndexError.
+    """
     from .sorting import in_order, take_rank
 
     if dim is None:

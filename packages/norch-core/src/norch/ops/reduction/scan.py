@@ -39,7 +39,7 @@ _CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (_cumsum_vjp,))
 
 @accepts_axis
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """The running sum along `dim`. Integers and bools are summed in int64 unless `dtype`."""
+    """The running sum along `dim`, in int64 for integers unless `dtype`. IndexError for a dim out of range."""
     if not input.spec.ndim:
         wrap_dim(dim, 0, "cumsum")
         return cumsum(input.unsqueeze(0), 0, dtype=dtype).reshape(())
@@ -51,7 +51,8 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running product along `dim`. Integers and bools are multiplied in int64 unless `dtype`.
 
-    By doubling (Hillis and Steele, 1986): log2(n) products of whole tensors. Zeros have their true gradient.
+    By doubling (Hillis and Steele, 1986): log2(n) products of whole tensors. Zeros have their true gradient. Raises
+    IndexError for a dim out of range.
     """
     at = wrap_dim(dim, input.spec.ndim, "cumprod")
     out = input.to(optional_dtype(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64))
@@ -93,19 +94,22 @@ def _running_extreme(input: Tensor, dim: int, op: str, wins: Any) -> ValuesIndic
 
 @accepts_axis
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
-    """The largest so far along `dim`, and where (int64) it was seen last. NaN wins."""
+    """The largest so far along `dim`, and its last index (int64). NaN wins. IndexError for a dim out of range."""
     return _running_extreme(input, dim, "cummax", ge)
 
 
 @accepts_axis
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
-    """The smallest so far along `dim`, and where (int64) it was seen last. NaN wins."""
+    """The smallest so far along `dim`, and its last index (int64). NaN wins. Raises as cummax does."""
     return _running_extreme(input, dim, "cummin", le)
 
 
 @accepts_axis
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """log(cumsum(exp(input))) along `dim`, without overflow, by doubling. Raises DTypeError unless floating."""
+    """log(cumsum(exp(input))) along `dim`, without overflow, by doubling. Shape and dtype kept.
+
+    Raises DTypeError unless floating, IndexError for a dim out of range.
+    """
     at = wrap_dim(dim, input.spec.ndim, "logcumsumexp")
     if not input.spec.dtype.is_floating_point:
         raise DTypeError(f"logcumsumexp(): expected a floating dtype, got {input.spec.dtype}")
@@ -122,7 +126,8 @@ def diff(
 ) -> Tensor:
     """Each element less the one before it along `dim`, `n` times over; of bools, whether the two differ.
 
-    prepend, append: put before and behind input first. Raises ShapeError for a 0-d tensor or a negative `n`.
+    prepend, append: put before and behind input first. The dim is shorter by `n`; dtype kept. Raises ShapeError for a
+    0-d tensor or a negative `n`, IndexError for a dim out of range.
     """
     if not input.spec.ndim or n < 0:
         raise ShapeError(f"diff(): n is {n}, the shape {tuple(input.spec.shape)}; needs n >= 0 and at least 1 dim")
@@ -153,11 +158,14 @@ def _trapezoids(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str
 
 @accepts_axis
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
-    """The integral of `y` along `dim` by the trapezoidal rule, over points `x` or at a distance `dx` (1)."""
+    """The integral of `y` along `dim` by the trapezoidal rule, over points `x` or at a distance `dx` (1).
+
+    Raises ShapeError for a 0-d tensor or for both x and dx, IndexError for a dim out of range.
+    """
     return _trapezoids(y, x, dx, dim, "trapezoid").sum(dim)
 
 
 @accepts_axis
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
-    """`trapezoid` up to each point but the first."""
+    """`trapezoid` up to each point but the first. Raises as trapezoid does."""
     return cumsum(_trapezoids(y, x, dx, dim, "cumulative_trapezoid"), dim)

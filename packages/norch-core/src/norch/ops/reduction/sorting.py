@@ -37,7 +37,10 @@ _SORT = primitive("sort", "x dim descending", 1, _infer_sort, (_sort_vjp,))
 
 @accepts_axis
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
-    """The elements in order along `dim`, and the indices (int64) they came from. Always stable; NaN is largest."""
+    """The elements ascending along `dim` (or descending), and the indices (int64) they came from.
+
+    Always stable; NaN is largest. Shape kept. Raises IndexError for a dim out of range.
+    """
     if not input.spec.ndim:
         wrap_dim(dim, 0, "sort")
         return ValuesIndices(input.clone(), arange(1, device=input.device).reshape(()))
@@ -67,13 +70,16 @@ def keep_dim(values: Tensor, indices: Tensor, at: int, keepdim: bool, input: Ten
 
 @accepts_axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices (int64) that put the elements along `dim` in order."""
+    """The indices (int64) that sort the elements along `dim`. Raises as sort does."""
     return sort(input.detach(), dim, descending)[1]
 
 
 @accepts_axis
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The `k` largest (or smallest) elements along `dim`, in order, and their indices (int64)."""
+    """The `k` largest (or smallest) elements along `dim`, sorted, and their indices (int64).
+
+    Raises ShapeError for a `k` outside [0, size], IndexError for a dim out of range.
+    """
     at = wrap_dim(dim, input.spec.ndim, "topk")
     size = input.spec.shape[at] if input.spec.ndim else 1
     if not 0 <= as_int(k, "topk", "k") <= size:
@@ -160,7 +166,8 @@ def _requested(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """True where an element is one of `test_elements` (with `invert`, where it is none); either may be a number.
 
-    NaN is never found. `assume_unique` is only a hint in PyTorch, and takes no part here.
+    NaN is never found. `assume_unique` is only a hint in PyTorch, and takes no part here. Raises DTypeError unless one
+    is a Tensor.
     """
     given = next((v for v in (elements, test_elements) if hasattr(v, "spec")), None)
     if given is None:
@@ -221,5 +228,5 @@ def searchsorted(
 
 
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """`searchsorted(boundaries, input)`."""
+    """`searchsorted(boundaries, input)`, in input's shape. Raises as searchsorted does."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

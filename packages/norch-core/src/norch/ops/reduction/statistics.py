@@ -35,7 +35,7 @@ class MinMax(NamedTuple):
 
 @accepts_axis
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
-    """`amin` and `amax` over `dim` (None for all), as a (min, max) pair."""
+    """`amin` and `amax` over `dim` (None for all), as a (min, max) pair. Raises as amax does."""
     return MinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
 
@@ -43,7 +43,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`std` and `mean` together."""
+    """`std` and `mean` together, a tuple. Raises as mean does."""
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
@@ -52,7 +52,7 @@ def std_mean(
 
 @accepts_axis
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """`sum` in which NaN counts as 0."""
+    """`sum` in which NaN counts as 0. Raises as sum does."""
     numbers = where(isnan(input), 0.0, input) if input.spec.dtype.is_floating_point else input
     return total(numbers, dim, keepdim, dtype=dtype)
 
@@ -68,7 +68,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
 
 @accepts_axis
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """`median` of the elements that are not NaN; NaN where there are none. Along `dim`, a (values, indices) pair."""
+    """`median` of the elements that are not NaN; NaN where there are none. Raises as median does."""
     if dim is None:
         if not input.spec.numel:
             raise ShapeError(f"nanmedian(): no elements, shape {tuple(input.spec.shape)}")
@@ -83,7 +83,10 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 
 @accepts_axis
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The `k`-th smallest element along `dim` (1 is the smallest), and its index (int64). ShapeError for no such."""
+    """The `k`-th smallest element along `dim` (1 is the smallest), and its index (int64).
+
+    Raises ShapeError for a `k` outside [1, size], IndexError for a dim without elements or out of range.
+    """
     at, values, indices = in_order(input, dim, "kthvalue")
     size = values.spec.shape[at]
     if not 1 <= as_int(k, "kthvalue", "k") <= size:
@@ -93,7 +96,10 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
 
 @accepts_axis
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The commonest element along `dim`, the smallest of several such, and the index (int64) of its last place."""
+    """The most frequent element along `dim`, the smallest of several, and the last index (int64) it has.
+
+    Raises IndexError for a dim without elements or out of range.
+    """
     at, values, indices = in_order(input, dim, "mode")
     size = values.spec.shape[at]
     shape = tuple(values.spec.shape)
@@ -108,7 +114,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
 
 
 def msort(input: Tensor) -> Tensor:
-    """The elements in order along dim 0."""
+    """The elements ascending along dim 0, in input's shape. See sort."""
     return sort(input, 0)[0]
 
 
@@ -168,9 +174,10 @@ def quantile(
 ) -> Tensor:
     """The `q`-th quantile along `dim` (None for all); for a tensor of several `q`, their dim comes first.
 
-    interpolation, where q falls between two elements: "linear", "lower", "higher", "midpoint" or "nearest". NaN where
-    there is one. Raises DTypeError unless input is floating and a tensor `q` of its dtype, ValueError for q outside
-    [0, 1] (IndexError for one in a tensor).
+    interpolation, where q falls between two elements: "linear", "lower", "higher", "midpoint" or "nearest", as NumPy's.
+    NaN where there is one. Raises DTypeError unless input is floating and a tensor `q` of its dtype, ValueError for q
+    outside [0, 1] (IndexError for one in a tensor) or another interpolation, ShapeError for no elements or a `q` of 2
+    dims.
     """
     return _quantile(input, q, dim, keepdim, interpolation, "quantile", False)
 
@@ -179,7 +186,7 @@ def quantile(
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """`quantile` of the elements that are not NaN; NaN where there are none."""
+    """`quantile` of the elements that are not NaN; NaN where there are none. Raises as quantile does."""
     return _quantile(input, q, dim, keepdim, interpolation, "nanquantile", True)
 
 
@@ -215,8 +222,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements fall in each of `bins` equal parts of [min, max], in input's dtype; others are not counted.
 
-    With min and max both 0 they are those of the elements, which this then waits for. Raises DTypeError unless
-    floating, ValueError for no bins or min > max.
+    With min and max both 0 they are those of the elements, which this then waits for. The last bin has its upper edge
+    too. Raises DTypeError unless floating, ValueError for no bins, min > max or an infinite range.
     """
     dtype = floating("histc", input.spec)
     if bins < 1 or min > max:
@@ -239,9 +246,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 def cov(
     input: Tensor, *, correction: float = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """The covariances of the rows of a matrix, whose columns are observations; of a vector, its variance.
+    """The covariance matrix of n variables in m observations: (n, m) -> (n, n); of a vector, its variance.
 
-    fweights: how often each observation counts, integers; aweights: its weight. Raises ShapeError above 2 dims.
+    correction: subtracted from the number of observations. fweights: how often each observation counts, integers;
+    aweights: its weight. Raises ShapeError above 2 dims and for other weights, DTypeError for bool.
     """
     if input.spec.ndim > 2:
         raise ShapeError(f"cov(): expected at most 2 dims, got shape {tuple(input.spec.shape)}")
@@ -273,7 +281,7 @@ def cov(
 
 
 def corrcoef(input: Tensor) -> Tensor:
-    """The correlations of the rows of a matrix, whose columns are observations; of a vector, 1."""
+    """Pearson's correlations of n variables in m observations: (n, m) -> (n, n); of a vector, 1. Raises as cov does."""
     matrix = cov(input)
     if not matrix.spec.ndim:
         return matrix / matrix
