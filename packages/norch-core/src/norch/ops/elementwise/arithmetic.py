@@ -107,7 +107,7 @@ minimum = binary(
 
 
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """input + alpha * other. Operands broadcast and promote."""
+    """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
     return _add(input, other if alpha == 1 else other * alpha)
 
 
@@ -125,7 +125,10 @@ add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[a
 
 
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted."""
+    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted.
+
+    Operands broadcast. Raises ValueError for another rounding_mode.
+    """
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":
@@ -249,9 +252,10 @@ def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast.
+    """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
-    With `condition` alone: the indices of its True elements, a tuple of int64 tensors.
+    With `condition` alone: the indices of its True elements, a tuple of int64 tensors. Raises DTypeError unless
+    condition is bool.
     """
     if input is None or other is None:
         from ..indexing import nonzero
