@@ -258,6 +258,26 @@ def test_overlap_within_one_buffer() -> None:
     assert m.tolist() == [[3, 0], [6, 3]]
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_copies_within_one_buffer(device: str, recorded: bool) -> None:
+    """As if the source had been copied first, recorded or not."""
+    x = norch.arange(6.0, device=device).requires_grad_(recorded)
+
+    def copied(change: Callable[[Tensor], object]) -> list[float]:
+        y = x * 1
+        change(y)
+        result: list[float] = y.tolist()
+        return result
+
+    assert copied(lambda y: y[1:].copy_(y[:-1])) == [0, 0, 1, 2, 3, 4]
+    assert copied(lambda y: y[:-1].copy_(y[1:])) == [1, 2, 3, 4, 5, 5]
+    assert copied(lambda y: y.__setitem__(slice(2, None), y[:4])) == [0, 1, 0, 1, 2, 3]
+    assert copied(lambda y: y.copy_(y.view(2, 3).t().reshape(6))) == [0, 3, 1, 4, 2, 5]
+    assert copied(lambda y: y[:4].view(2, 2).copy_(y[:4].view(2, 2).t())) == [0, 2, 1, 3, 4, 5]
+    assert copied(lambda y: y[:3].copy_(y[4])) == [4, 4, 4, 3, 4, 5]
+    assert copied(lambda y: y.copy_(y)) == [0, 1, 2, 3, 4, 5]
+
+
 def test_retain_grad_follows_the_tensor() -> None:
     x = norch.tensor([1.0, 2.0], requires_grad=True)
     y = x * 2
