@@ -54,6 +54,68 @@ def test_gradients_of_a_view_accumulate_into_its_base() -> None:
     assert x.grad.tolist() == [[4, 4, 4], [6, 0, 12]]
 
 
+VIEWS: dict[str, tuple[Call, list[float]]] = {
+    "element": (lambda x: x[1], [0, 1, 0]),
+    "part": (lambda x: x[1:], [0, 1, 1]),
+    "stepped": (lambda x: x[::2], [1, 0, 1]),
+    "expanded": (lambda x: x.expand(2, 3), [2, 2, 2]),
+    "windows": (lambda x: x.unfold(0, 2, 1), [1, 2, 1]),
+    "reshaped": (lambda x: x.view(3, 1).t(), [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("how", ["first", "second", "hook", "both"])
+def test_a_view_of_a_leaf_that_has_a_gradient_already(name: str, how: str) -> None:
+    """Whether its part can be added where it is or not, and hooks see the whole gradient."""
+    view, expected = VIEWS[name]
+    x = leaf(1, 2, 3)
+    seen: list[list[float]] = []
+    start = 0.0
+    if how != "first":
+        x.grad, start = norch.ones(3, dtype=norch.float64), 1.0
+    if how == "hook":
+        x.register_hook(lambda g: seen.append(g.tolist()))
+    y = view(x).sum() * 2
+    if how == "both":
+        y = y + view(x * 1).sum() + view(x).sum()
+    y.backward()
+    times = 4 if how == "both" else 2
+    assert x.grad.tolist() == [start + times * v for v in expected]
+    assert seen == ([[2 * v for v in expected]] if how == "hook" else [])
+
+
+def test_a_gradient_is_in_memory_of_its_own() -> None:
+    """Whoever holds the gradient of a result, or of a part of it, does not see the leaf's change."""
+    for view in (lambda x: x.view(2, 1), lambda x: x.t(), lambda x: x + 0, lambda x: norch.cat([x, x.detach()])[:2]):
+        x = leaf(1, 2)
+        y = view(x)
+        held: list[Tensor] = []
+        y.register_hook(held.append)
+        y.retain_grad()
+        (y * 3).sum().backward()
+        before = y.grad.tolist()
+        x.grad.add_(1)
+        assert y.grad.tolist() == held[0].tolist() == before
+        (x * 1).sum().backward()
+        assert y.grad.tolist() == before
+        assert x.grad.tolist() == [5, 5]
+
+
+def test_a_gradient_holds_no_more_memory_than_it_needs() -> None:
+    x, y = leaf(1, 2), leaf(3, 4)
+    constant = norch.zeros(1000, dtype=norch.float64)
+    (norch.cat([x, constant, y]) * 2).sum().backward()
+    x.expand(500, 2).sum().backward()
+    for part in (x, y):
+        assert part.grad.untyped_storage().nbytes() == 16
+        part.grad.zero_()
+    z = leaf(1, 2)
+    z.sum().backward()  # the same number for all: one element, expanded
+    z.grad[0] = 5
+    assert z.grad.tolist() == [5, 1]
+
+
 def test_one_result_of_several_is_enough() -> None:
     for chosen, expected in (((0,), [1, 1]), ((1,), [2, 2]), ((0, 1, 0), [4, 4])):
         x = leaf(1, 2)
