@@ -12,7 +12,7 @@ import pytest
 
 import norch
 from norch.backend import CONTRACT, Backend, Buffer, registry
-from norch.backend.device_module import DeviceModule
+from norch.device_module import DeviceModule
 
 PLUGIN = """
 from norch.backend import Backend, Buffer, hookimpl

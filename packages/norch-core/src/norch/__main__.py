@@ -21,9 +21,9 @@ def collect() -> dict[str, Any]:
 
     import numpy
 
-    from . import __version__
     from .backend import registry
     from .errors import DeviceError
+    from .version import __version__
 
     versions = {"norch-core": __version__}
     for name in ("norch-nn",):

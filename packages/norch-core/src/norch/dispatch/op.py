@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
+from .. import settings
 from ..autograd.rules import Rule, bind_rule
 from ..dtype import DType
 from ..spec import Shape, Spec
@@ -181,3 +182,6 @@ def forget_plans() -> None:
     for op in all_ops():
         op.plans.clear()
         op.plans.old.clear()
+
+
+settings.on_change(forget_plans)
