@@ -18,7 +18,7 @@ __path__ = extend_path(__path__, __name__)  # norch-nn adds nn, optim and utils 
 # `norch.tensor` is a package and a function; imported first, the package leaves the name to the function below.
 from .tensor import Tensor  # isort: skip
 
-from . import autograd
+from . import autograd, plugins
 from .autograd import (
     enable_grad,
     inference_mode,
@@ -142,6 +142,9 @@ _IN_PLACE = frozenset(
 def __dir__() -> list[str]:
     late = {title.partition("=")[0] for titles in _LATER.values() for title in titles}
     return sorted({*globals(), *late, *_IN_PLACE})
+
+
+plugins.reserved_names = __dir__
 
 
 def __getattr__(name: str) -> Any:

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
     from .tensor import Tensor
 
-ALWAYS = ("cpu", "cuda", "mps", "xpu")
-"""Device types that have a module with nothing installed: PyTorch users ask `cuda.is_available()` first of all."""
-
-
 LIKE_PYTORCH: dict[str, Any] = {
     "empty_cache": lambda: None,  # a backend that keeps memory has its own
     "is_initialized": lambda: False,
@@ -134,6 +130,4 @@ _modules: dict[str, DeviceModule] = {}
 
 def lookup(name: str) -> DeviceModule | None:
     """The module of a device type that an installed plug-in provides (loading none), or None."""
-    if name not in ALWAYS and not any(p.device_type == name for p in registry.installed()):
-        return None
-    return _modules.setdefault(name, DeviceModule(name))
+    return _modules.setdefault(name, DeviceModule(name)) if registry.is_device_type(name) else None

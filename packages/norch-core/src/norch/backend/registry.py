@@ -19,6 +19,8 @@ from ..version import __version__
 from .contract import CONTRACT, Backend
 
 GROUP = "norch"
+ALWAYS = ("cpu", "cuda", "mps", "xpu")
+"""Device types that have a module with nothing installed: PyTorch users ask `cuda.is_available()` first of all."""
 _METHODS = ("device_count", "allocate", "copy_in", "copy_out", "copy", "compile", "synchronize")
 
 
@@ -143,6 +145,11 @@ def find(device_type: str) -> Backend:
     best = max([p.backend for p in usable if p.backend is not None], key=lambda backend: backend.priority)
     current_index[device_type] = best.current_device
     return best
+
+
+def is_device_type(name: str) -> bool:
+    """Whether there may be devices of that type: a provider is installed, or PyTorch users ask for it anyway."""
+    return name in ALWAYS or any(p.device_type == name for p in installed())
 
 
 def is_usable(device_type: str) -> bool:

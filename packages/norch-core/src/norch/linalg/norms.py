@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DTypeError, ShapeError
 from ..ops import norm as _norm
 from ..spec import wrap_dim
+from .decompositions import svdvals
+from .solving import inv
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -41,8 +43,6 @@ def matrix_norm(
     if ord == "fro":
         return _norm(A, 2, (rows, columns), keepdim)
     if ord in ("nuc", 2, -2):
-        from .decompositions import svdvals
-
         values = svdvals(A.movedim((rows, columns), (-2, -1)))
         out = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
     elif ord in (1, -1, math.inf, -math.inf):
@@ -80,6 +80,4 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
         return matrix_norm(A, 2) / matrix_norm(A, -2)
     if p == -2:
         return matrix_norm(A, -2) / matrix_norm(A, 2)
-    from .solving import inv
-
     return matrix_norm(A, p) * matrix_norm(inv(A), p)

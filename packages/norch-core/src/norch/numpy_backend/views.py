@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from ..backend.contract import Kernel, Operand
-from ..dtype import BOOL, FLOATING, DType
-from ..spec import contiguous_strides
+from ..backend import DType, Kernel, Operand
 
 Array = np.ndarray[Any, Any]
 Compute = Callable[..., object]
@@ -42,16 +42,16 @@ def layout(operand: Operand) -> Layout:
     dtype, shape, strides, _ = operand
     if 0 in shape:
         return tuple(shape), dtype.numpy, 0, None  # an empty view may start past the end of its buffer
-    if strides == contiguous_strides(shape):
+    if strides == tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1]:
         return tuple(shape), dtype.numpy, dtype.itemsize, None
     return tuple(shape), dtype.numpy, dtype.itemsize, tuple(s * dtype.itemsize for s in strides)
 
 
 def python_number(dtype: DType) -> Number:
     """The conversion of a scalar to a Python number that NumPy takes as `dtype`: integers wrap around, as in C."""
-    if dtype.category == FLOATING:
+    if dtype.is_floating_point:
         return float
-    if dtype.category == BOOL:
+    if dtype.name == "bool":
         return bool
     half = 1 << (8 * dtype.itemsize - 1) if dtype.is_signed else 0
     mask = (1 << 8 * dtype.itemsize) - 1

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import norch
-
+from .. import plugins
 from ..errors import NorchError
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def new_backend(name: str, folder: str | Path = ".", *, native: bool = False) ->
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ScaffoldError(f"{name!r} can be no device type: lower-case letters, digits and _, a letter first")
-    if name in RESERVED or name in dir(norch):  # norch.NAME is to be the device's module
+    if name in RESERVED or name in plugins.reserved_names():  # norch.NAME is to be the device's module
         raise ScaffoldError(f"{name!r} is a name of norch's own; choose another device type")
     to = Path(folder) / f"norch-{name.replace('_', '-')}"
     if to.exists():

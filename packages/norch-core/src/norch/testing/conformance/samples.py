@@ -27,7 +27,7 @@ STEP = 1e-6
 
 def gradients() -> Iterator[Case]:
     """Level 5: derivatives of every differentiable op, in float64."""
-    for sample in (*SAMPLES.values(), *plugin_ops.samples()):
+    for sample in (*SAMPLES.values(), *of_plugins()):
         if sample.differentiable:
             for one in sample.cases:
                 if any(o.dtype is None for o in one.operands()):
@@ -43,11 +43,25 @@ def composites() -> Iterator[Case]:
             if dtype in sample.dtypes and (dtype is not int64 or float32 not in sample.dtypes):
                 for one in sample.cases:
                     yield _case(6, sample, one, dtype, _value_check(sample, one, dtype))
-    for sample in plugin_ops.samples():
+    for sample in of_plugins():
         for dtype in sample.dtypes:
             for one in sample.cases:
                 for layout in records.LAYOUTS:
                     yield _case(6, sample, one, dtype, _value_check(sample, one, dtype, layout), layout=layout)
+
+
+def of_plugin(function: Any) -> Sample | str:
+    """The record of an op of a plug-in, or why there is none."""
+    try:
+        found = function.sample()
+    except Exception as error:
+        return f"its sample raised {type(error).__name__}: {error}"
+    return found if isinstance(found, Sample) else f"its sample gives {found!r:.60}, no norch.testing.samples.Sample"
+
+
+def of_plugins() -> Iterator[Sample]:
+    """The records of the ops of all plug-ins that can be used."""
+    return (s for s in map(of_plugin, plugin_ops.load_all()) if isinstance(s, Sample))
 
 
 def _case(
