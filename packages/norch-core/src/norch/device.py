@@ -39,7 +39,7 @@ class Device:
         An int is an index of the accelerator (`norch.accelerator`).
 
         In a `with` block, it is where tensors are made that no device is given for. Raises DeviceError for a string
-        that is no device.
+        that does not name a device.
         """
         device = type if device is None else device
         if isinstance(device, Device):
@@ -53,7 +53,7 @@ class Device:
             raise DeviceError(f"device(): expected a string such as 'cpu' or 'cuda:1', got {device!r}")
         kind, _, number = device.partition(":")
         if not kind.isidentifier() or (number and not number.isdecimal()) or device.endswith(":"):
-            raise DeviceError(f"device(): {device!r} is no device; write a type, or a type and an index: 'cuda:1'")
+            raise DeviceError(f"device(): expected a type, or a type and an index such as 'cuda:1', got {device!r}")
         if number:
             at = int(number)
         elif index is not None:

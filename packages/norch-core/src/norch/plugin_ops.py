@@ -79,9 +79,9 @@ def new_op(
         function.__annotations__ = {n: _plain(note) for n, note in function.__annotations__.items()}
         rules = dict(vjp) if isinstance(vjp, Mapping) else vjp
         plugin = {"kernels": dict(kernels or {}), "owner": function.__module__}
-        made: Any = composite(infer, rules, joint=joint, plugin=plugin)(function)
-        made.sample = sample
-        return made  # type: ignore[no-any-return]
+        op_function: Any = composite(infer, rules, joint=joint, plugin=plugin)(function)
+        op_function.sample = sample
+        return op_function  # type: ignore[no-any-return]
 
     return make
 
@@ -116,7 +116,7 @@ def installed() -> list[Plugin]:
 def _refusal(plugin: Plugin, among: list[Plugin]) -> str | None:
     """Why an op may not have its name."""
     if not plugin.name.isidentifier() or plugin.name.startswith("_"):
-        return f"{plugin.name!r} can be no name of an op"
+        return f"{plugin.name!r} cannot be the name of an op"
     if _is_norchs_own(plugin.name):
         return f"norch itself has the name {plugin.name!r}"
     others = [p.distribution for p in among if p.name == plugin.name and p is not plugin]

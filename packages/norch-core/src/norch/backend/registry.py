@@ -56,9 +56,8 @@ def installed() -> list[Provider]:
 def providers(load: bool) -> list[Provider]:
     """`installed()`, for reports. With `load` each one is loaded first, so that its state is known."""
     found = installed()
-    if load:
-        for provider in found:
-            _load(provider)
+    for provider in found if load else ():
+        discovery.load_once(provider, "norch_backend", adopt)
     return found
 
 
@@ -77,14 +76,13 @@ def load(provider: Provider) -> None:
     discovery.load_once(provider, "norch_backend", adopt)
 
 
-_load = load  # `providers` has a parameter of that name
-
-
 def adopt(provider: Provider, backend: Any) -> None:
     """Checks what a hook returned against the contract, and keeps it if it holds."""
     missing = [m for m in _METHODS if not callable(getattr(backend, m, None))]
     if missing:
-        raise Refused(f"{type(backend).__name__} is no norch.backend.Backend: it has no {', '.join(missing)}")
+        raise Refused(
+            f"expected a norch.backend.Backend, got {type(backend).__name__}, which has no {', '.join(missing)}"
+        )
     _complete(backend)
     kind = getattr(backend, "device_type", None)
     if kind != provider.device_type:

@@ -23,8 +23,8 @@ def _cutoff(s: Tensor, shape: Any, atol: float | None, rtol: float | None) -> Te
 def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None) -> Tensor:
     """The Moore-Penrose inverse: singular values below atol, or rtol times the largest, count as 0."""
     u, s, vh = svd(A, full_matrices=False)
-    keeps = s > _cutoff(s, A.shape, atol, rtol)
-    inverse = where(keeps, 1 / where(keeps, s, 1.0), 0.0)
+    significant = s > _cutoff(s, A.shape, atol, rtol)
+    inverse = where(significant, 1 / where(significant, s, 1.0), 0.0)
     return (vh.mT * inverse.unsqueeze(-2)) @ u.mT
 
 

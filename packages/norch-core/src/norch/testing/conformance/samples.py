@@ -17,6 +17,7 @@ from ...backend.contract import PRIMITIVES
 from ...device import Device
 from ...dtype import DType, bfloat16, float32, float64, int64
 from ...tensor import Tensor
+from ..gradcheck import central_differences
 from ..samples import SAMPLES, Sample, checks
 from ..samples import record as records
 from .case import Case, rerunning
@@ -122,20 +123,7 @@ def _differences(sample: Sample, built: records.Built, weights: dict[int, Array]
             results = records.flat(sample.oracle(*built.arrays, **built.array_kwargs))
         return float(sum((np.asarray(results[i], np.float64) * w).sum() for i, w in weights.items()))
 
-    wanted = []
-    for tensor in built.tensors:
-        array = arrays[id(tensor)]
-        slope = np.zeros(array.shape)
-        for place in np.ndindex(array.shape):
-            before = array[place]
-            ends = []
-            for step in (STEP, -STEP):
-                array[place] = before + step
-                ends.append(total())
-            array[place] = before
-            slope[place] = (ends[0] - ends[1]) / (2 * STEP)
-        wanted.append(slope)
-    return wanted
+    return [central_differences(total, arrays[id(tensor)], STEP) for tensor in built.tensors]
 
 
 def _pairs(tensors: Any, arrays: Any) -> Iterator[tuple[Tensor, Array]]:
