@@ -1,4 +1,5 @@
-"""Window functions: weights that fall off towards both ends of a stretch of a signal."""
+"""Window functions: weights that fall off towards both ends of a stretch of a signal. All are of shape (length,) and of
+the default dtype unless `dtype` is given; they raise DTypeError for one that is not floating."""
 
 from __future__ import annotations
 

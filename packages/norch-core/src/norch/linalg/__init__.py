@@ -3,6 +3,10 @@
 Norms and products are made of ops, and run on any device. Decompositions (`cholesky`, `qr`, `svd`, `eigh`) and what
 rests on them (`det`, `inv`, `solve`, ...) are computed on the host, by NumPy's LAPACK: for tensors on the CPU, and for
 others where `norch.set_cpu_fallback(True)` allows it. All are differentiable, twice too.
+
+Shapes are (..., rows, columns). The routines on the host raise ShapeError for what is not a matrix (a square one where
+it must be), DTypeError unless float32 or float64, BackendError on a device without the fallback, and LinAlgError where
+a matrix has no answer.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _cholesky = differentiable("cholesky", np.linalg.cholesky, _cholesky_gradient)
 
 
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """The lower triangular L with L @ L.mT = A, for symmetric positive definite matrices; with `upper`, L.mT.
+    """The lower triangular L with L @ L.mT = A, for symmetric positive definite matrices (..., n, n); `upper`: L.mT.
 
     Only the lower triangle of A is read. Raises LinAlgError where A is not positive definite.
     """
@@ -61,7 +61,8 @@ _qr = differentiable("qr", np.linalg.qr, _qr_gradient)
 def qr(A: Tensor, mode: str = "reduced") -> QR:
     """(Q, R) with A = Q @ R, Q orthonormal and R upper triangular. mode: "reduced", "complete", or "r" (Q is empty).
 
-    Differentiable in mode "reduced" for matrices with no more columns than rows.
+    Of A (..., m, n), with k = min(m, n), Q is (..., m, k) and R (..., k, n); in mode "complete" (..., m, m) and
+    (..., m, n). Differentiable in mode "reduced" for m >= n; else raises AutogradError. ValueError for another mode.
     """
     check_matrices("qr", A, square=False)
     if mode == "reduced":
@@ -104,8 +105,8 @@ _EIGH = {uplo: differentiable("eigh", partial(np.linalg.eigh, UPLO=uplo), _eigh_
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     """(eigenvalues, eigenvectors) of symmetric matrices, the values ascending, the vectors in columns.
 
-    Only the lower (UPLO "L") or upper ("U") triangle of A is read. A vector's sign is arbitrary, and its gradient not
-    finite where eigenvalues are equal.
+    Only the lower (UPLO "L") or upper ("U") triangle of A is read, else ValueError. A vector's sign is arbitrary, and
+    its gradient not finite where eigenvalues are equal.
     """
     check_matrices("eigh", A)
     if UPLO not in _EIGH:
@@ -150,8 +151,9 @@ _svd = differentiable("svd", partial(np.linalg.svd, full_matrices=False), _svd_g
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:
     """(U, S, Vh) with A = U @ diag(S) @ Vh, the singular values descending.
 
-    Differentiable with `full_matrices=False`, or for square matrices. Signs of vectors are arbitrary, and their
-    gradients not finite where singular values are equal.
+    Of A (..., m, n) U is (..., m, m) and Vh (..., n, n), or with full_matrices=False (..., m, k) and (..., k, n) for
+    k = min(m, n). Differentiable in the second form, or for square matrices; else raises AutogradError. Signs of
+    vectors are arbitrary, and their gradients not finite where singular values are equal.
     """
     check_matrices("svd", A, square=False)
     if not full_matrices or A.shape[-1] == A.shape[-2]:

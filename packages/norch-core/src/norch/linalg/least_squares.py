@@ -21,7 +21,8 @@ def _cutoff(s: Tensor, shape: Any, atol: float | None, rtol: float | None) -> Te
 
 
 def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None) -> Tensor:
-    """The Moore-Penrose inverse: singular values below atol, or rtol times the largest, count as 0."""
+    """The Moore-Penrose inverse, (..., n, m) of A (..., m, n): singular values below atol, or rtol times the largest,
+    count as 0."""
     u, s, vh = svd(A, full_matrices=False)
     significant = s > _cutoff(s, A.shape, atol, rtol)
     inverse = where(significant, 1 / where(significant, s, 1.0), 0.0)
@@ -46,7 +47,8 @@ class LeastSquares(NamedTuple):
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     """The X of least |A @ X - B|, the smallest of several, by the pseudoinverse; and A's rank and singular values.
 
-    residuals: the squared distances, where A has more rows than columns and full rank; else empty.
+    residuals: the squared distances, where A has more rows than columns and full rank; else empty. Raises ShapeError
+    where the rows of A and B differ in number.
     """
     check_matrices("lstsq", A, square=False)
     is_vector = B.ndim == A.ndim - 1

@@ -23,7 +23,7 @@ def _converted(x: Tensor, dtype: Any, op: str) -> Tensor:
 
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The `ord`-norm of the elements over `dim` (None for all): any number, inf or -inf."""
+    """The `ord`-norm of the elements over `dim` (None for all): any number, inf or -inf. DTypeError unless floating."""
     x = _converted(x, dtype, "vector_norm")
     return _norm(x, ord, tuple(dim) if isinstance(dim, list) else dim, keepdim)
 
@@ -33,6 +33,8 @@ def matrix_norm(
 ) -> Tensor:
     """A norm of the matrices in dims `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values), 2 or -2 (the
     largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's sizes), inf or -inf (of a row's).
+
+    Raises ShapeError unless `dim` has two different dims, ValueError for another `ord`, DTypeError unless floating.
     """
     A = _converted(A, dtype, "matrix_norm")
     if A.ndim < 2 or len(dim) != 2:
@@ -62,7 +64,10 @@ def _flat(sums: Tensor, over: int, rest: int, ord: float) -> Tensor:
 
 
 def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """`vector_norm` of all elements, or over one `dim`; `matrix_norm` over two, or of a matrix with `ord` given."""
+    """`vector_norm` of all elements, or over one `dim`; `matrix_norm` over two, or of a matrix with `ord` given.
+
+    Raises ShapeError and ValueError where `ord` does not go with the number of dims.
+    """
     if dim is None and ord is not None and A.ndim == 2:
         return matrix_norm(A, ord, (0, 1), keepdim, dtype=dtype)
     if isinstance(dim, tuple | list) and len(dim) == 2 and ord is not None:

@@ -19,7 +19,10 @@ _inv = differentiable("inv", np.linalg.inv, lambda a, out, g: -(out.mT @ g @ out
 
 
 def inv(A: Tensor) -> Tensor:
-    """The inverse of square matrices. Raises LinAlgError for a singular one. `solve` is faster and more exact."""
+    """The inverse of square matrices (..., n, n). Raises LinAlgError for a singular one.
+
+    `solve` is faster and more exact. Derivative: Giles, "An extended collection of matrix derivative results" (2008).
+    """
     check_matrices("inv", A)
     out: Tensor = _inv(A)
     return out
@@ -34,9 +37,9 @@ _solve = differentiable("solve", np.linalg.solve, _solve_gradient)
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
-    """The X with A @ X = B (with left=False, X @ A = B), for square A; batches broadcast, a vector B is a column.
+    """The X with A @ X = B (with left=False, X @ A = B), for A (..., n, n) and B (..., n, k) or (..., n), a column.
 
-    Raises LinAlgError where A is singular, ShapeError where the sizes do not match.
+    Batches broadcast. Raises LinAlgError where A is singular, ShapeError where the sizes do not match.
     """
     check_matrices("solve", A)
     is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
@@ -64,7 +67,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 
 
 def _cofactors(a: Any) -> Any:
-    """The derivative of the determinant, for singular matrices too: from the singular value decomposition."""
+    """The derivative of the determinant (Jacobi's formula), for singular matrices too: by singular values."""
     u, s, vh = np.linalg.svd(a)
     others = np.stack([np.prod(np.delete(s, i, -1), -1) for i in range(s.shape[-1])], -1) if s.shape[-1] else s
     sign = np.linalg.det(u) * np.linalg.det(vh)
@@ -83,7 +86,7 @@ _det = differentiable("det", np.linalg.det, _det_gradient)
 
 
 def det(A: Tensor) -> Tensor:
-    """The determinant of square matrices. Of a singular one only the first derivative can be had."""
+    """The determinants (...) of square matrices (..., n, n). Of a singular one only the first derivative can be had."""
     check_matrices("det", A)
     out: Tensor = _det(A)
     return out
@@ -102,12 +105,12 @@ _slogdet = differentiable(
 
 
 def slogdet(A: Tensor) -> SLogDet:
-    """(sign, log of the size) of the determinant of square matrices; (0, -inf) for a singular one."""
+    """(sign, logarithm of the absolute value) of the determinants of square matrices; (0, -inf) for a singular one."""
     check_matrices("slogdet", A)
     return SLogDet(*_slogdet(A))
 
 
 def logdet(A: Tensor) -> Tensor:
-    """The logarithm of the determinant of square matrices: NaN for a negative one, -inf for 0."""
+    """The logarithm of the determinants of square matrices: NaN for a negative one, -inf for 0."""
     sign, size = slogdet(A)
     return where(sign < 0, log(sign), size)

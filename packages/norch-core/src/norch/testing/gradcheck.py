@@ -78,7 +78,7 @@ def gradgradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:
-    """`gradcheck` of the gradients of `func`: its second derivatives."""
+    """`gradcheck` of the gradients of `func`: its second derivatives. Raises AutogradError and DTypeError alike."""
     arguments = list(_tuple(inputs))
     checked = _requiring_grad(arguments)
 
