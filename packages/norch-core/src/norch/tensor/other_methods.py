@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..compat import queries
+from ..device import Device
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops import creation_like, tensor
 from ..ops.elementwise import arithmetic as elementwise
@@ -151,15 +152,13 @@ class OtherMethods:
     # --- Memory and streams ---
     def pin_memory(self: Any, device: Any = None) -> Tensor:
         """A copy in host memory that a GPU reads directly. Raises DeviceError where no device has such memory."""
-        from ..backend.device_module import lookup
-
         if self.spec.device.type != "cpu":
             raise DeviceError(f"pin_memory(): only CPU tensors can be pinned, this one is on {self.spec.device}")
-        module = lookup("cuda" if device is None else str(device).partition(":")[0])
-        if module is None or not module.is_available():
-            why = None if module is None else module.why_not()
-            raise DeviceError(f"pin_memory(): there is no device to pin memory for{'' if why is None else f': {why}'}")
-        out: Tensor = module.pin_memory(self)
+        try:
+            backend: Any = Device("cuda" if device is None else device).backend
+        except DeviceError as error:
+            raise DeviceError(f"pin_memory(): there is no device to pin memory for: {error}") from None
+        out: Tensor = backend.module.pin_memory(self)
         (out if out.base is None else out.base).__dict__["_pinned"] = True
         return out
 

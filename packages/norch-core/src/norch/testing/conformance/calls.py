@@ -92,7 +92,7 @@ def dtypes_of(op: str) -> tuple[str, ...]:
     return (first, *(d for d in found if d != first))
 
 
-_RANGES = {
+_DOMAINS = {
     "log": (0.1, 9), "log2": (0.1, 9), "log10": (0.1, 9), "log1p": (-0.8, 9), "sqrt": (0, 9), "asin": (-0.95, 0.95),
     "acos": (-0.95, 0.95), "acosh": (1.1, 9), "atanh": (-0.95, 0.95), "tan": (-1.4, 1.4), "prod": (0.9, 1.1),
 }  # fmt: skip
@@ -116,7 +116,7 @@ def draw(op: str, dtype: str, shape: tuple[int, ...], position: int = 0) -> Arra
             least, end = 0, 5
         values = np.asarray(rng.integers(least, end, shape))
         return np.where((values == 0) & (right and op in ("floor_divide", "remainder")), 3, values).astype(kind.numpy)
-    low, high = _RANGES.get(op, (-2.0, 2.0))
+    low, high = _DOMAINS.get(op, (-2.0, 2.0))
     if op in ("sum", "cumsum", "scatter_add") and prod(shape) >= 1000:
         return np.asarray(rng.integers(-1, 3, shape)).astype(kind.numpy)
     if op == "pow" and not right:
@@ -229,7 +229,7 @@ def _sorts(op: str, dtype: str, few: bool) -> Iterator[Call]:
             yield Call(op, outputs, (Place(dtype, shape),), attrs, (draw(op, dtype, shape),))
 
 
-def _counts(op: str, dtype: str, few: bool) -> Iterator[Call]:
+def _ranges(op: str, dtype: str, few: bool) -> Iterator[Call]:
     whole = as_dtype(dtype).category == INTEGER
     for n, start, step in ((1, 3, 1), (7, 2, 3), (90, 0, 1)):
         numbers = (Number(dtype, start if whole else start + 0.5), Number(dtype, step if whole else step * 0.25))
@@ -245,5 +245,5 @@ def _randoms(op: str, dtype: str, few: bool) -> Iterator[Call]:
 
 _MAKERS = {
     "fill": _fills, "where": _choices, "cumsum": _scans, "matmul": _products, "gather": _gathers, "scatter": _scatters,
-    "scatter_add": _scatters, "sort": _sorts, "arange": _counts, "random": _randoms,
+    "scatter_add": _scatters, "sort": _sorts, "arange": _ranges, "random": _randoms,
 }  # fmt: skip
