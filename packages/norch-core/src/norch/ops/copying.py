@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch.call import call_in_place, run_into, run_one
 from .creation import COPY
+from .registry import method, public
 
 if TYPE_CHECKING:
     from ..spec import Spec
@@ -26,6 +27,7 @@ def write_parts(out: Tensor, parts: Sequence[Tensor], form: Spec, places: Sequen
         call_in_place(plan, [buffer, first + place, part.buffer, part.offset])
 
 
+@public()
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow; laid out as `memory_format` says, if given."""
     if memory_format is not None:
@@ -39,6 +41,7 @@ def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     return out
 
 
+@method()
 def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
     """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true.
 

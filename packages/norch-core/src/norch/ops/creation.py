@@ -14,6 +14,7 @@ from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, s
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
+from .registry import public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -26,7 +27,7 @@ def _infer_fill(spec: Spec, value: type) -> Inferred:
     return Inferred((spec,), ((spec.dtype, ()),))
 
 
-FILL = primitive("fill", "spec value", (1,), _infer_fill)  # type: ignore[arg-type]
+FILL = primitive("fill", "spec value", (1,), _infer_fill, elementwise=True)  # type: ignore[arg-type]
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
@@ -34,7 +35,7 @@ def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferre
     return Inferred((Spec(x.shape, layout, dtype or x.dtype, x.device),), (x,))
 
 
-COPY = primitive("copy", "x dtype row_major", 1, _infer_copy, (lambda g: g,))
+COPY = primitive("copy", "x dtype row_major", 1, _infer_copy, (lambda g: g,), elementwise=True)
 """A copy of a tensor in a dtype, on its device: in its own layout, or row by row."""
 
 
@@ -85,6 +86,7 @@ def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     return make_tensor(spec, buffer)
 
 
+@public(method=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
     shape = more.pop("size") if "size" in more and not size else size
@@ -96,6 +98,7 @@ def empty_spec(spec: Spec) -> Tensor:
     return make_tensor(spec, allocate_on(spec.device, spec.nbytes))
 
 
+@public(method=False)
 def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     shape = more.pop("size") if "size" in more and not size else size
@@ -103,6 +106,7 @@ def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return finish(out, requires_grad) if not more else made("zeros", out, requires_grad, more)
 
 
+@public(method=False)
 def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     shape = more.pop("size") if "size" in more and not size else size
@@ -110,6 +114,7 @@ def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad
     return finish(out, requires_grad) if not more else made("ones", out, requires_grad, more)
 
 
+@public(method=False)
 def full(
     size: Any,
     fill_value: Any,
@@ -138,6 +143,7 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
     )
 
 
+@public(method=False)
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -146,6 +152,7 @@ def empty_like(
     return finish(out, requires_grad) if not more else made("empty_like", out, requires_grad, more)
 
 
+@public(method=False)
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -154,6 +161,7 @@ def zeros_like(
     return finish(out, requires_grad) if not more else made("zeros_like", out, requires_grad, more)
 
 
+@public(method=False)
 def ones_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -162,6 +170,7 @@ def ones_like(
     return finish(out, requires_grad) if not more else made("ones_like", out, requires_grad, more)
 
 
+@public(method=False)
 def full_like(
     input: Tensor,
     fill_value: Any,
@@ -177,6 +186,7 @@ def full_like(
     return finish(out, requires_grad) if not more else made("full_like", out, requires_grad, more)
 
 
+@public(method=False)
 def arange(
     start: float,
     end: float | None = None,
@@ -205,6 +215,7 @@ def arange(
     return finish(run(ARANGE, spec, start, step), requires_grad)
 
 
+@public(method=False)
 def linspace(
     start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -228,6 +239,7 @@ def _pick(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
+@public(method=False)
 def eye(
     n: int, m: int | None = None, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -238,6 +250,7 @@ def eye(
     return finish((rows.unsqueeze(1) == columns).to(chosen), requires_grad)
 
 
+@public(method=False)
 def tensor(
     data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
@@ -250,6 +263,7 @@ def tensor(
     return finish(out.pin_memory() if pin_memory else out, requires_grad)
 
 
+@public("asarray", method=False)
 def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False) -> Tensor:
     """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted."""
     from ..tensor import Tensor
@@ -329,6 +343,7 @@ def _length(n: int | None) -> str:
     return "no length (a number)" if n is None else f"length {n}"
 
 
+@public(method=False)
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor on the memory of `array`: a change of either is seen in both.
 
@@ -341,6 +356,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return array_to_tensor(array, None, False)
 
 
+@public(method=False)
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-D tensor on the memory of an object with the buffer protocol (bytes are copied, being read-only)."""
     array = np.frombuffer(buffer, as_dtype(dtype, "frombuffer").numpy, count, offset)

@@ -13,6 +13,7 @@ from ..spec import Spec, wrap_dim
 from .creation import arange, empty_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
+from .registry import public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -44,11 +45,11 @@ _GATHER = primitive(
     "x dim index",
     (0, 2),  # type: ignore[arg-type]
     _infer_gather,
-    (lambda g, x_spec, dim, index: scatter_add(_zeros(g, x_spec), dim, index, g), None),
+    (lambda g, x_spec, dim, index: _zeros(g, x_spec).scatter_add(dim, index, g), None),
 )
 
 
-def _zeros(g: Tensor, spec: Spec) -> Tensor:
+def _zeros(g: Any, spec: Spec) -> Any:
     return g.new_zeros(tuple(spec.shape))
 
 
@@ -61,6 +62,7 @@ _SCATTER = primitive("scatter", "index src dim", 2, _infer_scatter)
 _SCATTER_ADD = primitive("scatter_add", "index src dim", 2, _infer_scatter)
 
 
+@public()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim 0, and so on. The result has index's shape and input's dtype.
 
@@ -119,7 +121,7 @@ def _src_gradient(g: Tensor, dim: int, index: Tensor, src_spec: Spec) -> Tensor:
 @composite(
     _infer_functional,
     {
-        "input": lambda g, dim, index: scatter(g, dim, index, g.new_zeros(tuple(index.spec.shape))),
+        "input": lambda g, dim, index: g.scatter(dim, index, g.new_zeros(tuple(index.spec.shape))),
         "src": _src_gradient,
     },
     name="functional_scatter",
@@ -133,6 +135,7 @@ def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scattered(input, dim, index, src, True)
 
 
+@public(inplace=True)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -154,6 +157,7 @@ def scatter(
     return _scatter(input, dim, index, source)
 
 
+@public(inplace=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of input with out[index[i][j]][j] += src[i][j] for dim 0, and so on. Raises IndexError out of range."""
     return _scatter_add(input, dim, index, src)
@@ -169,6 +173,7 @@ def _along(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Tensor:
     return flat.reshape(shape).expand(*like[:dim], flat.spec.numel, *like[dim + 1 :])
 
 
+@public()
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of input along `dim` that the 1-D `index` names, in its order. Raises IndexError out of range."""
     if not input.spec.ndim:
@@ -177,6 +182,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return gather(input, at, _along(index, tuple(input.spec.shape), at, "index_select"))
 
 
+@public(inplace=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """A copy of input to which slice i of `source` along `dim`, times `alpha`, is added at index[i]."""
     at = wrap_dim(dim, input.spec.ndim, "index_add")
@@ -184,23 +190,27 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     return scatter_add(input, at, _along(index, tuple(source.spec.shape), at, "index_add"), scaled)
 
 
+@public(inplace=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of input whose slices at `index` along `dim` are those of `source`."""
     at = wrap_dim(dim, input.spec.ndim, "index_copy")
     return scatter(input, at, _along(index, tuple(source.spec.shape), at, "index_copy"), source)
 
 
+@public(inplace=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of input whose slices at `index` along `dim` hold `value`."""
     at = wrap_dim(dim, input.spec.ndim, "index_fill")
     return scatter(input, at, _along(index, tuple(input.spec.shape), at, "index_fill"), value)
 
 
+@public()
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements of input, in row-major order, that `index` names; in index's shape."""
     return gather(input.reshape(-1), 0, index.reshape(-1)).reshape(tuple(index.spec.shape))
 
 
+@public()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather`, with input and indices broadcast in the other dims; without `dim`, `take`."""
     if dim is None:
@@ -218,6 +228,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     return gather(wide, at, indices.expand(shape))
 
 
+@public(inplace=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True."""
     if mask.spec.dtype is not bool_:
@@ -240,6 +251,7 @@ def _kept(value: Any, dtype: DType) -> Any:
     return value
 
 
+@public()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements of input where the bool `mask` is True, 1-D; the two broadcast."""
     from .shape.views import broadcast_tensors
@@ -248,6 +260,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return wide[chosen]
 
 
+@public()
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not 0: an int64 (count, ndim) tensor, or one 1-D tensor for each dim.
 
@@ -273,12 +286,14 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return stack(columns, 1) if columns else flat.new_empty(total, 0)
 
 
+@public()
 def argwhere(input: Tensor) -> Tensor:
     """`nonzero`, under NumPy's name."""
     out: Tensor = nonzero(input)
     return out
 
 
+@public(method=False)
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64 rows with a 1 at each index: (*shape) -> (*shape, num_classes); -1 takes the largest index plus 1.
 

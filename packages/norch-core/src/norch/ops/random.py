@@ -18,6 +18,7 @@ from ..spec import Spec, as_int
 from .creation import DeviceLike, finish, frombuffer, made, spec_for
 from .families import primitive
 from .reduction.sorting import argsort
+from .registry import method, public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _MASK = 2**64 - 1
 
 
+@public(method=False)
 class Generator:
     """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
 
@@ -91,6 +93,7 @@ default_generator = Generator()
 _chosen: ContextVar[Generator | None] = ContextVar("generator", default=None)
 
 
+@public(method=False)
 class use_generator:
     """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
 
@@ -113,31 +116,37 @@ class use_generator:
         _chosen.reset(self._token)
 
 
+@public(method=False)
 def current_generator() -> Generator:
     """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
     return _chosen.get() or default_generator
 
 
+@public(method=False)
 def manual_seed(seed: int) -> Generator:
     """Seeds the generator that random ops use unless given another. The same numbers follow on every device."""
     return current_generator().manual_seed(seed)
 
 
+@public(method=False)
 def seed() -> int:
     """Seeds the default generator from the operating system, and returns the seed."""
     return current_generator().seed()
 
 
+@public(method=False)
 def initial_seed() -> int:
     """The seed of the default generator."""
     return current_generator().initial_seed()
 
 
+@public(method=False)
 def get_rng_state() -> Tensor:
     """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
     return current_generator().get_state()
 
 
+@public(method=False)
 def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
     """Puts the default generator back to a state that `get_rng_state` gave."""
     current_generator().set_state(new_state)
@@ -184,6 +193,7 @@ def _floating(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     return spec
 
 
+@public(method=False)
 def rand(
     *shape: Any,
     size: Any = None,
@@ -198,6 +208,7 @@ def rand(
     return finish(out, requires_grad) if not more else made("rand", out, requires_grad, more)
 
 
+@public(method=False)
 def randn(
     *shape: Any,
     size: Any = None,
@@ -212,6 +223,7 @@ def randn(
     return finish(out, requires_grad) if not more else made("randn", out, requires_grad, more)
 
 
+@public(method=False)
 def rand_like(
     input: Tensor,
     *,
@@ -225,6 +237,7 @@ def rand_like(
     return finish(draw(spec, "uniform", generator), requires_grad)
 
 
+@public(method=False)
 def randn_like(
     input: Tensor,
     *,
@@ -238,6 +251,7 @@ def randn_like(
     return finish(draw(spec, "normal", generator), requires_grad)
 
 
+@public(method=False)
 def randint(
     low: Any = None,
     high: Any = None,
@@ -271,6 +285,7 @@ def randint(
     return finish(out.to(spec.dtype), requires_grad)
 
 
+@public(method=False)
 def randint_like(
     input: Tensor,
     low: int,
@@ -286,6 +301,7 @@ def randint_like(
     return randint(*bounds, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
 
 
+@public(method=False)
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """The integers from 0 to n - 1 in random order: the order of `n` random keys."""
     spec = spec_for((as_int(n, "randperm", "n"),), int64, device, "randperm")
@@ -293,6 +309,7 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, d
     return out if dtype is None else out.to(as_dtype(dtype, "randperm"))
 
 
+@public()
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that each element of input (or `p`) gives, else 0; in input's shape and dtype."""
     spec = input.spec.like(dtype=input.dtype if input.dtype.is_floating_point else get_default_dtype())
@@ -305,6 +322,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return out
 
 
+@public(method=False)
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -345,6 +363,7 @@ def _named_bounds(op: str, low: Any, high: Any, more: dict[str, Any]) -> tuple[A
     return low, high
 
 
+@method()
 def uniform_(
     self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:
@@ -355,11 +374,13 @@ def uniform_(
     return self.copy_(drawn if (a, b) == (0.0, 1.0) else drawn * (b - a) + a)
 
 
+@method()
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with normal numbers."""
     return self.copy_(normal(mean, std, tuple(self.shape), generator=generator, dtype=self.dtype, device=self.device))
 
 
+@method()
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with 1 with probability `p`, else 0."""
     if hasattr(p, "spec"):
@@ -367,6 +388,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     return self.copy_(bernoulli(self, p, generator=generator))
 
 
+@method()
 def random_(
     self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:

@@ -12,11 +12,13 @@ from .elementwise.arithmetic import floor, log1p, tan
 from .random import Generator, draw
 from .reduction.scan import cumsum
 from .reduction.sorting import searchsorted, topk
+from .registry import method, public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@public()
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
@@ -67,6 +69,7 @@ def _exponential(spec: Spec, generator: Generator | None) -> Tensor:
     return -log1p(-draw(spec, "uniform", generator).clamp(min=1e-38 if spec.dtype is float32 else 1e-300))
 
 
+@method()
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with draws of the exponential distribution of rate `lambd`."""
     if lambd <= 0:
@@ -75,6 +78,7 @@ def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None 
     return self.copy_(drawn / lambd)
 
 
+@method()
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with draws of the geometric distribution: trials up to the first success, of probability `p`."""
     if not 0 < p < 1:
@@ -84,6 +88,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
     return self.copy_(drawn)
 
 
+@method()
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with draws of the Cauchy distribution."""
     if sigma <= 0:
@@ -92,6 +97,7 @@ def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Gen
     return self.copy_(tan((drawn - 0.5) * math.pi) * sigma + median)
 
 
+@method()
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with draws whose logarithm is normal, with this mean and standard deviation."""
     if std <= 0:

@@ -12,6 +12,7 @@ from .creation import arange, fill_spec
 from .elementwise.arithmetic import eq, maximum, minimum, where
 from .families import composite
 from .indexing import _along, _infer_functional, gather, scatter, scatter_add
+from .registry import public
 from .shape.joining import cat
 from .shape.views import diagonal, narrow, reshape, select, slice_dim
 
@@ -29,6 +30,7 @@ def _written(input: Tensor, src: Tensor, show: Any, op: str) -> Tensor:
     return out
 
 
+@public()
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -41,16 +43,19 @@ def slice_scatter(
     return _written(input, src, lambda x: slice_dim(x, at, first, len(span), step), "slice_scatter")
 
 
+@public()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of input with `src` as element `index` of `dim`. Raises ShapeError where it does not fit."""
     return _written(input, src, lambda x: select(x, dim, index), "select_scatter")
 
 
+@public()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input with `src` on a diagonal. Raises ShapeError where it does not fit."""
     return _written(input, src, lambda x: diagonal(x, offset, dim1, dim2), "diagonal_scatter")
 
 
+@public(inplace=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of input whose elements where the bool `mask`, which broadcasts, is True are those of `source`, in order.
 
@@ -75,6 +80,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return where(chosen, reshape(taken, tuple(wide.spec.shape)), wide)
 
 
+@public(inplace=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with `source` at the elements, in row-major order, that `index` names; or added to them."""
     flat, at = reshape(input, -1), reshape(index, -1)
@@ -85,6 +91,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 # --- scatter_reduce -------------------------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -118,6 +125,7 @@ def scatter_reduce(
     return whole.to(out.spec.dtype)
 
 
+@public(inplace=True)
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

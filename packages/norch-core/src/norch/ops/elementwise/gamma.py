@@ -10,6 +10,7 @@ from ...dispatch.op import Inferred
 from ...dtype import float64
 from ...spec import Spec
 from ..families import composite, infer_elementwise
+from ..registry import public
 from .arithmetic import abs as absolute
 from .arithmetic import eq, floor, log, lt, sin, tan, where
 from .special import floated
@@ -92,6 +93,7 @@ def _lgamma(input: Tensor) -> Tensor:
     return where(below, reflected, out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def lgamma(input: Tensor) -> Tensor:
     """log |gamma(input)|; infinite at 0 and negative integers. Integers and bools give the default dtype."""
     return _lgamma(floated(input))
@@ -112,11 +114,13 @@ def _digamma(input: Tensor) -> Tensor:
     return where(whole, where(eq(x, 0), -math.inf, math.nan), out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def digamma(input: Tensor) -> Tensor:
     """The derivative of `lgamma`; -inf at 0, NaN at negative integers. Integers and bools give the default dtype."""
     return _digamma(floated(input))
 
 
+@public(method=False)
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of `digamma`, for n 0 and 1. Raises ValueError for other n."""
     x = floated(input)

@@ -12,6 +12,7 @@ from ...spec import Spec
 from ..creation import fill_spec, full
 from ..families import composite, describe, infer_elementwise
 from ..indexing import bitcast
+from ..registry import public
 from .arithmetic import abs as absolute
 from .arithmetic import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, remainder, sin, sqrt, where
 from .composites import _require_floating, isinf, logaddexp
@@ -100,6 +101,7 @@ def _erfc(input: Tensor) -> Tensor:
     return out.to(input.spec.dtype)
 
 
+@public(inplace=True)
 def erfc(input: Tensor) -> Tensor:
     """1 - erf(input), as exact for large input as for small. Integers and bools give the default dtype."""
     return _erfc(floated(input))
@@ -136,6 +138,7 @@ def _erfinv(input: Tensor) -> Tensor:
     return where(lt(x, 0), -out, out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def erfinv(input: Tensor) -> Tensor:
     """The number whose erf is input; infinite at -1 and 1, NaN beyond. Integers and bools give the default dtype."""
     return _erfinv(floated(input))
@@ -144,6 +147,7 @@ def erfinv(input: Tensor) -> Tensor:
 # --- Logarithms and powers ------------------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def exp2(input: Tensor) -> Tensor:
     """2 ** input. Integers and bools give the default dtype."""
     x = floated(input)
@@ -151,6 +155,7 @@ def exp2(input: Tensor) -> Tensor:
     return out
 
 
+@public(inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(input / (1 - input)), after a clamp to [eps, 1 - eps] if eps is given. Integers give the default dtype."""
     x = floated(input)
@@ -159,6 +164,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     return log(x / (1 - x))
 
 
+@public(inplace=True)
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), 0 where input is 0 (unless other is NaN). Either may be a number; always floating."""
     x, y = floating_pair("xlogy", input, other)
@@ -167,6 +173,7 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return x * log(where(zero, 1.0, y))
 
 
+@public()
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow."""
     _require_floating("logaddexp2", input, other)
@@ -174,11 +181,13 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     return logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
 
 
+@public(inplace=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other. Always floating; the two broadcast."""
     return floated(input) * exp2(other)
 
 
+@public(inplace=True)
 def sinc(input: Tensor) -> Tensor:
     """sin(pi * input) / (pi * input), 1 at 0. Integers and bools give the default dtype."""
     x = floated(input) * math.pi
@@ -192,6 +201,7 @@ def sinc(input: Tensor) -> Tensor:
 _SAME_SIZE: dict[int, DType] = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
+@public()
 def signbit(input: Tensor) -> Tensor:
     """True where the sign bit is set: for negative numbers, and also for -0.0 and negative NaN."""
     dtype = input.spec.dtype
@@ -200,6 +210,7 @@ def signbit(input: Tensor) -> Tensor:
     return fill_spec(input.spec.like(dtype=bool_), False) if not dtype.is_signed else input.detach() < 0
 
 
+@public(inplace=True)
 def copysign(input: Tensor, other: Operand) -> Tensor:
     """The size of input with the sign of other, a tensor or number. Always floating; the two broadcast."""
     a, b = floating_pair("copysign", input, other)
@@ -207,11 +218,13 @@ def copysign(input: Tensor, other: Operand) -> Tensor:
     return where(signbit(b), -size, size)
 
 
+@public(inplace=True)
 def sgn(input: Tensor) -> Tensor:
     """`sign`: norch has no complex dtypes."""
     return input.sign()
 
 
+@public(inplace=True)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 where input is negative, 1 where it is positive, `values` where it is 0; the two broadcast.
 
@@ -224,6 +237,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     return out
 
 
+@public()
 def isposinf(input: Tensor) -> Tensor:
     """True where input is inf."""
     if not input.spec.dtype.is_floating_point:
@@ -231,6 +245,7 @@ def isposinf(input: Tensor) -> Tensor:
     return eq(input.detach(), math.inf)
 
 
+@public()
 def isneginf(input: Tensor) -> Tensor:
     """True where input is -inf."""
     if not input.spec.dtype.is_floating_point:
@@ -238,6 +253,7 @@ def isneginf(input: Tensor) -> Tensor:
     return eq(input.detach(), -math.inf)
 
 
+@public()
 def isreal(input: Tensor) -> Tensor:
     """True everywhere: norch has no complex dtypes."""
     return fill_spec(input.spec.like(dtype=bool_), True)
@@ -246,12 +262,14 @@ def isreal(input: Tensor) -> Tensor:
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote."""
     out: Tensor = other - (input if alpha == 1 else input * alpha)
     return out
 
 
+@public(inplace=True)
 def gcd(input: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor of integers, never negative, by Euclid's steps. The two broadcast and promote.
 
@@ -265,6 +283,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     return a if a.spec.shape == b.spec.shape else a + b
 
 
+@public(inplace=True)
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers, never negative; 0 where either is 0. The two broadcast and promote.
 

@@ -6,13 +6,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.call import binary_call, run_mixed
-from ...dispatch.op import Inferred, Op
+from ...dispatch.op import Inferred
 from ...dtype import bool_
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
-from ..families import _register
+from ..families import primitive
+from ..registry import method, public
 from ..shape.views import diagonal
 from .einsum import contract  # here, so that the function `ops.einsum` keeps its name from the module
 
@@ -67,17 +68,20 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
     return a.mT @ g
 
 
-_MATMUL = _register(Op("matmul", ("a", "b"), 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b)))
+_MATMUL = primitive("matmul", "a b", 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b))
 matmul = binary_call(_MATMUL)
 matmul.__name__ = matmul.__qualname__ = "matmul"
+matmul.__module__ = __name__
 matmul.__doc__ = """The matrix product, over broadcast batch dims, by NumPy's rules: (..., m, k) @ (..., k, n).
 
 A 1-D operand is a row (left) or column (right) whose dim then disappears. Raises ShapeError where the inner sizes
 differ, DTypeError where the dtypes do."""
 matmul.op = _MATMUL  # type: ignore[attr-defined]
+public("__matmul__")(matmul)
 
 
-def rmatmul(self: Tensor, other: Any) -> Tensor:
+@method("__rmatmul__")
+def _rmatmul(self: Tensor, other: Any) -> Tensor:
     """`other @ self`, for an array on the left."""
     out: Tensor = run_mixed(_MATMUL, other, self)
     return out
@@ -95,6 +99,7 @@ def _require_inner(op: str, a: Tensor, b: Tensor) -> None:
         raise ShapeError(f"{op}(): shapes {tuple(a.spec.shape)} and {tuple(b.spec.shape)} do not match")
 
 
+@public()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices: (m, k) @ (k, n). No broadcasting."""
     _require_dims("mm", (input, 2), (mat2, 2))
@@ -102,6 +107,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
+@public()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of two batches of matrices: (b, m, k) @ (b, k, n). No broadcasting."""
     _require_dims("bmm", (input, 3), (mat2, 3))
@@ -111,6 +117,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
+@public()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector: (m, k) @ (k)."""
     _require_dims("mv", (input, 2), (vec, 1))
@@ -118,6 +125,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return matmul(input, vec)
 
 
+@public()
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors, a 0-d tensor."""
     _require_dims("dot", (input, 1), (tensor, 1))
@@ -125,12 +133,14 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return matmul(input, tensor)
 
 
+@public("ger")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The products of every element of one vector with every one of another: (n), (m) -> (n, m)."""
     _require_dims("outer", (input, 1), (vec2, 1))
     return input.unsqueeze(1) * vec2
 
 
+@public(inplace=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the product. With beta 0 `input` is not read."""
     product = mm(mat1, mat2)
@@ -144,11 +154,13 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     return out
 
 
+@public(inplace=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two dims, up to the given diagonal; zeros elsewhere."""
     return _triangle(input, diagonal, True, "tril")
 
 
+@public(inplace=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two dims, from the given diagonal; zeros elsewhere."""
     return _triangle(input, diagonal, False, "triu")
@@ -165,6 +177,7 @@ def _triangle(input: Tensor, offset: int, lower: bool, op: str) -> Tensor:
     return out
 
 
+@public()
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A vector as the diagonal of a square matrix; of a matrix, a copy of its diagonal."""
     if input.spec.ndim == 2:
@@ -179,12 +192,14 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 _diagonal = diagonal
 
 
+@public()
 def trace(input: Tensor) -> Tensor:
     """The sum of the main diagonal of a matrix."""
     _require_dims("trace", (input, 2))
     return diagonal(input).sum()
 
 
+@public(method=False)
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
 

@@ -10,6 +10,7 @@ from ...spec import as_int, broadcast_shapes, wrap_dim
 from ..elementwise.arithmetic import where
 from ..reduction.reductions import _root, norm
 from ..reduction.reductions import sum as total
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, permute, reshape, unsqueeze
 from .matmul import _require_dims, _require_inner, bmm, dot, matmul, mm, mv, outer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+@public(method=False)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """The products of two tensors summed over dims of both: `dims` last of `a` and first of `b`, or two lists of dims.
 
@@ -47,6 +49,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     return reshape(matmul(first, second), shape)
 
 
+@public()
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """The products summed over the last dims of both: (..., k), (*, k) -> (..., *). With a 0-d tensor, `*`."""
     if not input.spec.ndim or not other.spec.ndim:
@@ -54,11 +57,13 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, ([-1], [-1]))
 
 
+@public()
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """`dot`: norch has no complex dtypes."""
     return dot(input, other)
 
 
+@public()
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: each element of input times the whole of other, laid out as blocks."""
     ndim = max(input.spec.ndim, other.spec.ndim)
@@ -69,6 +74,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return reshape(a * b, [n * m for n, m in zip(first, second, strict=True)])
 
 
+@public(method=False)
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of several matrices, in the order that needs the fewest multiplications."""
     from ...linalg import multi_dot
@@ -76,6 +82,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
 
 
+@public()
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix (or a batch) multiplied by itself, `n` factors; negative `n`: its inverse. By squaring."""
     power = as_int(n, "matrix_power", "n")
@@ -115,21 +122,25 @@ def _added(op: str, input: Tensor, product: Tensor, beta: float, alpha: float) -
     return out
 
 
+@public(inplace=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec); `input` broadcasts to the product. With beta 0 `input` is not read."""
     return _added("addmv", input, mv(mat, vec), beta, alpha)
 
 
+@public(inplace=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to it. With beta 0 `input` is not read."""
     return _added("addr", input, outer(vec1, vec2), beta, alpha)
 
 
+@public(inplace=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2); `input` broadcasts to it. With beta 0 `input` is not read."""
     return _added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
+@public(inplace=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha times the sum of the products of two batches of matrices, which is one product."""
     _require_dims("addbmm", (batch1, 3), (batch2, 3))
@@ -146,6 +157,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 # --- Blocks ---------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of a larger one, zeros elsewhere; vectors and 0-d tensors are rows."""
     from ..shape.joining import common_spec
@@ -170,6 +182,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
 # --- Distances ------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The `p`-norm distance of every row of x1 to every row of x2: (..., n, k), (..., m, k) -> (..., n, m).
 
@@ -199,6 +212,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     return norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
 
 
+@public(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The `p`-norm distances of every two rows of a matrix: those of `cdist` above its diagonal, in row order."""
     from ..indexing import index_select
@@ -210,6 +224,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return norm(index_select(input, 0, first) - index_select(input, 0, second), p, -1)
 
 
+@public(inplace=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Each slice along `dim` whose `p`-norm is above `maxnorm` scaled down to it. Raises ShapeError below 2 dims."""
     at = wrap_dim(dim, input.spec.ndim, "renorm")

@@ -11,6 +11,7 @@ from ...spec import Spec
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating
 from ..indexing import gather, scatter, scatter_add
+from ..registry import public
 from ..upcast import wide
 from .activation import log_softmax, log_softmax_grad
 from .loss import reduced
@@ -112,6 +113,7 @@ def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index
     return targets.reduced(targets.losses(input), reduction, "nll_loss").to(input.dtype)
 
 
+@public(method=False)
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -178,6 +180,7 @@ def _cross_entropy(input: Tensor, target: Tensor, ignore_index: int, reduction: 
     return targets.reduced(targets.losses(logs), reduction, "cross_entropy"), logs
 
 
+@public(method=False)
 def cross_entropy(
     input: Tensor,
     target: Tensor,

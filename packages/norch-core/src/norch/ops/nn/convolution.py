@@ -14,6 +14,7 @@ from ...spec import Spec, as_int
 from ..copying import contiguous
 from ..creation import fill_spec
 from ..families import composite, floating
+from ..registry import public
 from ..upcast import wide
 from .windows import Pads, Pair, Windows, added, counts, cropped, padded, pair, planned, reach, show
 
@@ -194,6 +195,7 @@ def _flat_pair(value: Any, op: str, what: str, least: int, other: int) -> Pair:
     return other, pair(values[0], op, what, least)[1]
 
 
+@public(method=False)
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -212,6 +214,7 @@ def conv2d(
     return _conv(input, weight, bias, (stride, padding, dilation), groups, "conv2d", 2)
 
 
+@public(method=False)
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -261,6 +264,7 @@ def _plan(
     return windows.stride, _pads(padding, op, windows), windows.dilation
 
 
+@public(method=False)
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -279,6 +283,7 @@ def conv_transpose2d(
     return _transposed(input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose2d", 2)
 
 
+@public(method=False)
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,

@@ -12,6 +12,7 @@ from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
 from ..optimizer import sgd_step_
 from ..reduction.reductions import mean, norm
+from ..registry import public
 from ..shape.views import expand
 from ..upcast import wide
 
@@ -113,6 +114,7 @@ def _layer_norm(input: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor
     return _affine(x, weight, bias).to(input.dtype)
 
 
+@public(method=False)
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
@@ -171,6 +173,7 @@ def _epsilon(input: Spec) -> float:
     return finfo(input.dtype if input.dtype.itemsize >= 4 else float32).eps
 
 
+@public(method=False)
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """input / sqrt(mean(input ** 2) + eps) * weight over the last dims (Zhang and Sennrich, 2019). Shape, dtype kept.
 
@@ -212,6 +215,7 @@ def _group_norm_rule(
     return into, (g * x.reshape(shape)).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
 
 
+@public(method=False)
 @composite(_infer_group_norm, _group_norm_rule, joint=True)
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
@@ -272,6 +276,7 @@ def _check_batch_norm(
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
 
 
+@public(method=False)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -314,6 +319,7 @@ def batch_norm(
 # --- To norm 1 ------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 @accepts_axis
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
     """input / max(norm, eps), the norm being the `p`-norm along `dim`. Shape and dtype kept; floating only."""
@@ -321,6 +327,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -
     return input / expand(norm(input, p, dim, True).clamp(eps), tuple(input.spec.shape))
 
 
+@public(method=False)
 @accepts_axis
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """The cosine of the angle between x1 and x2 along `dim`, which goes; the two broadcast. Norms are at least `eps`.

@@ -15,6 +15,7 @@ from ..elementwise.arithmetic import floor_divide, remainder
 from ..families import composite, floating
 from ..indexing import gather, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
+from ..registry import public
 from ..upcast import wide
 from .windows import Pads, Windows, added, counts, padded, pair, planned, reach, show
 
@@ -205,6 +206,7 @@ def _max_pool(input: Tensor, how: tuple[Any, ...], return_indices: bool, dims: i
     return ValuesIndices(out, _unbatched(_max_pool2d_indices(x.detach(), windows, pads), input, dims))
 
 
+@public(method=False)
 def max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -224,6 +226,7 @@ def max_pool2d(
     return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 2)
 
 
+@public(method=False)
 def max_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -255,6 +258,7 @@ def _avg_pool(input: Tensor, how: tuple[Any, ...], whole: bool, divisor: Any, di
     return _unbatched(out.to(input.dtype), input, dims)
 
 
+@public(method=False)
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -275,6 +279,7 @@ def avg_pool2d(
     return _avg_pool(input, how, count_include_pad, divisor_override, 2)
 
 
+@public(method=False)
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -322,6 +327,7 @@ def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
     return out.to(input.dtype)
 
 
+@public(method=False)
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of y * x parts: (…, h, w) -> (…, y, x). Part i of y has rows from floor(i h / y) to ceil((i + 1) h / y).
 
@@ -331,6 +337,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive(input, output_size, 2)
 
 
+@public(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of x parts of the last dim: (…, w) -> (…, x). See adaptive_avg_pool2d."""
     return _adaptive(input, output_size, 1)

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from ...backend.contract import REDUCTION
 from ...dispatch.call import run_one
-from ...dispatch.op import Inferred
+from ...dispatch.op import Inferred, Op
 from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
 from ...errors import DTypeError, IndexError, ShapeError
-from ...spec import Shape, Spec, wrap_dim, wrap_dims
+from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import exp, log, sqrt, where
 from ..families import accepts_axis, primitive
 from ..indexing import gather
+from ..registry import method, public
 from ..shape.views import flatten, reshape, squeeze
 
 if TYPE_CHECKING:
@@ -93,21 +95,26 @@ def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Te
     return _restored(g, x_spec, dim, keepdim) * others.permute(back)
 
 
-_PARAMS = "x dim keepdim dtype"
-_SUM = primitive("sum", _PARAMS, 1, _infer_reduction("sum", "sum", True), (_sum_vjp,))
-_PROD = primitive("prod", _PARAMS, 1, _infer_reduction("prod", "sum", True), (_prod_vjp,))
-_AMAX = primitive("amax", _PARAMS, 1, _infer_reduction("amax", "same", False), (_extreme_vjp,))
-_AMIN = primitive("amin", _PARAMS, 1, _infer_reduction("amin", "same", False), (_extreme_vjp,))
-_ANY = primitive("any", _PARAMS, 1, _infer_reduction("any", "bool", True))
-_ALL = primitive("all", _PARAMS, 1, _infer_reduction("all", "bool", True))
-_ARGMAX = primitive("argmax", _PARAMS, 1, _infer_reduction("argmax", "index", False))
-_ARGMIN = primitive("argmin", _PARAMS, 1, _infer_reduction("argmin", "index", False))
+def _reduction(name: str, gives: str, of_none: bool, *vjp: Callable[..., Any]) -> Op:
+    infer = _infer_reduction(name, gives, of_none)
+    return primitive(name, "x dim keepdim dtype", 1, infer, vjp or None, family=REDUCTION)
+
+
+_SUM = _reduction("sum", "sum", True, _sum_vjp)
+_PROD = _reduction("prod", "sum", True, _prod_vjp)
+_AMAX = _reduction("amax", "same", False, _extreme_vjp)
+_AMIN = _reduction("amin", "same", False, _extreme_vjp)
+_ANY = _reduction("any", "bool", True)
+_ALL = _reduction("all", "bool", True)
+_ARGMAX = _reduction("argmax", "index", False)
+_ARGMIN = _reduction("argmin", "index", False)
 
 
 def asked(dtype: Any, op: str) -> DType | None:
     return None if dtype is None else as_dtype(dtype, op)
 
 
+@public()
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`."""
@@ -142,6 +149,7 @@ def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+@public()
 @accepts_axis
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim` (None for all). NaN where there are no elements. Raises DTypeError for integers and bools."""
@@ -159,6 +167,7 @@ def _count(input: Tensor, dim: Any) -> float:
     return float(math.prod(input.spec.shape[d] for d in dims))
 
 
+@public()
 @accepts_axis
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
@@ -166,6 +175,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return out
 
 
+@public()
 @accepts_axis
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
@@ -173,6 +183,7 @@ def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return out
 
 
+@public()
 @accepts_axis
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest over `dim` (None for all); NaN wins, equals share the gradient. ShapeError for no elements."""
@@ -180,6 +191,7 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return out
 
 
+@public()
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element over `dim` (None for all) is not 0. A bool tensor."""
@@ -187,6 +199,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return out
 
 
+@public()
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements over `dim` (None for all) are not 0. A bool tensor."""
@@ -205,12 +218,14 @@ def _arg(op: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return out
 
 
+@public()
 @accepts_axis
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index (int64) of the first largest along `dim`, or among all elements in row-major order; NaN is largest."""
     return _arg(_ARGMAX, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index (int64) of the first smallest along `dim`, or among all elements in row-major order; NaN wins."""
@@ -243,6 +258,7 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: An
     return ValuesIndices(values, indices)
 
 
+@public()
 @accepts_axis
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `maximum`."""
@@ -251,6 +267,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _extreme(input, dim if other is None else other, keepdim, amax, maximum, argmax)
 
 
+@public()
 @accepts_axis
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `minimum`."""
@@ -259,6 +276,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _extreme(input, dim if other is None else other, keepdim, amin, minimum, argmin)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def var(
@@ -273,6 +291,7 @@ def var(
     return total / (degrees if degrees > 0 else 0.0)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def std(
@@ -282,6 +301,7 @@ def std(
     return _root(var(input, dim, unbiased, keepdim, correction=correction))
 
 
+@public(method=False)
 @accepts_axis
 @_in_float32
 def var_mean(
@@ -291,6 +311,7 @@ def var_mean(
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -328,6 +349,7 @@ def _root(square: Tensor) -> Tensor:
     return where(zero, 0.0, sqrt(where(zero, 1.0, square)))
 
 
+@public()
 @accepts_axis
 @_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
@@ -342,12 +364,14 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return total if keepdim else squeeze(total, dims)
 
 
+@public()
 @accepts_axis
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements over `dim` (None for all) are not 0, as int64."""
     return sum(input if input.dtype.category == BOOL else input != 0, dim)
 
 
+@public()
 @accepts_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one."""
@@ -370,3 +394,14 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     place = where(last != last, size - count_nonzero(values.detach() != values, at).unsqueeze(at), (size - 1) // 2)
     found = ValuesIndices(gather(values, at, place), gather(indices, at, place))
     return found if keepdim else ValuesIndices(squeeze(found.values, at), squeeze(found.indices, at))
+
+
+@method()
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """The sum over the dims that `size` lacks or has 1 in. Raises ShapeError where `size` does not broadcast back."""
+    wanted, shape = as_shape(size, "sum_to_size"), tuple(input.spec.shape)
+    lead = len(shape) - len(wanted)
+    if lead < 0 or not {n == m or n == 1 for n, m in zip(wanted, shape[lead:])} <= {True}:
+        raise ShapeError(f"sum_to_size(): shape {shape} does not sum to {wanted}")
+    dims = [d for d, m in enumerate(shape) if d < lead or (wanted[d - lead] == 1 != m)]
+    return reshape(sum(input, dims, dtype=input.spec.dtype) if dims else input, wanted)

@@ -14,6 +14,7 @@ from ..elementwise.arithmetic import ge, le, where
 from ..elementwise.composites import logaddexp
 from ..families import accepts_axis, primitive
 from ..indexing import gather
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, narrow
 from ..upcast import wide
@@ -36,6 +37,7 @@ def _cumsum_vjp(g: Tensor, dim: int) -> Tensor:
 _CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (_cumsum_vjp,))
 
 
+@public(inplace=True)
 @accepts_axis
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running sum along `dim`. Integers and bools are summed in int64 unless `dtype`."""
@@ -46,6 +48,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return out
 
 
+@public(inplace=True)
 @accepts_axis
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running product along `dim`. Integers and bools are multiplied in int64 unless `dtype`.
@@ -87,18 +90,21 @@ def _running(input: Tensor, dim: int, op: str, wins: Any) -> ValuesIndices:
     return ValuesIndices(gather(input, at, places), places.clone() if reach == 1 else places)
 
 
+@public()
 @accepts_axis
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """The largest so far along `dim`, and where (int64) it was seen last. NaN wins."""
     return _running(input, dim, "cummax", ge)
 
 
+@public()
 @accepts_axis
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """The smallest so far along `dim`, and where (int64) it was seen last. NaN wins."""
     return _running(input, dim, "cummin", le)
 
 
+@public()
 @accepts_axis
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(input))) along `dim`, without overflow, by doubling. Raises DTypeError unless floating."""
@@ -119,6 +125,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 # --- Neighbours -----------------------------------------------------------------------------------------------------
 
 
+@public()
 @accepts_axis
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
@@ -154,12 +161,14 @@ def _slabs(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str) -> 
     return total * diff(x, dim=at - y.spec.ndim) / 2
 
 
+@public("trapz", method=False)
 @accepts_axis
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
     """The integral of `y` along `dim` by the trapezoidal rule, over points `x` or at a distance `dx` (1)."""
     return _slabs(y, x, dx, dim, "trapezoid").sum(dim)
 
 
+@public(method=False)
 @accepts_axis
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
     """`trapezoid` up to each point but the first."""

@@ -14,6 +14,7 @@ from ..elementwise.arithmetic import round as rounded
 from ..elementwise.composites import isnan
 from ..families import accepts_axis
 from ..indexing import gather, scatter_add
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from .reductions import ValuesIndices, amax, amin, argmax, mean, std
@@ -32,12 +33,14 @@ class MinMax(NamedTuple):
     max: Tensor
 
 
+@public()
 @accepts_axis
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """`amin` and `amax` over `dim` (None for all), as a (min, max) pair."""
     return MinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
 
+@public(method=False)
 @accepts_axis
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
@@ -55,6 +58,7 @@ def _numbers(input: Tensor, op: str) -> Tensor:
     return where(isnan(input), 0.0, input)
 
 
+@public()
 @accepts_axis
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`sum` in which NaN counts as 0."""
@@ -62,6 +66,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     return total(numbers, dim, keepdim, dtype=dtype)
 
 
+@public()
 @accepts_axis
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`mean` of the elements that are not NaN; NaN where there are none. Raises DTypeError unless floating."""
@@ -71,6 +76,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
     return out.to(found.spec.dtype)
 
 
+@public()
 @accepts_axis
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """`median` of the elements that are not NaN; NaN where there are none. Along `dim`, a (values, indices) pair."""
@@ -103,6 +109,7 @@ def _taken(values: Tensor, indices: Tensor, at: int, place: Tensor, keepdim: boo
     return found if keepdim else ValuesIndices(squeeze(found.values, at), squeeze(found.indices, at))
 
 
+@public()
 @accepts_axis
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The `k`-th smallest element along `dim` (1 is the smallest), and its index (int64). ShapeError for no such."""
@@ -116,6 +123,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
     return ValuesIndices(squeeze(found.values, at), squeeze(found.indices, at))
 
 
+@public()
 @accepts_axis
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The commonest element along `dim`, the smallest of several such, and the index (int64) of its last place."""
@@ -132,6 +140,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     return _taken(values, indices, at, argmax(run, at, True), keepdim, input)
 
 
+@public()
 def msort(input: Tensor) -> Tensor:
     """The elements in order along dim 0."""
     return sort(input, 0)[0]
@@ -201,6 +210,7 @@ def _without(kept: tuple[int, ...], at: int, dim: Any) -> tuple[int, ...]:
     return () if dim is None else (*kept[:at], *kept[at + 1 :])
 
 
+@public()
 @accepts_axis
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -214,6 +224,7 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, "quantile", False)
 
 
+@public()
 @accepts_axis
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -225,6 +236,7 @@ def nanquantile(
 # --- Counts ---------------------------------------------------------------------------------------------------------
 
 
+@public()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each integer from 0 to the largest (or to `minlength` - 1) occurs in a vector; or its weights' sum.
 
@@ -251,6 +263,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return scatter_add(fill_spec(counted.spec.like((size,)), 0), 0, input.to(int64), counted)
 
 
+@public()
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements fall in each of `bins` equal parts of [min, max], in input's dtype; others are not counted.
 
@@ -278,6 +291,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 # --- Covariance -----------------------------------------------------------------------------------------------------
 
 
+@public()
 def cov(
     input: Tensor, *, correction: float = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
@@ -314,6 +328,7 @@ def cov(
     return squeeze(out) if input.spec.ndim < 2 else out
 
 
+@public()
 def corrcoef(input: Tensor) -> Tensor:
     """The correlations of the rows of a matrix, whose columns are observations; of a vector, 1."""
     matrix = cov(input)

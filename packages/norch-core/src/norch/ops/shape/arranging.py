@@ -12,6 +12,7 @@ from ...spec import as_int, wrap_dim
 from ..creation import DeviceLike, arange, as_tensor
 from ..elementwise.arithmetic import floor_divide, remainder
 from ..indexing import index_select
+from ..registry import public
 from .joining import cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
 
@@ -26,26 +27,31 @@ def _each(function: Any, tensors: tuple[Any, ...]) -> Any:
     return made[0] if len(tensors) == 1 and given is tensors else made
 
 
+@public(method=False)
 def atleast_1d(*tensors: Any) -> Any:
     """A 0-d tensor as a vector, others as they are; for several tensors, a tuple."""
     return _each(lambda x: x if x.spec.ndim else reshape(x, 1), tensors)
 
 
+@public(method=False)
 def atleast_2d(*tensors: Any) -> Any:
     """A vector as a row, a 0-d tensor as a 1 x 1 matrix, others as they are; for several tensors, a tuple."""
     return _each(lambda x: x if x.spec.ndim > 1 else reshape(x, 1, -1), tensors)
 
 
+@public(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """A matrix with a third dim of 1, a vector as (1, n, 1), others as they are; for several tensors, a tuple."""
     return _each(lambda x: x if x.spec.ndim > 2 else unsqueeze(atleast_2d(x), 2), tensors)
 
 
+@public(method=False)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Vectors as columns, and matrices, joined along dim 1."""
     return cat([reshape(x, -1, 1) if x.spec.ndim < 2 else x for x in tensors], 1)
 
 
+@public(method=False)
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dim 2, after `atleast_3d`."""
     return cat([atleast_3d(x) for x in tensors], 2)
@@ -54,6 +60,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 # --- Splits ---------------------------------------------------------------------------------------------------------
 
 
+@public()
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of so many parts along `dim`, the first of them larger by 1 if need be; or of the parts between indices."""
     return _cut(input, indices_or_sections, dim, "tensor_split")
@@ -84,16 +91,19 @@ def _cut_evenly(input: Tensor, cuts: Any, dim: int, op: str, ndim: int) -> tuple
     return _cut(input, cuts, dim, op)
 
 
+@public()
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of equal parts, or of those between indices, along dim 1; of a vector along dim 0."""
     return _cut_evenly(input, indices_or_sections, min(input.spec.ndim - 1, 1), "hsplit", 1)
 
 
+@public()
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of equal parts, or of those between indices, along dim 0. Raises ShapeError below 2 dims."""
     return _cut_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
+@public()
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of equal parts, or of those between indices, along dim 2. Raises ShapeError below 3 dims."""
     return _cut_evenly(input, indices_or_sections, 2, "dsplit", 3)
@@ -102,6 +112,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 # --- Diagonals and triangles ----------------------------------------------------------------------------------------
 
 
+@public()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dim as a diagonal of square matrices in new dims `dim1` and `dim2`, zeros elsewhere."""
     ndim = input.spec.ndim + 1
@@ -114,6 +125,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return movedim(out, (-2, -1), (first, second))
 
 
+@public()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """All elements, in row-major order, as the diagonal of a square matrix."""
     return diag_embed(reshape(input, -1), offset)
@@ -126,16 +138,19 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Devic
     return out
 
 
+@public(method=False)
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """Where the lower triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
     return _triangle_indices(row, col, offset, dtype, device, True)
 
 
+@public(method=False)
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """Where the upper triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
     return _triangle_indices(row, col, offset, dtype, device, False)
 
 
+@public()
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """A copy turned `k` times by 90 degrees in the plane of two dims, from the first towards the second."""
     first, second = (wrap_dim(d, input.spec.ndim, "rot90") for d in _two(dims, input))
@@ -158,6 +173,7 @@ def _two(dims: Sequence[int], input: Tensor) -> Sequence[int]:
 # --- Combinations ---------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """Every way to take one element of each vector, a row each, the last varying first; of one vector, itself."""
     for x in tensors:
@@ -168,6 +184,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     return stack([reshape(g, -1) for g in meshgrid(*tensors)], 1)
 
 
+@public(method=False)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every way to take `r` elements of a vector, a row each, in its order."""
     if input.spec.ndim != 1 or r < 0:
@@ -180,6 +197,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return reshape(index_select(input, 0, places), (len(chosen), r))
 
 
+@public(method=False)
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of each element of a vector, a row each, `N` of them (as many as elements), falling by default."""
     if x.spec.ndim != 1:
@@ -190,6 +208,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return unsqueeze(values, 1) ** (powers if increasing else count - 1 - powers).to(values.spec.dtype)
 
 
+@public(method=False)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Row-major indices into `shape` as one tensor of indices for each dim. Raises IndexError for a shape without."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
