@@ -241,8 +241,8 @@ def resolve(tensor: Tensor) -> Node | None:
 
 
 shared_ops: dict[str, Any] = {}
-"""What autograd needs of the ops, which are above it: `as_strided`, the op that all views are cases of, and the function
-`stack`. They put themselves here."""
+"""What autograd needs of the ops, which are above it: `as_strided`, the op that all views are cases of, and the
+function `stack`. They put themselves here."""
 
 
 def view_node(base: Tensor, view: Tensor, source: Node) -> Node:
