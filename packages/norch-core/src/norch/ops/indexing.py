@@ -15,7 +15,7 @@ from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .creation import arange, empty_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
-from .from_data import from_numpy
+from .from_data import from_numpy, of_new_array
 from .registry import public
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ def _infer_index(x: Spec, index: Spec, dim: int) -> Inferred:
 
 
 def _index_vjp(g: Tensor, x_spec: Spec, index: Tensor, dim: int) -> Tensor:
-    rows = g.reshape(*x_spec.shape[:dim], -1, *x_spec.shape[dim + 1 :])
-    places = index.reshape([-1 if d == dim else 1 for d in range(x_spec.ndim)]).expand(tuple(rows.shape))
+    count = index.spec.numel
+    rows = g.reshape(*x_spec.shape[:dim], count, *x_spec.shape[dim + 1 :])
+    places = index.reshape([count if d == dim else 1 for d in range(x_spec.ndim)]).expand(tuple(rows.shape))
     return g.new_zeros(tuple(x_spec.shape)).scatter_add(dim, places, rows)
 
 
@@ -310,7 +311,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     mask = input if input.spec.dtype is bool_ else input != 0
     if mask.spec.device.type == "cpu" and mask.spec.ndim:
         found = np.nonzero(mask.numpy())
-        return tuple([from_numpy(n) for n in found]) if as_tuple else from_numpy(np.stack(found, 1))
+        return (
+            tuple([of_new_array(np.ascontiguousarray(n), int64) for n in found])
+            if as_tuple
+            else from_numpy(np.stack(found, 1))
+        )
     mask = mask.reshape(-1)
     total = int(mask.sum().item()) if mask.spec.numel else 0
     # Each True is written at its rank, every False behind them all.

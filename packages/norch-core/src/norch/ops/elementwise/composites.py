@@ -160,7 +160,7 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     return where(inside, g, 0.0)
 
 
-@public("clip", inplace=True)
+@public("clip")
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors that broadcast; either may be None. NaN stays.
 
@@ -168,7 +168,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
-    if hasattr(min, "spec") or hasattr(max, "spec"):
+    if input.node is None or hasattr(min, "spec") or hasattr(max, "spec"):
         return _between(input, min, max)
     return _clamp(input, min, max)
 
