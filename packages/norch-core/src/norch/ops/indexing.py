@@ -44,8 +44,12 @@ _GATHER = primitive(
     "x dim index",
     (0, 2),  # type: ignore[arg-type]
     _infer_gather,
-    (lambda g, x_spec, dim, index: scatter_add(g.new_zeros(tuple(x_spec.shape)), dim, index, g), None),
+    (lambda g, x_spec, dim, index: scatter_add(_zeros(g, x_spec), dim, index, g), None),
 )
+
+
+def _zeros(g: Tensor, spec: Spec) -> Tensor:
+    return g.new_zeros(tuple(spec.shape))
 
 
 def _infer_scatter(index: Spec, src: Any, dim: int) -> Inferred:
@@ -307,7 +311,7 @@ def _infer_bitcast(spec: Spec, dtype: DType) -> tuple[Spec, int]:
     return spec.like(spec.shape, spec.strides, dtype), 0
 
 
-BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: g.new_zeros(tuple(x_spec.shape)))
+BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: _zeros(g, x_spec))
 
 
 def bitcast(input: Tensor, dtype: DType) -> Tensor:

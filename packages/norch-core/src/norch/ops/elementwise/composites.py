@@ -232,9 +232,9 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
-    top = maximum(input, other)
-    gap = where(eq(input, other), 0.0, -absolute(input - other))
-    return top + gap.exp().log1p()
+    largest = maximum(input, other)
+    difference = where(eq(input, other), 0.0, -absolute(input - other))
+    return largest + difference.exp().log1p()
 
 
 def fmax(input: Tensor, other: Tensor) -> Tensor:

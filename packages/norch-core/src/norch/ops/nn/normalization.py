@@ -91,8 +91,8 @@ def layer_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | 
     """The gradient of layer_norm's input, and if `affine` those of weight and bias."""
     dims, lead, g = _last_dims(shape), list(range(input.spec.ndim - len(shape))), upcast(grad)
     x, factor = _standardize(upcast(input), dims, eps)
-    into = _standardize_grad(g if weight is None else g * weight, x, factor, dims).to(input.dtype)
-    return (into, _sum(g * x, lead), _sum(g, lead)) if affine else into
+    grad_input = _standardize_grad(g if weight is None else g * weight, x, factor, dims).to(input.dtype)
+    return (grad_input, _sum(g * x, lead), _sum(g, lead)) if affine else grad_input
 
 
 def _last_dims(shape: Shape) -> list[int]:
@@ -143,8 +143,8 @@ def rms_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | No
     """The gradient of rms_norm's input, and if `affine` that of weight."""
     dims, lead, g = _last_dims(shape), list(range(input.spec.ndim - len(shape))), upcast(grad)
     x, factor = _standardize(upcast(input), dims, eps, centred=False)
-    into = _standardize_grad(g if weight is None else g * weight, x, factor, dims, centred=False).to(input.dtype)
-    return (into, _sum(g * x, lead)) if affine else into
+    grad_input = _standardize_grad(g if weight is None else g * weight, x, factor, dims, centred=False).to(input.dtype)
+    return (grad_input, _sum(g * x, lead)) if affine else grad_input
 
 
 def _rms_norm_rule(
@@ -198,11 +198,11 @@ def _group_norm_rule(
 ) -> Gradients:
     shape, ndim, g = input.spec.shape, input.spec.ndim, upcast(g)
     x, factor = _standardize(_grouped(upcast(input), num_groups), [2], eps)
-    others, into = [0, *range(2, ndim)], None
+    dims, grad_input = [0, *range(2, ndim)], None
     if needs[0]:
         part = g if weight is None else g * _channels(weight, ndim)
-        into = _standardize_grad(_grouped(part, num_groups), x, factor, [2]).reshape(shape)
-    return into, (g * x.reshape(shape)).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
+        grad_input = _standardize_grad(_grouped(part, num_groups), x, factor, [2]).reshape(shape)
+    return grad_input, (g * x.reshape(shape)).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
 
 
 @composite(_infer_group_norm, _group_norm_rule, joint=True)
@@ -231,10 +231,10 @@ def _infer_batch_norm_grad(grad: Spec, input: Spec, *rest: Any) -> tuple[Spec, S
 def batch_norm_grad(grad: Tensor, input: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of batch_norm's input, weight and bias."""
     ndim, g = input.spec.ndim, upcast(grad)
-    others = [0, *range(2, ndim)]
-    x, factor = _standardize(upcast(input), others, eps)
-    into = _standardize_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
-    return into.to(input.dtype), (g * x).sum(others), g.sum(others)
+    dims = [0, *range(2, ndim)]
+    x, factor = _standardize(upcast(input), dims, eps)
+    grad_input = _standardize_grad(g if weight is None else g * _channels(weight, ndim), x, factor, dims)
+    return grad_input.to(input.dtype), (g * x).sum(dims), g.sum(dims)
 
 
 def _batch_norm_rule(
@@ -247,10 +247,10 @@ def _batch_norm_rule(
 def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """`batch_norm` with the statistics of the batch, and those: the mean and unbiased variance of each channel."""
     ndim, x = input.spec.ndim, upcast(input)
-    others = [0, *range(2, ndim)]
-    batch_mean = mean(x, others, True)
+    dims = [0, *range(2, ndim)]
+    batch_mean = mean(x, dims, True)
     centred = x - batch_mean
-    variance = mean(centred * centred, others, True)
+    variance = mean(centred * centred, dims, True)
     out = _affine(centred * (1 / sqrt(variance + eps)), _channels(weight, ndim), _channels(bias, ndim))
     count = input.spec.numel / max(input.spec.shape[1], 1)
     return out.to(input.dtype), batch_mean.reshape(-1), variance.reshape(-1) * (count / max(count - 1, 1))
@@ -321,11 +321,11 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -
 
 @accepts_axis
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """x1 @ x2 / (max(|x1|, eps) * max(|x2|, eps)) of the vectors along `dim`, which goes; the two broadcast.
+    """x1 @ x2 / (max(|x1|, eps) * max(|x2|, eps)) of the vectors along `dim`, which is reduced.
 
-    Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
+    The two broadcast. Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
     """
     floating("cosine_similarity", x1.spec, x2.spec)
     a, b = broadcast_tensors(x1, x2)
-    sizes = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)
-    return (a * b).sum(dim) / sizes
+    norms = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)
+    return (a * b).sum(dim) / norms

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _check(op: str, input: Tensor, least: int, factor: int, what: str) -> tuple[tuple[int, ...], int]:
+def _check(op: str, input: Tensor, min_ndim: int, factor: int, what: str) -> tuple[tuple[int, ...], int]:
     shape, n = tuple(input.spec.shape), as_int(factor, op, what)
-    if len(shape) < least or n < 1:
-        raise ShapeError(f"{op}(): expected at least {least} dims and a positive {what}, got {shape} and {factor}")
+    if len(shape) < min_ndim or n < 1:
+        raise ShapeError(f"{op}(): expected at least {min_ndim} dims and a positive {what}, got {shape} and {factor}")
     return shape, n
 
 
@@ -29,8 +29,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         raise ShapeError(f"pixel_shuffle(): {c} channels of {shape} cannot be divided by {r} * {r}")
     if not input.spec.numel:
         return input.reshape((*lead, c // (r * r), h * r, w * r))
-    cut = input.reshape(-1, c // (r * r), r, r, h, w)
-    return cut.permute(0, 1, 4, 2, 5, 3).reshape((*lead, c // (r * r), h * r, w * r))
+    blocks = input.reshape(-1, c // (r * r), r, r, h, w)
+    return blocks.permute(0, 1, 4, 2, 5, 3).reshape((*lead, c // (r * r), h * r, w * r))
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -44,8 +44,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         raise ShapeError(f"pixel_unshuffle(): height and width of {shape} cannot be divided by {r}")
     if not input.spec.numel:
         return input.reshape((*lead, c * r * r, h // r, w // r))
-    cut = input.reshape(-1, c, h // r, r, w // r, r)
-    return cut.permute(0, 1, 3, 5, 2, 4).reshape((*lead, c * r * r, h // r, w // r))
+    blocks = input.reshape(-1, c, h // r, r, w // r, r)
+    return blocks.permute(0, 1, 3, 5, 2, 4).reshape((*lead, c * r * r, h // r, w // r))
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:

@@ -43,8 +43,8 @@ def _infer_reduction(name: str, out: str, empty: bool) -> Any:
             compute, result = x.dtype, int64 if out == "index" else x.dtype
         if not empty and x.numel == 0 and 0 in [x.shape[d] for d in dims]:
             raise ShapeError(f"{name}(): cannot reduce no elements, shape {tuple(x.shape)} along dims {dims}")
-        seen, kernel = _reduced_specs(x, dims, keepdim, result)
-        return Inferred((seen,), ((compute, x.shape),), {"dims": dims}, (kernel,))
+        caller, kernel = _reduced_specs(x, dims, keepdim, result)
+        return Inferred((caller,), ((compute, x.shape),), {"dims": dims}, (kernel,))
 
     return infer
 
