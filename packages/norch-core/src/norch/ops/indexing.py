@@ -273,15 +273,6 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return stack(columns, 1) if columns else flat.new_empty(total, 0)
 
 
-def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:
-    """Row-major indices into `shape` as one tensor of indices for each dim."""
-    found = []
-    for n in reversed(shape):
-        found.append(remainder(index, n) if n else index)
-        index = floor_divide(index, n) if n else index
-    return tuple(reversed(found))
-
-
 def argwhere(input: Tensor) -> Tensor:
     """`nonzero`, under NumPy's name: (count, ndim), int64."""
     return nonzero(input)  # type: ignore[no-any-return]
@@ -303,6 +294,15 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     elif num_classes <= 0:
         raise ShapeError("one_hot(): the number of classes of no elements must be given")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(int64)
+
+
+def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:
+    """Row-major indices into `shape` as one tensor of indices for each dim."""
+    found = []
+    for n in reversed(shape):
+        found.append(remainder(index, n) if n else index)
+        index = floor_divide(index, n) if n else index
+    return tuple(reversed(found))
 
 
 def _infer_bitcast(spec: Spec, dtype: DType) -> tuple[Spec, int]:

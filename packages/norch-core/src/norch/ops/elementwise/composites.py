@@ -12,7 +12,7 @@ from ...spec import Spec
 from ..creation import fill_spec
 from ..families import composite, describe, infer_elementwise
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, div, eq, maximum, minimum, mul, ne, pow, rdiv, sqrt, sub, where
+from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -195,7 +195,7 @@ def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
-    quotient = div(tensor1, tensor2) if hasattr(tensor1, "spec") else rdiv(tensor2, tensor1)  # type: ignore[arg-type]
+    quotient = tensor1 / tensor2
     return input + (quotient if value == 1 else quotient * value)
 
 
