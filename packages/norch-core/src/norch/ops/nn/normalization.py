@@ -6,12 +6,12 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.mode import no_grad
 from ...dtype import finfo
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_shape
 from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
+from ..optimizer.averaging import update_averages_
 from ..reduction.reductions import mean, norm
 from ..shape.views import broadcast_tensors, expand
 from ..upcast import upcast, upcast_dtype
@@ -294,16 +294,10 @@ def batch_norm(
     if count <= 1 and input.spec.numel:
         raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
     out, batch_mean, batch_var = _batch_norm(input, weight, bias, eps)
-    _update_running(running_mean, batch_mean, momentum)
-    _update_running(running_var, batch_var, momentum)
+    moved = [pair for pair in ((running_mean, batch_mean), (running_var, batch_var)) if pair[0] is not None]
+    if moved:
+        update_averages_(*zip(*moved, strict=True), weight=momentum)
     return out
-
-
-def _update_running(running: Tensor | None, batch: Tensor, momentum: float) -> None:
-    """(1 - momentum) * running + momentum * batch, in place and unrecorded."""
-    if running is not None:
-        with no_grad():
-            running.mul_(1.0 - momentum).add_(batch * momentum)
 
 
 # --- To norm 1 ------------------------------------------------------------------------------------------------------
