@@ -44,12 +44,8 @@ _GATHER = primitive(
     "x dim index",
     (0, 2),  # type: ignore[arg-type]
     _infer_gather,
-    (lambda g, x_spec, dim, index: scatter_add(_zeros(g, x_spec), dim, index, g), None),
+    (lambda g, x_spec, dim, index: scatter_add(g.new_zeros(tuple(x_spec.shape)), dim, index, g), None),
 )
-
-
-def _zeros(g: Tensor, spec: Spec) -> Tensor:
-    return g.new_zeros(tuple(spec.shape))
 
 
 def _infer_scatter(index: Spec, src: Any, dim: int) -> Inferred:
@@ -273,6 +269,15 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return stack(columns, 1) if columns else flat.new_empty(total, 0)
 
 
+def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:
+    """Row-major indices into `shape` as one tensor of indices for each dim."""
+    found = []
+    for n in reversed(shape):
+        found.append(remainder(index, n) if n else index)
+        index = floor_divide(index, n) if n else index
+    return tuple(reversed(found))
+
+
 def argwhere(input: Tensor) -> Tensor:
     """`nonzero`, under NumPy's name: (count, ndim), int64."""
     return nonzero(input)  # type: ignore[no-any-return]
@@ -296,22 +301,13 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(int64)
 
 
-def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:
-    """Row-major indices into `shape` as one tensor of indices for each dim."""
-    found = []
-    for n in reversed(shape):
-        found.append(remainder(index, n) if n else index)
-        index = floor_divide(index, n) if n else index
-    return tuple(reversed(found))
-
-
 def _infer_bitcast(spec: Spec, dtype: DType) -> tuple[Spec, int]:
     if spec.dtype.itemsize != dtype.itemsize:
         raise DTypeError(f"view(): {spec.dtype} and {dtype} differ in size")
     return spec.like(spec.shape, spec.strides, dtype), 0
 
 
-BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: _zeros(g, x_spec))
+BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: g.new_zeros(tuple(x_spec.shape)))
 
 
 def bitcast(input: Tensor, dtype: DType) -> Tensor:

@@ -106,6 +106,10 @@ def optional_dtype(dtype: Any, op: str) -> DType | None:
     return None if dtype is None else as_dtype(dtype, op)
 
 
+def _reduce(op: Op, input: Tensor, dim: Any, keepdim: bool, dtype: DType | None = None) -> Tensor:
+    return run_one(op, input, _none_if_empty(dim), keepdim, dtype)  # type: ignore[no-any-return]
+
+
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`.
@@ -118,10 +122,6 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 def sum_over(input: Tensor, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:
     """`sum` for dims that are known to be a tuple."""
     return run_one(_SUM, input, dims, keepdim, None)  # type: ignore[no-any-return]
-
-
-def _reduce(op: Op, input: Tensor, dim: Any, keepdim: bool, dtype: DType | None = None) -> Tensor:
-    return run_one(op, input, _none_if_empty(dim), keepdim, dtype)  # type: ignore[no-any-return]
 
 
 def _none_if_empty(dim: Any) -> Any:

@@ -47,6 +47,27 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return ValuesIndices(*run(_SORT, input, dim, bool(descending)))
 
 
+def in_order(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor, Tensor]:
+    """The dim, and values and indices in order along it; a 0-d tensor as one of 1 dim. Raises IndexError for size 0."""
+    at = wrap_dim(dim, input.spec.ndim, op)
+    x = input if input.spec.ndim else reshape(input, 1)
+    if not x.spec.shape[at]:
+        raise IndexError(f"{op}(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
+    return at, *sort(x, at)
+
+
+def take_rank(values: Tensor, indices: Tensor, at: int, rank: Tensor, keepdim: bool, input: Tensor) -> ValuesIndices:
+    """The elements of `rank` among those that `in_order` gave for `input`."""
+    return keep_dim(gather(values, at, rank), gather(indices, at, rank), at, keepdim, input)
+
+
+def keep_dim(values: Tensor, indices: Tensor, at: int, keepdim: bool, input: Tensor) -> ValuesIndices:
+    """The result of a reduction of `input` whose dim has size 1: with it if `keepdim`, else without."""
+    if keepdim and input.spec.ndim:
+        return ValuesIndices(values, indices)
+    return ValuesIndices(squeeze(values, at), squeeze(indices, at))
+
+
 @accepts_axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices (int64) that sort the elements along `dim`. Raises as sort does."""
@@ -104,27 +125,6 @@ def unique_consecutive(
         at = wrap_dim(dim, input.spec.ndim, "unique_consecutive")
         values, rank, counts = _runs(input.detach(), _changes(input.detach(), at), at)
     return _requested(values, rank, counts, return_inverse, return_counts)
-
-
-def in_order(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor, Tensor]:
-    """The dim, and values and indices in order along it; a 0-d tensor as one of 1 dim. Raises IndexError for size 0."""
-    at = wrap_dim(dim, input.spec.ndim, op)
-    x = input if input.spec.ndim else reshape(input, 1)
-    if not x.spec.shape[at]:
-        raise IndexError(f"{op}(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
-    return at, *sort(x, at)
-
-
-def take_rank(values: Tensor, indices: Tensor, at: int, rank: Tensor, keepdim: bool, input: Tensor) -> ValuesIndices:
-    """The elements of `rank` among those that `in_order` gave for `input`."""
-    return keep_dim(gather(values, at, rank), gather(indices, at, rank), at, keepdim, input)
-
-
-def keep_dim(values: Tensor, indices: Tensor, at: int, keepdim: bool, input: Tensor) -> ValuesIndices:
-    """The result of a reduction of `input` whose dim has size 1: with it if `keepdim`, else without."""
-    if keepdim and input.spec.ndim:
-        return ValuesIndices(values, indices)
-    return ValuesIndices(squeeze(values, at), squeeze(indices, at))
 
 
 def _changes(x: Tensor, at: int) -> Tensor:
