@@ -166,10 +166,7 @@ def expand_index(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Ten
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of input along `dim` that the 1-D `index` names, in its order.
-
-    Raises IndexError for an index out of range, ShapeError for an index of more dims.
-    """
+    """The slices of input along `dim` that the 1-D `index` names, in its order. Raises as gather does."""
     if not input.spec.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
     at = wrap_dim(dim, input.spec.ndim, "index_select")

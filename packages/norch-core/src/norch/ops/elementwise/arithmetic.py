@@ -126,10 +126,7 @@ pow.op = op_of(_pow)  # type: ignore[attr-defined]
 
 
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted.
-
-    Operands broadcast. Raises ValueError for another rounding_mode.
-    """
+    """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode."""
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":

@@ -143,10 +143,7 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Input limited to [min, max], numbers or tensors that broadcast; either may be None. NaN stays.
-
-    The gradient is 0 outside. Raises ShapeError where both are None.
-    """
+    """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
     if hasattr(min, "spec") or hasattr(max, "spec"):

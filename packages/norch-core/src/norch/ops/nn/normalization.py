@@ -305,10 +305,7 @@ def batch_norm(
 
 @accepts_axis
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
-    """input / max(norm, eps), the norm being the `p`-norm along `dim`.
-
-    Shape and dtype kept; raises DTypeError unless floating, IndexError for a dim out of range.
-    """
+    """input / max(norm, eps), the norm being the `p`-norm along `dim`. Raises DTypeError unless floating."""
     floating("normalize", input.spec)
     return input / expand(norm(input, p, dim, True).clamp(eps), tuple(input.spec.shape))
 

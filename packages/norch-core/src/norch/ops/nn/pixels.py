@@ -34,10 +34,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w).
-
-    Raises ShapeError where r does not divide height and width, DTypeError for an r that is no int.
-    """
+    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w). ShapeError where r is no divisor."""
     shape, r = _check("pixel_unshuffle", input, 3, downscale_factor, "downscale_factor")
     lead, (c, h, w) = shape[:-3], shape[-3:]
     if h % r or w % r:

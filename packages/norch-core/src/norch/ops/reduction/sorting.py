@@ -76,10 +76,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 
 @accepts_axis
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The `k` largest (or smallest) elements along `dim`, sorted, and their indices (int64).
-
-    Raises ShapeError for a `k` outside [0, size], IndexError for a dim out of range.
-    """
+    """The `k` largest (or smallest) along `dim`, sorted, and their indices. ShapeError for k outside [0, size]."""
     at = wrap_dim(dim, input.spec.ndim, "topk")
     size = input.spec.shape[at] if input.spec.ndim else 1
     if not 0 <= as_int(k, "topk", "k") <= size:

@@ -96,10 +96,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
 
 @accepts_axis
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The most frequent element along `dim`, the smallest of several, and the last index (int64) it has.
-
-    Raises IndexError for a dim without elements or out of range.
-    """
+    """The most frequent element along `dim`, the smallest of several, and its last index. Raises as kthvalue does."""
     at, values, indices = in_order(input, dim, "mode")
     size = values.spec.shape[at]
     shape = tuple(values.spec.shape)

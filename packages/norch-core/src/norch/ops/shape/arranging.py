@@ -95,18 +95,12 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 0.
-
-    Raises ShapeError below 2 dims, or where the size is no multiple of the number of parts.
-    """
+    """Views of equal parts, or of those between indices, along dim 0. ShapeError below 2 dims, and as hsplit."""
     return _cut_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 2.
-
-    Raises ShapeError below 3 dims, or where the size is no multiple of the number of parts.
-    """
+    """Views of equal parts, or of those between indices, along dim 2. ShapeError below 3 dims, and as hsplit."""
     return _cut_evenly(input, indices_or_sections, 2, "dsplit", 3)
 
 
@@ -206,10 +200,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Row-major indices into `shape` as one tensor of indices for each dim.
-
-    Raises DTypeError unless they are integers, IndexError for a shape without elements.
-    """
+    """Row-major indices into `shape`, a tensor for each dim. DTypeError unless integers, IndexError for no elements."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if indices.spec.dtype.category != INTEGER:
         raise DTypeError(f"unravel_index(): indices must hold integers, got {indices.spec.dtype}")

@@ -162,10 +162,7 @@ def t(input: Tensor) -> Tensor:
 
 
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """A view with its dims in the order `dims`, ints or one sequence of them.
-
-    Raises ShapeError unless they are a permutation of all dims, IndexError for a dim out of range.
-    """
+    """A view with its dims in the order `dims`. Raises ShapeError unless that is a permutation of all dims."""
     dims = order if dims is None else (dims,)
     return view_call(PERMUTE, input, (tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims,))
 
@@ -232,10 +229,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow.
-
-    Raises ShapeError for a start after the end, IndexError for a dim out of range.
-    """
+    """Dims `start_dim` to `end_dim` as one; a view where strides allow. Raises ShapeError for a start after the end."""
     shape = input.spec.shape
     first, last = wrap_dim(start_dim, len(shape), "flatten"), wrap_dim(end_dim, len(shape), "flatten")
     if first > last:
@@ -244,10 +238,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Dim `dim` split into `sizes`, of which one may be -1; a view where the strides allow.
-
-    Raises ShapeError for sizes that do not multiply to its size, IndexError for a dim out of range.
-    """
+    """Dim `dim` split into `sizes`, of which one may be -1. Raises ShapeError for sizes of another product."""
     shape = input.spec.shape
     at = wrap_dim(dim, len(shape), "unflatten")
     return reshape(input, (*shape[:at], *infer_size(tuple(sizes), shape[at], "unflatten", shape), *shape[at + 1 :]))
