@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.op import Inferred
-from ...dtype import bool_
-from ...errors import DTypeError, IndexError, ShapeError
+from ...errors import IndexError, ShapeError
 from ...spec import Spec
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating
-from ..indexing import gather, scatter, scatter_add
+from ..indexing import gather, require_integers, scatter, scatter_add
 from ..upcast import upcast
 from .activation import log_softmax, log_softmax_grad
 from .loss import check_reduction, reduce_loss
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 def _check(op: str, input: Spec, target: Spec, weight: Spec | None, reduction: str) -> Spec:
     """Checks operands of a loss by class index, and returns the spec of the result."""
     floating(op, input, weight)
-    if target.dtype.is_floating_point or target.dtype is bool_:
-        raise DTypeError(f"{op}(): target must hold class indices (integers), got {target.dtype}")
+    require_integers(op, "target, of class indices,", target)
     check_reduction(reduction, op)
     at = _class_dim(input)
     if not input.ndim or tuple(target.shape) != (*input.shape[:at], *input.shape[at + 1 :]):

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dtype import bool_, int64
-from ...errors import DTypeError, IndexError, ShapeError
+from ...dtype import int64
+from ...errors import IndexError, ShapeError
 from ...spec import Spec
 from ..creation import fill_spec
 from ..elementwise.arithmetic import eq, lt, where
 from ..families import composite
-from ..indexing import gather, scatter_into
+from ..indexing import gather, require_integers, scatter_into
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _check_index(index: Spec) -> None:
-    if index.dtype.is_floating_point or index.dtype is bool_:
-        raise DTypeError(f"embedding(): input must hold integers, got {index.dtype}")
-
-
 def _infer_embedding(input: Spec, weight: Spec, padding_idx: int | None) -> Spec:
-    _check_index(input)
+    require_integers("embedding", "input", input)
     if weight.ndim != 2:
         raise ShapeError(f"embedding(): weight must be (rows, features), got shape {tuple(weight.shape)}")
     if input.numel and not weight.shape[0]:

@@ -13,7 +13,7 @@ from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
 from ..elementwise.composites import isnan
 from ..families import accepts_axis, floating
-from ..indexing import gather, scatter_add
+from ..indexing import gather, require_integers, scatter_add
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
@@ -196,9 +196,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     int64, or the dtype of floating weights (float64 for others). The length depends on the values, so this waits for
     them. Raises DTypeError unless input holds integers, ShapeError for other shapes or a negative integer.
     """
-    dtype = input.spec.dtype
-    if dtype.is_floating_point or dtype is bool_:
-        raise DTypeError(f"bincount(): expected integers, got {dtype}")
+    require_integers("bincount", "input", input.spec)
     if input.spec.ndim != 1 or (weights is not None and weights.spec.shape != input.spec.shape) or minlength < 0:
         raise ShapeError(
             f"bincount(): input must have 1 dim, weights its shape and minlength be >= 0; got {tuple(input.spec.shape)}"

@@ -6,11 +6,10 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import INTEGER
-from ...errors import DTypeError, IndexError, ShapeError
+from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..creation import DeviceLike, arange, as_tensor
-from ..indexing import index_select, unravel
+from ..indexing import index_select, require_integers, unravel
 from .joining import cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
 
@@ -202,8 +201,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Row-major indices into `shape`, a tensor for each dim. DTypeError unless integers, IndexError for no elements."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    if indices.spec.dtype.category != INTEGER:
-        raise DTypeError(f"unravel_index(): indices must hold integers, got {indices.spec.dtype}")
+    require_integers("unravel_index", "indices", indices.spec)
     if not sizes or min(sizes) < 1:
         raise IndexError(f"unravel_index(): no index is in shape {sizes}")
     return unravel(indices, sizes)
