@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..dispatch.call import run, run_into, view_call
 from ..dispatch.op import SCALARS, Inferred
-from ..dtype import INTEGER, DType, bool_, can_cast, int64
+from ..dtype import DType, bool_, can_cast, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Shape, Spec, broadcast_shapes, wrap_dim
+from .checks import require_integers
 from .creation import arange, empty_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-
-
-def require_integers(op: str, name: str, spec: Spec) -> None:
-    """Raises DTypeError unless the operand `name` holds integers."""
-    if spec.dtype.category != INTEGER:
-        raise DTypeError(f"{op}(): {name} must hold integers, got {spec.dtype}")
 
 
 def _check_index(op: str, x: Spec, dim: Any, index: Spec) -> int:

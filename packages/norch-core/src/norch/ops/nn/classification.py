@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from ...dispatch.op import Inferred
 from ...errors import IndexError, ShapeError
 from ...spec import Spec
+from ..checks import require_integers
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating
-from ..indexing import gather, require_integers, scatter, scatter_add
+from ..indexing import gather, scatter, scatter_add
 from ..upcast import upcast
 from .activation import log_softmax, log_softmax_grad
 from .loss import check_reduction, reduce_loss

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from ...dtype import int64
 from ...errors import IndexError, ShapeError
 from ...spec import Spec
+from ..checks import require_integers
 from ..creation import fill_spec
 from ..elementwise.arithmetic import eq, lt, where
 from ..families import composite
-from ..indexing import gather, require_integers, scatter_into
+from ..indexing import gather, scatter_into
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...dtype import bool_, float64, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import as_int, wrap_dim
+from ..checks import require_integers
 from ..creation import arange, fill_spec
 from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
 from ..elementwise.composites import isnan
 from ..families import accepts_axis, floating
-from ..indexing import gather, require_integers, scatter_add
+from ..indexing import gather, scatter_add
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast

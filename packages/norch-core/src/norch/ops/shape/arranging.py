@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
+from ..checks import require_integers
 from ..creation import DeviceLike, arange, as_tensor
-from ..indexing import index_select, require_integers, unravel
+from ..indexing import index_select, unravel
 from .joining import cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
 
