@@ -229,7 +229,10 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims `start_dim` to `end_dim` as one; a view where strides allow. Raises ShapeError for a start after the end."""
+    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow.
+
+    Raises ShapeError for a start after the end, IndexError for a dim out of range.
+    """
     shape = input.spec.shape
     first, last = wrap_dim(start_dim, len(shape), "flatten"), wrap_dim(end_dim, len(shape), "flatten")
     if first > last:
