@@ -103,7 +103,7 @@ def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
 
 
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
-    """(input - target) ** 2, as its "mean", its "sum", or elementwise ("none").
+    """(input - target) ** 2 of tensors of one shape: as its "mean", its "sum" (0-d), or elementwise ("none").
 
     Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating Tensors, ValueError for
     another reduction.

@@ -111,8 +111,10 @@ def unique(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The first of every run of equal elements, 1-D (of equal slices along `dim`); on request the run that each element
-    is in, and how long every run is. Waits for the values.
+    """The first of every run of equal elements, 1-D (of equal slices along `dim`).
+
+    On request the run that each element is in, and how long every run is, int64. Waits for the values. Raises
+    IndexError for a dim out of range.
     """
     if dim is None:
         flat = reshape(input.detach(), -1)
