@@ -69,8 +69,8 @@ class Generator:
         if spec is not None and spec.dtype is uint8 and spec.shape == (16,):
             state = struct.unpack("<2Q", bytes(state.tolist()))  # type: ignore[union-attr]
         if not (isinstance(state, tuple | list) and len(state) == 2):
-            shown = f"{spec.dtype} of shape {tuple(spec.shape)}" if spec is not None else f"{state!r:.60}"
-            raise DTypeError(f"set_state(): expected the uint8 tensor that get_state() gives, got {shown}")
+            description = f"{spec.dtype} of shape {tuple(spec.shape)}" if spec is not None else f"{state!r:.60}"
+            raise DTypeError(f"set_state(): expected the uint8 tensor that get_state() gives, got {description}")
         seed, offset = (as_int(n, "set_state", what) & _MASK for n, what in zip(state, ("seed", "offset"), strict=True))
         with self._lock:
             self._seed, self._offset = seed, offset
@@ -155,7 +155,7 @@ def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
 
 @contextmanager
 def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
-    """What is drawn or seeded in this block leaves no trace: the default generator goes on as before it.
+    """Restores the default generator after this block, whatever is drawn or seeded in it.
 
     `devices` is not needed: one generator serves them all.
     """
