@@ -9,7 +9,15 @@ import platform
 import sys
 import textwrap
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+import numpy
+
+from . import plugin_ops
+from .backend import registry
+from .errors import DeviceError
+from .version import __version__
 
 
 def collect() -> dict[str, Any]:
@@ -17,20 +25,11 @@ def collect() -> dict[str, Any]:
 
     Of a backend that is its contract, priority and device count; of an op the device types it has kernels for.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
-    import numpy
-
-    from .backend import registry
-    from .errors import DeviceError
-    from .version import __version__
-
     versions = {"norch-core": __version__}
-    for name in ("norch-nn",):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
+    try:
+        versions["norch-nn"] = version("norch-nn")
+    except PackageNotFoundError:
+        versions["norch-nn"] = "not installed"
     versions |= {"python": platform.python_version(), "numpy": numpy.__version__, "platform": platform.platform()}
     rows = []
     for provider in registry.providers(load=True):
@@ -60,8 +59,6 @@ def collect() -> dict[str, Any]:
 
 
 def _ops() -> list[dict[str, Any]]:
-    from . import plugin_ops
-
     rows = []
     for plugin in plugin_ops.installed():
         plugin_ops.load(plugin)
