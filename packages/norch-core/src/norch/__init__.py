@@ -68,6 +68,7 @@ from .errors import (
     ShapeError,
 )
 from .ops import *  # noqa: F403
+from .ops import random
 from .settings import (
     get_float32_matmul_precision,
     get_num_interop_threads,
@@ -87,10 +88,6 @@ if TYPE_CHECKING:
 
     cpu: DeviceModule
     cuda: DeviceModule
-
-globals().pop("linalg", None)  # the module of ops; `norch.linalg` is a package, loaded when it is first used
-globals().pop("strided", None)  # the same; `norch.strided` is a layout
-globals().pop("special", None)  # the same; `norch.special` is a module of its own
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
@@ -128,20 +125,11 @@ _LATER = {
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
 
-_IN_PLACE = frozenset(
-    """
-    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_ celu_
-    clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ elu_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_
-    frac_ gcd_ index_put_ lcm_ ldexp_ leaky_relu_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_
-    reciprocal_ relu_ round_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
-    """.split()
-)
-"""Methods of Tensor that are functions too."""
-
 
 def __dir__() -> list[str]:
     late = {title.partition("=")[0] for titles in _LATER.values() for title in titles}
-    return sorted({*globals(), *late, *_IN_PLACE})
+    in_place = {name for name in dir(Tensor) if name.endswith("_") and not name.startswith("_")}
+    return sorted({*globals(), *late, *in_place})
 
 
 plugins.reserved_names = __dir__
@@ -158,9 +146,9 @@ def __getattr__(name: str) -> Any:
             if known == name:
                 found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
                 return found
-    if name in _IN_PLACE and hasattr(Tensor, name):
-        return getattr(Tensor, name)
     if not name.startswith("_"):
+        if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
+            return getattr(Tensor, name)
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")
         from .device_module import lookup

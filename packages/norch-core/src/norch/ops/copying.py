@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .creation import COPY
+from .registry import method, public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -15,6 +16,7 @@ def write(out: Tensor, source: Tensor) -> None:
     COPY.into(out, source, out.spec.dtype, None)
 
 
+@public()
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow; laid out as `memory_format` says, if given."""
     if memory_format is not None:
@@ -27,6 +29,7 @@ def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     return COPY.call(input, None, None)
 
 
+@method()
 def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
     """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is true.
 

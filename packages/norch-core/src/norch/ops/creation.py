@@ -15,6 +15,7 @@ from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
 from ..tensor_base import make_tensor
 from .families import primitive
+from .registry import public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -27,7 +28,7 @@ def _infer_fill(spec: Spec, value: type) -> Inferred:
     return Inferred((spec,), ((spec.dtype, ()),))
 
 
-FILL = primitive("fill", "spec value", (), _infer_fill, numbers=(1,))
+FILL = primitive("fill", "spec value", (), _infer_fill, elementwise=True, numbers=(1,))
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
@@ -35,7 +36,7 @@ def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferre
     return Inferred((Spec(x.shape, layout, dtype or x.dtype, x.device),), (x,))
 
 
-COPY = primitive("copy", "x dtype row_major", 1, _infer_copy, (lambda g: g,))
+COPY = primitive("copy", "x dtype row_major", 1, _infer_copy, (lambda g: g,), elementwise=True)
 """A copy of a tensor in a dtype, on its device: in its own layout, or row by row."""
 
 
@@ -98,6 +99,7 @@ def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     return FILL.call(spec, value)
 
 
+@public(method=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
     if more and not size:
@@ -110,6 +112,7 @@ def empty_spec(spec: Spec) -> Tensor:
     return make_tensor(spec, allocate_on(spec.device, spec.nbytes))
 
 
+@public(method=False)
 def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -118,6 +121,7 @@ def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return made("zeros", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -126,6 +130,7 @@ def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad
     return made("ones", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def full(
     size: Any,
     fill_value: Any,
@@ -156,6 +161,7 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
     )
 
 
+@public(method=False)
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -164,6 +170,7 @@ def empty_like(
     return made("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -172,6 +179,7 @@ def zeros_like(
     return made("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def ones_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -180,6 +188,7 @@ def ones_like(
     return made("ones_like", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def full_like(
     input: Tensor,
     fill_value: Any,
@@ -195,6 +204,7 @@ def full_like(
     return made("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def arange(
     start: float,
     end: float | None = None,
@@ -226,6 +236,7 @@ def arange(
     return finish(ARANGE.call(spec, start, step), requires_grad)
 
 
+@public(method=False)
 def linspace(
     start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -249,6 +260,7 @@ def _pick(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
+@public(method=False)
 def eye(
     n: int, m: int | None = None, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -259,6 +271,7 @@ def eye(
     return finish((rows.unsqueeze(1) == columns).to(chosen), requires_grad)
 
 
+@public(method=False)
 def tensor(
     data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
@@ -271,6 +284,7 @@ def tensor(
     return finish(out.pin_memory() if pin_memory else out, requires_grad)
 
 
+@public("asarray", method=False)
 def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False) -> Tensor:
     """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted."""
     from ..tensor import Tensor
@@ -350,6 +364,7 @@ def _length(n: int | None) -> str:
     return "no length (a number)" if n is None else f"length {n}"
 
 
+@public(method=False)
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor on the memory of `array`: a change of either is seen in both.
 
@@ -362,6 +377,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return array_to_tensor(array, None, False)
 
 
+@public(method=False)
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-D tensor on the memory of an object with the buffer protocol (bytes are copied, being read-only)."""
     array = np.frombuffer(buffer, as_dtype(dtype, "frombuffer").numpy, count, offset)

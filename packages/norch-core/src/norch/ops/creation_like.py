@@ -8,14 +8,16 @@ from ..device import Device, get_default_device
 from ..dispatch.failure import allocate_on
 from ..dtype import as_dtype, get_default_dtype
 from ..errors import ShapeError
-from ..spec import Spec, as_shape, span
+from ..spec import Size, Spec, as_shape, span
 from ..tensor_base import make_tensor
 from .creation import DeviceLike, _like, empty_spec, fill_spec, finish, full, linspace, tensor
+from .registry import method, public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@method()
 def new_empty(
     self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -23,6 +25,7 @@ def new_empty(
     return finish(empty_spec(_like(self, size, dtype, device, "new_empty")), requires_grad)
 
 
+@method()
 def new_zeros(
     self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -30,6 +33,7 @@ def new_zeros(
     return finish(fill_spec(_like(self, size, dtype, device, "new_zeros"), 0), requires_grad)
 
 
+@method()
 def new_ones(
     self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -37,6 +41,7 @@ def new_ones(
     return finish(fill_spec(_like(self, size, dtype, device, "new_ones"), 1), requires_grad)
 
 
+@method()
 def new_full(
     self: Tensor,
     size: Any,
@@ -51,6 +56,7 @@ def new_full(
     return finish(fill_spec(_like(self, size, dtype, device, "new_full"), value), requires_grad)
 
 
+@method()
 def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -58,6 +64,7 @@ def new_tensor(
     return tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
+@method()
 def new_empty_strided(
     self: Tensor,
     size: Any,
@@ -73,6 +80,7 @@ def new_empty_strided(
     )
 
 
+@public(method=False)
 def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -90,11 +98,13 @@ def empty_strided(
     return finish(make_tensor(like, allocate_on(like.device, nbytes)), requires_grad)
 
 
+@public(method=False)
 def scalar_tensor(s: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """A number as a 0-d tensor, of the default dtype unless given."""
     return full((), s, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
+@public(method=False)
 def logspace(
     start: float,
     end: float,
@@ -110,3 +120,11 @@ def logspace(
     exponents = linspace(start, end, steps, dtype="float64", device=device)
     values: Tensor = float(base) ** exponents
     return finish(values.to(chosen), requires_grad)
+
+
+@method()
+def new(self: Tensor, *data: Any, device: DeviceLike = None) -> Tensor:
+    """`new_tensor` of data, or `new_empty` of sizes, as `Tensor(...)`. PyTorch's old form of both."""
+    if len(data) == 1 and not isinstance(data[0], int | Size):
+        return new_tensor(self, data[0], device=device)
+    return new_empty(self, *(data or (0,)), device=device)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from ..backend.contract import BINARY, COMPARISON, OTHER, UNARY, declare
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import Inferred
 from ..dtype import BOOL, FLOATING, DType, bool_, float64, get_default_dtype, int64, result_dtype
 from ..errors import DTypeError
 from ..spec import Spec, broadcast_shapes, elementwise_layout
+from .registry import operator as register_operator
+from .registry import public as register
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -69,18 +73,28 @@ def infer_elementwise(op: str, values: tuple[Any, ...], takes: str = ANY, out: D
     return Inferred((Spec(shape, layout, out or common, device),), ((common, shape),) * len(values))
 
 
-def unary(name: str, vjp: Callable[..., Any] | None, doc: str, *, takes: str = FLOAT) -> UnaryFunction:
-    """An elementwise op on one tensor.
+def unary(
+    name: str,
+    vjp: Callable[..., Any] | None,
+    doc: str,
+    *,
+    takes: str = FLOAT,
+    also: tuple[str, ...] = (),
+    public: bool = True,
+) -> UnaryFunction:
+    """An elementwise op on one tensor: a function, a method and an in-place method.
 
     takes: FLOAT (bools and integers are computed in the default dtype), NUMBER (all but bool), BITS (bool and
-    integers), ANY.
+    integers), ANY. also: more names, as of `registry.public`. public: False where another function has the names.
     """
 
     def infer(x: Spec) -> Inferred:
         return infer_elementwise(name, (x,), takes)
 
+    declare(name, UNARY)
     op = _register(Op(name, ("x",), 1, infer, vjp))
-    return _documented(call_path(op, _unary_signature), op, doc, _UNARY_NOTE[takes])
+    function = _documented(call_path(op, _unary_signature), op, doc, _UNARY_NOTE[takes])
+    return register(*also, inplace=True)(function) if public else function
 
 
 def binary(
@@ -89,13 +103,43 @@ def binary(
     doc: str,
     *,
     takes: str = ANY,
+    also: tuple[str, ...] = (),
+    operator: str | None = None,
+    symmetric: bool = False,
+    inplace: bool = True,
+    public: bool = True,
+) -> BinaryFunction:
+    """An elementwise op on two operands, of which either may be a Python scalar; they broadcast and promote.
+
+    takes: as of `unary`. also, inplace: as of `registry.public`. operator: Python's, such as "add". symmetric: the
+    operands may be exchanged. public: False where another function has the names.
+    """
+    function = _binary(name, BINARY, vjp, doc, takes)
+    if operator is not None:
+        register_operator(operator, function, function if symmetric else _reflected(function, f"r{operator}"))
+    return register(*also, inplace=inplace)(function) if public else function
+
+
+def comparison(name: str, doc: str, also: str | None = None) -> BinaryFunction:
+    """A binary op whose result is bool, and Python's operator of that name."""
+    function = _binary(name, COMPARISON, None, doc, ANY, bool_)
+    register_operator(name, function)
+    return register(*() if also is None else (also,), inplace=True)(function)
+
+
+def _binary(
+    name: str,
+    family: list[str],
+    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None,
+    doc: str,
+    takes: str,
     out: DType | None = None,
 ) -> BinaryFunction:
-    """An elementwise op on two operands, of which either may be a Python scalar; they broadcast and promote."""
 
     def infer(a: Spec | type, b: Spec | type) -> Inferred:
         return infer_elementwise(name, (a, b), takes, out)
 
+    declare(name, family)
     op = _register(Op(name, ("a", "b"), 2, infer, vjp, mixed=(0, 1)))
     note = "Operands broadcast, and promote to a common dtype."
     return _documented(call_path(op, binary_signature), op, doc, note)
@@ -107,12 +151,7 @@ def _unary_signature(input: Any) -> None: ...
 def binary_signature(input: Any, other: Any) -> None: ...
 
 
-def comparison(name: str, doc: str) -> BinaryFunction:
-    """A binary op whose result is bool."""
-    return binary(name, None, doc, out=bool_)
-
-
-def reflected(function: BinaryFunction, name: str) -> BinaryFunction:
+def _reflected(function: BinaryFunction, name: str) -> BinaryFunction:
     """`__rsub__` from `sub`: the same op with its operands exchanged."""
     call = call_path(op_of(function), binary_signature, reflected=True)
     call.__name__ = call.__qualname__ = name
@@ -129,6 +168,10 @@ _UNARY_NOTE = {
 
 def _documented(function: F, op: Op, doc: str, note: str) -> F:
     named: Any = function
+    frame = sys._getframe(1)
+    while frame.f_globals is globals() and frame.f_back is not None:
+        frame = frame.f_back
+    named.__module__ = frame.f_globals["__name__"]
     named.__name__ = named.__qualname__ = op.name
     named.__doc__ = f"{doc}\n\n{note} Raises DTypeError for anything but tensors and scalars of fitting dtype."
     named.op = op
@@ -147,9 +190,13 @@ def primitive(
     tensors: int | tuple[int, ...],
     infer: Callable[..., Inferred],
     vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None = None,
+    *,
+    family: list[str] = OTHER,
+    elementwise: bool = False,
     **more: Any,
 ) -> Op:
-    """A primitive that is in no family; its public function calls the op's `call`. more: as of `Op`."""
+    """A primitive whose public function calls the op's `call`, in one of the contract's lists. more: as of `Op`."""
+    declare(name, family, elementwise)
     return _register(Op(name, tuple(params.split()), tensors, infer, vjp, **more))
 
 

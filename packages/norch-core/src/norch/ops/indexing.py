@@ -12,6 +12,7 @@ from ..spec import Shape, Spec, broadcast_shapes, wrap_dim
 from .creation import arange, empty_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
+from .registry import public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -43,7 +44,7 @@ _GATHER = primitive(
     "x dim index",
     (0, 2),
     _infer_gather,
-    (lambda g, x_spec, dim, index: scatter_add(g.new_zeros(tuple(x_spec.shape)), dim, index, g), None),
+    (lambda g, x_spec, dim, index: g.new_zeros(tuple(x_spec.shape)).scatter_add(dim, index, g), None),
 )
 
 
@@ -56,6 +57,7 @@ _SCATTER = primitive("scatter", "index src dim", 2, _infer_scatter)
 _SCATTER_ADD = primitive("scatter_add", "index src dim", 2, _infer_scatter)
 
 
+@public()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim 0, and so on. The result has index's shape and input's dtype.
 
@@ -113,7 +115,7 @@ def _src_gradient(g: Tensor, dim: int, index: Tensor, src_spec: Spec) -> Tensor:
 @composite(
     _infer_functional,
     {
-        "input": lambda g, dim, index: scatter(g, dim, index, g.new_zeros(tuple(index.spec.shape))),
+        "input": lambda g, dim, index: g.scatter(dim, index, g.new_zeros(tuple(index.spec.shape))),
         "src": _src_gradient,
     },
     name="functional_scatter",
@@ -127,6 +129,7 @@ def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scatter_copy(input, dim, index, src, True)
 
 
+@public(inplace=True)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -149,6 +152,7 @@ def scatter(
     return _scatter(input, dim, index, source)
 
 
+@public(inplace=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of input with out[index[i][j]][j] += src[i][j] for dim 0, and so on. Raises as scatter does."""
     return _scatter_add(input, dim, index, src)
@@ -164,6 +168,7 @@ def expand_index(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Ten
     return flat.reshape(shape).expand(*like[:dim], flat.spec.numel, *like[dim + 1 :])
 
 
+@public()
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of input along `dim` that the 1-D `index` names, in its order.
 
@@ -175,6 +180,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return gather(input, at, expand_index(index, tuple(input.spec.shape), at, "index_select"))
 
 
+@public(inplace=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """A copy of input, slice i of `source` along `dim` times `alpha` added at index[i]. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_add")
@@ -182,23 +188,27 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     return scatter_add(input, at, expand_index(index, tuple(source.spec.shape), at, "index_add"), scaled)
 
 
+@public(inplace=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of input whose slices at `index` along `dim` are those of `source`. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_copy")
     return scatter(input, at, expand_index(index, tuple(source.spec.shape), at, "index_copy"), source)
 
 
+@public(inplace=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of input whose slices at `index` along `dim` hold `value`. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_fill")
     return scatter(input, at, expand_index(index, tuple(input.spec.shape), at, "index_fill"), value)
 
 
+@public()
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements of input, in row-major order, that `index` names; in index's shape. Raises as gather does."""
     return gather(input.reshape(-1), 0, index.reshape(-1)).reshape(tuple(index.spec.shape))
 
 
+@public()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather`, with input and indices broadcast in the other dims; without `dim`, `take`. Raises as gather does."""
     if dim is None:
@@ -215,6 +225,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     return gather(source, at, indices.expand(shape))
 
 
+@public(inplace=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True.
 
@@ -239,6 +250,7 @@ def _as_fill_value(value: Any, dtype: DType) -> Any:
     return value
 
 
+@public()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements of input where the bool `mask` is True, 1-D; the two broadcast. Waits for the values."""
     from .shape.views import broadcast_tensors
@@ -247,6 +259,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return source[chosen]
 
 
+@public()
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not 0: an int64 (count, ndim) tensor, or one 1-D tensor for each dim.
 
@@ -277,11 +290,13 @@ def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
+@public()
 def argwhere(input: Tensor) -> Tensor:
     """`nonzero`, under NumPy's name: (count, ndim), int64."""
     return nonzero(input)  # type: ignore[no-any-return]
 
 
+@public(method=False)
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64 rows with a 1 at each index: (*shape) -> (*shape, num_classes); -1 takes the largest index plus 1.
 

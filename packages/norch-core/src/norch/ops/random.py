@@ -17,6 +17,7 @@ from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, finish, frombuffer, made, spec_for
 from .families import floating, primitive
 from .reduction.sorting import argsort
+from .registry import method, public
 from .upcast import upcast_dtype
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _MASK = 2**64 - 1
 
 
+@public(method=False)
 class Generator:
     """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
 
@@ -91,6 +93,7 @@ default_generator = Generator()
 _chosen: ContextVar[Generator | None] = ContextVar("generator", default=None)
 
 
+@public(method=False)
 class use_generator:
     """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
 
@@ -113,31 +116,37 @@ class use_generator:
         _chosen.reset(self._token)
 
 
+@public(method=False)
 def current_generator() -> Generator:
     """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
     return _chosen.get() or default_generator
 
 
+@public(method=False)
 def manual_seed(seed: int) -> Generator:
     """Seeds the generator that random ops use unless given another. Raises DTypeError for a seed that is no int."""
     return current_generator().manual_seed(seed)
 
 
+@public(method=False)
 def seed() -> int:
     """Seeds the default generator from the operating system, and returns the seed."""
     return current_generator().seed()
 
 
+@public(method=False)
 def initial_seed() -> int:
     """The seed of the default generator."""
     return current_generator().initial_seed()
 
 
+@public(method=False)
 def get_rng_state() -> Tensor:
     """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
     return current_generator().get_state()
 
 
+@public(method=False)
 def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
     """Puts the default generator back to a state that `get_rng_state` gave."""
     current_generator().set_state(new_state)
@@ -181,6 +190,7 @@ def _floating_spec(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     return spec
 
 
+@public(method=False)
 def rand(
     *shape: Any,
     size: Any = None,
@@ -195,6 +205,7 @@ def rand(
     return made("rand", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def randn(
     *shape: Any,
     size: Any = None,
@@ -209,6 +220,7 @@ def randn(
     return made("randn", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def rand_like(
     input: Tensor,
     *,
@@ -222,6 +234,7 @@ def rand_like(
     return finish(draw(spec, "uniform", generator), requires_grad)
 
 
+@public(method=False)
 def randn_like(
     input: Tensor,
     *,
@@ -235,6 +248,7 @@ def randn_like(
     return finish(draw(spec, "normal", generator), requires_grad)
 
 
+@public(method=False)
 def randint(
     low: Any = None,
     high: Any = None,
@@ -268,6 +282,7 @@ def randint(
     return finish(out.to(spec.dtype), requires_grad)
 
 
+@public(method=False)
 def randint_like(
     input: Tensor,
     low: int,
@@ -283,6 +298,7 @@ def randint_like(
     return randint(*bounds, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
 
 
+@public(method=False)
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """A random permutation of 0 to n - 1, int64 unless `dtype`: the argsort of random keys. DTypeError for no int."""
     spec = spec_for((as_int(n, "randperm", "n"),), int64, device, "randperm")
@@ -290,6 +306,7 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, d
     return out if dtype is None else out.to(as_dtype(dtype, "randperm"))
 
 
+@public()
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability in each element of input (or `p`), else 0; dtype kept. DTypeError unless floating."""
     if p is None:
@@ -299,6 +316,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return (drawn < (input.detach() if p is None else p)).to(input.dtype)
 
 
+@public(method=False)
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -335,6 +353,7 @@ def _named_bounds(op: str, low: Any, high: Any, more: dict[str, Any]) -> tuple[A
     return low, high
 
 
+@method()
 def uniform_(
     self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:
@@ -348,11 +367,13 @@ def uniform_(
     return self.copy_(drawn if (a, b) == (0.0, 1.0) else drawn * (b - a) + a)
 
 
+@method()
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with normal numbers of this mean and standard deviation. Raises as normal does."""
     return self.copy_(normal(mean, std, tuple(self.shape), generator=generator, dtype=self.dtype, device=self.device))
 
 
+@method()
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with 1 with probability `p`, a number or a tensor that expands to it, else 0."""
     if hasattr(p, "spec"):
@@ -360,6 +381,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     return self.copy_(bernoulli(self, p, generator=generator))
 
 
+@method()
 def random_(
     self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:

@@ -13,12 +13,14 @@ from .families import floating
 from .random import Generator, draw
 from .reduction.scan import cumsum
 from .reduction.sorting import searchsorted, topk
+from .registry import method, public
 from .upcast import upcast_dtype
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@public()
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
@@ -64,6 +66,7 @@ def _exponential(spec: Spec, generator: Generator | None) -> Tensor:
     return -log1p(-draw(spec, "uniform", generator).clamp(min=1e-38 if spec.dtype is float32 else 1e-300))
 
 
+@method()
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with exponential draws of rate `lambd`. ValueError unless > 0, DTypeError unless floating."""
     if lambd <= 0:
@@ -72,6 +75,7 @@ def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None 
     return self.copy_(drawn / lambd)
 
 
+@method()
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with geometric draws: trials up to the first success. ValueError unless 0 < p < 1."""
     if not 0 < p < 1:
@@ -81,6 +85,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
     return self.copy_(drawn)
 
 
+@method()
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with Cauchy draws. ValueError unless sigma > 0, DTypeError unless floating."""
     if sigma <= 0:
@@ -89,6 +94,7 @@ def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Gen
     return self.copy_(tan((drawn - 0.5) * math.pi) * sigma + median)
 
 
+@method()
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with draws whose logarithm is normal. ValueError unless std > 0, DTypeError unless floating."""
     if std <= 0:

@@ -12,6 +12,7 @@ from .creation import arange, fill_spec
 from .elementwise.arithmetic import div, eq, maximum, minimum, mul, where
 from .families import composite
 from .indexing import _infer_functional, expand_index, gather, scatter, scatter_add
+from .registry import public
 from .shape.joining import cat
 from .shape.views import broadcast_tensors, diagonal, narrow, reshape, select, slice_dim
 
@@ -29,6 +30,7 @@ def _copy_with(input: Tensor, src: Tensor, view: Any, op: str) -> Tensor:
     return out
 
 
+@public()
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -41,16 +43,19 @@ def slice_scatter(
     return _copy_with(input, src, lambda x: slice_dim(x, at, first, len(span), step), "slice_scatter")
 
 
+@public()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of input with `src` as element `index` of `dim`. Raises as select does, ShapeError for another shape."""
     return _copy_with(input, src, lambda x: select(x, dim, index), "select_scatter")
 
 
+@public()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input with `src` on a diagonal, as `diagonal` says. Raises ShapeError where it does not fit."""
     return _copy_with(input, src, lambda x: diagonal(x, offset, dim1, dim2), "diagonal_scatter")
 
 
+@public(inplace=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of input whose elements where the bool `mask`, which broadcasts, is True are those of `source`, in order.
 
@@ -70,6 +75,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return where(chosen, reshape(gather(reshape(source, -1), 0, rank), tuple(target.spec.shape)), target)
 
 
+@public(inplace=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with `source` at the row-major elements `index`, or added to them. Raises as scatter does."""
     flat, at = reshape(input, -1), reshape(index, -1)
@@ -80,6 +86,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 # --- scatter_reduce -------------------------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -113,6 +120,7 @@ def scatter_reduce(
     return mean.to(out.spec.dtype)
 
 
+@public(inplace=True)
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

@@ -1,4 +1,4 @@
-"""The Tensor class: what a tensor is made of (base.py), and the ops as its methods, family by family."""
+"""The Tensor class: what a tensor is made of (base.py), and the ops as its methods (op_methods.py)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ from ..dtype import get_default_dtype
 from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
 from ..tensor_base import TensorBase
 from .base import GraphMethods, Storage
-from .elementwise_methods import ElementwiseMethods
-from .indexing_methods import IndexingMethods
 from .interop import array_to_tensor
-from .interop_methods import InteropMethods
-from .movement_methods import MovementMethods
-from .other_methods import OtherMethods
-from .reduction_methods import ReductionMethods
+from .op_methods import OpMethods
+from .properties import Properties
 
 __all__ = ["Storage", "Tensor", "TensorBase"]
 
 
-class Tensor(
-    GraphMethods, ElementwiseMethods, ReductionMethods, MovementMethods, IndexingMethods, InteropMethods, OtherMethods,
-    result_of_ops=True,
-):  # fmt: skip
+class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
     """A strided array of one dtype on one device, which autograd can differentiate through.
 
     `Tensor(data)` makes a tensor of the default dtype from nested lists, an array or a tensor; `Tensor(2, 3)` an

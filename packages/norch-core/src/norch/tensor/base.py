@@ -237,6 +237,15 @@ class GraphMethods(TensorBase):
             node.hooks[RETAIN] = node.hooks.pop(RETAIN)  # comes last, to keep what the others make of the gradient
         return handle
 
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """Calls `hook(tensor)` after a backward pass has added to this leaf's `.grad`. AutogradError unless a leaf."""
+        node = resolve(self)  # type: ignore[arg-type]
+        if type(node) is not Leaf:
+            raise AutogradError("register_post_accumulate_grad_hook(): the tensor is no leaf that requires grad")
+        if node.hooks is None:
+            node.hooks = {}  # the engine looks for these hooks where it finds any
+        return RemovableHandle(self.__dict__.setdefault("_after_grad", {}), hook)
+
     def retain_grad(self) -> None:
         """Makes a result of an op keep its gradient in `.grad`, as leaves do."""
         node = resolve(self)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import arange, as_tensor
 from ..ops.indexing import gather, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
+from ..ops.registry import method
 from ..ops.shape.joining import flip
 from ..ops.shape.views import RESHAPE, SELECT, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _ALL = slice(None)
 
 
+@method()
 def __getitem__(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
         shape = self.spec.shape
@@ -234,6 +236,7 @@ def _gather(view: Tensor, chosen: dict[int, Tensor]) -> Tensor:
     return plan.placed(gather(plan.flat(view), 0, plan.rows))
 
 
+@method()
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if not isinstance(value, TensorBase):
         value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
@@ -284,6 +287,7 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
         mark_modified(tensor, "__setitem__")
 
 
+@method()
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice."""
     view, chosen = _basic(self, tuple([as_tensor(i, None, self.device) for i in indices]))
@@ -296,6 +300,7 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
     return self
 
 
+@method()
 def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """`index_put_` on a copy."""
     return index_put_(self.clone(), indices, values, accumulate)

@@ -20,6 +20,7 @@ from ..ops.copying import write
 from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import where
 from ..ops.indexing import gather
+from ..ops.registry import method
 from ..ops.shape.strided import as_strided_view
 from ..ops.shape.views import expand
 from ..spec import Shape, Spec, span
@@ -180,11 +181,13 @@ _write_view = Op(
 """A base after a view of it, of this shape and these strides, was given other values."""
 
 
+@method()
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
     return _fill(self, value, "fill_")
 
 
+@method()
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
     return _fill(self, 0, "zero_")
@@ -205,6 +208,7 @@ def _fill(self: Tensor, value: Any, op: str) -> Tensor:
     return self
 
 
+@method()
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device.
 

@@ -11,6 +11,7 @@ from ..autograd.graph import resolve
 from ..device import CPU, Device
 from ..dtype import DType, as_dtype, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
+from ..ops.registry import method
 from ..spec import Spec
 from ..tensor_base import make_tensor
 
@@ -62,6 +63,7 @@ def _memory(array: np.ndarray[Any, Any], spec: Spec) -> memoryview:
     return memoryview(flat)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers
 
 
+@method()
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     """This tensor as an array on the same memory. bfloat16 gives an ml_dtypes array.
 
@@ -88,6 +90,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple([s * size for s in spec.strides]))
 
 
+@method()
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     values = numpy(self)
     if dtype is not None and values.dtype != dtype:
@@ -95,6 +98,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
     return values.copy() if copy else values
 
 
+@method()
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:
@@ -102,23 +106,27 @@ def item(self: Tensor) -> Any:
     return numpy(self.detach().cpu()).item()
 
 
+@method()
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers; of a 0-d tensor, the number."""
     return numpy(self.detach().cpu()).tolist()
 
 
+@method()
 def __len__(self: Tensor) -> int:
     if not self.spec.ndim:
         raise TypeError("len() of a 0-d tensor")
     return self.spec.shape[0]
 
 
+@method()
 def __iter__(self: Tensor) -> Iterator[Tensor]:
     if not self.spec.ndim:
         raise TypeError("iteration over a 0-d tensor")
     return iter(self.unbind(0))
 
 
+@method()
 def __bool__(self: Tensor) -> bool:
     if self.spec.numel != 1:
         raise ShapeError(
@@ -127,14 +135,17 @@ def __bool__(self: Tensor) -> bool:
     return bool(item(self))
 
 
+@method()
 def __float__(self: Tensor) -> float:
     return float(item(self))
 
 
+@method()
 def __int__(self: Tensor) -> int:
     return int(item(self))
 
 
+@method()
 def __index__(self: Tensor) -> int:
     if self.spec.dtype.is_floating_point or self.spec.numel != 1:
         raise DTypeError(
@@ -144,10 +155,12 @@ def __index__(self: Tensor) -> int:
     return int(item(self))
 
 
+@method()
 def __contains__(self: Tensor, value: Any) -> bool:
     return bool((self == value).any())
 
 
+@method()
 def __format__(self: Tensor, spec: str) -> str:
     """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none.
 
@@ -160,6 +173,7 @@ def __format__(self: Tensor, spec: str) -> str:
     return format(item(self), spec)
 
 
+@method()
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy of a leaf, its grad included. Raises AutogradError for a result of a recorded op."""
     if id(self) in memo:
@@ -182,6 +196,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return copied.requires_grad_() if self.requires_grad else copied
 
 
+@method()
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
     spec = self.spec
     return _rebuild, (type(self), numpy(self.detach().cpu()), spec.dtype, self.requires_grad, spec.device)
@@ -196,6 +211,7 @@ def _rebuild(
     return out.requires_grad_() if requires_grad else out
 
 
+@method()
 def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
     """A DLPack capsule on this tensor's memory. Raises DTypeError for bfloat16, which NumPy's exporter lacks."""
     if self.spec.dtype is bfloat16:
@@ -203,6 +219,7 @@ def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
     return numpy(self).__dlpack__(**kwargs)
 
 
+@method()
 def __dlpack_device__(self: Tensor) -> tuple[int, int]:
     if self.spec.device.type != "cpu":
         raise DeviceError(f"__dlpack_device__(): only CPU tensors can be exchanged, this one is on {self.spec.device}")

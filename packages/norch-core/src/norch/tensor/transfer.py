@@ -11,12 +11,14 @@ from ..dispatch.op import Op
 from ..dtype import DType, as_dtype, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..errors import DTypeError
 from ..ops.creation import COPY
+from ..ops.registry import method
 from ..tensor_base import make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
 
 
+@method()
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
 
@@ -79,16 +81,19 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
 _TRANSFER = Op("to", ("x", "device"), 1, lambda spec, device: (spec.like(device=device), 0), lambda g: g, kind="view")
 
 
+@method()
 def cpu(self: Tensor) -> Tensor:
     """This tensor in host memory."""
     return to(self, CPU)
 
 
+@method()
 def cuda(self: Tensor, device: int | str | Device | None = None, non_blocking: bool = False) -> Tensor:
     """This tensor on a CUDA device, the first unless given."""
     return to(self, Device("cuda", device) if isinstance(device, int) else Device(device or "cuda"))
 
 
+@method("type")
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype."""
     if isinstance(dtype, str) and dtype.endswith("Tensor"):
@@ -100,56 +105,67 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return repr(self.spec.dtype) if dtype is None else to(self, as_dtype(dtype, "type"))
 
 
+@method()
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor in the dtype of `other`."""
     return to(self, other.spec.dtype)
 
 
+@method("float")
 def float_(self: Tensor) -> Tensor:
     """This tensor in float32."""
     return to(self, float32)
 
 
+@method()
 def double(self: Tensor) -> Tensor:
     """This tensor in float64."""
     return to(self, float64)
 
 
+@method()
 def half(self: Tensor) -> Tensor:
     """This tensor in float16."""
     return to(self, float16)
 
 
+@method("bfloat16")
 def to_bfloat16(self: Tensor) -> Tensor:
     """This tensor in bfloat16."""
     return to(self, bfloat16)
 
 
+@method()
 def long(self: Tensor) -> Tensor:
     """This tensor in int64."""
     return to(self, int64)
 
 
+@method("int")
 def int_(self: Tensor) -> Tensor:
     """This tensor in int32."""
     return to(self, int32)
 
 
+@method()
 def short(self: Tensor) -> Tensor:
     """This tensor in int16."""
     return to(self, int16)
 
 
+@method()
 def char(self: Tensor) -> Tensor:
     """This tensor in int8."""
     return to(self, int8)
 
 
+@method()
 def byte(self: Tensor) -> Tensor:
     """This tensor in uint8."""
     return to(self, uint8)
 
 
+@method("bool")
 def to_bool(self: Tensor) -> Tensor:
     """This tensor in bool: True where it is not 0."""
     return to(self, bool_)

@@ -11,8 +11,9 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..creation import fill_spec
 from ..families import composite, describe, infer_elementwise
+from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, div, eq, maximum, minimum, mul, ne, pow, rdiv, sqrt, sub, where
+from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -29,31 +30,37 @@ def _as_bool(x: Any) -> Tensor:
     return x if x.spec.dtype is bool_ else ne(x, 0)
 
 
+@public(inplace=True)
 def logical_not(input: Tensor) -> Tensor:
     """True where input is 0. A bool tensor of its shape."""
     return bitwise_not(_as_bool(input))
 
 
+@public(inplace=True)
 def logical_and(input: Tensor, other: Operand) -> Tensor:
     """True where neither is 0; the two broadcast. A bool tensor."""
     return _as_bool(input) & _as_bool(other)
 
 
+@public(inplace=True)
 def logical_or(input: Tensor, other: Operand) -> Tensor:
     """True where either is not 0; the two broadcast. A bool tensor."""
     return _as_bool(input) | _as_bool(other)
 
 
+@public(inplace=True)
 def logical_xor(input: Tensor, other: Operand) -> Tensor:
     """True where just one is not 0; the two broadcast. A bool tensor."""
     return _as_bool(input) ^ _as_bool(other)
 
 
+@public()
 def isnan(input: Tensor) -> Tensor:
     """True where input is NaN. A bool tensor of its shape."""
     return ne(input, input)
 
 
+@public()
 def isinf(input: Tensor) -> Tensor:
     """True where input is inf or -inf. A bool tensor of its shape."""
     if not input.spec.dtype.is_floating_point:
@@ -61,6 +68,7 @@ def isinf(input: Tensor) -> Tensor:
     return eq(absolute(input.detach()), math.inf)
 
 
+@public()
 def isfinite(input: Tensor) -> Tensor:
     """True where input is neither NaN nor infinite. A bool tensor of its shape."""
     if not input.spec.dtype.is_floating_point:
@@ -68,6 +76,7 @@ def isfinite(input: Tensor) -> Tensor:
     return absolute(input.detach()) < math.inf
 
 
+@public()
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request.
 
@@ -80,11 +89,13 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     return near | (isnan(a) & isnan(b)) if equal_nan else near
 
 
+@public()
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether `isclose` holds everywhere: a bool of Python, which waits for the device."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
+@public()
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and the same elements: a bool of Python, which waits for the device."""
     return input.spec.shape == other.spec.shape and bool((input == other).all().item())
@@ -93,36 +104,43 @@ def equal(input: Tensor, other: Tensor) -> bool:
 # --- Functions of one tensor ----------------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def reciprocal(input: Tensor) -> Tensor:
     """1 / input, elementwise; integers and bools give the default dtype."""
     return 1 / input
 
 
+@public(inplace=True)
 def rsqrt(input: Tensor) -> Tensor:
     """1 / sqrt(input), elementwise; integers and bools give the default dtype."""
     return 1 / sqrt(input)
 
 
+@public(inplace=True)
 def square(input: Tensor) -> Tensor:
     """input * input, elementwise. Shape and dtype kept."""
     return input * input
 
 
+@public(inplace=True)
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians, input * pi / 180; integers give the default dtype."""
     return input * (math.pi / 180)
 
 
+@public(inplace=True)
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees, input * 180 / pi; integers give the default dtype."""
     return input * (180 / math.pi)
 
 
+@public(inplace=True)
 def frac(input: Tensor) -> Tensor:
     """The fractional part, input - trunc(input), with the sign of input. Shape and dtype kept."""
     return input - input.trunc()
 
 
+@public(inplace=True)
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default. Dtype kept."""
     if not input.spec.dtype.is_floating_point:
@@ -142,6 +160,7 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     return where(inside, g, 0.0)
 
 
+@public("clip", inplace=True)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors that broadcast; either may be None. NaN stays.
 
@@ -169,11 +188,13 @@ def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
     return _between(input, min, max)
 
 
+@public(inplace=True)
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """`clamp` from below. Raises as clamp does."""
     return clamp(input, min)
 
 
+@public(inplace=True)
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """`clamp` from above. Raises as clamp does."""
     return clamp(input, None, max)
@@ -182,23 +203,27 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 # --- Functions of several tensors -----------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
     """Linear interpolation, input + weight * (end - input); the three broadcast and promote."""
     return input + (end - input) * weight
 
 
+@public(inplace=True)
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
     product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
     return input + (product if value == 1 else product * value)
 
 
+@public(inplace=True)
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
-    quotient = div(tensor1, tensor2) if hasattr(tensor1, "spec") else rdiv(tensor2, tensor1)  # type: ignore[arg-type]
+    quotient = tensor1 / tensor2
     return input + (quotient if value == 1 else quotient * value)
 
 
+@public(inplace=True)
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
     size = absolute(input) % abs(other)  # type: ignore[arg-type]
@@ -220,6 +245,7 @@ def require_floating(op: str, *operands: Any) -> None:
         raise DTypeError(f"{op}(): expected a floating dtype, got {dtype}")
 
 
+@public(inplace=True)
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("hypot", input, other)
@@ -229,6 +255,7 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
     return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1))
 
 
+@public()
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
@@ -237,16 +264,19 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     return top + gap.exp().log1p()
 
 
+@public()
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The larger of input and other, or the one that is not NaN (IEEE's maxNum). Operands broadcast and promote."""
     return where(isnan(other), input, where(isnan(input), other, maximum(input, other)))
 
 
+@public()
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of input and other, or the one that is not NaN (IEEE's minNum). Operands broadcast and promote."""
     return where(isnan(other), input, where(isnan(input), other, minimum(input, other)))
 
 
+@public()
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     """The cross product of vectors of 3 along `dim`. Raises ShapeError for another size of `dim`."""
     from ..shape.joining import stack
@@ -257,11 +287,13 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     return stack([a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)], dim)
 
 
+@public(inplace=True)
 def float_power(input: Tensor, exponent: Operand) -> Tensor:
     """`pow` in float64. Operands broadcast."""
     return pow(input.double(), exponent)
 
 
+@public()
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The `p`-norm of input - other, 0-d; the two broadcast."""
     return sub(input, other).norm(p)

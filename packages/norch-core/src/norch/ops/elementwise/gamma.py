@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...dtype import float64
 from ..families import composite
+from ..registry import public
 from .arithmetic import abs as absolute
 from .arithmetic import eq, floor, log, lt, sin, tan, where
 from .special import as_floating, infer_unary
@@ -82,6 +83,7 @@ def _lgamma(input: Tensor) -> Tensor:
     return where(below, reflected, out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def lgamma(input: Tensor) -> Tensor:
     """log |gamma(input)|; infinite at 0 and negative integers. Integers and bools give the default dtype.
 
@@ -105,6 +107,7 @@ def _digamma(input: Tensor) -> Tensor:
     return where(whole, where(eq(x, 0), -math.inf, math.nan), out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def digamma(input: Tensor) -> Tensor:
     """The derivative of `lgamma`; -inf at 0, NaN at negative integers. Integers and bools give the default dtype.
 
@@ -113,6 +116,7 @@ def digamma(input: Tensor) -> Tensor:
     return _digamma(as_floating(input))
 
 
+@public(method=False)
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of `digamma`, for n 0 and 1. Raises ValueError for other n."""
     x = as_floating(input)

@@ -13,10 +13,10 @@ from ...spec import Spec
 from ..creation import fill_spec, full
 from ..families import composite, infer_elementwise
 from ..indexing import bitcast
+from ..registry import public
 from ..upcast import upcast
 from .arithmetic import abs as absolute
-from .arithmetic import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, rdiv, remainder, rpow, sin, sqrt, where
-from .arithmetic import rsub as _rsub
+from .arithmetic import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, remainder, sin, sqrt, where
 from .composites import isinf, logaddexp, promoted_dtype, require_floating
 
 if TYPE_CHECKING:
@@ -89,13 +89,14 @@ def _erfc_rule(g: Tensor, input: Tensor) -> Tensor:
 def _erfc(input: Tensor) -> Tensor:
     x = upcast(input)
     size = absolute(x)
-    t = rdiv(size + 2, 2)
+    t: Tensor = 2 / (size + 2)
     tail = t * exp(_polynomial(t * 2 - 1, _ERFC_FLOAT64 if x.spec.dtype is float64 else _ERFC_FLOAT32) - size * size)
     # 1 - erf is exact to rounding where erfc is not small.
     out = where(lt(x, 0.5), 1 - erf(x), where(isinf(size), 0.0, tail))
     return out.to(input.spec.dtype)
 
 
+@public(inplace=True)
 def erfc(input: Tensor) -> Tensor:
     """1 - erf(input), as exact for large input as for small. Integers and bools give the default dtype."""
     return _erfc(as_floating(input))
@@ -132,6 +133,7 @@ def _erfinv(input: Tensor) -> Tensor:
     return where(lt(x, 0), -out, out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def erfinv(input: Tensor) -> Tensor:
     """The inverse of erf: infinite at -1 and 1, NaN beyond. Integers and bools give the default dtype.
 
@@ -143,11 +145,14 @@ def erfinv(input: Tensor) -> Tensor:
 # --- Logarithms and powers ------------------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def exp2(input: Tensor) -> Tensor:
     """2 ** input, elementwise. Integers and bools give the default dtype."""
-    return rpow(as_floating(input), 2.0)
+    out: Tensor = 2.0 ** as_floating(input)
+    return out
 
 
+@public(inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(input / (1 - input)), after a clamp to [eps, 1 - eps] if eps is given. Integers give the default dtype."""
     x = as_floating(input)
@@ -156,6 +161,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     return log(x / (1 - x))
 
 
+@public(inplace=True)
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), 0 where input is 0 (unless other is NaN). Either may be a number; always floating."""
     x, y = floating_pair("xlogy", input, other)
@@ -164,6 +170,7 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return x * log(where(zero, 1.0, y))
 
 
+@public()
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp2", input, other)
@@ -171,11 +178,13 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     return logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
 
 
+@public(inplace=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other. Always floating; the two broadcast."""
     return as_floating(input) * exp2(other)
 
 
+@public(inplace=True)
 def sinc(input: Tensor) -> Tensor:
     """sin(pi * input) / (pi * input), 1 at 0. Integers and bools give the default dtype."""
     x = as_floating(input) * math.pi
@@ -189,6 +198,7 @@ def sinc(input: Tensor) -> Tensor:
 _SAME_SIZE: dict[int, DType] = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
+@public()
 def signbit(input: Tensor) -> Tensor:
     """True where the sign bit is set: for negative numbers, and also for -0.0 and negative NaN. A bool tensor."""
     dtype = input.spec.dtype
@@ -197,6 +207,7 @@ def signbit(input: Tensor) -> Tensor:
     return fill_spec(input.spec.like(dtype=bool_), False) if not dtype.is_signed else input.detach() < 0
 
 
+@public(inplace=True)
 def copysign(input: Tensor, other: Operand) -> Tensor:
     """The magnitude of input with the sign of other, a tensor or number. Always floating; the two broadcast."""
     a, b = floating_pair("copysign", input, other)
@@ -204,11 +215,13 @@ def copysign(input: Tensor, other: Operand) -> Tensor:
     return where(signbit(b), -size, size)
 
 
+@public(inplace=True)
 def sgn(input: Tensor) -> Tensor:
     """`sign`: norch has no complex dtypes."""
     return input.sign()
 
 
+@public(inplace=True)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 where input is negative, 1 where it is positive, `values` where it is 0; the two broadcast.
 
@@ -220,16 +233,19 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     return where(eq(x, 0), values.detach(), gt(x, 0).to(input.spec.dtype))
 
 
+@public()
 def isposinf(input: Tensor) -> Tensor:
     """True where input is inf. A bool tensor of its shape."""
     return isinf(input) & gt(input.detach(), 0)
 
 
+@public()
 def isneginf(input: Tensor) -> Tensor:
     """True where input is -inf. A bool tensor of its shape."""
     return isinf(input) & lt(input.detach(), 0)
 
 
+@public()
 def isreal(input: Tensor) -> Tensor:
     """True everywhere: norch has no complex dtypes."""
     return fill_spec(input.spec.like(dtype=bool_), True)
@@ -238,11 +254,14 @@ def isreal(input: Tensor) -> Tensor:
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
-    return _rsub(input if alpha == 1 else input * alpha, other)
+    out: Tensor = other - (input if alpha == 1 else input * alpha)
+    return out
 
 
+@public(inplace=True)
 def gcd(input: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor of integers, never negative, by Euclid's steps. The two broadcast and promote.
 
@@ -256,6 +275,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     return a if a.spec.shape == b.spec.shape else a + b
 
 
+@public(inplace=True)
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers, never negative; 0 where either is 0. The two broadcast and promote.
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...dispatch.call import run_mixed
 from ...dispatch.codegen import call_path
-from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
 from ...dtype import bool_
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
-from ..families import BinaryFunction, _register, binary_signature
+from ..families import BinaryFunction, binary_signature, primitive
+from ..registry import method, public
 from ..shape.views import diagonal
 from .einsum import contract
 
@@ -70,17 +70,20 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
     return a.mT @ g
 
 
-_MATMUL = _register(Op("matmul", ("a", "b"), 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b)))
+_MATMUL = primitive("matmul", "a b", 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b))
 matmul: BinaryFunction = call_path(_MATMUL, binary_signature)
 matmul.__name__ = matmul.__qualname__ = "matmul"
+matmul.__module__ = __name__
 matmul.__doc__ = """The matrix product, over broadcast batch dims, by NumPy's rules: (..., m, k) @ (..., k, n).
 
 A 1-D operand is a row (left) or column (right) whose dim then disappears. Raises ShapeError where the inner sizes
 differ, DTypeError where the dtypes do."""
 matmul.op = _MATMUL  # type: ignore[attr-defined]
+public("__matmul__")(matmul)
 
 
-def rmatmul(self: Tensor, other: Any) -> Tensor:
+@method("__rmatmul__")
+def _rmatmul(self: Tensor, other: Any) -> Tensor:
     """`other @ self`, for an array on the left."""
     return run_mixed(_MATMUL, other, self)  # type: ignore[no-any-return]
 
@@ -109,32 +112,38 @@ def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> No
         raise ShapeError(f"{op}(): shapes {first} and {second} do not match")
 
 
+@public()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices: (m, k) @ (k, n), without broadcasting. Raises as matmul does."""
     return _product("mm", input, 2, mat2, 2)
 
 
+@public()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of two batches of matrices: (b, m, k) @ (b, k, n), without broadcasting. Raises as matmul does."""
     return _product("bmm", input, 3, mat2, 3)
 
 
+@public()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector: (m, k) @ (k) -> (m). Raises as matmul does."""
     return _product("mv", input, 2, vec, 1)
 
 
+@public()
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors, (k) and (k), a 0-d tensor. Raises as matmul does."""
     return _product("dot", input, 1, tensor, 1)
 
 
+@public("ger")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The outer product: (n), (m) -> (n, m). Dtypes promote. Raises ShapeError unless both are vectors."""
     require_dims("outer", (input, 1), (vec2, 1))
     return input.unsqueeze(1) * vec2
 
 
+@public(inplace=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), of shape (m, n).
 
@@ -156,11 +165,13 @@ def add_product(op: str, input: Tensor, product: Tensor, beta: float, alpha: flo
     return out
 
 
+@public(inplace=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two dims; zeros above the given diagonal. Raises ShapeError below 2 dims."""
     return _triangle(input, diagonal, True, "tril")
 
 
+@public(inplace=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two dims; zeros below the given diagonal. Raises ShapeError below 2 dims."""
     return _triangle(input, diagonal, False, "triu")
@@ -174,6 +185,7 @@ def _triangle(input: Tensor, offset: int, lower: bool, op: str) -> Tensor:
     return where(column <= row if lower else column >= row, input, False if input.spec.dtype is bool_ else 0)
 
 
+@public()
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A vector as the diagonal of a square matrix; of a matrix, its diagonal, a copy. ShapeError for other dims."""
     if input.spec.ndim == 2:
@@ -188,12 +200,14 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 _diagonal = diagonal
 
 
+@public()
 def trace(input: Tensor) -> Tensor:
     """The sum of the main diagonal of a matrix, 0-d; int64 for integers. Raises ShapeError for other dims."""
     require_dims("trace", (input, 2))
     return diagonal(input).sum()
 
 
+@public(method=False)
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
 

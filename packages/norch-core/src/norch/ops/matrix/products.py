@@ -11,6 +11,7 @@ from ..elementwise.arithmetic import where
 from ..families import floating
 from ..reduction.reductions import _root, norm
 from ..reduction.reductions import sum as total
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, permute, reshape, unsqueeze
 from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer, require_dims
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+@public(method=False)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """The products of two tensors summed over dims of both, as one matrix product.
 
@@ -48,6 +50,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     return reshape(matmul(first, second), shape)
 
 
+@public()
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """The products summed over the last dims of both: (..., k), (*, k) -> (..., *); `*` with a 0-d tensor.
 
@@ -58,11 +61,13 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, ([-1], [-1]))
 
 
+@public()
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """`dot`: norch has no complex dtypes. Raises as dot does."""
     return dot(input, other)
 
 
+@public()
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: each element of input times the whole of other, laid out as blocks.
 
@@ -76,6 +81,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return reshape(a * b, [n * m for n, m in zip(first, second, strict=True)])
 
 
+@public(method=False)
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of several matrices, in the order that needs the fewest multiplications. Raises as matmul does."""
     from ...linalg import multi_dot
@@ -83,6 +89,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
 
 
+@public()
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix (..., n, n) multiplied by itself, `n` factors, by squaring; for a negative `n` its inverse.
 
@@ -110,16 +117,19 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
 # --- beta * input + alpha * product ---------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec), of shape (m), to which `input` broadcasts. Raises as addmm does."""
     return add_product("addmv", input, mv(mat, vec), beta, alpha)
 
 
+@public(inplace=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2), of shape (n, m), to which `input` broadcasts. Raises as addmm does."""
     return add_product("addr", input, outer(vec1, vec2), beta, alpha)
 
 
+@public(inplace=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2), of shape (b, m, n), to which `input` broadcasts.
 
@@ -128,6 +138,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, a
     return add_product("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
+@public(inplace=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2).sum(0), as one matrix product, of shape (m, n).
 
@@ -142,6 +153,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 # --- Blocks ---------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of a larger one, zeros elsewhere; vectors and 0-d tensors are rows.
 
@@ -169,6 +181,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
 # --- Distances ------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The `p`-norm distance of every row of x1 to every row of x2: (..., n, k), (..., m, k) -> (..., n, m).
 
@@ -197,6 +210,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     return norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
 
 
+@public(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The `p`-norm distances of every two rows of a matrix: (n, k) -> (n * (n - 1) / 2), in the order of the rows.
 
@@ -211,6 +225,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return norm(index_select(input, 0, first) - index_select(input, 0, second), p, -1)
 
 
+@public(inplace=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Each slice along `dim` whose `p`-norm is above `maxnorm` scaled down to it. Shape and dtype kept.
 

@@ -14,6 +14,7 @@ from ..elementwise.arithmetic import erf, exp, expm1, ge, gt, le, log, log1p, ma
 from ..families import accepts_axis, composite, floating
 from ..gradients import elementwise_gradient, gradient_along_dim
 from ..reduction.reductions import amax
+from ..registry import public
 from ..shape.views import narrow
 from ..upcast import upcast
 
@@ -42,6 +43,7 @@ def relu_grad(grad: Tensor, y: Tensor) -> Tensor:
     return where(le(y, 0), 0.0, grad)
 
 
+@public(inplace=True)
 @composite(_infer_relu, relu_grad)
 def relu(input: Tensor) -> Tensor:
     """max(input, 0), elementwise; NaN stays. Shape and dtype kept. Raises DTypeError for bool."""
@@ -56,6 +58,7 @@ def leaky_relu_grad(grad: Tensor, input: Tensor, negative_slope: float) -> Tenso
     return where(gt(input, 0), grad, grad * negative_slope)
 
 
+@public(method=False, inplace=True)
 @composite(_elementwise("leaky_relu"), leaky_relu_grad)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`input` where positive, else `negative_slope * input` (Maas et al., 2013). DTypeError unless floating."""
@@ -76,6 +79,7 @@ def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tenso
     return (where(gt(x, 0), x, below) * scale).to(input.dtype)
 
 
+@public(method=False, inplace=True)
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`input` where it is positive, `alpha * (exp(input) - 1)` elsewhere (Clevert et al., 2015).
 
@@ -84,6 +88,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _elu(input, alpha, 1.0, 1.0)
 
 
+@public(method=False, inplace=True)
 def selu(input: Tensor) -> Tensor:
     """The `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017, whose constants it has).
 
@@ -92,6 +97,7 @@ def selu(input: Tensor) -> Tensor:
     return _elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1.0)
 
 
+@public(method=False, inplace=True)
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`input` where it is positive, `alpha * (exp(input / alpha) - 1)` elsewhere (Barron, 2017).
 
@@ -105,39 +111,46 @@ def hardtanh_grad(grad: Tensor, y: Tensor, min_val: float, max_val: float) -> Te
     return where(le(y, min_val) | ge(y, max_val), 0.0, grad)
 
 
+@public(method=False)
 @composite(_elementwise("hardtanh"), hardtanh_grad)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays. DTypeError unless floating."""
     return minimum(maximum(input, min_val), max_val)
 
 
+@public(method=False)
 def relu6(input: Tensor) -> Tensor:
     """min(max(input, 0), 6), elementwise. Shape and dtype kept; raises DTypeError unless floating."""
     return hardtanh(input, 0.0, 6.0)
 
 
+@public(method=False)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
     return relu6(input + 3) / 6
 
 
+@public(method=False)
 def hardswish(input: Tensor) -> Tensor:
     """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
     return input * hardsigmoid(input)
 
 
+@public(method=False)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """`input` where it is above `threshold`, else `value`; NaN stays. Dtype kept; DTypeError unless floating."""
     floating("threshold", input.spec)
     return where(le(input, threshold), float(value), input)
 
 
+@public()
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """0 where |input| <= lambd, else `input`; NaN stays. Dtype kept; raises DTypeError unless floating."""
     floating("hardshrink", input.spec)
     return where(le(absolute(input), lambd), 0.0, input)
 
 
+@public()
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`input` where it is positive, `weight * input` elsewhere (He et al., 2015). Shape and dtype kept.
 
@@ -187,6 +200,7 @@ def _gelu(input: Tensor, approximate: str) -> Tensor:
     return (x * (gate + 1) * 0.5).to(input.dtype)
 
 
+@public(method=False)
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """input * Phi(input), Phi being the standard normal distribution function (Hendrycks and Gimpel, 2016).
 
@@ -204,6 +218,7 @@ def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
     return grad * (s * (input * (1 - s) + 1))
 
 
+@public(method=False)
 @composite(_elementwise("silu"), silu_grad)
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), or swish (Elfwing et al., 2017). Dtype kept; raises DTypeError unless floating."""
@@ -221,6 +236,7 @@ def _mish_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * (t + x * sigmoid(x) * (1 - t * t))
 
 
+@public(method=False)
 @composite(_elementwise("mish"), _mish_rule)
 def mish(input: Tensor) -> Tensor:
     """input * tanh(softplus(input)) (Misra, 2019). Shape and dtype kept; raises DTypeError unless floating."""
@@ -234,6 +250,7 @@ def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) ->
     return where(gt(scaled, threshold), grad, grad * sigmoid(scaled))
 
 
+@public(method=False)
 @composite(_elementwise("softplus"), softplus_grad)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * input)) / beta, and `input` itself where beta * input exceeds `threshold`.
@@ -249,18 +266,21 @@ def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
     return g / (size * size)
 
 
+@public(method=False)
 @composite(_elementwise("softsign"), _softsign_rule)
 def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|). Shape and dtype kept; raises DTypeError unless floating."""
     return input / (absolute(input) + 1)
 
 
+@public(method=False)
 @composite(_elementwise("logsigmoid"), lambda g, input: g * sigmoid(-input))
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(input)) without overflow. Shape and dtype kept; raises DTypeError unless floating."""
     return minimum(input, 0) - log1p(exp(-absolute(input)))
 
 
+@public(method=False)
 @accepts_axis
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along `dim` times the sigmoid of the second (Dauphin et al., 2016): (…, 2n, …) -> (…, n, …).
@@ -318,6 +338,7 @@ def _log_softmax(input: Tensor, dim: int) -> Tensor:
     return (shifted - log(exp(shifted).sum(dim, True))).to(input.dtype)
 
 
+@public()
 @accepts_axis
 def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """exp(input) over its sum along `dim`, shifted by the maximum against overflow. Shape kept.
@@ -327,12 +348,14 @@ def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return _softmax(input if dtype is None else input.to(as_dtype(dtype, "softmax")), dim)
 
 
+@public(method=False)
 @accepts_axis
 def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """softmax(-input), the smallest getting most. Shape and dtype kept; raises as softmax does."""
     return softmax(-input, dim, dtype)
 
 
+@public()
 @accepts_axis
 def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """log(softmax(input)) along `dim`, computed as input - logsumexp(input). Shape kept.

@@ -12,6 +12,7 @@ from ..creation import arange
 from ..elementwise.arithmetic import eq, le, where
 from ..families import composite, floating
 from ..reduction.reductions import amax
+from ..registry import public
 from ..shape.joining import repeat_interleave
 from .activation import softmax
 from .dropout import dropout
@@ -122,6 +123,7 @@ def _attention(
     return _weights(query, key, attn_mask, is_causal, scale) @ value
 
 
+@public(method=False)
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

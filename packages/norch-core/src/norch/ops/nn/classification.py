@@ -11,6 +11,7 @@ from ...spec import Spec
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating
 from ..indexing import gather, scatter, scatter_add
+from ..registry import public
 from ..upcast import upcast
 from .activation import log_softmax, log_softmax_grad
 from .loss import check_reduction, reduce_loss
@@ -116,6 +117,7 @@ def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index
     return targets.reduce(targets.losses(input), reduction, "nll_loss").to(input.dtype)
 
 
+@public(method=False)
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -180,6 +182,7 @@ def _cross_entropy(input: Tensor, target: Tensor, ignore_index: int, reduction: 
     return targets.reduce(targets.losses(logs), reduction, "cross_entropy"), logs
 
 
+@public(method=False)
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -13,6 +13,7 @@ from ...spec import Spec, as_int
 from ..copying import contiguous
 from ..creation import fill_spec
 from ..families import composite, floating
+from ..registry import public
 from ..upcast import upcast
 from .windows import (
     Pads,
@@ -206,6 +207,7 @@ def _check(op: str, input: Spec, weight: Spec, bias: Spec | None, groups: int, d
     return out
 
 
+@public(method=False)
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -224,6 +226,7 @@ def conv2d(
     return _conv(input, weight, bias, (stride, padding, dilation), groups, "conv2d", 2)
 
 
+@public(method=False)
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -258,6 +261,7 @@ def _conv_plan(
     return stride, _pads(settings[1], op, kernel, stride, dilation, dims), dilation
 
 
+@public(method=False)
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -278,6 +282,7 @@ def conv_transpose2d(
     )
 
 
+@public(method=False)
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,

@@ -10,6 +10,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..elementwise.arithmetic import sigmoid, sigmoid_grad, tanh, tanh_grad
 from ..families import composite, floating
+from ..registry import public
 from .activation import gelu, relu, relu_grad, silu
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activa
     return out
 
 
+@public(method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str | None = None) -> Tensor:
     """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out).
 
@@ -110,6 +112,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
     return out
 
 
+@public(method=False)
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k] for each k: (..., in1), (..., in2), (out, in1, in2), (out) -> (..., out).
 

@@ -14,6 +14,7 @@ from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import eq, exp, log, log1p, lt, maximum, minimum, sigmoid, sign, where
 from ..families import composite, floating
 from ..gradients import elementwise_gradient
+from ..registry import public
 from ..shape.views import expand
 from ..upcast import upcast
 
@@ -102,6 +103,7 @@ def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     return reduce_loss(difference * difference, reduction, "mse_loss")
 
 
+@public(method=False)
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
     """(input - target) ** 2, as its "mean", its "sum", or elementwise ("none").
 
@@ -120,6 +122,7 @@ def _l1_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     return reduce_loss(absolute(input - target), reduction, "l1_loss")
 
 
+@public(method=False)
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
     """|input - target|, as its "mean", its "sum", or elementwise ("none"). Raises as mse_loss does."""
     return _l1_loss(*match_shapes("l1_loss", strict, input, target), reduction)
@@ -141,6 +144,7 @@ def _huber_loss(input: Tensor, target: Tensor, reduction: str, delta: float) -> 
     return reduce_loss(where(lt(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction, "huber_loss")
 
 
+@public(method=False)
 def huber_loss(
     input: Tensor, target: Tensor, *, reduction: str = "mean", delta: float = 1.0, strict: bool = True
 ) -> Tensor:
@@ -167,6 +171,7 @@ def _smooth_l1_loss(input: Tensor, target: Tensor, reduction: str, beta: float) 
     )
 
 
+@public(method=False)
 def smooth_l1_loss(
     input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0, strict: bool = True
 ) -> Tensor:
@@ -208,6 +213,7 @@ def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
     return (target - 1) * _bounded_log(1 - input) - target * _bounded_log(input)
 
 
+@public(method=False)
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean", strict: bool = True
 ) -> Tensor:
@@ -268,6 +274,7 @@ def _with_logits(input: Tensor, target: Tensor, pos_weight: Tensor | None) -> Te
     return (1 - target) * input + (tail if pos_weight is None else tail * ((pos_weight - 1) * target + 1))
 
 
+@public(method=False)
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -306,6 +313,7 @@ def _kl_div(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
     return target * log(where(eq(target, 0), 1.0, target)) - target * input
 
 
+@public(method=False)
 def kl_div(
     input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False, strict: bool = True
 ) -> Tensor:

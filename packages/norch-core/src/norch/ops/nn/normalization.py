@@ -13,6 +13,7 @@ from ...spec import Shape, Spec, as_shape
 from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
 from ..reduction.reductions import mean, norm
+from ..registry import public
 from ..shape.views import broadcast_tensors, expand
 from ..upcast import upcast, upcast_dtype
 
@@ -117,6 +118,7 @@ def _layer_norm(input: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor
     return _affine(x, weight, bias).to(input.dtype)
 
 
+@public(method=False)
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
@@ -167,6 +169,7 @@ def _epsilon(input: Spec) -> float:
     return finfo(upcast_dtype(input.dtype)).eps
 
 
+@public(method=False)
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """input / sqrt(mean(input ** 2) + eps) * weight over the last dims (Zhang and Sennrich, 2019). Shape, dtype kept.
 
@@ -205,6 +208,7 @@ def _group_norm_rule(
     return into, (g * x.reshape(shape)).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
 
 
+@public(method=False)
 @composite(_infer_group_norm, _group_norm_rule, joint=True)
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
@@ -264,6 +268,7 @@ def _check_batch_norm(
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
 
 
+@public(method=False)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -309,6 +314,7 @@ def _update_running(running: Tensor | None, batch: Tensor, momentum: float) -> N
 # --- To norm 1 ------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 @accepts_axis
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
     """input / max(norm, eps), the norm being the `p`-norm along `dim`.
@@ -319,6 +325,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -
     return input / expand(norm(input, p, dim, True).clamp(eps), tuple(input.spec.shape))
 
 
+@public(method=False)
 @accepts_axis
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """x1 @ x2 / (max(|x1|, eps) * max(|x2|, eps)) of the vectors along `dim`, which goes; the two broadcast.

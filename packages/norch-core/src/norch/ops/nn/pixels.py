@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ShapeError
 from ...spec import as_int
+from ..registry import public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -18,6 +19,7 @@ def _check(op: str, input: Tensor, least: int, factor: int, what: str) -> tuple[
     return shape, n
 
 
+@public(method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Groups of channels laid out as pixels (Shi et al., 2016): (*, c * r * r, h, w) -> (*, c, h * r, w * r).
 
@@ -33,6 +35,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return cut.permute(0, 1, 4, 2, 5, 3).reshape((*lead, c // (r * r), h * r, w * r))
 
 
+@public(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w).
 
@@ -48,6 +51,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return cut.permute(0, 1, 3, 5, 2, 4).reshape((*lead, c * r * r, h // r, w // r))
 
 
+@public(method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels, dim 1, interleaved: the first of each of `groups` groups, then the second (Zhang et al., 2018).
 

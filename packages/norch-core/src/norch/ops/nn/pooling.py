@@ -14,6 +14,7 @@ from ..elementwise.arithmetic import floor_divide, remainder
 from ..families import composite, floating
 from ..indexing import gather, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
+from ..registry import public
 from ..upcast import upcast
 from .windows import (
     Pads,
@@ -197,6 +198,7 @@ def _max_pool(input: Tensor, settings: tuple[Any, ...], return_indices: bool, di
     return ValuesIndices(out, from_images(_max_pool2d_indices(x.detach(), windows, pads), input, dims))
 
 
+@public(method=False)
 def max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -216,6 +218,7 @@ def max_pool2d(
     return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 2)
 
 
+@public(method=False)
 def max_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -247,6 +250,7 @@ def _avg_pool(input: Tensor, settings: tuple[Any, ...], whole: bool, divisor: An
     return from_images(out.to(input.dtype), input, dims)
 
 
+@public(method=False)
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -266,6 +270,7 @@ def avg_pool2d(
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, divisor_override, 2)
 
 
+@public(method=False)
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -315,6 +320,7 @@ def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
     return out.to(input.dtype)
 
 
+@public(method=False)
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of y * x parts: (…, h, w) -> (…, y, x). Part i of y has rows from floor(i h / y) to ceil((i + 1) h / y).
 
@@ -324,6 +330,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive(input, output_size, 2)
 
 
+@public(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of x parts of the last dim: (…, w) -> (…, x). See adaptive_avg_pool2d, as which it raises."""
     return _adaptive(input, output_size, 1)

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from ...backend.contract import REDUCTION
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
 from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
 from ...errors import DTypeError, ShapeError
-from ...spec import Shape, Spec, wrap_dim, wrap_dims
+from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import exp, log, sqrt, where
 from ..families import accepts_axis, primitive
 from ..indexing import gather
+from ..registry import method, public
 from ..shape.views import flatten, inverse_permutation, reshape, squeeze
 
 if TYPE_CHECKING:
@@ -90,15 +92,19 @@ def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Te
     return _unsqueezed(g, x_spec, dim, keepdim) * others.permute(inverse_permutation(order))
 
 
-_PARAMS = "x dim keepdim dtype"
-_SUM = primitive("sum", _PARAMS, 1, _infer_reduction("sum", "sum", True), (_sum_vjp,))
-_PROD = primitive("prod", _PARAMS, 1, _infer_reduction("prod", "sum", True), (_prod_vjp,))
-_AMAX = primitive("amax", _PARAMS, 1, _infer_reduction("amax", "same", False), (_extreme_vjp,))
-_AMIN = primitive("amin", _PARAMS, 1, _infer_reduction("amin", "same", False), (_extreme_vjp,))
-_ANY = primitive("any", _PARAMS, 1, _infer_reduction("any", "bool", True))
-_ALL = primitive("all", _PARAMS, 1, _infer_reduction("all", "bool", True))
-_ARGMAX = primitive("argmax", _PARAMS, 1, _infer_reduction("argmax", "index", False))
-_ARGMIN = primitive("argmin", _PARAMS, 1, _infer_reduction("argmin", "index", False))
+def _reduction(name: str, gives: str, of_none: bool, *vjp: Callable[..., Any]) -> Op:
+    infer = _infer_reduction(name, gives, of_none)
+    return primitive(name, "x dim keepdim dtype", 1, infer, vjp or None, family=REDUCTION)
+
+
+_SUM = _reduction("sum", "sum", True, _sum_vjp)
+_PROD = _reduction("prod", "sum", True, _prod_vjp)
+_AMAX = _reduction("amax", "same", False, _extreme_vjp)
+_AMIN = _reduction("amin", "same", False, _extreme_vjp)
+_ANY = _reduction("any", "bool", True)
+_ALL = _reduction("all", "bool", True)
+_ARGMAX = _reduction("argmax", "index", False)
+_ARGMIN = _reduction("argmin", "index", False)
 
 
 def optional_dtype(dtype: Any, op: str) -> DType | None:
@@ -110,6 +116,7 @@ def _reduce(op: Op, input: Tensor, dim: Any, keepdim: bool, dtype: DType | None 
     return op.call(input, _none_if_empty(dim), keepdim, dtype)
 
 
+@public()
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`.
@@ -145,6 +152,7 @@ def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+@public()
 @accepts_axis
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim` (None for all), in `dtype` if given. NaN where there are no elements.
@@ -164,12 +172,14 @@ def _count(input: Tensor, dim: Any) -> float:
     return float(math.prod(input.spec.shape[d] for d in dims))
 
 
+@public()
 @accepts_axis
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (None for all), of integers and bools in int64 unless `dtype`. Raises as sum does."""
     return _reduce(_PROD, input, dim, keepdim, optional_dtype(dtype, "prod"))
 
 
+@public()
 @accepts_axis
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest over `dim` (None for all); NaN wins; equals share the gradient. Dtype kept.
@@ -179,18 +189,21 @@ def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _reduce(_AMAX, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest over `dim` (None for all); NaN wins; equals share the gradient. Dtype kept. Raises as amax does."""
     return _reduce(_AMIN, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element over `dim` (None for all) is not 0. A bool tensor. Raises as sum does."""
     return _reduce(_ANY, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements over `dim` (None for all) are not 0. A bool tensor. Raises as sum does."""
@@ -206,6 +219,7 @@ def _arg(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return out.reshape((1,) * input.spec.ndim) if keepdim else out
 
 
+@public()
 @accepts_axis
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index (int64) of the first largest along `dim`, or of all elements in row-major order; NaN is largest.
@@ -215,6 +229,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return _arg(_ARGMAX, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index (int64) of the first smallest along `dim` or of all; NaN wins. Raises as argmax does."""
@@ -247,6 +262,7 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: An
     return ValuesIndices(values, indices)
 
 
+@public()
 @accepts_axis
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `maximum`.
@@ -258,6 +274,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _extreme(input, dim if other is None else other, keepdim, amax, maximum, argmax)
 
 
+@public()
 @accepts_axis
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element: see max, whose arguments it has; with a tensor (`other`), elementwise `minimum`."""
@@ -266,6 +283,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _extreme(input, dim if other is None else other, keepdim, amin, minimum, argmin)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def var(
@@ -283,6 +301,7 @@ def var(
     return total / (degrees if degrees > 0 else 0.0)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def std(
@@ -292,6 +311,7 @@ def std(
     return _root(var(input, dim, unbiased, keepdim, correction=correction))
 
 
+@public(method=False)
 @accepts_axis
 @_in_float32
 def var_mean(
@@ -301,6 +321,7 @@ def var_mean(
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -338,6 +359,7 @@ def _root(square: Tensor) -> Tensor:
     return where(zero, 0.0, sqrt(where(zero, 1.0, square)))
 
 
+@public()
 @accepts_axis
 @_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
@@ -355,12 +377,14 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return total if keepdim else squeeze(total, dims)
 
 
+@public()
 @accepts_axis
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements over `dim` (None for all) are not 0, as int64. Raises as sum does."""
     return sum(input if input.dtype.category == BOOL else input != 0, dim)
 
 
+@public()
 @accepts_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one.
@@ -379,3 +403,14 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     # NaN comes last; where there is one, the first of them is the median.
     rank = where(last != last, size - count_nonzero(found != found, at).unsqueeze(at), (size - 1) // 2)
     return take_rank(values, indices, at, rank, keepdim, input)
+
+
+@method()
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """The sum over the dims that `size` lacks or has 1 in. Raises ShapeError where `size` does not broadcast back."""
+    wanted, shape = as_shape(size, "sum_to_size"), tuple(input.spec.shape)
+    lead = len(shape) - len(wanted)
+    if lead < 0 or not {n == m or n == 1 for n, m in zip(wanted, shape[lead:])} <= {True}:
+        raise ShapeError(f"sum_to_size(): shape {shape} does not sum to {wanted}")
+    dims = [d for d, m in enumerate(shape) if d < lead or (wanted[d - lead] == 1 != m)]
+    return reshape(sum(input, dims, dtype=input.spec.dtype) if dims else input, wanted)

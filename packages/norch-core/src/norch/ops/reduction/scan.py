@@ -14,6 +14,7 @@ from ..elementwise.arithmetic import ge, le, where
 from ..elementwise.composites import logaddexp
 from ..families import accepts_axis, primitive
 from ..indexing import gather
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, narrow
 from ..upcast import upcast
@@ -36,6 +37,7 @@ def _cumsum_vjp(g: Tensor, dim: int) -> Tensor:
 _CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (_cumsum_vjp,))
 
 
+@public(inplace=True)
 @accepts_axis
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running sum along `dim`, in int64 for integers unless `dtype`. IndexError for a dim out of range."""
@@ -45,6 +47,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return _CUMSUM.call(input, dim, optional_dtype(dtype, "cumsum"))
 
 
+@public(inplace=True)
 @accepts_axis
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running product along `dim`. Integers and bools are multiplied in int64 unless `dtype`.
@@ -90,18 +93,21 @@ def _running_extreme(input: Tensor, dim: int, op: str, wins: Any) -> ValuesIndic
     return ValuesIndices(gather(input, at, indices), indices.clone() if step == 1 else indices)
 
 
+@public()
 @accepts_axis
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """The largest so far along `dim`, and its last index (int64). NaN wins. IndexError for a dim out of range."""
     return _running_extreme(input, dim, "cummax", ge)
 
 
+@public()
 @accepts_axis
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """The smallest so far along `dim`, and its last index (int64). NaN wins. Raises as cummax does."""
     return _running_extreme(input, dim, "cummin", le)
 
 
+@public()
 @accepts_axis
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(input))) along `dim`, without overflow, by doubling. Shape and dtype kept.
@@ -118,6 +124,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 # --- Neighbours -----------------------------------------------------------------------------------------------------
 
 
+@public()
 @accepts_axis
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
@@ -154,6 +161,7 @@ def _trapezoids(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str
     return total * diff(x, dim=at - y.spec.ndim) / 2
 
 
+@public("trapz", method=False)
 @accepts_axis
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
     """The integral of `y` along `dim` by the trapezoidal rule, over points `x` or at a distance `dx` (1).
@@ -163,6 +171,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, di
     return _trapezoids(y, x, dx, dim, "trapezoid").sum(dim)
 
 
+@public(method=False)
 @accepts_axis
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
     """`trapezoid` up to each point but the first. Raises as trapezoid does."""

@@ -12,6 +12,7 @@ from ..creation import arange, full
 from ..elementwise.arithmetic import where
 from ..families import accepts_axis, primitive
 from ..indexing import gather, index_select, nonzero, scatter, scatter_add
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import movedim, narrow, reshape, squeeze
 from .reductions import ValuesIndices
@@ -34,6 +35,7 @@ def _sort_vjp(g: Any, y: Any, x_spec: Spec, dim: int) -> Tensor:
 _SORT = primitive("sort", "x dim descending", 1, _infer_sort, (_sort_vjp,))
 
 
+@public()
 @accepts_axis
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
     """The elements ascending along `dim` (or descending), and the indices (int64) they came from.
@@ -67,12 +69,14 @@ def keep_dim(values: Tensor, indices: Tensor, at: int, keepdim: bool, input: Ten
     return ValuesIndices(squeeze(values, at), squeeze(indices, at))
 
 
+@public()
 @accepts_axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices (int64) that sort the elements along `dim`. Raises as sort does."""
     return sort(input.detach(), dim, descending)[1]
 
 
+@public()
 @accepts_axis
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The `k` largest (or smallest) elements along `dim`, sorted, and their indices (int64).
@@ -89,6 +93,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return ValuesIndices(narrow(values, at, 0, k), narrow(indices, at, 0, k))
 
 
+@public()
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -109,6 +114,7 @@ def unique(
     return _requested(found[0], reshape(inverse, tuple(input.spec.shape)), found[2], return_inverse, return_counts)
 
 
+@public()
 @accepts_axis
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
@@ -162,6 +168,7 @@ def _requested(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: 
     return results[0] if len(results) == 1 else tuple(results)
 
 
+@public(method=False)
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """True where an element is one of `test_elements` (with `invert`, where it is none); either may be a number.
 
@@ -183,6 +190,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return ~found if invert else found
 
 
+@public()
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -226,6 +234,7 @@ def searchsorted(
     return reshape(low, shape)
 
 
+@public(method=False)
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """`searchsorted(boundaries, input)`, in input's shape. Raises as searchsorted does."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -14,6 +14,7 @@ from ..elementwise.arithmetic import round as rounded
 from ..elementwise.composites import isnan
 from ..families import accepts_axis, floating
 from ..indexing import gather, scatter_add
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
@@ -33,12 +34,14 @@ class MinMax(NamedTuple):
     max: Tensor
 
 
+@public()
 @accepts_axis
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """`amin` and `amax` over `dim` (None for all), as a (min, max) pair. Raises as amax does."""
     return MinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
 
+@public(method=False)
 @accepts_axis
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
@@ -50,6 +53,7 @@ def std_mean(
 # --- Without NaN ----------------------------------------------------------------------------------------------------
 
 
+@public()
 @accepts_axis
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`sum` in which NaN counts as 0. Raises as sum does."""
@@ -57,6 +61,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     return total(numbers, dim, keepdim, dtype=dtype)
 
 
+@public()
 @accepts_axis
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`mean` of the elements that are not NaN; NaN where there are none. Raises DTypeError unless floating."""
@@ -66,6 +71,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
     return (nansum(x, dim, keepdim) / total(~isnan(x), dim, keepdim)).to(input.spec.dtype)
 
 
+@public()
 @accepts_axis
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """`median` of the elements that are not NaN; NaN where there are none. Raises as median does."""
@@ -81,6 +87,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 # --- Order ----------------------------------------------------------------------------------------------------------
 
 
+@public()
 @accepts_axis
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The `k`-th smallest element along `dim` (1 is the smallest), and its index (int64).
@@ -94,6 +101,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
     return keep_dim(narrow(values, at, k - 1, 1), narrow(indices, at, k - 1, 1), at, keepdim, input)
 
 
+@public()
 @accepts_axis
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent element along `dim`, the smallest of several, and the last index (int64) it has.
@@ -113,6 +121,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     return take_rank(values, indices, at, argmax(run, at, True), keepdim, input)
 
 
+@public()
 def msort(input: Tensor) -> Tensor:
     """The elements ascending along dim 0, in input's shape. See sort."""
     return sort(input, 0)[0]
@@ -168,6 +177,7 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
     return reshape(movedim(out, -1, 0), (*q_shape, *shape)).to(dtype)
 
 
+@public()
 @accepts_axis
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -182,6 +192,7 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, "quantile", False)
 
 
+@public()
 @accepts_axis
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -193,6 +204,7 @@ def nanquantile(
 # --- Counts ---------------------------------------------------------------------------------------------------------
 
 
+@public()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each integer from 0 to the largest (or to `minlength` - 1) occurs in a vector; or its weights' sum.
 
@@ -219,6 +231,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return scatter_add(fill_spec(counted.spec.like((size,)), 0), 0, input.to(int64), counted)
 
 
+@public()
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements fall in each of `bins` equal parts of [min, max], in input's dtype; others are not counted.
 
@@ -243,6 +256,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 # --- Covariance -----------------------------------------------------------------------------------------------------
 
 
+@public()
 def cov(
     input: Tensor, *, correction: float = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
@@ -280,6 +294,7 @@ def cov(
     return squeeze(out) if input.spec.ndim < 2 else out
 
 
+@public()
 def corrcoef(input: Tensor) -> Tensor:
     """Pearson's correlations of n variables in m observations: (n, m) -> (n, n); of a vector, 1. Raises as cov does."""
     matrix = cov(input)

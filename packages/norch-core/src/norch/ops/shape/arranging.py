@@ -11,6 +11,7 @@ from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..creation import DeviceLike, arange, as_tensor
 from ..indexing import index_select, unravel
+from ..registry import public
 from .joining import cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
 
@@ -25,26 +26,31 @@ def _map(function: Any, tensors: tuple[Any, ...]) -> Any:
     return results[0] if len(tensors) == 1 and given is tensors else results
 
 
+@public(method=False)
 def atleast_1d(*tensors: Any) -> Any:
     """A 0-d tensor as a vector, others as they are; for several tensors, a tuple. Views where possible."""
     return _map(lambda x: x if x.spec.ndim else reshape(x, 1), tensors)
 
 
+@public(method=False)
 def atleast_2d(*tensors: Any) -> Any:
     """A vector as a row, a 0-d tensor as a 1 x 1 matrix, others as they are; for several tensors, a tuple."""
     return _map(lambda x: x if x.spec.ndim > 1 else reshape(x, 1, -1), tensors)
 
 
+@public(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """A matrix with a third dim of 1, a vector as (1, n, 1), others as they are; for several tensors, a tuple."""
     return _map(lambda x: x if x.spec.ndim > 2 else unsqueeze(atleast_2d(x), 2), tensors)
 
 
+@public(method=False)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Vectors as columns, and matrices, joined along dim 1. Dtypes promote; raises as cat does."""
     return cat([reshape(x, -1, 1) if x.spec.ndim < 2 else x for x in tensors], 1)
 
 
+@public(method=False)
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dim 2, after `atleast_3d`. Dtypes promote; raises as cat does."""
     return cat([atleast_3d(x) for x in tensors], 2)
@@ -53,6 +59,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 # --- Splits ---------------------------------------------------------------------------------------------------------
 
 
+@public()
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of so many parts along `dim`, the first of them larger by 1 if need be; or of the parts between indices.
 
@@ -86,6 +93,7 @@ def _cut_evenly(input: Tensor, cuts: Any, dim: int, op: str, ndim: int) -> tuple
     return _cut(input, cuts, dim, op)
 
 
+@public()
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of equal parts, or of those between indices, along dim 1; of a vector along dim 0.
 
@@ -94,6 +102,7 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     return _cut_evenly(input, indices_or_sections, min(input.spec.ndim - 1, 1), "hsplit", 1)
 
 
+@public()
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of equal parts, or of those between indices, along dim 0.
 
@@ -102,6 +111,7 @@ def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     return _cut_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
+@public()
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of equal parts, or of those between indices, along dim 2.
 
@@ -113,6 +123,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 # --- Diagonals and triangles ----------------------------------------------------------------------------------------
 
 
+@public()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dim as a diagonal of square matrices in new dims `dim1` and `dim2`, zeros elsewhere.
 
@@ -128,6 +139,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return movedim(out, (-2, -1), (first, second))
 
 
+@public()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """All elements, in row-major order, as the diagonal of a square matrix: (*) -> (n, n)."""
     return diag_embed(reshape(input, -1), offset)
@@ -139,16 +151,19 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Devic
     return indices if dtype is None else indices.to(dtype)
 
 
+@public(method=False)
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """Where the lower triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
     return _triangle_indices(row, col, offset, dtype, device, True)
 
 
+@public(method=False)
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """Where the upper triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
     return _triangle_indices(row, col, offset, dtype, device, False)
 
 
+@public()
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """A copy rotated `k` times by 90 degrees in the plane of two dims, from the first towards the second.
 
@@ -170,6 +185,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 # --- Combinations ---------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """The Cartesian product of vectors, a row each, the last varying first. Raises ShapeError for other dims."""
     for x in tensors:
@@ -180,6 +196,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     return stack([reshape(g, -1) for g in meshgrid(*tensors)], 1)
 
 
+@public(method=False)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """The combinations of `r` elements of a vector, a row each. Raises ShapeError for other dims and r < 0."""
     if input.spec.ndim != 1 or r < 0:
@@ -192,6 +209,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return reshape(index_select(input, 0, index), (len(chosen), r))
 
 
+@public(method=False)
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The Vandermonde matrix: the powers of each element of a vector, a row each, descending by default.
 
@@ -205,6 +223,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return unsqueeze(values, 1) ** (powers if increasing else count - 1 - powers).to(values.spec.dtype)
 
 
+@public(method=False)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Row-major indices into `shape` as one tensor of indices for each dim.
 

@@ -12,6 +12,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
 from ..creation import arange
 from ..indexing import gather
+from ..registry import method, public
 from .views import broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _cat_vjp(g: Tensor, tensors_spec: tuple[Spec, ...], dim: int, needs: tuple[b
 _CAT = Op("cat", ("tensors", "dim"), 1, _infer_cat, _cat_vjp, kind="composite", variadic=True)
 
 
+@public("concat", "concatenate", method=False)
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
 
@@ -95,22 +97,26 @@ def _stack_vjp(g: Tensor, dim: int, needs: tuple[bool, ...]) -> list[Tensor | No
 _STACK = Op("stack", ("tensors", "dim"), 1, _infer_stack, _stack_vjp, kind="composite", variadic=True)
 
 
+@public(method=False)
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
     return _STACK.call(tuple(tensors), dim if axis is None else axis)
 
 
+@public(method=False)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dim 1; vectors along dim 0."""
     joined = [x.reshape(-1) if not x.spec.ndim else x for x in tensors]
     return cat(joined, 0 if joined and joined[0].spec.ndim == 1 else 1)
 
 
+@public("row_stack", method=False)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dim 0; vectors become rows."""
     return cat([reshape(x, 1, -1) if x.spec.ndim < 2 else x for x in tensors], 0)
 
 
+@public("split_with_sizes")
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`."""
     at = wrap_dim(dim, input.spec.ndim, "split")
@@ -138,6 +144,7 @@ def _starts(sizes: list[int]) -> list[int]:
     return [0, *accumulate(sizes)][:-1]
 
 
+@public()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
     if chunks < 1:
@@ -149,6 +156,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, -(-size // chunks), at)
 
 
+@public()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of the slices along `dim`, without that dim."""
     at = wrap_dim(dim, input.spec.ndim, "unbind")
@@ -157,6 +165,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(select_dim(input, at, i) for i in range(input.spec.shape[at]))
 
 
+@method()
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """The tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
     times = as_shape(sizes if repeats is None else repeats, "repeat")
@@ -170,12 +179,14 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     )
 
 
+@public()
 def tile(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """`repeat` that takes fewer sizes than dims: they count from the last dim."""
     times = as_shape(given if dims is None else dims, "tile")
     return repeat(input, (1,) * (input.spec.ndim - len(times)) + times)
 
 
+@public()
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
@@ -217,6 +228,7 @@ def _reorder(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return gather(input, dim, broadcast_to(reshape(index, shape), tuple(input.spec.shape)))
 
 
+@public()
 def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """A copy with the order of the elements along `dims`, ints or one sequence of them, reversed."""
     dims = given if dims is None else (dims,)
@@ -228,16 +240,19 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     return out.clone() if out is input else out
 
 
+@public()
 def fliplr(input: Tensor) -> Tensor:
     """Dim 1 reversed."""
     return flip(input, 1)
 
 
+@public()
 def flipud(input: Tensor) -> Tensor:
     """Dim 0 reversed."""
     return flip(input, 0)
 
 
+@public()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other."""
     if dims is None:
@@ -261,6 +276,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 _PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
+@public(method=False)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements put around the tensor, or cut off where negative: `pad` has (before, after) of the last dim first.
 
@@ -343,6 +359,7 @@ def pad_end(input: Tensor, shape: Shape) -> Tensor:
     return pad(input, amounts)
 
 
+@public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims."""
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)

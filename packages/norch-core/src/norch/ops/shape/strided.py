@@ -10,6 +10,7 @@ from ...spec import Shape, Spec, as_int, as_shape, span, wrap_dim
 from ..copying import write
 from ..creation import arange, fill_spec
 from ..families import view
+from ..registry import method, public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -70,6 +71,7 @@ def as_strided_view(input: Tensor, shape: Shape, strides: Shape, shift: int) -> 
     return STRIDED.call(input, shape, strides, shift, shift)
 
 
+@public()
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A view of input's buffer with any `size`, `stride` and `storage_offset` (in elements).
 
@@ -89,6 +91,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return as_strided_view(input, shape, strides, offset - input.offset)
 
 
+@method()
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """A view of all windows of `size` along a dim, `step` apart; the window's elements become the last dim."""
     if not input.spec.ndim:

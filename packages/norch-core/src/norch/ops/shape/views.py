@@ -23,6 +23,7 @@ from ...spec import (
 from ..copying import contiguous, write
 from ..creation import fill_spec
 from ..families import view
+from ..registry import method, public
 from .strided import as_strided_view
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _infer_transpose(spec: Spec, dim0: Any, dim1: Any) -> tuple[Spec, int]:
     return _permute_spec(spec, tuple(dims)), 0
 
 
-TRANSPOSE = view("transpose", "x dim0 dim1", _infer_transpose, lambda g, dim0, dim1: transpose(g, dim0, dim1))
+TRANSPOSE = view("transpose", "x dim0 dim1", _infer_transpose, lambda g, dim0, dim1: g.transpose(dim0, dim1))
 
 
 def _permutation(spec: Spec, dims: Any) -> Shape:
@@ -62,7 +63,7 @@ PERMUTE = view(
     "permute",
     "x dims",
     lambda spec, dims: (_permute_spec(spec, _permutation(spec, dims)), 0),
-    lambda g, dims: permute(g, inverse_permutation(tuple(d % len(dims) for d in dims))),
+    lambda g, dims: g.permute(inverse_permutation(tuple(d % len(dims) for d in dims))),
 )
 
 
@@ -73,7 +74,7 @@ def _infer_reshape(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int] | Non
     return None if strides is None else (spec.like(size, strides), 0)
 
 
-RESHAPE = view("reshape", "x shape", _infer_reshape, lambda g, x_spec: reshape(g, x_spec.shape))
+RESHAPE = view("reshape", "x shape", _infer_reshape, lambda g, x_spec: g.reshape(x_spec.shape))
 
 
 def _infer_expand(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int]:
@@ -113,7 +114,7 @@ SELECT = view(
     "select",
     "x dim index",
     _infer_select,
-    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: select(zeros, dim, index)),
+    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: zeros.select(dim, index)),
     place="index",
 )
 
@@ -135,7 +136,7 @@ DIAGONAL = view(
     "diagonal",
     "x offset dim1 dim2",
     _infer_diagonal,
-    lambda g, x_spec, offset, dim1, dim2: _into_zeros(g, x_spec, lambda zeros: diagonal(zeros, offset, dim1, dim2)),
+    lambda g, x_spec, offset, dim1, dim2: _into_zeros(g, x_spec, lambda zeros: zeros.diagonal(offset, dim1, dim2)),
 )
 
 
@@ -147,11 +148,13 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
     return zeros
 
 
+@public("swapaxes", "swapdims")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with dims `dim0` and `dim1` exchanged. Raises IndexError for a dim out of range."""
     return TRANSPOSE.call(input, dim0, dim1)
 
 
+@public()
 def t(input: Tensor) -> Tensor:
     """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
     if input.spec.ndim > 2:
@@ -161,6 +164,7 @@ def t(input: Tensor) -> Tensor:
     return as_strided_view(input, input.spec.shape, input.spec.strides, 0)
 
 
+@public("permute_dims")
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """A view with its dims in the order `dims`, ints or one sequence of them.
 
@@ -170,6 +174,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return PERMUTE.call(input, tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims)
 
 
+@public("moveaxis")
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """A view with dims `source` (an int or several) at the positions `destination`, the others in their order.
 
@@ -193,6 +198,7 @@ def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
 
 
+@public()
 def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     """The same elements, in row-major order, in another `shape`, ints or one sequence of them; one size may be -1.
 
@@ -203,6 +209,7 @@ def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     return RESHAPE.call(contiguous(input), sizes) if out is None else out
 
 
+@method("view")
 def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """`reshape` that never copies; with a dtype, `bitcast`. Raises ShapeError where the strides would need a copy."""
     if size is not None:
@@ -221,16 +228,19 @@ def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     return out
 
 
+@method()
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """`view` in the shape of `other`. Raises as view does."""
     return view_as_shape(input, other.spec.shape)
 
 
+@method()
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """`reshape` to the shape of `other`. Raises as reshape does."""
     return reshape(input, other.spec.shape)
 
 
+@public("ravel")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow.
 
@@ -243,6 +253,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(input, (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
+@public()
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Dim `dim` split into `sizes`, of which one may be -1; a view where the strides allow.
 
@@ -253,6 +264,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     return reshape(input, (*shape[:at], *infer_size(tuple(sizes), shape[at], "unflatten", shape), *shape[at + 1 :]))
 
 
+@public()
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """A view without the dims of size 1, or those of `dim` (one or several). IndexError for a dim out of range."""
     shape = input.spec.shape
@@ -260,6 +272,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return RESHAPE.call(input, tuple([n for i, n in enumerate(shape) if n != 1 or i not in dims]))
 
 
+@public()
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a dim of size 1 inserted before `dim`. Raises IndexError for a dim out of range."""
     shape = input.spec.shape
@@ -267,6 +280,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return RESHAPE.call(input, (*shape[:at], 1, *shape[at:]))
 
 
+@method()
 def expand(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory.
 
@@ -275,16 +289,19 @@ def expand(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     return EXPAND.call(input, _sizes(shape) if size is None else tuple(size))
 
 
+@method()
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """`expand` to the shape of `other`. Raises as expand does."""
     return EXPAND.call(input, tuple(other.spec.shape))
 
 
+@public()
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`expand`, under the array API's name. Raises as expand does."""
     return EXPAND.call(input, as_shape(shape, "broadcast_to"))
 
 
+@public(method=False)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Views of the tensors, all of the shape that they broadcast to. Raises ShapeError where they do not."""
     shape = broadcast_shapes(*[x.spec.shape for x in tensors], op="broadcast_tensors")
@@ -302,6 +319,7 @@ def select_dim(input: Tensor, dim: int, index: int) -> Tensor:
     return SELECT.call(input, dim, index, index * input.spec.strides[dim])
 
 
+@public()
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A view of `length` elements from `start` along `dim`. Raises IndexError where they are out of range."""
     at = wrap_dim(dim, input.spec.ndim, "narrow")
@@ -315,6 +333,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return slice_dim(input, at, first, count)
 
 
+@public()
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """A view of element `index` along `dim`, without that dim. Raises IndexError for an index or dim out of range."""
     at = wrap_dim(dim, input.spec.ndim, "select")
@@ -331,6 +350,7 @@ def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:
     return at + size if at < 0 else at
 
 
+@public()
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of a diagonal of dims `dim1` and `dim2`, as the last dim; `offset` > 0 is above the main one.
 
