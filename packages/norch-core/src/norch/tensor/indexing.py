@@ -11,7 +11,8 @@ from ..autograd.graph import is_recording, resolve
 from ..dispatch.call import mark_modified
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..ops.creation import arange, as_tensor
+from ..ops.creation import arange
+from ..ops.from_data import as_tensor
 from ..ops.indexing import gather, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method

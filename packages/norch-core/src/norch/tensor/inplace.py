@@ -17,8 +17,9 @@ from ..dispatch.plan import SCALARS
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
-from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
+from ..ops.creation import FILL, arange, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import where
+from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
 from ..ops.registry import method
 from ..ops.shape.strided import as_strided_view

@@ -8,7 +8,22 @@ from ..autograd.graph import record
 from ..device import CPU, Device
 from ..dispatch.failure import allocate_on
 from ..dispatch.op import Op
-from ..dtype import DType, as_dtype, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from ..dtype import (
+    TENSOR_TYPES,
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    split_tensor_type,
+    uint8,
+)
 from ..errors import DTypeError
 from ..ops.creation import COPY
 from ..ops.registry import method
@@ -97,9 +112,8 @@ def cuda(self: Tensor, device: int | str | Device | None = None, non_blocking: b
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype."""
     if isinstance(dtype, str) and dtype.endswith("Tensor"):
-        from ..compat.legacy import named_type
-
-        dtype = named_type(dtype, "type")
+        name, device_type = split_tensor_type(dtype, "type")
+        return to(self, device_type, TENSOR_TYPES[name])
     if hasattr(dtype, "device_type"):
         return to(self, dtype.device_type, dtype.dtype)
     return repr(self.spec.dtype) if dtype is None else to(self, as_dtype(dtype, "type"))

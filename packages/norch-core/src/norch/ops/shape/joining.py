@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...autograd.graph import shared_ops
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
@@ -101,6 +102,9 @@ _STACK = Op("stack", ("tensors", "dim"), 1, _infer_stack, _stack_vjp, kind="comp
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
     return _STACK.call(tuple(tensors), dim if axis is None else axis)
+
+
+shared_ops["stack"] = stack
 
 
 @public(method=False)
