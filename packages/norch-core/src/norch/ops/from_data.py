@@ -63,7 +63,7 @@ def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
         return None  # NumPy's own checks of range and rounding
     try:
         array = np.array(data, chosen.numpy)
-        memory = memoryview(array).cast("B")  # type: ignore[arg-type]  # NumPy's stubs: arrays are buffers
+        memory = memoryview(array).cast("B")  # type: ignore[arg-type]
     except (OverflowError, TypeError, ValueError):  # too large for int64; bfloat16, which memoryview does not know
         return None
     buffer = CPU.backend.from_host(memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +59,20 @@ def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:
         raise ShapeError(f"item(): needs exactly one element, the tensor has shape {tuple(self.spec.shape)}")
+    spec = self.spec
+    code = _STRUCT_CODES.get(spec.dtype.name)
+    if code is not None and spec.device is CPU:
+        memory = CPU.backend.host_view(self.buffer)
+        if memory is not None:
+            return unpack_from(code, memory, self.offset * spec.dtype.itemsize)[0]
     return numpy(self.detach().cpu()).item()
+
+
+_STRUCT_CODES = {
+    "bool": "?", "uint8": "B", "int8": "b", "int16": "=h", "int32": "=i", "int64": "=q", "float16": "=e",
+    "float32": "=f", "float64": "=d",
+}  # fmt: skip
+"""How `struct` reads a dtype."""
 
 
 @method()
