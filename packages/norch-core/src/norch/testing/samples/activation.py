@@ -23,9 +23,9 @@ def sigmoid(v: Array) -> Array:
 
 def activation(name: str, oracle: Callable[..., Any], *rest: Any, **more: Any) -> Sample:
     """A floating function of one variable; `rest` are further arguments of further calls."""
-    how: dict[str, Any] = {"method": None, "loose": 4} | more
+    options: dict[str, Any] = {"method": None, "loose": 4} | more
     cases = (case(x(2, 3, low=-4, high=4)), case(x()), case(x(0, 2)), *[case(x(5), *given) for given in rest])
-    return Sample(name, oracle, cases, "float", **how)
+    return Sample(name, oracle, cases, "float", **options)
 
 
 def _elu(v: Array, alpha: float = 1.0) -> Array:

@@ -126,10 +126,10 @@ def _reductions(reduce: str) -> tuple[Case, ...]:
     )
 
 
-def _scatter_reduce(*args: Any, **how: Any) -> Any:
+def _scatter_reduce(*args: Any, **options: Any) -> Any:
     from ...ops import scatter_reduce
 
-    return scatter_reduce(*args, **how)
+    return scatter_reduce(*args, **options)
 
 
 PLACING = samples(
@@ -147,8 +147,8 @@ PLACING = samples(
     Sample("index_reduce", _index_reduced, (case(x(3, 2), 0, index([2, 0, 2]), x(3, 2), "amax"),
            case(x(2, 3), 1, index([0, 0]), x(2, 2), "prod", include_self=False)), "number", strict=False, loose=8,
            inplace="index_reduce_"),
-    *(Sample(f"scatter_reduce.{how}", _reduced, _reductions(how), "number", strict=False, method=None, loose=8,
-             call=_scatter_reduce) for how in ("sum", "prod", "mean", "amin")),
+    *(Sample(f"scatter_reduce.{reduce}", _reduced, _reductions(reduce), "number", strict=False, method=None, loose=8,
+             call=_scatter_reduce) for reduce in ("sum", "prod", "mean", "amin")),
 )  # fmt: skip
 
 

@@ -222,8 +222,8 @@ def _replaced(v: Array, nan: float = 0.0, posinf: float | None = None, neginf: f
     return np.nan_to_num(v, nan=nan, posinf=posinf, neginf=neginf)
 
 
-def _close(a: Array, b: Array, **how: Any) -> Array:
-    return np.isclose(a, b, **how)
+def _close(a: Array, b: Array, **options: Any) -> Array:
+    return np.isclose(a, b, **options)
 
 
 SEVERAL = samples(

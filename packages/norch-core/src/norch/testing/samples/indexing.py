@@ -41,12 +41,12 @@ def _scattered(add: bool) -> Callable[..., Array]:
     return oracle
 
 
-def _index_written(how: str) -> Callable[..., Array]:
+def _index_written(write: str) -> Callable[..., Array]:
     def oracle(v: Array, dim: int, at: Array, src: Any, alpha: float = 1) -> Array:
         out = np.moveaxis(v.copy(), dim, 0)
         for i, row in enumerate(at):
-            given = src if how == "fill" else np.moveaxis(src, dim, 0)[i]
-            out[row] = out[row] + alpha * given if how == "add" else given
+            given = src if write == "fill" else np.moveaxis(src, dim, 0)[i]
+            out[row] = out[row] + alpha * given if write == "add" else given
         return np.moveaxis(out, 0, dim)
 
     return oracle
@@ -196,7 +196,7 @@ ORDER = samples(
     Sample("sort", _sorted, (case(x(2, 3)), case(x(3, 2), 0), case(x(2, 4), -1, True), case(x(0, 2), 0), case(x())),
            gives=("same", "int64")),
     Sample("sort.ties", _sorted, (case(TIED), case(TIED, 1, True), case(exactly([1.0, np.nan, 0.0]))),
-           gives=("same", "int64"), grad=False, method=None, call=lambda v, *how: v.sort(*how), takes="float",
+           gives=("same", "int64"), grad=False, method=None, call=lambda v, *args: v.sort(*args), takes="float",
            strict=False),
     Sample("argsort", _order, (case(x(2, 3)), case(x(3, 2), 0, True), case(TIED, -1, True), case(x())), gives="int64",
            grad=False),

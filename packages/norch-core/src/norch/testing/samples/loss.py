@@ -17,10 +17,10 @@ def reduced(loss: Array, reduction: str) -> Any:
 
 def elementwise(loss: Callable[..., Array]) -> Callable[..., Any]:
     """A loss of each element, then reduced."""
-    return lambda a, b, *rest, reduction="mean", **how: reduced(loss(a, b, *rest, **how), reduction)
+    return lambda a, b, *rest, reduction="mean", **options: reduced(loss(a, b, *rest, **options), reduction)
 
 
-def between(name: str, loss: Callable[..., Array], low: float = -2.0, high: float = 2.0, **how: Any) -> Sample:
+def between(name: str, loss: Callable[..., Array], low: float = -2.0, high: float = 2.0, **options: Any) -> Sample:
     """A loss between a prediction and a target of its shape."""
 
     def pair(*shape: int) -> tuple[Any, Any]:
@@ -29,8 +29,8 @@ def between(name: str, loss: Callable[..., Array], low: float = -2.0, high: floa
     cases = (
         case(*pair(2, 3)),
         case(*pair(2, 3), reduction="sum"),
-        case(*pair(2, 3), reduction="none", **how),
-        case(*pair(), **how),
+        case(*pair(2, 3), reduction="none", **options),
+        case(*pair(), **options),
     )
     return Sample(name, elementwise(loss), cases, "float", method=None, loose=4)
 
@@ -67,13 +67,13 @@ def _nll(v: Array, t: Array, weight: Any = None, ignore_index: int = -100, reduc
     return losses.sum() / total if reduction == "mean" else losses.sum()
 
 
-def _cross_entropy(v: Array, t: Array, weight: Any = None, label_smoothing: float = 0.0, **how: Any) -> Any:
+def _cross_entropy(v: Array, t: Array, weight: Any = None, label_smoothing: float = 0.0, **options: Any) -> Any:
     logs = np.log(softmax(v, 1 if v.ndim > 1 else 0))
     if t.dtype.kind == "f":
         classes = v.shape[1]
         smooth = t * (1 - label_smoothing) + label_smoothing / classes
-        return reduced(-(smooth * logs).sum(1), how.get("reduction", "mean"))
-    hard = _nll(logs, t, weight, **how)
+        return reduced(-(smooth * logs).sum(1), options.get("reduction", "mean"))
+    hard = _nll(logs, t, weight, **options)
     if not label_smoothing:
         return hard
     return (1 - label_smoothing) * hard - label_smoothing * logs.mean(1).mean()

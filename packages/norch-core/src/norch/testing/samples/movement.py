@@ -128,9 +128,9 @@ def _padded(v: Array, pad: Any, mode: str = "constant", value: float | None = No
         dim = v.ndim - 1 - i // 2
         width[dim] = (max(pad[i], 0), max(pad[i + 1], 0))
         cut[dim] = slice(max(-pad[i], 0), v.shape[dim] + min(pad[i + 1], 0))
-    how: Any = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+    numpy_mode: Any = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
     given = {} if mode != "constant" else {"constant_values": value or 0}
-    return np.pad(v[tuple(cut)], width, how, **given)
+    return np.pad(v[tuple(cut)], width, numpy_mode, **given)
 
 
 def _rolled(v: Array, shifts: Any, dims: Any = None) -> Array:

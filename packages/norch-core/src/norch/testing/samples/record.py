@@ -136,7 +136,7 @@ class Sample:
     cases: what to call both with.
     takes: a key of TAKES: what dtypes the op takes; it refuses all others with DTypeError.
     gives: the dtype that comes out, or one for each result: "same", "bool", "int64", "float" (integers give the default
-        dtype), "sum" (bools and integers give int64), "float64", or "python" for results that are no tensors.
+        dtype), "sum" (bools and integers give int64), "float64", or "python" for results that are not tensors.
     strict: whether it refuses every other dtype.
     grad: whether it is differentiable in its floating operands.
     promotes: whether operands of several dtypes promote, and broadcast.
@@ -246,7 +246,7 @@ def build(
         tensor = place(values, device, chosen)
         if operand.dtype is None:
             tested.append(tensor.requires_grad_() if requires_grad else tensor)
-        arrays.append(wide(values).astype(np.float64) if floats and operand.dtype is None else wide(values))
+        arrays.append(upcast(values).astype(np.float64) if floats and operand.dtype is None else upcast(values))
         tensors.append(tensor)
         count += 1
         return count - 1
@@ -271,7 +271,7 @@ def _fill(value: Any, found: list[Any]) -> Any:
     return value
 
 
-def wide(values: Array) -> Array:
+def upcast(values: Array) -> Array:
     """The same values as float64, int64 or bool: what oracles compute in."""
     if values.dtype == np.bool_:
         return np.asarray(values)

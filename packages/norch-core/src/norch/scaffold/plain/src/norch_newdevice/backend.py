@@ -72,14 +72,14 @@ KERNELS["fill"] = lambda out, value: np.copyto(out, value, "unsafe")
 
 
 # --- Elementwise
-def wide(x: Array) -> Array:
+def upcast(x: Array) -> Array:
     """16-bit floats are computed in float32 and rounded once, when they are written."""
     return x.astype(np.float32) if getattr(x, "dtype", None) in ("float16", "bfloat16") else x
 
 
 def gives(function: Callable[..., Array]) -> Callable[..., None]:
     """The kernel that writes what `function` returns."""
-    return lambda out, *x, **attrs: np.copyto(out, function(*map(wide, x), **attrs), "unsafe")
+    return lambda out, *x, **attrs: np.copyto(out, function(*map(upcast, x), **attrs), "unsafe")
 
 
 def power(a: Array, b: Array) -> Array:
@@ -124,15 +124,15 @@ def places(x: Array, index: Array, dim: int) -> tuple[Array, ...]:
 
 
 def scatter_add(out: Array, index: Array, src: Array, dim: int) -> None:
-    total = wide(out).copy()
-    np.add.at(total, places(out, index, dim), wide(src))
+    total = upcast(out).copy()
+    np.add.at(total, places(out, index, dim), upcast(src))
     out[...] = total
 
 
 def sort(values: Array, indices: Array, x: Array, dim: int, descending: bool) -> None:
     """Stable both ways: the last of equals is the first from behind."""
     x, n = (x, x.shape[dim]) if x.ndim else (x.reshape(1), 1)
-    order = np.argsort(np.flip(wide(x), dim) if descending else wide(x), dim, kind="stable")
+    order = np.argsort(np.flip(upcast(x), dim) if descending else upcast(x), dim, kind="stable")
     order = np.flip(n - 1 - order, dim) if descending else order
     values[...] = np.take_along_axis(x, order, dim).reshape(values.shape)
     indices[...] = order.reshape(indices.shape)
