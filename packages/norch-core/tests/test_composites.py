@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from composite_harness import assert_close, const, draw, leaf, pair_for
+from composite_harness import assert_close, check, const, draw, leaf, pair_for
 
 import norch
 from norch import ops
@@ -125,6 +125,29 @@ def test_composite_runs_with_gradients_off(name):
     for out in result if isinstance(result, tuple) else (result,):
         assert out.grad_fn is None
         assert out.base is None
+
+
+NAN_IN = np.array([[0.3, np.nan, 1.7], [np.nan, -0.4, 0.9]])
+OF_ONE_OPERAND = {
+    "quantile": (lambda x: norch.quantile(x, const([0.1, 0.65]), dim=1), draw(3, 4)),
+    "quantile nearest": (lambda x: norch.quantile(x, 0.3, interpolation="nearest"), draw(3, 4)),
+    "nanquantile": (lambda x: norch.nanquantile(norch.cat([x, const(NAN_IN)], 1), 0.4, 1), draw(2, 3)),
+    "mode": (lambda x: norch.mode(norch.cat([x, x[:, :1]], 1), 1)[0], draw(3, 4)),
+    "vander": (lambda x: norch.vander(x, 4), draw(3)),
+    "view_as": (lambda x: x.view_as(norch.zeros(4, 3)) ** 2, draw(3, 4)),
+    "reshape_as": (lambda x: x.t().reshape_as(norch.zeros(2, 6)) ** 2, draw(3, 4)),
+    "expand_as": (lambda x: x.expand_as(norch.zeros(2, 3, 4)) ** 2, draw(3, 1)),
+    "batch_norm": (lambda x: norch.batch_norm(x, None, None, training=True), draw(3, 4)),
+    "nansum": (lambda x: norch.cat([x, const(NAN_IN)], 1).nansum(1) ** 2, draw(2, 3)),
+    "nanmean": (lambda x: norch.cat([x, const(NAN_IN)], 1).nanmean(0) ** 2, draw(2, 3)),
+    "nanmedian": (lambda x: norch.cat([x, const(NAN_IN)], 1).nanmedian(1)[0] ** 2, draw(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_OPERAND)
+def test_gradients_that_the_sample_records_leave_out(name):
+    function, values = OF_ONE_OPERAND[name]
+    check(function, values)
 
 
 def test_ops_are_reachable_by_their_torch_names():

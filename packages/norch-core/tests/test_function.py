@@ -108,6 +108,94 @@ def test_function_with_too_few_gradients() -> None:
 
     with pytest.raises(AutogradError, match=r"Wrong.backward returned 1 gradients for 2 arguments"):
         Wrong.apply(leaf(1), leaf(2)).sum().backward()
+    Wrong.backward = staticmethod(lambda ctx, g: (g, g, g))  # type: ignore[method-assign, assignment]
+    with pytest.raises(AutogradError, match=r"Wrong.backward returned 3 gradients for 2 arguments"):
+        Wrong.apply(leaf(1), leaf(2)).sum().backward()
+
+
+class Halve(Function):
+    """Changes its input in place and returns it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.mark_dirty(x)
+        return x.mul_(0.5)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * 0.5
+
+
+def test_function_that_changes_its_input() -> None:
+    x = leaf(1, 2)
+    y = x * 4
+    z = Halve.apply(y)
+    assert z is y
+    assert y.tolist() == [2, 4]
+    assert y.grad_fn.name() == "Halve_backward"
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [8, 16]
+
+
+class Same(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * 7
+
+
+def test_function_that_returns_its_input() -> None:
+    x = leaf(1, 2)
+    y = Same.apply(x)
+    assert y is not x
+    assert y.data_ptr() == x.data_ptr()
+    y.sum().backward()
+    assert x.is_leaf
+    assert x.grad.tolist() == [7, 7]
+
+
+def test_function_that_takes_none_for_what_is_not_used() -> None:
+    seen: list[Any] = []
+
+    class Two(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+            ctx.set_materialize_grads(False)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx: Any, a: Tensor | None, b: Tensor | None) -> Tensor:
+            seen.append((a is None, b is None))
+            return a * 2 if a is not None else b * 3
+
+    x = leaf(1, 2)
+    Two.apply(x)[0].sum().backward()
+    Two.apply(x)[1].sum().backward()
+    assert seen == [(False, True), (True, False)]
+    assert x.grad.tolist() == [5, 5]
+
+
+def test_gradients_of_a_function_are_summed_and_cast_to_their_operands() -> None:
+    class Scale(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, factor: Tensor, power: int) -> Tensor:
+            ctx.save_for_backward(x, None, factor)
+            return x * factor**power
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+            x, nothing, factor = ctx.saved_tensors
+            assert nothing is None
+            return g * factor, g * x, None, None  # one more None than there are arguments, as PyTorch allows
+
+    x, factor = leaf(1, 2, 3), norch.tensor(2.0, requires_grad=True)
+    Scale.apply(x, factor, 1).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    assert factor.grad.dtype is norch.float32
+    assert factor.grad.item() == 6
 
 
 def test_gradients_are_checked_on_any_device() -> None:

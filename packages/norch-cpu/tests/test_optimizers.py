@@ -34,7 +34,7 @@ def compare(got, expected, bound):
 @pytest.fixture
 def compiled(monkeypatch):
     """The names that the backend was asked to compile."""
-    from norch.dispatch.op import forget_plans
+    from norch.dispatch.plan import forget_plans
 
     forget_plans()
     backend = type(norch.ones(1).device.backend)
@@ -195,11 +195,15 @@ def test_many_parameters():
     assert [t[2].item() for t in p] == [i / 2 for i in range(300)]
 
 
-def test_nothing_to_do():
+def test_no_parameters_and_empty_ones():
     norch.sgd_step_([], [], lr=0.1)
     norch.adam_step_([], [], [], [], step=1)
-    empty = [norch.empty(0)]
-    norch.sgd_step_(empty, empty, lr=0.1)
+    for step, states in ((norch.sgd_step_, 0), (norch.adam_step_, 2)):
+        parameters, gradients = [norch.zeros(n) for n in (0, 2, 0)], [norch.ones(n) for n in (0, 2, 0)]
+        rest = [[norch.zeros(n) for n in (0, 2, 0)] for _ in range(states)]
+        step(parameters, gradients, *rest, lr=0.25, **({"step": 1} if states else {}))
+        assert [p.shape for p in parameters] == [(0,), (2,), (0,)]
+        np.testing.assert_allclose(parameters[1].numpy(), [-0.25, -0.25], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", [name for name, step in STEPS.items() if not step.options.get("weight_decay")])

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as _numpy
 
 __path__ = extend_path(__path__, __name__)  # norch-nn adds nn, optim and utils here
-__version__ = "0.1.0"
 
 # `norch.tensor` is a package and a function; imported first, the package leaves the name to the function below.
 from .tensor import Tensor  # isort: skip
 
-from . import autograd
+from . import autograd, plugins
 from .autograd import (
     enable_grad,
     inference_mode,
@@ -81,9 +80,10 @@ from .settings import (
 from .spec import Size
 from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
+from .version import __version__
 
 if TYPE_CHECKING:
-    from .backend.device_module import DeviceModule
+    from .device_module import DeviceModule
     from .serialization import load, load_safetensors, safe_open, save, save_safetensors
 
     cpu: DeviceModule
@@ -132,6 +132,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *late, *in_place})
 
 
+plugins.reserved_names = __dir__
+
+
 def __getattr__(name: str) -> Any:
     """What is loaded late, subpackages of other distributions (`norch.nn`), modules of devices, ops of plug-ins."""
     from importlib import import_module
@@ -148,7 +151,7 @@ def __getattr__(name: str) -> Any:
             return getattr(Tensor, name)
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")
-        from .backend.device_module import lookup
+        from .device_module import lookup
 
         device_module = lookup(name)
         if device_module is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from . import settings
 from .errors import DTypeError
 
 BOOL, INTEGER, FLOATING = 0, 1, 2
@@ -89,10 +90,8 @@ def set_default_dtype(dtype: DType) -> None:
     if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise DTypeError(f"set_default_dtype(): expected a floating dtype, got {dtype!r}")
     if dtype is not _default:
-        from .dispatch.op import forget_plans
-
         _default = dtype
-        forget_plans()  # plans that mixed integers with a Python float chose the old default
+        settings.changed()  # plans that mixed integers with a Python float chose the old default
 
 
 def as_dtype(value: object, op: str = "dtype") -> DType:

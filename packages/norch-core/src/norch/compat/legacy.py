@@ -54,8 +54,7 @@ NAMES = {
 def tensor_type(name: str, device_type: str = "cpu") -> _TensorType:
     """The type of that name, such as "FloatTensor"."""
     doc = f"Old form of tensors of dtype {NAMES[name].name}: `{name}(data)` or `{name}(2, 3)`."
-    made = _TensorType(name, (), {"__doc__": doc, "dtype": NAMES[name], "device_type": device_type})
-    return made
+    return _TensorType(name, (), {"__doc__": doc, "dtype": NAMES[name], "device_type": device_type})
 
 
 def named_type(text: str, op: str) -> _TensorType:
@@ -104,11 +103,13 @@ def set_default_tensor_type(t: Any) -> None:
     set_default_device(t.device_type)
 
 
-def range(start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, **how: Any) -> Tensor:
+def range(
+    start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None, **options: Any
+) -> Tensor:
     """`arange` that includes `end`, always of the default dtype. PyTorch has deprecated it: use `arange`."""
     warnings.warn("range() includes its end, unlike Python's; use arange()", DeprecationWarning, stacklevel=2)
     if end is None:
         start, end = 0, start
     count = int((end - start) / step) + 1
     chosen = dtype or get_default_dtype()
-    return arange(count, device=how.pop("device", None)).to(chosen) * step + start
+    return arange(count, device=device).to(chosen) * step + start

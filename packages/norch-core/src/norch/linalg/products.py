@@ -20,7 +20,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of several matrices, in the order that needs the fewest multiplications.
 
-    The first may be a vector, which is a row, and the last one, which is a column.
+    The first may be a vector, which is a row, and the last one, which is a column. Raises ShapeError for fewer than two
+    tensors, for others than matrices, and for shapes that do not match.
     """
     given = list(tensors)
     if len(given) < 2:
@@ -40,7 +41,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _order(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where to split each run of factors, by the classic dynamic programme."""
+    """Where to split each run of factors: the dynamic programme of Cormen et al., "Introduction to Algorithms"."""
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
     splits: dict[tuple[int, int], int] = {}

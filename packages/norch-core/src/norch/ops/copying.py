@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..dispatch.call import call_in_place, run_into, run_one
 from .creation import COPY
 from .registry import method, public
 
 if TYPE_CHECKING:
-    from ..spec import Spec
     from ..tensor import Tensor
 
 
 def write(out: Tensor, source: Tensor) -> None:
     """Copies `source` into the memory of `out`, unrecorded."""
-    run_into(COPY, out, source, out.spec.dtype, None)
-
-
-def write_parts(out: Tensor, parts: Sequence[Tensor], form: Spec, places: Sequence[int]) -> None:
-    """`write` of tensors of one spec into parts of `out`: views of spec `form`, that many elements from its first."""
-    plan = COPY.plans["into", form, parts[0].spec, out.spec.dtype, None]
-    buffer, first = out.buffer, out.offset
-    for part, place in zip(parts, places, strict=True):
-        call_in_place(plan, [buffer, first + place, part.buffer, part.offset])
+    COPY.into(out, source, out.spec.dtype, None)
 
 
 @public()
@@ -35,10 +24,9 @@ def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
 
         behind = channels_behind(input, memory_format, "clone")
         if behind is not None or memory_format is contiguous_format:
-            copy: Tensor = run_one(COPY, input if behind is None else behind, None, True)
+            copy: Tensor = COPY.call(input if behind is None else behind, None, True)
             return copy if behind is None else copy.movedim(-1, 1)
-    out: Tensor = run_one(COPY, input, None, None)
-    return out
+    return COPY.call(input, None, None)
 
 
 @method()
@@ -56,5 +44,4 @@ def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
             return input if behind.spec.is_contiguous else contiguous(behind).movedim(-1, 1)
     if input.spec.is_contiguous:
         return input
-    out: Tensor = run_one(COPY, input, None, True)
-    return out
+    return COPY.call(input, None, True)

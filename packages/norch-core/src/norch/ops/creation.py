@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import settings
 from ..device import Device, get_default_device
-from ..dispatch.call import allocate_on, make_tensor, run
-from ..dispatch.op import SCALARS, Inferred
-from ..dispatch.plan import raise_failure
+from ..dispatch.failure import allocate_on
+from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
+from ..tensor_base import make_tensor
 from .families import primitive
 from .registry import public
 
@@ -27,7 +28,7 @@ def _infer_fill(spec: Spec, value: type) -> Inferred:
     return Inferred((spec,), ((spec.dtype, ()),))
 
 
-FILL = primitive("fill", "spec value", (1,), _infer_fill, elementwise=True)  # type: ignore[arg-type]
+FILL = primitive("fill", "spec value", (), _infer_fill, elementwise=True, numbers=(1,))
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
@@ -43,13 +44,33 @@ def _infer_arange(spec: Spec, start: type, step: type) -> Inferred:
     return Inferred((spec,), ((spec.dtype, ()), (spec.dtype, ())))
 
 
-ARANGE = primitive("arange", "spec start step", (1, 2), _infer_arange)  # type: ignore[arg-type]
+ARANGE = primitive("arange", "spec start step", (), _infer_arange, numbers=(1, 2))
+
+
+_specs: dict[Any, Spec] = {}
+"""By size, dtype and device: the specs of tensors that were made so before."""
+settings.on_change(_specs.clear)
 
 
 def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     """A contiguous spec from what a user gave; the default dtype and device where nothing was given."""
-    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
-    return Spec(as_shape(size, op), None, chosen, get_default_device() if device is None else Device(device))
+    if type(size) is tuple and len(size) == 1 and isinstance(size[0], tuple):
+        size = tuple(size[0])
+    key = size, dtype, get_default_device() if device is None else device
+    try:
+        spec = _specs[key]
+        for n in size:
+            if type(n) is not int:  # 2.0 and True are keys equal to ints
+                raise TypeError
+    except (KeyError, TypeError):
+        chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
+        spec = Spec(as_shape(size, op), None, chosen, Device(key[2]))
+        plain = type(size) is tuple and all(type(n) is int for n in size)
+        if plain and isinstance(dtype, DType | None) and isinstance(key[2], Device):
+            if len(_specs) > PLAN_LIMIT:
+                _specs.clear()
+            _specs[key] = spec
+    return spec
 
 
 def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
@@ -75,23 +96,16 @@ def made(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> 
 
 def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     """A tensor of `spec` that holds `value` everywhere."""
-    if type(value) not in SCALARS:
-        filled: Tensor = run(FILL, spec, value)
-        return filled
-    plan = FILL.plans[spec, type(value)]
-    try:
-        buffer = plan.make(value)
-    except Exception as error:
-        raise_failure(plan, error)
-    return make_tensor(spec, buffer)
+    return FILL.call(spec, value)
 
 
 @public(method=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
-    shape = more.pop("size") if "size" in more and not size else size
-    out = empty_spec(spec_for(shape, dtype, device, "empty"))
-    return finish(out, requires_grad) if not more else made("empty", out, requires_grad, more)
+    if more and not size:
+        size = more.pop("size", size)
+    out = empty_spec(spec_for(size, dtype, device, "empty"))
+    return made("empty", out, requires_grad, more) if more or requires_grad else out
 
 
 def empty_spec(spec: Spec) -> Tensor:
@@ -101,17 +115,19 @@ def empty_spec(spec: Spec) -> Tensor:
 @public(method=False)
 def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
-    shape = more.pop("size") if "size" in more and not size else size
-    out = fill_spec(spec_for(shape, dtype, device, "zeros"), 0)
-    return finish(out, requires_grad) if not more else made("zeros", out, requires_grad, more)
+    if more and not size:
+        size = more.pop("size", size)
+    out = FILL.call(spec_for(size, dtype, device, "zeros"), 0)
+    return made("zeros", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
 def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
-    shape = more.pop("size") if "size" in more and not size else size
-    out = fill_spec(spec_for(shape, dtype, device, "ones"), 1)
-    return finish(out, requires_grad) if not more else made("ones", out, requires_grad, more)
+    if more and not size:
+        size = more.pop("size", size)
+    out = FILL.call(spec_for(size, dtype, device, "ones"), 1)
+    return made("ones", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -125,21 +141,23 @@ def full(
     **more: Any,
 ) -> Tensor:
     """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given."""
-    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()
     if type(value) not in SCALARS:
         raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
     chosen = scalar_dtype(type(value)) if dtype is None else dtype
-    out = fill_spec(spec_for(size, chosen, device, "full"), value)
-    return finish(out, requires_grad) if not more else made("full", out, requires_grad, more)
+    out = FILL.call(spec_for(size, chosen, device, "full"), value)
+    return made("full", out, requires_grad, more) if more or requires_grad else out
 
 
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
-    shape = tensor.spec.shape if size is None else as_shape(size, op)
-    return Spec(
-        shape,
-        None,
-        tensor.spec.dtype if dtype is None else as_dtype(dtype, op),
-        tensor.spec.device if device is None else Device(device),
+    spec = tensor.spec
+    if size is None and dtype is None and device is None and spec.is_contiguous:
+        return spec
+    return spec_for(
+        tuple(spec.shape) if size is None else size,
+        spec.dtype if dtype is None else dtype,
+        spec.device if device is None else device,
+        op,
     )
 
 
@@ -149,7 +167,7 @@ def empty_like(
 ) -> Tensor:
     """An uninitialised tensor of input's shape, and its dtype and device unless given."""
     out = empty_spec(_like(input, None, dtype, device, "empty_like"))
-    return finish(out, requires_grad) if not more else made("empty_like", out, requires_grad, more)
+    return made("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -158,7 +176,7 @@ def zeros_like(
 ) -> Tensor:
     """Zeros of input's shape, and its dtype and device unless given."""
     out = fill_spec(_like(input, None, dtype, device, "zeros_like"), 0)
-    return finish(out, requires_grad) if not more else made("zeros_like", out, requires_grad, more)
+    return made("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -167,7 +185,7 @@ def ones_like(
 ) -> Tensor:
     """Ones of input's shape, and its dtype and device unless given."""
     out = fill_spec(_like(input, None, dtype, device, "ones_like"), 1)
-    return finish(out, requires_grad) if not more else made("ones_like", out, requires_grad, more)
+    return made("ones_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -183,7 +201,7 @@ def full_like(
     """`fill_value` in input's shape, and its dtype and device unless given."""
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
     out = fill_spec(_like(input, None, dtype, device, "full_like"), value)
-    return finish(out, requires_grad) if not more else made("full_like", out, requires_grad, more)
+    return made("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -202,17 +220,20 @@ def arange(
     """
     if end is None:
         start, end = 0, start
-    start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+    kinds = {type(start), type(end), type(step)}
+    if not kinds <= SCALARS:
+        start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+        kinds = {type(start), type(end), type(step)}
     if step == 0 or (end - start) * step < 0:
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
     chosen = dtype
     if dtype is None:
-        chosen = get_default_dtype() if float in map(type, (start, end, step)) else int64
+        chosen = get_default_dtype() if float in kinds else int64
     count = -int((start - end) // step) if type(step) is not float else int(np.ceil((end - start) / step))
     spec = spec_for((count,), chosen, device, "arange")
     if spec.dtype is bool_:
         raise DTypeError("arange(): cannot take bool")
-    return finish(run(ARANGE, spec, start, step), requires_grad)
+    return finish(ARANGE.call(spec, start, step), requires_grad)
 
 
 @public(method=False)
@@ -224,9 +245,9 @@ def linspace(
     step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
     wide = spec.like(dtype=float64)
-    up: Tensor = run(ARANGE, wide, float(start), step)
-    down = up if spec.numel < 2 else run(ARANGE, wide, float(end) - step * (spec.numel - 1), step)
-    index: Tensor = run(ARANGE, wide, 0.0, 1.0)
+    up: Tensor = ARANGE.call(wide, float(start), step)
+    down = up if spec.numel < 2 else ARANGE.call(wide, float(end) - step * (spec.numel - 1), step)
+    index: Tensor = ARANGE.call(wide, 0.0, 1.0)
     out = (index < spec.numel / 2).logical_not() if spec.numel > 1 else None
     values = up if out is None else _pick(out, down, up)
     return finish(values.to(spec.dtype), requires_grad)

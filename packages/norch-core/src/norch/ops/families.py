@@ -8,10 +8,10 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..backend.contract import BINARY, COMPARISON, OTHER, UNARY, declare
-from ..dispatch.call import binary_call, run, unary_call, view_call
-from ..dispatch.codegen import composite_call
-from ..dispatch.op import Inferred, Op
-from ..dtype import BOOL, FLOATING, INTEGER, DType, bool_, get_default_dtype, result_dtype
+from ..dispatch.codegen import call_path
+from ..dispatch.op import Op
+from ..dispatch.plan import Inferred
+from ..dtype import BOOL, FLOATING, DType, bool_, float64, get_default_dtype, int64, result_dtype
 from ..errors import DTypeError
 from ..spec import Spec, broadcast_shapes, elementwise_layout
 from .registry import operator as register_operator
@@ -93,7 +93,7 @@ def unary(
 
     declare(name, UNARY)
     op = _register(Op(name, ("x",), 1, infer, vjp))
-    function = _documented(unary_call(op), op, doc, _UNARY_NOTE[takes])
+    function = _documented(call_path(op, _unary_signature), op, doc, _UNARY_NOTE[takes])
     return register(*also, inplace=True)(function) if public else function
 
 
@@ -140,13 +140,20 @@ def _binary(
         return infer_elementwise(name, (a, b), takes, out)
 
     declare(name, family)
-    op = _register(Op(name, ("a", "b"), 2, infer, vjp))
-    return _documented(binary_call(op), op, doc, "Operands broadcast, and promote to a common dtype.")
+    op = _register(Op(name, ("a", "b"), 2, infer, vjp, mixed=(0, 1)))
+    note = "Operands broadcast, and promote to a common dtype."
+    return _documented(call_path(op, binary_signature), op, doc, note)
+
+
+def _unary_signature(input: Any) -> None: ...
+
+
+def binary_signature(input: Any, other: Any) -> None: ...
 
 
 def _reflected(function: BinaryFunction, name: str) -> BinaryFunction:
     """`__rsub__` from `sub`: the same op with its operands exchanged."""
-    call = binary_call(op_of(function), reflected=True)
+    call = call_path(op_of(function), binary_signature, reflected=True)
     call.__name__ = call.__qualname__ = name
     return call
 
@@ -180,21 +187,27 @@ def op_of(function: Any) -> Op:
 def primitive(
     name: str,
     params: str,
-    tensors: int,
+    tensors: int | tuple[int, ...],
     infer: Callable[..., Inferred],
     vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None = None,
-    scalars: tuple[int, ...] = (),
+    *,
     family: list[str] = OTHER,
     elementwise: bool = False,
+    **more: Any,
 ) -> Op:
-    """A primitive whose public function calls `run` on it, in one of the contract's lists."""
+    """A primitive whose public function calls the op's `call`, in one of the contract's lists. more: as of `Op`."""
     declare(name, family, elementwise)
-    return _register(Op(name, tuple(params.split()), tensors, infer, vjp, scalars=scalars))
+    return _register(Op(name, tuple(params.split()), tensors, infer, vjp, **more))
 
 
-def view(name: str, params: str, infer: Callable[..., Any], vjp: Callable[..., Any]) -> Op:
-    """A view op: `infer(spec, *attrs)` gives the new spec and the offset's shift, or None where only a copy does."""
-    return Op(name, tuple(params.split()), 1, infer, vjp, kind="view")
+def view(name: str, params: str, infer: Callable[..., Any], vjp: Callable[..., Any], *, place: str | None = None) -> Op:
+    """A view op: `infer(spec, *attrs)` gives the new spec and the offset's shift, or None where only a copy does.
+
+    place: a parameter that only moves the view. `infer` is then asked with 0 for it, and `call` gets one more argument,
+    the shift in elements.
+    """
+    names = tuple(params.split())
+    return Op(name, names, 1, infer, vjp, kind="view", place=None if place is None else names.index(place))
 
 
 def composite(
@@ -203,7 +216,6 @@ def composite(
     *,
     name: str | None = None,
     joint: bool = False,
-    rare: bool = False,
     plugin: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
@@ -211,8 +223,7 @@ def composite(
     Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value; all others are
     hashable attributes. infer gets specs for tensors, types for scalars, and the attributes, in order, and returns
     Inferred or the Spec(s) of the result. vjp is one rule (of the only operand; or with `joint` of all), or a rule by
-    operand name. rare: not worth writing a fast call for, which takes time when norch is imported; all arguments must
-    then be given, in order. plugin: for an op that is not norch's own: its `kernels` and `owner`, as of `Op`.
+    operand name. plugin: for an op that is not norch's own: its `kernels` and `owner`, as of `Op`.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -222,12 +233,12 @@ def composite(
         notes = function.__annotations__
         tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
         scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
-
-        only_tensors = [i for i in tensors if notes[params[i]] != "Tensor | Scalar"]
+        optional = tuple(i for i in tensors if notes[params[i]] == "Tensor | None")
+        mixed = tuple(i for i in tensors if notes[params[i]] == "Tensor | Scalar")
 
         def full_infer(*values: Any) -> Inferred:
-            for i in only_tensors:
-                if isinstance(values[i], type):
+            for i in tensors:
+                if isinstance(values[i], type) and i not in mixed:
                     raise DTypeError(f"{title}(): {params[i]} must be a Tensor, got a Python {values[i].__name__}")
             found = infer(*values)
             if isinstance(found, Inferred):
@@ -243,16 +254,11 @@ def composite(
             rules = tuple([vjp.get(params[i]) for i in tensors])
         elif vjp is not None and not joint:
             rules = (vjp,)
-        made: dict[str, Any] = dict(kind="composite", decompose=function, scalars=scalars)
-        op = Op(title, params, tensors, full_infer, rules, **made, **(plugin or {}))
+        more: dict[str, Any] = dict(optional=optional, mixed=mixed, scalars=scalars, **(plugin or {}))
+        op = Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, **more)
         if plugin is None:
             _register(op)
-        if rare:
-            general: Any = lambda *args: run(op, *args)  # noqa: E731
-            general.op = op
-            return cast("Callable[P, R]", general)
-        optional = frozenset(i for i in tensors if notes[params[i]] == "Tensor | None")
-        call: Any = wraps(function)(composite_call(op, function, optional))
+        call: Any = wraps(function)(call_path(op, function))
         call.op = op
         return cast("Callable[P, R]", call)
 
@@ -260,8 +266,6 @@ def composite(
 
 
 def _scalar_operand(kind: type) -> DType:
-    from ..dtype import float64, int64
-
     return {bool: bool_, int: int64, float: float64}[kind]
 
 
@@ -287,6 +291,3 @@ def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return call
-
-
-__all__ = ["FLOATING", "INTEGER", "run", "view_call"]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd import engine, graph
-from ..dispatch import call as dispatch
-from ..dispatch import codegen as composite_call
-from ..dispatch.op import SCALARS
+from ..dispatch.plan import SCALARS
 from ..dtype import get_default_dtype
 from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
-from ..ops.reduction.reductions import sum_over
-from .base import Storage, TensorBase
+from ..tensor_base import TensorBase
+from .base import GraphMethods, Storage
 from .interop import array_to_tensor
 from .op_methods import OpMethods
 from .properties import Properties
@@ -19,7 +16,7 @@ from .properties import Properties
 __all__ = ["Storage", "Tensor", "TensorBase"]
 
 
-class Tensor(TensorBase, OpMethods, Properties):
+class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
     """A strided array of one dtype on one device, which autograd can differentiate through.
 
     `Tensor(data)` makes a tensor of the default dtype from nested lists, an array or a tensor; `Tensor(2, 3)` an
@@ -44,10 +41,6 @@ class Tensor(TensorBase, OpMethods, Properties):
         out.spec, out.buffer, out.offset, out.node = self.spec, self.buffer, self.offset, self.node
         out.base, out._grad = self.base, None
         return out
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _types.add(cls)
 
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:
@@ -74,10 +67,3 @@ class Tensor(TensorBase, OpMethods, Properties):
         return tensor_repr(self)
 
     __str__ = __repr__
-
-
-_types: set[type] = {Tensor}
-dispatch.bind(Tensor)
-composite_call.bind(Tensor)
-graph.bind(dispatch.make_tensor, _types)
-engine.bind(fill_spec, sum_over, dispatch.make_tensor)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.graph import is_recording, resolve
-from ..dispatch.call import mark_modified, try_view, view_call
+from ..dispatch.call import mark_modified
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import arange, as_tensor
@@ -18,14 +18,14 @@ from ..ops.registry import method
 from ..ops.shape.joining import flip
 from ..ops.shape.views import RESHAPE, SELECT, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
-from .base import TensorBase
+from ..tensor_base import TensorBase
 from .inplace import assign, check_writable, copy_as
 
 if TYPE_CHECKING:
     from . import Tensor
 
 
-_FIRST, _ALL = (0, 0), slice(None)
+_ALL = slice(None)
 
 
 @method()
@@ -36,7 +36,8 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             return _only(self, index)
         if not 0 <= index < shape[0]:
             index = wrap_index(index, shape[0], 0, "index", shape)
-        return view_call(SELECT, self, (0, index), _FIRST, index * self.spec.strides[0])
+        out: Tensor = SELECT.call(self, 0, index, index * self.spec.strides[0])
+        return out
     found = _of_ints_and_slices(self, index if type(index) is tuple else (index,))
     if found is not None:
         return found
@@ -65,7 +66,7 @@ def _only(tensor: Tensor, index: int) -> Tensor:
     # A 0-d tensor has one element, and loss[0] is how the articles (and PyTorch until 0.5) read it.
     if index not in (0, -1):
         raise IndexError(f"index(): index {index} is out of bounds for a 0-d tensor, which has one element")
-    return view_call(RESHAPE, tensor, ((),))
+    return RESHAPE.call(tensor, ())
 
 
 def _is_array(part: Any) -> bool:
@@ -114,7 +115,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
             dim += 1
         given += _dims_used(part)
     if out is tensor and not chosen:
-        out = view_call(RESHAPE, tensor, (tuple(shape),)) if tensor.spec.is_contiguous else slice_all(tensor)
+        out = RESHAPE.call(tensor, tuple(shape)) if tensor.spec.is_contiguous else slice_all(tensor)
     return out, chosen
 
 
@@ -275,7 +276,7 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
     plan = _Plan(view, chosen)
     source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
     ordered = permute(view, plan.order)
-    flat = try_view(RESHAPE, ordered, ((plan.size, *plan.rest),))
+    flat = RESHAPE.call(ordered, (plan.size, *plan.rest))
     tracked = is_recording() and any(x.node is not None and resolve(x) is not None for x in (view, source))
     if tracked or flat is None:
         rows = ordered.reshape(plan.size, *plan.rest) if flat is None else flat

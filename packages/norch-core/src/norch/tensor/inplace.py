@@ -7,11 +7,13 @@ the view shows". Other views of that base then make their nodes anew when they a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import RETAIN, Leaf, Node, is_recording, resolve, tick
-from ..dispatch.call import as_operand, make_tensor, mark_modified, run_into
-from ..dispatch.op import SCALARS, Op, Plan
+from ..autograd.graph import RETAIN, Leaf, Node, is_recording, new_node, resolve, view_node
+from ..dispatch.call import as_operand, mark_modified
+from ..dispatch.codegen import call_path
+from ..dispatch.op import Op
+from ..dispatch.plan import SCALARS
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
@@ -19,10 +21,10 @@ from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import where
 from ..ops.indexing import gather
 from ..ops.registry import method
-from ..ops.shape.strided import as_strided_view, view_plan
+from ..ops.shape.strided import as_strided_view
 from ..ops.shape.views import expand
 from ..spec import Shape, Spec, span
-from .base import TensorBase
+from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -32,25 +34,23 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     """The in-place method (`add_`) of a functional op (`add`)."""
     title = (name or function.__name__.lstrip("_")) + "_"
     op: Op | None = getattr(function, "op", None)
-    direct = op if op is not None and op.kind == "primitive" else None
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self, title)
-        recording = is_recording() and _any_tracked(self, args, kwargs)
-        if not recording and direct is not None and not kwargs and _run_directly(direct, self, args):
-            mark_modified(self, title)
-            return self
         source = self
-        if recording and _keeps_input(function):
+        if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
             source = self.clone()
             args = tuple([source if a is self else a for a in args])
         value = function(source, *args, **kwargs)
         _check_result(title, self, value)
         return assign(self, value, title)
 
+    method: Any = general
+    if op is not None and op.kind == "primitive":
+        method = call_path(op, method=title, otherwise=general)
     method.__name__ = method.__qualname__ = title
     method.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
-    return method
+    return method  # type: ignore[no-any-return]
 
 
 def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -59,31 +59,8 @@ def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return any(getattr(a, "node", None) is not None and resolve(a) is not None for a in (*args, *kwargs.values()))
 
 
-def _keeps_input(function: Callable[..., Tensor]) -> bool:
-    op: Op | None = getattr(function, "op", None)
-    return op is None or op.rules is None or any(0 in rule.keeps for rule in op.rules if rule is not None)
-
-
-def _run_directly(op: Op, out: Tensor, args: tuple[Any, ...]) -> bool:
-    """Runs a primitive straight into its first operand's memory; False where it needs the general way."""
-    operands = []
-    for a in args:
-        if isinstance(a, TensorBase):
-            if overlapping(out, cast("Tensor", a)):
-                return False
-        elif type(a) not in SCALARS:
-            return False
-        operands.append(a)
-    if len(operands) + 1 != len(op.params):
-        return False
-    key: Any = (out.spec, *[a.spec if isinstance(a, TensorBase) else type(a) for a in operands])
-    if len(key) == 1:
-        key = key[0]
-    result = op.plans[key].out
-    if result.shape != out.spec.shape or result.dtype is not out.spec.dtype:
-        return False
-    run_into(op, out, out, *operands)
-    return True
+def _saves_input(op: Op | None) -> bool:
+    return op is None or op.rules is None or any(0 in rule.saved_inputs for rule in op.rules if rule is not None)
 
 
 def overlapping(a: Tensor, b: Tensor) -> bool:
@@ -157,11 +134,11 @@ def rebase(tensor: Tensor, node: Node | None) -> None:
     if old is None and node is None:
         return
     form = (tuple(tensor.spec.shape), tensor.spec.strides)
-    written = _write_view.plans[root.spec, (tensor.spec, *form, 0)]  # one plan, wherever in `root` the view is
-    root.node = _node(written, (None, None, *form, tensor.offset - root.offset), None, (old, node))
-    _move_retained(old, root.node)
+    written = _write_view.plans[root.spec, tensor.spec, *form]
+    root.node = written_node = new_node(written, (old, node), (None, None, *form, tensor.offset - root.offset))
+    _move_retained(old, written_node)
     if base is not None:
-        tensor.node = _node(*view_plan(root, tensor), (root.node,))
+        tensor.node = view_node(root, tensor, written_node)
 
 
 def _move_retained(old: Node | None, new: Node) -> None:
@@ -170,16 +147,10 @@ def _move_retained(old: Node | None, new: Node) -> None:
         new.hooks = {**(new.hooks or {}), RETAIN: old.hooks.pop(RETAIN)}
 
 
-def _node(plan: Plan, values: tuple[Any, ...], result: Any, edges: tuple[Node | None, ...]) -> Node:
-    node: Node = object.__new__(Node)
-    node.order, node.plan, node.values, node.edges, node.hooks, node.result = tick(), plan, values, edges, None, result
-    return node
-
-
 def _base_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """What the base held before counts only where the view does not show it."""
     hidden = fill_spec(base_spec.like(base_spec.shape, base_spec.strides, bool_), False)
-    run_into(FILL, _part(hidden, shape, strides, shift), hidden.spec.like(shape), True)
+    FILL.into(_part(hidden, shape, strides, shift), hidden.spec.like(shape), True)
     out: Tensor = where(hidden, 0.0, g)
     return out
 
@@ -205,6 +176,7 @@ _write_view = Op(
     lambda base, value, shape, strides, shift: (base, 0),
     (_base_gradient, _view_gradient),
     kind="view",
+    place=4,
 )
 """A base after a view of it, of this shape and these strides, was given other values."""
 
@@ -229,7 +201,7 @@ def _fill(self: Tensor, value: Any, op: str) -> Tensor:
         return copy_as(op, self, value)  # type: ignore[arg-type]
     if type(value) is float and not self.spec.dtype.is_floating_point:
         value = int(value)
-    run_into(FILL, self, self.spec, value)
+    FILL.into(self, self.spec, value)
     mark_modified(self, op)
     if is_recording():
         rebase(self, None)

@@ -9,11 +9,11 @@ import numpy as np
 
 from ..autograd.graph import resolve
 from ..device import CPU, Device
-from ..dispatch.call import make_tensor
 from ..dtype import DType, as_dtype, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops.registry import method
 from ..spec import Spec
+from ..tensor_base import make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..device import Device
 from ..errors import DeviceError
 from ..ops.registry import method
 
@@ -14,15 +15,13 @@ if TYPE_CHECKING:
 @method()
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """A copy in host memory that a GPU reads directly. Raises DeviceError where no device has such memory."""
-    from ..backend.device_module import lookup
-
     if self.spec.device.type != "cpu":
         raise DeviceError(f"pin_memory(): only CPU tensors can be pinned, this one is on {self.spec.device}")
-    module = lookup("cuda" if device is None else str(device).partition(":")[0])
-    if module is None or not module.is_available():
-        why = None if module is None else module.why_not()
-        raise DeviceError(f"pin_memory(): there is no device to pin memory for{'' if why is None else f': {why}'}")
-    out: Tensor = module.pin_memory(self)
+    try:
+        backend: Any = Device("cuda" if device is None else device).backend
+    except DeviceError as error:
+        raise DeviceError(f"pin_memory(): there is no device to pin memory for: {error}") from None
+    out: Tensor = backend.module.pin_memory(self)
     (out if out.base is None else out.base).__dict__["_pinned"] = True
     return out
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..autograd.graph import record
 from ..device import CPU, Device
-from ..dispatch.call import allocate_on, make_tensor, run
+from ..dispatch.failure import allocate_on
 from ..dispatch.op import Op
 from ..dtype import DType, as_dtype, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..errors import DTypeError
 from ..ops.creation import COPY
 from ..ops.registry import method
+from ..tensor_base import make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -39,7 +41,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             raise TypeError(f"to(): unexpected argument {name!r}; it takes {', '.join(_NAMES)}")
     out = self
     if dtype is not spec.dtype:
-        out = run(COPY, out if dtype.is_floating_point else out.detach(), dtype, None)  # integers have no gradient
+        out = COPY.call(out if dtype.is_floating_point else out.detach(), dtype, None)  # integers have no gradient
     if device is not spec.device:
         out = _transfer(out, device)
     if "memory_format" in kwargs:
@@ -51,10 +53,8 @@ _NAMES = ("dtype", "device", "other", "copy", "non_blocking", "memory_format")
 
 
 def _transfer(tensor: Tensor, device: Device) -> Tensor:
-    from ..autograd.graph import record
-
     out = move_bytes(tensor, device)
-    record(_TRANSFER.plans[tensor.spec, (device,)], (tensor, device), (out,))
+    record(_TRANSFER.plans[tensor.spec, device], (tensor, device), (out,))
     return out
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.call import run
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import bool_, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
@@ -129,7 +128,7 @@ minimum = binary(
 
 @public(inplace=True)
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """input + alpha * other. Operands broadcast and promote."""
+    """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
     return _add(input, other if alpha == 1 else other * alpha)
 
 
@@ -145,12 +144,15 @@ def pow(input: Tensor, exponent: Operand) -> Tensor:
     return _pow(input, exponent)
 
 
-pow.op = op_of(_pow)  # type: ignore[attr-defined]
+add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[attr-defined]
 
 
 @public("divide", "true_divide", inplace=True)
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted."""
+    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted.
+
+    Operands broadcast. Raises ValueError for another rounding_mode.
+    """
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":
@@ -160,6 +162,8 @@ def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> T
         return quotient.to(result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (input, other)])))
     raise ValueError(f"div(): rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
 
+
+div.op = op_of(_div)  # type: ignore[attr-defined]
 
 # --- Bits -------------------------------------------------------------------------------------------
 
@@ -266,6 +270,7 @@ _where = primitive(
     _infer_where,
     (None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)),
     elementwise=True,
+    mixed=(1, 2),
 )
 
 
@@ -277,15 +282,16 @@ def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 @public(method=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast.
+    """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
-    With `condition` alone: the indices of its True elements, a tuple of int64 tensors.
+    With `condition` alone: the indices of its True elements, a tuple of int64 tensors. Raises DTypeError unless
+    condition is bool.
     """
     if input is None or other is None:
         from ..indexing import nonzero
 
         return nonzero(condition, as_tuple=True)
-    return run(_where, condition, input, other)
+    return _where.call(condition, input, other)
 
 
 @method("where")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def contract(equation: str, operands: list[Tensor]) -> Tensor:
-    """See `norch.einsum`."""
+    """See `norch.einsum`. Raises ShapeError for an equation that does not fit its operands."""
     terms, output = _parse(equation, operands)
     sizes: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):
@@ -28,9 +28,9 @@ def contract(equation: str, operands: list[Tensor]) -> Tensor:
     for i, (x, term) in enumerate(parts[1:], 1):
         wanted = set(output).union(*(t for _, t in parts[i + 1 :]))
         result, labels = _pair(result, labels, x, term, wanted, sizes)
-    gone = [i for i, label in enumerate(labels) if label not in output]
-    if gone:
-        result = result.sum(gone, dtype=result.dtype)
+    summed = [i for i, label in enumerate(labels) if label not in output]
+    if summed:
+        result = result.sum(summed, dtype=result.dtype)
         labels = [label for label in labels if label in output]
     return result.permute([labels.index(label) for label in output]) if labels != output else result
 
@@ -77,9 +77,9 @@ def _diagonals(x: Tensor, term: list[str]) -> tuple[Tensor, list[str]]:
 def _pair(
     a: Tensor, a_labels: list[str], b: Tensor, b_labels: list[str], wanted: set[str], sizes: dict[str, int]
 ) -> tuple[Tensor, list[str]]:
-    """The product of two operands, summed over the labels that nothing else wants."""
-    a, a_labels = _sum_alone(a, a_labels, wanted | set(b_labels))
-    b, b_labels = _sum_alone(b, b_labels, wanted | set(a_labels))
+    """The product of two operands, summed over the labels that no other operand and not the output has."""
+    a, a_labels = _sum_unshared(a, a_labels, wanted | set(b_labels))
+    b, b_labels = _sum_unshared(b, b_labels, wanted | set(a_labels))
     shared = [c for c in a_labels if c in b_labels]
     batch = [c for c in shared if c in wanted]
     inner = [c for c in shared if c not in wanted]
@@ -97,6 +97,7 @@ def _pair(
     return out.reshape([sizes[c] for c in batch + rows + columns]), batch + rows + columns
 
 
-def _sum_alone(x: Tensor, labels: list[str], wanted: set[str]) -> tuple[Tensor, list[str]]:
-    alone = [i for i, c in enumerate(labels) if c not in wanted]
-    return (x.sum(alone, dtype=x.dtype), [c for c in labels if c in wanted]) if alone else (x, labels)
+def _sum_unshared(x: Tensor, labels: list[str], wanted: set[str]) -> tuple[Tensor, list[str]]:
+    """Sums over the labels that are not wanted."""
+    summed = [i for i, c in enumerate(labels) if c not in wanted]
+    return (x.sum(summed, dtype=x.dtype), [c for c in labels if c in wanted]) if summed else (x, labels)

@@ -23,7 +23,7 @@ def _check(op: str, input: Tensor, least: int, factor: int, what: str) -> tuple[
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Groups of channels laid out as pixels (Shi et al., 2016): (*, c * r * r, h, w) -> (*, c, h * r, w * r).
 
-    Raises ShapeError where r * r does not divide the channels.
+    Raises ShapeError where r * r does not divide the channels, DTypeError for an r that is no int.
     """
     shape, r = _check("pixel_shuffle", input, 3, upscale_factor, "upscale_factor")
     lead, (c, h, w) = shape[:-3], shape[-3:]
@@ -37,7 +37,10 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @public(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w). Raises ShapeError where r is no divisor."""
+    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w).
+
+    Raises ShapeError where r does not divide height and width, DTypeError for an r that is no int.
+    """
     shape, r = _check("pixel_unshuffle", input, 3, downscale_factor, "downscale_factor")
     lead, (c, h, w) = shape[:-3], shape[-3:]
     if h % r or w % r:
@@ -50,9 +53,9 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @public(method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels, dim 1, dealt out again: the first of each of `groups` groups, then the second (Zhang et al., 2018).
+    """Channels, dim 1, interleaved: the first of each of `groups` groups, then the second (Zhang et al., 2018).
 
-    Shape kept. Raises ShapeError where the groups do not divide the channels.
+    Shape kept. Raises ShapeError where the groups do not divide the channels, DTypeError for groups that are no int.
     """
     shape, g = _check("channel_shuffle", input, 3, groups, "groups")
     if shape[1] % g:

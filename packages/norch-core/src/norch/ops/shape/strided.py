@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import view_call
-from ...dispatch.op import Plan
+from ...autograd.graph import view_ops
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, span, wrap_dim
 from ..copying import write
@@ -43,7 +42,9 @@ def _strided_vjp(g: Tensor, x_spec: Spec, shape: Shape, strides: Shape, shift: i
     return as_strided_view(zeros, x_spec.shape, x_spec.strides, start)
 
 
-STRIDED = view("as_strided", "x shape strides shift", _infer_strided, _strided_vjp)
+STRIDED = view_ops["as_strided"] = view(
+    "as_strided", "x shape strides shift", _infer_strided, _strided_vjp, place="shift"
+)
 
 
 def _infer_unfold(spec: Spec, dim: Any, size: Any, step: Any) -> tuple[Spec, int]:
@@ -65,16 +66,9 @@ def _unfold_vjp(g: Tensor, x_spec: Spec, dim: int, size: int, step: int) -> Tens
 UNFOLD = view("unfold", "x dim size step", _infer_unfold, _unfold_vjp)
 
 
-def view_plan(base: Tensor, tensor: Tensor) -> tuple[Plan, tuple[Any, ...], tuple[tuple[Any, int]]]:
-    """The plan, and the arguments and result to record, by which `tensor` is a view of `base`."""
-    form = (tuple(tensor.spec.shape), tensor.spec.strides)
-    shift = tensor.offset - base.offset
-    return STRIDED.plans[base.spec, (*form, 0)], (None, *form, shift), ((None, shift),)
-
-
 def as_strided_view(input: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """`as_strided` with an offset relative to input's, unchecked."""
-    return view_call(STRIDED, input, (shape, strides, shift), (shape, strides, 0), shift)
+    return STRIDED.call(input, shape, strides, shift, shift)
 
 
 @public()
@@ -103,4 +97,4 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     if not input.spec.ndim:
         wrap_dim(dimension, 0, "unfold")
         return unfold(input.unsqueeze(0), 0, size, step).reshape(size)
-    return view_call(UNFOLD, input, (dimension, size, step))
+    return UNFOLD.call(input, dimension, size, step)

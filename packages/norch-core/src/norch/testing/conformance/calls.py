@@ -222,7 +222,7 @@ def _sorts(op: str, dtype: str, few: bool) -> Iterator[Call]:
             yield Call(op, outputs, (Place(dtype, shape),), attrs, (draw(op, dtype, shape),))
 
 
-def _counts(op: str, dtype: str, few: bool) -> Iterator[Call]:
+def _ranges(op: str, dtype: str, few: bool) -> Iterator[Call]:
     whole = as_dtype(dtype).category == INTEGER
     for n, start, step in ((1, 3, 1), (7, 2, 3), (90, 0, 1)):
         numbers = (Number(dtype, start if whole else start + 0.5), Number(dtype, step if whole else step * 0.25))
@@ -238,5 +238,5 @@ def _randoms(op: str, dtype: str, few: bool) -> Iterator[Call]:
 
 _MAKERS = {
     "fill": _fills, "where": _choices, "cumsum": _scans, "matmul": _products, "gather": _gathers, "scatter": _scatters,
-    "scatter_add": _scatters, "sort": _sorts, "arange": _counts, "random": _randoms,
+    "scatter_add": _scatters, "sort": _sorts, "arange": _ranges, "random": _randoms,
 }  # fmt: skip
