@@ -1,7 +1,7 @@
 # Written by packages/norch-core/stubs.py
 from typing import Any
 
-import norch.dispatch.call as dispatch_call
+import norch.dispatch.codegen as dispatch_codegen
 import norch.ops.copying as ops_copying
 import norch.ops.creation_like as ops_creation_like
 import norch.ops.elementwise.arithmetic as elementwise_arithmetic
