@@ -85,19 +85,19 @@ def _cosine(a: Array, b: Array, dim: int = 1, eps: float = 1e-8) -> Array:
 NORMALIZATION = samples(
     Sample("layer_norm", _layer_norm, (
         case(x(2, 3), (3,)), case(x(2, 3, 2), (3, 2), x(3, 2), x(3, 2)), case(x(2, 3), 3, x(3), eps=0.1)),
-        "float", method=None, loose=32),
-    Sample("rms_norm", _rms_norm, (case(x(2, 3), (3,), x(3), 1e-5), case(x(2, 3, 2), (3, 2), x(3, 2), 0.1)), "float",
-           method=None, loose=16),
-    Sample("group_norm", _group_norm, (case(x(2, 4), 2), case(x(2, 4, 2), 2, x(4), x(4))), "float", method=None,
+        "float", loose=32),
+    Sample("rms_norm", _rms_norm, (case(x(2, 3), (3,), x(3), 1e-5), case(x(2, 3, 2), (3, 2), x(3, 2), 0.1)),
+           "float", loose=16),
+    Sample("group_norm", _group_norm, (case(x(2, 4), 2), case(x(2, 4, 2), 2, x(4), x(4))), "float",
            loose=32),
     Sample("batch_norm", _batch_norm, (
-        case(x(2, 3), x(3), x(3, low=0.5, high=2)), case(x(2, 3, 2), x(3), x(3, low=0.5, high=2), x(3), x(3))), "float",
-        method=None, loose=16, grad=False),
+        case(x(2, 3), x(3), x(3, low=0.5, high=2)), case(x(2, 3, 2), x(3), x(3, low=0.5, high=2), x(3), x(3))),
+           "float", loose=16, grad=False),
     Sample("batch_norm.training", lambda v, w=1, b=0: _batch_norm(v, None, None, w, b, True), (
-        case(x(3, 2)), case(x(2, 3, 2), x(3), x(3)), case(x(2, 2, 1, 2))), "float", method=None, loose=64,
+        case(x(3, 2)), case(x(2, 3, 2), x(3), x(3)), case(x(2, 2, 1, 2))), "float", loose=64,
         call=lambda v, *a: _ops().batch_norm(v, None, None, *a, training=True)),
-    Sample("normalize", _normalize, (case(x(2, 3)), case(x(2, 3), 1.0, 0)), "float", method=None, loose=8),
-    Sample("cosine_similarity", _cosine, (case(x(2, 3), x(2, 3)), case(x(2, 3), x(3), -1)), "float", method=None,
+    Sample("normalize", _normalize, (case(x(2, 3)), case(x(2, 3), 1.0, 0)), "float", loose=8),
+    Sample("cosine_similarity", _cosine, (case(x(2, 3), x(2, 3)), case(x(2, 3), x(3), -1)), "float",
            loose=8),
 )  # fmt: skip
 
@@ -218,30 +218,30 @@ WINDOWS = samples(
         case(x(1, 1, 4, 4), x(1, 1, 2, 2), None, 1, 0, 2),
         case(x(1, 3, 3), x(1, 1, 2, 2)),
         case(x(1, 1, 3, 3), x(1, 1, 3, 2), None, 1, "same"),
-    ), "float", method=None, loose=16),
+    ), "float", loose=16),
     Sample("conv1d", _conv1d, (
-        case(x(2, 2, 4), x(2, 2, 3)), case(x(1, 2, 5), x(2, 1, 2), x(2), 2, 1, 1, 2)), "float", method=None, loose=16),
+        case(x(2, 2, 4), x(2, 2, 3)), case(x(1, 2, 5), x(2, 1, 2), x(2), 2, 1, 1, 2)), "float", loose=16),
     Sample("conv_transpose2d", _conv_transpose2d, (
         case(x(1, 2, 2, 2), x(2, 1, 2, 2)),
         case(x(1, 2, 2, 3), x(2, 1, 2, 2), x(2), (2, 1), (1, 0), (1, 0), 2),
-    ), "float", method=None, loose=16),
+    ), "float", loose=16),
     Sample("conv_transpose1d", _conv_transpose1d, (
-        case(x(1, 2, 3), x(2, 1, 2)), case(x(1, 1, 3), x(1, 2, 3), x(2), 2, 1, 1)), "float", method=None, loose=16),
+        case(x(1, 2, 3), x(2, 1, 2)), case(x(1, 1, 3), x(1, 2, 3), x(2), 2, 1, 1)), "float", loose=16),
     Sample("max_pool2d", _pooled(True), (
         case(x(1, 2, 4, 4), 2), case(x(1, 5, 4), (3, 2), (1, 2), (1, 1)), case(x(1, 1, 5, 5), 2, ceil_mode=True),
-        case(x(1, 1, 5, 5), 2, 1, dilation=2)), "float", method=None, strict=False),
-    Sample("max_pool1d", _pool1d(True), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float", method=None,
+        case(x(1, 1, 5, 5), 2, 1, dilation=2)), "float", strict=False),
+    Sample("max_pool1d", _pool1d(True), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float",
            strict=False),
     Sample("avg_pool2d", _pooled(False), (
         case(x(1, 2, 4, 4), 2), case(x(1, 4, 4), (3, 2), (1, 2), (1, 1)),
         case(x(1, 1, 4, 4), 3, 2, 1, count_include_pad=False), case(x(1, 1, 5, 5), 2, ceil_mode=True),
-        case(x(1, 1, 4, 4), 2, divisor_override=3)), "float", method=None, loose=4),
-    Sample("avg_pool1d", _pool1d(False), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float", method=None, loose=4),
+        case(x(1, 1, 4, 4), 2, divisor_override=3)), "float", loose=4),
+    Sample("avg_pool1d", _pool1d(False), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float", loose=4),
     Sample("adaptive_avg_pool2d", _adaptive, (
-        case(x(1, 2, 4, 4), 2), case(x(1, 5, 4), (2, 3)), case(x(1, 1, 3, 4), (None, 2))), "float", method=None,
+        case(x(1, 2, 4, 4), 2), case(x(1, 5, 4), (2, 3)), case(x(1, 1, 3, 4), (None, 2))), "float",
         loose=8),
     Sample("adaptive_avg_pool1d", lambda v, n: _adaptive(v[..., None, :], (1, n))[..., 0, :], (
-        case(x(1, 2, 5), 2), case(x(1, 4), 4)), "float", method=None, loose=8),
+        case(x(1, 2, 5), 2), case(x(1, 4), 4)), "float", loose=8),
 )  # fmt: skip
 
 
@@ -262,26 +262,23 @@ SAMPLES = samples(
     Sample("bilinear", _bilinear, (
         case(x(2, 3), x(2, 4), x(5, 3, 4), x(5)), case(x(3), x(2), x(2, 3, 2)),
         case(x(2, 2, 1), x(2, 2, 3), x(1, 1, 3)),
-    ), "float", method=None, loose=8),
-    Sample("pixel_shuffle", _pixel_shuffle, (case(x(2, 8, 2, 3), 2), case(x(9, 1, 2), 3), case(x(0, 4, 1, 2), 2)),
-           method=None),
-    Sample("pixel_unshuffle", _pixel_unshuffle, (case(x(2, 2, 4, 6), 2), case(x(1, 3, 6), 3), case(x(0, 1, 2, 4), 2)),
-           method=None),
-    Sample("channel_shuffle", _channel_shuffle, (case(x(2, 6, 3), 3), case(x(1, 4, 2, 2), 2)), method=None),
+    ), "float", loose=8),
+    Sample("pixel_shuffle", _pixel_shuffle, (case(x(2, 8, 2, 3), 2), case(x(9, 1, 2), 3), case(x(0, 4, 1, 2), 2))),
+    Sample("pixel_unshuffle", _pixel_unshuffle, (case(x(2, 2, 4, 6), 2), case(x(1, 3, 6), 3), case(x(0, 1, 2, 4), 2))),
+    Sample("channel_shuffle", _channel_shuffle, (case(x(2, 6, 3), 3), case(x(1, 4, 2, 2), 2))),
     Sample("linear", _linear, (
         case(x(2, 3), x(2, 3)), case(x(2, 3), x(2, 3), x(2)), case(x(3), x(2, 3), x(2)),
-        case(x(2, 2, 3), x(1, 3), x(1)), case(x(0, 3), x(2, 3), x(2))), "float", method=None, strict=False, loose=4),
+        case(x(2, 2, 3), x(1, 3), x(1)), case(x(0, 3), x(2, 3), x(2))), "float", strict=False, loose=4),
     NORMALIZATION,
     WINDOWS,
     Sample("embedding", lambda i, w: w[i], (
         case(index([[0, 2], [2, 1]]), x(3, 2)), case(index(1), x(3, 2)), case(index(np.zeros(0, int)), x(3, 2))),
-        "float", method=None, strict=False),
+        "float", strict=False),
     Sample("scaled_dot_product_attention", _attention, (
         case(x(2, 3), x(2, 3), x(2, 2)),
         case(x(2, 2, 3), x(2, 3, 3), x(2, 3, 2), is_causal=True),
         case(x(2, 3), x(2, 3), x(2, 3), x(2, 2), scale=0.5),
         case(x(1, 2, 3), x(1, 2, 3), x(1, 2, 3), exactly([[True, False], [True, True]], bool_)),
-    ), "float", method=None, loose=16),
-    Sample("dropout", lambda v, p, training: v, (case(x(2, 3), 0.5, False), case(x(2, 3), 0.0, True)), "float",
-           method=None),
+    ), "float", loose=16),
+    Sample("dropout", lambda v, p, training: v, (case(x(2, 3), 0.5, False), case(x(2, 3), 0.0, True)), "float"),
 )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from ... import ops
 from ...dtype import BOOL, DTYPES, FLOATING, INTEGER, DType, float64, get_default_dtype, int64
 from ...dtype import bool_ as bool_dtype
+from ...ops.registry import IN_PLACE, METHODS
 from ...tensor import Tensor
 
 Array: TypeAlias = Any
@@ -141,7 +142,7 @@ class Sample:
     grad: whether it is differentiable in its floating operands.
     promotes: whether operands of several dtypes promote, and broadcast.
     scalars: whether a Python scalar may stand for an operand, where it promotes.
-    method, inplace: names on Tensor; None where there is none.
+    method: None where it is not the function of this name that is tried, and the method is not compared with it.
     operator: the Python operator, such as "__add__", if there is one.
     loose: a factor on the tolerances.
     special: whether NaN, infinities and signed zeros must come out as the oracle's.
@@ -160,7 +161,6 @@ class Sample:
     promotes: bool = False
     scalars: bool = True
     method: str | None = SAME
-    inplace: str | None = None
     operator: str | None = None
     loose: float = 1.0
     special: bool = False
@@ -175,7 +175,16 @@ class Sample:
 
     @property
     def method_name(self) -> str | None:
-        return self.name if self.method == SAME else self.method
+        """The method that the op's entry registered, if it is to be compared with the function."""
+        return self.name if self.method and METHODS.get(self.name) is self.function else None
+
+    @property
+    def inplace(self) -> str | None:
+        """The in-place method that the op's entry registered, if its result may have the operand's dtype."""
+        name = f"{self.name}_"
+        written = name in METHODS and not self.view and self.call is None  # as index_put_ is
+        registered = written or IN_PLACE.get(name) is self.function
+        return name if registered and self.gives != "float64" else None
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
