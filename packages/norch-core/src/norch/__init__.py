@@ -69,6 +69,7 @@ from .errors import (
 )
 from .ops import *  # noqa: F403
 from .ops import random
+from .ops.registry import LOOKUPS
 from .settings import (
     get_float32_matmul_precision,
     get_num_interop_threads,
@@ -126,6 +127,15 @@ _LATER = {
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
 
 
+def _op_of_plugin(name: str) -> Any:
+    from .plugin_ops import lookup
+
+    return lookup(name)
+
+
+LOOKUPS.append(_op_of_plugin)
+
+
 def __dir__() -> list[str]:
     late = {title.partition("=")[0] for titles in _LATER.values() for title in titles}
     in_place = {name for name in dir(Tensor) if name.endswith("_") and not name.startswith("_")}
@@ -156,9 +166,7 @@ def __getattr__(name: str) -> Any:
         device_module = lookup(name)
         if device_module is not None:
             return device_module
-        from .plugin_ops import lookup as op_of_plugin
-
-        op = op_of_plugin(name)
+        op = _op_of_plugin(name)
         if op is not None:
             globals()[name] = op
             return op

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .backend import registry
 from .device import Device
+from .dtype import TENSOR_TYPES
 from .errors import DeviceError
 from .ops.random import default_generator
 
@@ -109,9 +110,9 @@ class DeviceModule:
 
             return amp
         if name.endswith("Tensor"):
-            from .compat.legacy import NAMES, tensor_type
+            from .compat.legacy import tensor_type
 
-            if name in NAMES:
+            if name in TENSOR_TYPES:
                 return tensor_type(name, self.device_type)
         if name in LIKE_PYTORCH:
             return LIKE_PYTORCH[name]

@@ -240,14 +240,15 @@ def resolve(tensor: Tensor) -> Node | None:
     return fresh
 
 
-view_ops: dict[str, Any] = {}
-"""Views by name, for `view_node`: the op that all other views are cases of puts itself here."""
+shared_ops: dict[str, Any] = {}
+"""What autograd needs of the ops, which are above it: `as_strided`, the op that all views are cases of, and the
+function `stack`. They put themselves here."""
 
 
 def view_node(base: Tensor, view: Tensor, source: Node) -> Node:
     """A node by which `view` is a view of `base`, whose node is `source`."""
     shape, strides, shift = tuple(view.spec.shape), view.spec.strides, view.offset - base.offset
-    plan = view_ops["as_strided"].plans[base.spec, shape, strides]
+    plan = shared_ops["as_strided"].plans[base.spec, shape, strides]
     return new_node(plan, (source,), (None, shape, strides, shift), ((None, shift),))
 
 

@@ -171,12 +171,15 @@ def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     if op.rules is None:
         result = op.decompose(*args)
         return result if isinstance(result, tuple) else (result,)
-    before = is_recording()
-    set_recording(False)
-    try:
+    if any(getattr(args[i], "node", None) is not None for i in op.tensors):
+        before = is_recording()
+        set_recording(False)
+        try:
+            result = op.decompose(*args)
+        finally:
+            set_recording(before)
+    else:
         result = op.decompose(*args)
-    finally:
-        set_recording(before)
     results = result if isinstance(result, tuple) else (result,)
     return tuple([_as_promised(r, spec) for r, spec in zip(results, plan.outputs, strict=True)])
 

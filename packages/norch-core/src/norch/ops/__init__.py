@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .random import default_generator
-from .registry import FUNCTIONS
+from .registry import FUNCTIONS, LOOKUPS
 
 if TYPE_CHECKING:
     from .copying import *
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .elementwise.composites import *
     from .elementwise.gamma import *
     from .elementwise.special import *
+    from .from_data import *
     from .indexing import *
     from .matrix.matmul import *
     from .matrix.products import *
@@ -45,7 +46,18 @@ if TYPE_CHECKING:
     from .shape.strided import *
     from .shape.views import *
 else:
-    from . import copying, creation, creation_like, indexing, optimizer, promotion, random, sampling, scatter_copies
+    from . import (
+        copying,
+        creation,
+        creation_like,
+        from_data,
+        indexing,
+        optimizer,
+        promotion,
+        random,
+        sampling,
+        scatter_copies,
+    )
     from .elementwise import arithmetic, composites, gamma, special
     from .matrix import matmul, products
     from .nn import (
@@ -71,10 +83,9 @@ else:
 def __getattr__(name: str) -> object:
     """Ops of plug-ins."""
     if not name.startswith("_"):
-        from ..plugin_ops import lookup
-
-        found: object = lookup(name)
-        if found is not None:
-            globals()[name] = found
-            return found
+        for lookup in LOOKUPS:
+            found: object = lookup(name)
+            if found is not None:
+                globals()[name] = found
+                return found
     raise AttributeError(f"module 'norch.ops' has no attribute {name!r}")

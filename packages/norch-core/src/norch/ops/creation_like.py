@@ -10,7 +10,8 @@ from ..dtype import as_dtype, get_default_dtype
 from ..errors import ShapeError
 from ..spec import Size, Spec, as_shape, span
 from ..tensor_base import make_tensor
-from .creation import DeviceLike, _like, empty_spec, fill_spec, finish, full, linspace, tensor
+from .creation import DeviceLike, _like, empty_spec, fill_spec, finish, full, linspace
+from .from_data import tensor
 from .registry import method, public
 
 if TYPE_CHECKING:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS, Inferred
 from ..dtype import DType, bool_, can_cast, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..spec import Shape, Spec, broadcast_shapes, wrap_dim
+from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .creation import arange, empty_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
+from .from_data import from_numpy
 from .registry import public
 
 if TYPE_CHECKING:
@@ -67,6 +71,44 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if not input.spec.ndim and not index.spec.ndim:
         return gather(input.reshape(1), dim, index.reshape(1)).reshape(())
     return _GATHER.call(input, dim, index)
+
+
+def _along(index: Spec, shape: Shape, dim: int) -> Spec:
+    """A vector of indices, or a contiguous tensor of them, as a gather or scatter along `dim` of `shape` takes it."""
+    strides = [0] * len(shape)
+    strides[dim] = index.strides[0] if index.ndim == 1 else 1
+    return index.like((*shape[:dim], index.numel, *shape[dim + 1 :]), tuple(strides))
+
+
+def _infer_index(x: Spec, index: Spec, dim: int) -> Inferred:
+    shape = tuple(x.shape)
+    if not shape[dim] and index.numel:
+        raise IndexError(f"index(): index {tuple(index.shape)} into dim {dim} of shape {shape}, which is empty")
+    places = _along(index, shape, dim)
+    out = x.like((*shape[:dim], *index.shape, *shape[dim + 1 :]))
+    return Inferred((out,), (x, places), {"dim": dim}, (x.like(tuple(places.shape)),))
+
+
+def _index_vjp(g: Tensor, x_spec: Spec, index: Tensor, dim: int) -> Tensor:
+    rows = g.reshape(*x_spec.shape[:dim], -1, *x_spec.shape[dim + 1 :])
+    places = index.reshape([-1 if d == dim else 1 for d in range(x_spec.ndim)]).expand(tuple(rows.shape))
+    return g.new_zeros(tuple(x_spec.shape)).scatter_add(dim, places, rows)
+
+
+INDEX = Op("index", ("x", "index", "dim"), 2, _infer_index, (_index_vjp, None), kernel="gather")
+"""The elements along a dim that int64 indices choose; of several dims these must be contiguous."""
+
+
+def _infer_index_put(index: Spec, src: Spec, dim: int, shape: Shape) -> Inferred:
+    places = _along(index, shape, dim)
+    values = src.like(tuple(places.shape), expand_strides(src.shape, src.strides, tuple(places.shape)))
+    return Inferred((src.like(tuple(places.shape)),), (places, values), {"dim": dim})
+
+
+_PARAMS = ("index", "src", "dim", "shape")
+INDEX_PUT = Op("index_put", _PARAMS, 2, _infer_index_put, kernel="scatter")
+INDEX_ADD = Op("index_add", _PARAMS, 2, _infer_index_put, kernel="scatter_add")
+"""Into a tensor of `shape`, at a vector of int64 indices along a dim, values that broadcast to these elements."""
 
 
 def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = False) -> None:
@@ -265,7 +307,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
     The number of results depends on the values, so this waits for them.
     """
-    mask = (input if input.spec.dtype is bool_ else input != 0).reshape(-1)
+    mask = input if input.spec.dtype is bool_ else input != 0
+    if mask.spec.device.type == "cpu" and mask.spec.ndim:
+        found = np.nonzero(mask.numpy())
+        return tuple([from_numpy(n) for n in found]) if as_tuple else from_numpy(np.stack(found, 1))
+    mask = mask.reshape(-1)
     total = int(mask.sum().item()) if mask.spec.numel else 0
     # Each True is written at its rank, every False behind them all.
     rank = where(mask, mask.to(int64).cumsum(0) - 1, total)

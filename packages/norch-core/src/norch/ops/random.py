@@ -14,8 +14,9 @@ from ..dispatch.plan import Inferred
 from ..dtype import as_dtype, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
-from .creation import DeviceLike, finish, frombuffer, made, spec_for
+from .creation import DeviceLike, finish, made, spec_for
 from .families import floating, primitive
+from .from_data import frombuffer
 from .reduction.sorting import argsort
 from .registry import method, public
 from .upcast import upcast_dtype

@@ -16,6 +16,9 @@ METHODS: dict[str, Callable[..., Any]] = {}
 IN_PLACE: dict[str, Callable[..., Any]] = {}
 """By name of the in-place method, such as `add_` or `__iadd__`: the function whose result it writes."""
 
+LOOKUPS: list[Callable[[str], Any]] = []
+"""Asked for a name that is none of these: the function of a plug-in's op, or None."""
+
 
 def public(*also: str, function: bool = True, method: bool = True, inplace: bool = False) -> Callable[[F], F]:
     """Makes a function public under its own name, and under those of `also`.

@@ -11,8 +11,8 @@ import numpy as np
 from ..device import CPU, Device
 from ..dtype import as_dtype
 from ..errors import DTypeError
+from ..ops.from_data import array_to_tensor
 from ..tensor import Tensor
-from ..tensor.interop import array_to_tensor
 from ..tensor.interop import numpy as as_array
 from . import header
 from .dtypes import NAMES

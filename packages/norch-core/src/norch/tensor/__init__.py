@@ -6,10 +6,10 @@ from typing import Any
 
 from ..dispatch.plan import SCALARS
 from ..dtype import get_default_dtype
-from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
+from ..ops.creation import empty_spec, fill_spec, finish, spec_for
+from ..ops.from_data import array_to_tensor, as_tensor
 from ..tensor_base import TensorBase
 from .base import GraphMethods, Storage
-from .interop import array_to_tensor
 from .op_methods import OpMethods
 from .properties import Properties
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DeviceError, DTypeError
-from ..ops.creation import tensor as new_tensor
+from ..ops.from_data import tensor as new_tensor
 from ..ops.registry import method
 
 if TYPE_CHECKING:

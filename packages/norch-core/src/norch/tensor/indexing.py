@@ -9,17 +9,21 @@ import numpy as np
 
 from ..autograd.graph import is_recording, resolve
 from ..dispatch.call import mark_modified
+from ..dispatch.plan import SCALARS
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..ops.creation import arange, as_tensor
-from ..ops.indexing import gather, nonzero, scatter, scatter_into
+from ..ops.creation import arange
+from ..ops.elementwise.arithmetic import where
+from ..ops.from_data import as_tensor, from_numpy
+from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method
 from ..ops.shape.joining import flip
 from ..ops.shape.views import RESHAPE, SELECT, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
 from ..tensor_base import TensorBase
-from .inplace import assign, check_writable, copy_as
+from .inplace import assign, check_writable, copy_as, fill_as
+from .transfer import cast
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -38,11 +42,29 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             index = wrap_index(index, shape[0], 0, "index", shape)
         out: Tensor = SELECT.call(self, 0, index, index * self.spec.strides[0])
         return out
+    if isinstance(index, TensorBase):
+        chosen = _by_tensor(self, index)  # type: ignore[arg-type]
+        if chosen is not None:
+            return chosen
     found = _of_ints_and_slices(self, index if type(index) is tuple else (index,))
     if found is not None:
         return found
-    view, chosen = _basic(self, index)
-    return view if not chosen else _gather(view, chosen)
+    view, tensors = _basic(self, index)
+    return view if not tensors else _gather(view, tensors)
+
+
+def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
+    """`tensor[index]` for the commonest index tensors; None for others."""
+    spec, places = tensor.spec, index.spec
+    if places.device is not spec.device or not places.ndim or not spec.ndim:
+        return None
+    if places.dtype is bool_:
+        if places.shape != spec.shape or spec.device.type != "cpu":
+            return None
+        return INDEX.call(tensor.reshape(-1), from_numpy(np.flatnonzero(index.numpy())), 0)
+    if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
+        return None
+    return INDEX.call(tensor, index, 0)
 
 
 def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
@@ -232,12 +254,23 @@ class _Plan:
 
 
 def _gather(view: Tensor, chosen: dict[int, Tensor]) -> Tensor:
+    if len(chosen) == 1:
+        ((dim, index),) = chosen.items()
+        return INDEX.call(view, index.to(int64).contiguous(), dim)
     plan = _Plan(view, chosen)
     return plan.placed(gather(plan.flat(view), 0, plan.rows))
 
 
 @method()
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
+    if type(value) in SCALARS and self.spec.ndim:
+        if type(index) is int:
+            fill_as("__setitem__", self[index], value)
+            return
+        if isinstance(index, TensorBase) and index.spec.dtype is bool_ and index.spec.shape == self.spec.shape:
+            mask: Any = index
+            copy_as("__setitem__", self, where(mask, value, self))
+            return
     if not isinstance(value, TensorBase):
         value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
     parts = index if isinstance(index, tuple) else (index,)
@@ -272,7 +305,10 @@ def put_flat(tensor: Tensor, places: Tensor, values: Tensor) -> None:
 
 def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, accumulate: bool) -> None:
     """Writes `value` to the elements of `view` (a view of `tensor`, or it) that index tensors choose."""
-    check_writable(view, "__setitem__")
+    tracked = check_writable(view, "__setitem__") or (value.node is not None and is_recording())
+    if len(chosen) == 1 and not tracked and _put_along(view, *next(iter(chosen.items())), value, accumulate):
+        mark_modified(tensor, "__setitem__")
+        return
     plan = _Plan(view, chosen)
     source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
     ordered = permute(view, plan.order)
@@ -285,6 +321,21 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
     else:
         scatter_into(flat, 0, plan.rows, source, accumulate)
         mark_modified(tensor, "__setitem__")
+
+
+def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate: bool) -> bool:
+    """`put` at a vector of indices along one dim, in one kernel; False where that cannot be."""
+    shape = tuple(view.spec.shape)
+    wanted = (*shape[:dim], index.spec.numel, *shape[dim + 1 :])
+    given = tuple(value.spec.shape)
+    fits = len(given) <= len(wanted) and all(n in (1, m) for n, m in zip(given, wanted[len(wanted) - len(given) :]))
+    if index.spec.ndim != 1 or not fits or value.buffer is view.buffer or not view.spec.numel or not index.spec.numel:
+        return False
+    source = cast(value if value.node is None else value.detach(), view.spec.dtype)
+    if source.spec.device is not view.spec.device:
+        source = source.to(view.spec.device)
+    (INDEX_ADD if accumulate else INDEX_PUT).into(view, cast(index, int64), source, dim, shape)
+    return True
 
 
 @method()

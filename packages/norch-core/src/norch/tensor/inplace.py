@@ -17,8 +17,9 @@ from ..dispatch.plan import SCALARS
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
-from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
+from ..ops.creation import FILL, arange, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import where
+from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
 from ..ops.registry import method
 from ..ops.shape.strided import as_strided_view
@@ -36,6 +37,9 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     op: Op | None = getattr(function, "op", None)
 
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 1 and len(kwargs) == 1 and "alpha" in kwargs and self.node is None:
+            changed: Tensor = call(self, args[0] * kwargs["alpha"])
+            return changed
         check_writable(self, title)
         source = self
         if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
@@ -45,12 +49,12 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         _check_result(title, self, value)
         return assign(self, value, title)
 
-    method: Any = general
+    call: Any = general
     if op is not None and op.kind == "primitive":
-        method = call_path(op, method=title, otherwise=general)
-    method.__name__ = method.__qualname__ = title
-    method.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
-    return method  # type: ignore[no-any-return]
+        call = call_path(op, method=title, otherwise=general)
+    call.__name__ = call.__qualname__ = title
+    call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
+    return call  # type: ignore[no-any-return]
 
 
 def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -71,8 +75,11 @@ def overlapping(a: Tensor, b: Tensor) -> bool:
     return first < b.offset + span(b.spec.shape, b.spec.strides) and b.offset < last
 
 
-def check_writable(tensor: Tensor, op: str) -> None:
-    """Raises where `tensor` may not be changed in place."""
+def check_writable(tensor: Tensor, op: str) -> bool:
+    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change."""
+    root = tensor if tensor.base is None else tensor.base
+    if root.node is None and not tensor.spec.overlaps:
+        return False
     if tensor.spec.overlaps:
         raise ShapeError(
             f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
@@ -93,6 +100,7 @@ def check_writable(tensor: Tensor, op: str) -> None:
                 f"{op}(): this view was made under no_grad(), so that its base could not learn of the change; make the "
                 "view, or the change, in the other mode"
             )
+    return is_recording()
 
 
 def _check_result(op: str, tensor: Tensor, value: Tensor) -> None:
@@ -184,17 +192,18 @@ _write_view = Op(
 @method()
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
-    return _fill(self, value, "fill_")
+    return fill_as("fill_", self, value)
 
 
 @method()
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
-    return _fill(self, 0, "zero_")
+    return fill_as("zero_", self, 0)
 
 
-def _fill(self: Tensor, value: Any, op: str) -> Tensor:
-    check_writable(self, op)
+def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
+    """`fill_`, under the name that errors will give."""
+    tracked = check_writable(self, op)
     if type(value) not in SCALARS and not isinstance(value, TensorBase):
         value = as_operand(value)
     if isinstance(value, TensorBase):
@@ -203,7 +212,7 @@ def _fill(self: Tensor, value: Any, op: str) -> Tensor:
         value = int(value)
     FILL.into(self, self.spec, value)
     mark_modified(self, op)
-    if is_recording():
+    if tracked:
         rebase(self, None)
     return self
 
@@ -240,15 +249,15 @@ def _plain_host_memory(self: Tensor, source: Tensor) -> memoryview | None:
 
 def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     """`copy_`, under the name that errors will give."""
-    check_writable(self, op)
+    tracked = check_writable(self, op)
     if source.spec.shape != self.spec.shape:
         source = expand(source, tuple(self.spec.shape))
-    if is_recording() and source.node is not None and resolve(source) is not None:
+    if source.node is not None and is_recording() and resolve(source) is not None:
         return assign(self, source, op)
     if source.spec.device is not self.spec.device:
         source = source.to(self.spec.device)
-    write(self, source.clone() if overlapping(self, source) else source)
+    write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)
     mark_modified(self, op)
-    if is_recording():
+    if tracked:
         rebase(self, None)
     return self

@@ -3,64 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..autograd.graph import resolve
 from ..device import CPU, Device
-from ..dtype import DType, as_dtype, bfloat16
+from ..dtype import DType, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
+from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
-from ..spec import Spec
-from ..tensor_base import make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
-
-
-def array_to_tensor(array: np.ndarray[Any, Any], dtype: DType | None, copy: bool) -> Tensor:
-    """A tensor of an array's values: on its memory where that can be, in memory of its own if `copy`."""
-    own = as_dtype(array.dtype, "tensor")
-    if dtype is not None and dtype is not own:
-        with np.errstate(all="ignore"):
-            array, copy, own = array.astype(dtype.numpy), False, dtype
-    flags = array.flags
-    # Strides are negative or no multiple of an element only where something lies between the elements.
-    if not flags.c_contiguous and not copy:
-        copy = any(s < 0 or s % own.itemsize for s in array.strides)
-    if copy or not array.dtype.isnative or not flags.writeable:
-        # asarray(order="C") keeps 0-d arrays 0-d, which ascontiguousarray does not
-        array = np.array(array, own.numpy, order="C", copy=True)
-    strides = None
-    if not array.flags.c_contiguous:
-        strides = tuple([s // own.itemsize for s in array.strides])
-    spec = Spec(array.shape, strides if array.size else None, own, CPU)
-    backend = CPU.backend
-    memory = _memory(array, spec)
-    buffer = backend.from_host(memory)
-    if buffer is None:
-        contiguous = np.array(array, order="C")
-        spec = spec.like()
-        buffer = backend.allocate(spec.nbytes, 0)
-        if spec.nbytes:
-            backend.copy_in(buffer, 0, _bytes(contiguous))
-    return make_tensor(spec, buffer)
-
-
-def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # see below
-
-
-def _memory(array: np.ndarray[Any, Any], spec: Spec) -> memoryview:
-    """The bytes from an array's first element to its last, gaps included."""
-    if spec.numel == 0:
-        return memoryview(bytearray(0))
-    if spec.is_contiguous and array.flags.c_contiguous:
-        return _bytes(array)
-    first = (array[(slice(0, 1),) * array.ndim] if array.ndim else array).reshape(-1)
-    flat = np.lib.stride_tricks.as_strided(first.view(np.uint8), (spec.nbytes,), (1,))
-    return memoryview(flat)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers
 
 
 @method()
@@ -83,7 +39,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         values = np.empty(spec.shape, dtype)
         if spec.numel:
             source = self.contiguous()
-            spec.device.backend.copy_out(source.buffer, source.offset * size, _bytes(values))
+            spec.device.backend.copy_out(source.buffer, source.offset * size, bytes_of(values))
         return values
     if spec.is_contiguous:
         return np.ndarray(spec.shape, dtype, memory, self.offset * size)
@@ -103,7 +59,20 @@ def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:
         raise ShapeError(f"item(): needs exactly one element, the tensor has shape {tuple(self.spec.shape)}")
+    spec = self.spec
+    code = _STRUCT_CODES.get(spec.dtype.name)
+    if code is not None and spec.device is CPU:
+        memory = CPU.backend.host_view(self.buffer)
+        if memory is not None:
+            return unpack_from(code, memory, self.offset * spec.dtype.itemsize)[0]
     return numpy(self.detach().cpu()).item()
+
+
+_STRUCT_CODES = {
+    "bool": "?", "uint8": "B", "int8": "b", "int16": "=h", "int32": "=i", "int64": "=q", "float16": "=e",
+    "float32": "=f", "float64": "=d",
+}  # fmt: skip
+"""How `struct` reads a dtype."""
 
 
 @method()

@@ -15,6 +15,7 @@ from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, permute, reshape, unsqueeze
 from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer, require_dims
+from .multi_dot import multi_dot
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -84,8 +85,6 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 @public(method=False)
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of several matrices, in the order that needs the fewest multiplications. Raises as matmul does."""
-    from ...linalg import multi_dot
-
     return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
 
 
@@ -99,9 +98,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     if input.spec.ndim < 2 or input.spec.shape[-1] != input.spec.shape[-2]:
         raise ShapeError(f"matrix_power(): expected square matrices, got shape {tuple(input.spec.shape)}")
     if power < 0:
-        from ...linalg import inv
-
-        return matrix_power(inv(input), -power)
+        return matrix_power(input.inverse(), -power)
     if power == 0:
         from ..creation import eye
 

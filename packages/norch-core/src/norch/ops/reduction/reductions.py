@@ -14,7 +14,7 @@ from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
-from ..elementwise.arithmetic import exp, log, sqrt, where
+from ..elementwise.arithmetic import exp, log, maximum, minimum, sqrt, where
 from ..families import accepts_axis, primitive
 from ..indexing import gather
 from ..registry import method, public
@@ -243,23 +243,23 @@ class ValuesIndices(NamedTuple):
     indices: Tensor
 
 
-def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: Any, arg: Any) -> Any:
+def _extreme(input: Tensor, dim: Any, keepdim: bool, value: Op, elementwise: Any, index: Op) -> Any:
     if dim is None:
-        return whole(input)
+        return value.call(input, None, False, None)
     if hasattr(dim, "spec"):
         return elementwise(input, dim)
+    name = index.name[3:]
     if not isinstance(dim, int):
-        raise DTypeError(
-            f"{arg.__name__[3:]}(): dim must be an int or a tensor, got {dim!r}; for several dims use "
-            f"a{arg.__name__[3:]}"
-        )
-    indices = arg(input, dim, True)
+        raise DTypeError(f"{name}(): dim must be an int or a tensor, got {dim!r}; for several dims use a{name}")
+    at = wrap_dim(dim, input.spec.ndim, name)
     if not input.spec.ndim:
-        return ValuesIndices(input.clone(), indices.reshape(()))
-    values = gather(input, dim, indices)
-    if not keepdim:
-        values, indices = squeeze(values, dim), squeeze(indices, dim)
-    return ValuesIndices(values, indices)
+        return ValuesIndices(input.clone(), _arg(index, input, 0, False))
+    if input.node is None:
+        return ValuesIndices(value.call(input, at, keepdim, None), index.call(input, at, keepdim, None))
+    # The gradient is that of the element whose index is returned, not shared among equals as amax's is.
+    indices = index.call(input, at, True, None)
+    values = gather(input, at, indices)
+    return ValuesIndices(values, indices) if keepdim else ValuesIndices(squeeze(values, at), squeeze(indices, at))
 
 
 @public()
@@ -269,18 +269,14 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 
     Raises ShapeError for no elements, IndexError for a dim out of range, DTypeError for several dims (see amax).
     """
-    from ..elementwise.arithmetic import maximum
-
-    return _extreme(input, dim if other is None else other, keepdim, amax, maximum, argmax)
+    return _extreme(input, dim if other is None else other, keepdim, _AMAX, maximum, _ARGMAX)
 
 
 @public()
 @accepts_axis
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element: see max, whose arguments it has; with a tensor (`other`), elementwise `minimum`."""
-    from ..elementwise.arithmetic import minimum
-
-    return _extreme(input, dim if other is None else other, keepdim, amin, minimum, argmin)
+    return _extreme(input, dim if other is None else other, keepdim, _AMIN, minimum, _ARGMIN)
 
 
 @public()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...dtype import INTEGER
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import as_int, wrap_dim
-from ..creation import DeviceLike, arange, as_tensor
+from ..creation import DeviceLike, arange
+from ..from_data import as_tensor
 from ..indexing import index_select, unravel
 from ..registry import public
 from .joining import cat, flip, meshgrid, split, stack

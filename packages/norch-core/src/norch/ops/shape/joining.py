@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...autograd.graph import shared_ops
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
@@ -13,7 +14,7 @@ from ...spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
 from ..creation import arange
 from ..indexing import gather
 from ..registry import method, public
-from .views import broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
+from .views import SLICE, broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -103,6 +104,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -
     return _STACK.call(tuple(tensors), dim if axis is None else axis)
 
 
+shared_ops["stack"] = stack
+
+
 @public(method=False)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dim 1; vectors along dim 0."""
@@ -134,14 +138,16 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
         if step < 0 or (step == 0 and size):
             raise ShapeError(f"split(): parts of size {step}")
         sizes = [min(step, size - i) for i in range(0, size, step)] if size else [0]
-    starts = [sum(sizes[:i]) for i in range(len(sizes))] if len(sizes) < 16 else _starts(sizes)
-    return tuple(slice_dim(input, at, start, n) for start, n in zip(starts, sizes, strict=True))
+    return _cut(input, at, sizes)
 
 
-def _starts(sizes: list[int]) -> list[int]:
-    from itertools import accumulate
-
-    return [0, *accumulate(sizes)][:-1]
+def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
+    """Views of parts of these sizes, one after another."""
+    parts, start, stride, view = [], 0, input.spec.strides[dim], SLICE.call
+    for n in sizes:
+        parts.append(view(input, dim, start, n, 1, start * stride if n else 0))
+        start += n
+    return tuple(parts)
 
 
 @public()
@@ -153,7 +159,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     size = input.spec.shape[at] if input.spec.ndim else 0
     if size == 0:
         return split(input, 0, at) * chunks if input.spec.ndim else split(input, 0, at)
-    return split(input, -(-size // chunks), at)
+    step = -(-size // chunks)
+    return _cut(input, at, [min(step, size - i) for i in range(0, size, step)])
 
 
 @public()

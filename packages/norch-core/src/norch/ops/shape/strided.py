@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.graph import view_ops
+from ...autograd.graph import shared_ops
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, span, wrap_dim
 from ..copying import write
@@ -42,7 +42,7 @@ def _strided_vjp(g: Tensor, x_spec: Spec, shape: Shape, strides: Shape, shift: i
     return as_strided_view(zeros, x_spec.shape, x_spec.strides, start)
 
 
-STRIDED = view_ops["as_strided"] = view(
+STRIDED = shared_ops["as_strided"] = view(
     "as_strided", "x shape strides shift", _infer_strided, _strided_vjp, place="shift"
 )
 

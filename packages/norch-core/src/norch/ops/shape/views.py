@@ -246,6 +246,9 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
     Raises ShapeError for a start after the end, IndexError for a dim out of range.
     """
+    if start_dim == 0 and end_dim == -1:
+        out: Tensor | None = RESHAPE.call(input, (-1,))
+        return RESHAPE.call(contiguous(input), (-1,)) if out is None else out
     shape = input.spec.shape
     first, last = wrap_dim(start_dim, len(shape), "flatten"), wrap_dim(end_dim, len(shape), "flatten")
     if first > last:
