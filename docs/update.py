@@ -1,11 +1,13 @@
 """Keeps the code and the output on the pages of this folder true: python docs/update.py
 
-A comment before each code block says what it is. In contract.md: which part of norch.backend.contract. In backends.md,
-whose blocks are played from top to bottom in an empty folder, as a reader would:
+A comment before each code block says what it is. In contract.md: which part of norch.backend.contract. The blocks of
+backends.md are played from top to bottom in an empty folder, those of adding-ops.md in a copy of the tree, as a reader
+would:
 
     file NAME       a file that `norch new-backend abacus` wrote
     section NAME    a part of its backend.py, which the reader appends to the new one
     write NAME      the reader writes this file; append NAME: appends this to it
+    diff NAME       the reader changes these lines of it; ** in a name stands for any folders
     run             commands after "$ " and what they print; "run, last 9 lines" leaves out the others. The test takes
                     what is printed "in any order"
 
@@ -19,6 +21,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,34 +47,27 @@ def updated(text: str, content: Callable[[str, str], str]) -> str:
     return BLOCK.sub(block, text)
 
 
-# --- backends.md ----------------------------------------------------------------------------------------------------
+# --- Pages that are played ------------------------------------------------------------------------------------------
 
 
 class Reader:
-    """Somebody who follows the guide, in a folder that is empty at first."""
+    """Somebody who follows a page, in `folder`. `path`: where Python finds what is written there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, path: list[str]) -> None:
         self.folder = self.here = folder
-        self.finished = new_backend("abacus", folder / ".finished")
-        self.site = folder / ".site" / "norch_abacus-0.1.0.dist-info"
-        self.site.mkdir(parents=True)
-        # As `pip install -e` leaves it. tests/test_new_backend.py proves that the package really installs.
-        (self.site / "METADATA").write_text("Metadata-Version: 2.1\nName: norch-abacus\nVersion: 0.1.0\n")
-        (self.site / "entry_points.txt").write_text("[norch]\nabacus = norch_abacus\n")
+        self.path = path
 
     def content(self, marker: str, text: str) -> str:
         what, _, rest = marker.partition(" ")
         if what.rstrip(",") == "run":
             return self._run(text, rest)
-        if what == "file":
-            return (self.finished / rest).read_text()
         if what == "write":
             (self.here / rest).write_text(text)
         elif what == "append":
             self._append(rest, f"\n\n{text}")
-        elif what == "section":
-            text = sections((self.finished / BACKEND).read_text())[rest]
-            self._append(BACKEND, text if rest == "Start" else f"\n\n{text}")
+        elif what == "diff":
+            (file,) = self.here.glob(rest)
+            file.write_text(patched(file.read_text(), text))
         else:
             raise ValueError(f"no such kind of block: {marker}")
         return text
@@ -95,7 +91,7 @@ class Reader:
             f'norch() {{ {python} -m norch "$@"; }}\npython() {{ {python} "$@"; }}\npip() {{ :; }}\n'
             f"{command}\npwd > {shlex.quote(str(place))}\n"
         )
-        path = os.pathsep.join([str(self.site.parent), str(self.folder / "norch-abacus" / "src"), *sys.path])
+        path = os.pathsep.join([*self.path, *sys.path])
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
             ["bash", "-c", script], cwd=self.here, env=environment, text=True,
@@ -121,6 +117,32 @@ def _shown(lines: list[str], rest: str) -> list[str]:
     return [*lines[:head], "...", *lines[len(lines) - tail :]]
 
 
+# --- backends.md ----------------------------------------------------------------------------------------------------
+
+
+class Author(Reader):
+    """Somebody who writes a backend, in a folder that is empty at first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.finished = new_backend("abacus", folder / ".finished")
+        self.site = folder / ".site" / "norch_abacus-0.1.0.dist-info"
+        self.site.mkdir(parents=True)
+        # As `pip install -e` leaves it. tests/test_new_backend.py proves that the package really installs.
+        (self.site / "METADATA").write_text("Metadata-Version: 2.1\nName: norch-abacus\nVersion: 0.1.0\n")
+        (self.site / "entry_points.txt").write_text("[norch]\nabacus = norch_abacus\n")
+        super().__init__(folder, [str(self.site.parent), str(folder / "norch-abacus" / "src")])
+
+    def content(self, marker: str, text: str) -> str:
+        what, _, rest = marker.partition(" ")
+        if what == "file":
+            return (self.finished / rest).read_text()
+        if what == "section":
+            text = sections((self.finished / BACKEND).read_text())[rest]
+            self._append(BACKEND, text if rest == "Start" else f"\n\n{text}")
+            return text
+        return super().content(marker, text)
+
+
 def sections(text: str) -> dict[str, str]:
     """The parts of a backend.py, each of which begins with a line "# --- Name"."""
     start, *parts = re.split(r"^# --- (.*)\n", text, flags=re.MULTILINE)
@@ -132,8 +154,38 @@ def sections(text: str) -> dict[str, str]:
 
 def guide(text: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        reader = Reader(Path(folder).resolve())
-        return updated(text, reader.content)
+        return updated(text, Author(Path(folder).resolve()).content)
+
+
+# --- adding-ops.md --------------------------------------------------------------------------------------------------
+
+COPIED = ("pyproject.toml", "packages/norch-core", "packages/norch-cpu/csrc", "packages/norch-cuda/csrc")
+
+
+def contributor(folder: Path) -> Reader:
+    """Somebody who changes a copy of the tree."""
+    for name in COPIED:
+        source, to = DOCS.parent / name, folder / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", ".*", "build"))
+        else:
+            shutil.copy(source, to)
+    return Reader(folder, [str(folder / "packages" / "norch-core" / "src")])
+
+
+def patched(text: str, diff: str) -> str:
+    """`text` with a diff's lines exchanged. Raises ValueError unless what it shows of the text is there once."""
+    lines = [line or " " for line in diff.splitlines()]
+    old, new = ("".join(f"{line[1:]}\n" for line in lines if line[0] in signs) for signs in (" -", " +"))
+    if text.count(old) != 1:
+        raise ValueError(f"{text.count(old)} places in the file are\n{old}")
+    return text.replace(old, new)
+
+
+def adding_ops(text: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return updated(text, contributor(Path(folder).resolve()).content)
 
 
 # --- contract.md ----------------------------------------------------------------------------------------------------
@@ -176,7 +228,7 @@ def contract_page(text: str) -> str:
     return updated(text, contract_part)
 
 
-PAGES = {"backends.md": guide, "contract.md": contract_page}
+PAGES = {"adding-ops.md": adding_ops, "backends.md": guide, "contract.md": contract_page}
 
 
 def main() -> None:

@@ -103,6 +103,7 @@ def binary(
     doc: str,
     *,
     takes: str = ANY,
+    out: DType | None = None,
     also: tuple[str, ...] = (),
     operator: str | None = None,
     symmetric: bool = False,
@@ -111,38 +112,27 @@ def binary(
 ) -> BinaryFunction:
     """An elementwise op on two operands, of which either may be a Python scalar; they broadcast and promote.
 
-    takes: as of `unary`. also, inplace: as of `registry.public`. operator: Python's, such as "add". symmetric: the
-    operands may be exchanged. public: False where another function has the names.
+    takes: as of `unary`. out: the result's dtype, where it is not the operands'. also, inplace: as of
+    `registry.public`. operator: Python's, such as "add". symmetric: the operands may be exchanged. public: False where
+    another function has the names.
     """
-    function = _binary(name, BINARY, vjp, doc, takes)
-    if operator is not None:
-        register_operator(operator, function, function if symmetric else _reflected(function, f"r{operator}"))
-    return register(*also, inplace=inplace)(function) if public else function
-
-
-def comparison(name: str, doc: str, also: str | None = None) -> BinaryFunction:
-    """A binary op whose result is bool, and Python's operator of that name."""
-    function = _binary(name, COMPARISON, None, doc, ANY, bool_)
-    register_operator(name, function)
-    return register(*() if also is None else (also,), inplace=True)(function)
-
-
-def _binary(
-    name: str,
-    family: list[str],
-    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None,
-    doc: str,
-    takes: str,
-    out: DType | None = None,
-) -> BinaryFunction:
 
     def infer(a: Spec | type, b: Spec | type) -> Inferred:
         return infer_elementwise(name, (a, b), takes, out)
 
-    declare(name, family)
+    declare(name, BINARY if out is None else COMPARISON)
     op = _register(Op(name, ("a", "b"), 2, infer, vjp, mixed=(0, 1)))
     note = "Operands broadcast, and promote to a common dtype."
-    return _documented(call_path(op, binary_signature), op, doc, note)
+    function = _documented(call_path(op, binary_signature), op, doc, note)
+    if operator is not None:
+        reflected = None if out is bool_ else function if symmetric else _reflected(function, f"r{operator}")
+        register_operator(operator, function, reflected)
+    return register(*also, inplace=inplace)(function) if public else function
+
+
+def comparison(name: str, doc: str, *also: str) -> BinaryFunction:
+    """A binary op whose result is bool, and Python's operator of that name."""
+    return binary(name, None, doc, out=bool_, also=also, operator=name)
 
 
 def _unary_signature(input: Any) -> None: ...

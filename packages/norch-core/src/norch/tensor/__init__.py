@@ -28,12 +28,12 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
 
     def __new__(cls, *data: Any, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> Tensor:
         if len(data) == 1 and not isinstance(data[0], int):
-            made = as_tensor(data[0], dtype or get_default_dtype(), device, copy=True)
+            out = as_tensor(data[0], dtype or get_default_dtype(), device, copy=True)
         else:
-            made = empty_spec(spec_for(data or (0,), dtype, device, "Tensor"))
+            out = empty_spec(spec_for(data or (0,), dtype, device, "Tensor"))
         if cls is not Tensor:
-            made = made.as_subclass(cls)
-        return finish(made, requires_grad)
+            out = out.as_subclass(cls)
+        return finish(out, requires_grad)
 
     def as_subclass(self, cls: type[Any]) -> Any:
         """The same tensor as an object of a subclass of Tensor."""
@@ -51,7 +51,7 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
 
     @staticmethod
     def _from_array(value: Any) -> Any:
-        """What a binary op makes of an operand that is no tensor: an array's tensor, or NotImplemented."""
+        """What a binary op makes of an operand that is not a tensor: an array's tensor, or NotImplemented."""
         import numpy as np
 
         if isinstance(value, np.ndarray):

@@ -35,5 +35,4 @@ def _mapped(self: Tensor, function: Callable[..., Any], others: tuple[Any, ...],
         raise AutogradError(f"{op}(): cannot be differentiated; use it on detach()")
     columns = [x.expand(tuple(self.spec.shape)).reshape(-1).tolist() for x in (self, *others)]
     values = [function(*row) for row in zip(*columns, strict=True)]
-    made = new_tensor(values, dtype=self.spec.dtype).reshape(tuple(self.spec.shape))
-    return self.copy_(made)
+    return self.copy_(new_tensor(values, dtype=self.spec.dtype).reshape(tuple(self.spec.shape)))

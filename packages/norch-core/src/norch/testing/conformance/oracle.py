@@ -10,6 +10,7 @@ import numpy as np
 
 from ...dtype import BOOL, FLOATING, DType, as_dtype
 from ..samples import SAMPLES
+from ..samples.record import upcast
 
 Array = Any
 
@@ -26,14 +27,6 @@ class Expected(NamedTuple):
 EXACT = frozenset("neg abs sign floor ceil round trunc bitwise_not maximum minimum".split())
 
 
-def widened(values: Array) -> Array:
-    """The same numbers in float64, int64 or bool."""
-    values = np.asarray(values)
-    if values.dtype == np.bool_:
-        return values
-    return values.astype(np.int64 if values.dtype.kind in "iu" else np.float64)
-
-
 def as_stored(values: Array, dtype: DType) -> Array:
     """Integers as they wrap around in `dtype`, bools as such, floats as they are."""
     if dtype.category == FLOATING:
@@ -46,7 +39,9 @@ def expected(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], outputs: 
     """The values of each output. `inputs` are arrays and numbers; of an op that writes in place `outputs[0]` is what
     the output held before, else its shape and dtype only."""
     dtype = as_dtype(outputs[0].dtype.name)
-    arrays = list(inputs) if op == "random" else [widened(x) for x in inputs]  # seeds are too large for int64
+    arrays = (
+        list(inputs) if op == "random" else [upcast(np.asarray(x)) for x in inputs]
+    )  # seeds are too large for int64
     with np.errstate(all="ignore"):
         if op in _OTHER:
             found = _OTHER[op](arrays, attrs, outputs)
@@ -120,7 +115,7 @@ def _gather(arrays: list[Array], attrs: Any, outputs: Any) -> list[Expected]:
 def _scatter(adds: bool) -> Callable[..., list[Expected]]:
     def scattered(arrays: list[Array], attrs: Any, outputs: Any) -> list[Expected]:
         index, src = arrays
-        values = widened(outputs[0]).copy()
+        values = upcast(outputs[0]).copy()
         scale = np.array(np.abs(values))
         places = _placed(attrs["dim"], index, values.shape[attrs["dim"]] if values.ndim else 1)
         if not adds:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .elementwise import by_element, unary
-from .record import SAME, Array, Sample, case, samples, x
+from .record import Array, Sample, case, samples, x
 
 
 def softmax(v: Array, dim: int) -> Array:
@@ -23,9 +23,9 @@ def sigmoid(v: Array) -> Array:
 
 def activation(name: str, oracle: Callable[..., Any], *rest: Any, **more: Any) -> Sample:
     """A floating function of one variable; `rest` are further arguments of further calls."""
-    how: dict[str, Any] = {"method": None, "loose": 4} | more
+    options: dict[str, Any] = {"loose": 4} | more
     cases = (case(x(2, 3, low=-4, high=4)), case(x()), case(x(0, 2)), *[case(x(5), *given) for given in rest])
-    return Sample(name, oracle, cases, "float", **how)
+    return Sample(name, oracle, cases, "float", **options)
 
 
 def _elu(v: Array, alpha: float = 1.0) -> Array:
@@ -60,10 +60,10 @@ ALONG = (case(x(2, 3), 1), case(x(2, 3, 2), 0), case(x(3), -1), case(x(2, 3, low
 
 SAMPLES = samples(
     unary("relu", lambda v: np.maximum(v, 0), takes="number", strict=False, gives="same"),
-    activation("leaky_relu", lambda v, slope=0.01: np.where(v > 0, v, slope * v), (0.2,), inplace="leaky_relu_"),
-    activation("elu", _elu, (0.5,), inplace="elu_"),
-    activation("selu", lambda v: 1.0507009873554805 * _elu(v, 1.6732632423543772), inplace="selu_"),
-    activation("celu", lambda v, alpha=1.0: np.where(v > 0, v, alpha * np.expm1(v / alpha)), (0.5,), inplace="celu_"),
+    activation("leaky_relu", lambda v, slope=0.01: np.where(v > 0, v, slope * v), (0.2,)),
+    activation("elu", _elu, (0.5,)),
+    activation("selu", lambda v: 1.0507009873554805 * _elu(v, 1.6732632423543772)),
+    activation("celu", lambda v, alpha=1.0: np.where(v > 0, v, alpha * np.expm1(v / alpha)), (0.5,)),
     activation("hardtanh", lambda v, low=-1.0, high=1.0: np.clip(v, low, high), (-0.5, 1.5)),
     activation("relu6", lambda v: np.clip(v, 0, 6)),
     activation("hardsigmoid", _hard),
@@ -73,9 +73,8 @@ SAMPLES = samples(
         lambda v, t, value: np.where(v > t, v, value),
         (case(x(2, 3), 0.5, -1.0), case(x(), 0.1, 20), case(x(0, 2), 0.0, 0.0)),
         "float",
-        method=None,
     ),
-    activation("hardshrink", lambda v, lambd=0.5: np.where(np.abs(v) > lambd, v, 0), (1.0,), method=SAME),
+    activation("hardshrink", lambda v, lambd=0.5: np.where(np.abs(v) > lambd, v, 0), (1.0,)),
     Sample(
         "prelu",
         _prelu,
@@ -88,8 +87,8 @@ SAMPLES = samples(
     activation("softplus", _softplus, (2.0, 1.5)),
     activation("softsign", lambda v: v / (1 + np.abs(v))),
     activation("logsigmoid", lambda v: -_softplus(-v)),
-    Sample("glu", _glu, (case(x(2, 4)), case(x(4, 2), 0)), "float", method=None, loose=4),
+    Sample("glu", _glu, (case(x(2, 4)), case(x(4, 2), 0)), "float", loose=4),
     Sample("softmax", softmax, ALONG, "float", loose=4),
-    Sample("softmin", lambda v, dim: softmax(-v, dim), ALONG, "float", loose=4, method=None),
+    Sample("softmin", lambda v, dim: softmax(-v, dim), ALONG, "float", loose=4),
     Sample("log_softmax", lambda v, dim: np.log(softmax(v, dim)), ALONG, "float", loose=16),
 )

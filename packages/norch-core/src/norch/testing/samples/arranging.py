@@ -33,11 +33,11 @@ def _vander(v: Array, N: int | None = None, increasing: bool = False) -> Array:
 
 
 SHAPES = samples(
-    Sample("atleast_1d", np.atleast_1d, (case(x()), case(x(2, 3))), method=None),
-    Sample("atleast_2d", np.atleast_2d, (case(x()), case(x(3)), case(x(2, 3))), method=None),
-    Sample("atleast_3d", np.atleast_3d, (case(x()), case(x(3)), case(x(2, 3)), case(x(2, 1, 2))), method=None),
-    Sample("column_stack", np.column_stack, (case([x(2), x(2)]), case([x(2, 2), x(2)])), method=None),
-    Sample("dstack", np.dstack, (case([x(2), x(2)]), case([x(2, 2), x(2, 2, 3)])), method=None),
+    Sample("atleast_1d", np.atleast_1d, (case(x()), case(x(2, 3)))),
+    Sample("atleast_2d", np.atleast_2d, (case(x()), case(x(3)), case(x(2, 3)))),
+    Sample("atleast_3d", np.atleast_3d, (case(x()), case(x(3)), case(x(2, 3)), case(x(2, 1, 2)))),
+    Sample("column_stack", np.column_stack, (case([x(2), x(2)]), case([x(2, 2), x(2)]))),
+    Sample("dstack", np.dstack, (case([x(2), x(2)]), case([x(2, 2), x(2, 2, 3)]))),
     Sample("tensor_split", _cut, (case(x(5, 2), 3), case(x(2, 5), (1, 3), 1), case(x(2), 4)), view=True),
     Sample("hsplit", lambda v, cuts: _cut(v, cuts, 1 if v.ndim > 1 else 0), (case(x(2, 4), 2), case(x(3), (1, 2))),
            view=True),
@@ -48,12 +48,12 @@ SHAPES = samples(
     Sample("rot90", lambda v, k=1, dims=(0, 1): np.rot90(v, k, dims), (
         case(x(2, 3)), case(x(2, 3), 2), case(x(2, 3, 2), -1, (1, 2)), case(x(2, 2), 4))),
     Sample("cartesian_prod", lambda *v: np.array(list(itertools.product(*v)), v[0].dtype), (
-        case(x(2), x(3)), case(x(2), x(1), x(2))), method=None),
-    Sample("combinations", _chosen, (case(x(4)), case(x(3), 3), case(x(3), 2, True)), method=None),
-    Sample("vander", _vander, (case(x(3)), case(x(2), 4, increasing=True)), "float", strict=False, method=None, loose=8,
+        case(x(2), x(3)), case(x(2), x(1), x(2)))),
+    Sample("combinations", _chosen, (case(x(4)), case(x(3), 3), case(x(3), 2, True))),
+    Sample("vander", _vander, (case(x(3)), case(x(2), 4, increasing=True)), "float", strict=False, loose=8,
            grad=False),
     Sample("unravel_index", lambda v, shape: np.unravel_index(v, shape), (case(exactly([0, 5, 11]), (3, 4)),
-           case(exactly([[1], [0]]), (2,))), "ints", method=None),
+           case(exactly([[1], [0]]), (2,))), "ints"),
 )  # fmt: skip
 
 
@@ -126,10 +126,10 @@ def _reductions(reduce: str) -> tuple[Case, ...]:
     )
 
 
-def _scatter_reduce(*args: Any, **how: Any) -> Any:
+def _scatter_reduce(*args: Any, **options: Any) -> Any:
     from ...ops import scatter_reduce
 
-    return scatter_reduce(*args, **how)
+    return scatter_reduce(*args, **options)
 
 
 PLACING = samples(
@@ -138,17 +138,15 @@ PLACING = samples(
     Sample("select_scatter", _selected, (case(x(2, 3), x(3), 0, 1), case(x(2, 3), x(2), 1, -1))),
     Sample("diagonal_scatter", _on_diagonal, (case(x(3, 3), x(3)), case(x(2, 4), x(2), 1))),
     Sample("masked_scatter", _masked, (case(x(2, 3), mask(2, 3), x(6)), case(x(2, 3), mask(3), x(3, 3)),
-           case(x(0, 2), mask(2), x(1))), inplace="masked_scatter_"),
-    Sample("put", _put, (case(x(2, 3), index([[0, 5], [2, 1]]), x(2, 2)), case(x(3), index([-1, 0]), x(2))),
-           inplace="put_"),
-    Sample("put.accumulate", _put, (case(x(2, 3), index([0, 5, 0]), x(3), True),), "number", strict=False, method=None,
+           case(x(0, 2), mask(2), x(1)))),
+    Sample("put", _put, (case(x(2, 3), index([[0, 5], [2, 1]]), x(2, 2)), case(x(3), index([-1, 0]), x(2)))),
+    Sample("put.accumulate", _put, (case(x(2, 3), index([0, 5, 0]), x(3), True),), "number", strict=False,
            call=lambda v, i, s, a: v.put(i, s, a), loose=2),
-    Sample("scatter_reduce", _reduced, _reductions("amax"), inplace="scatter_reduce_"),
+    Sample("scatter_reduce", _reduced, _reductions("amax")),
     Sample("index_reduce", _index_reduced, (case(x(3, 2), 0, index([2, 0, 2]), x(3, 2), "amax"),
-           case(x(2, 3), 1, index([0, 0]), x(2, 2), "prod", include_self=False)), "number", strict=False, loose=8,
-           inplace="index_reduce_"),
-    *(Sample(f"scatter_reduce.{how}", _reduced, _reductions(how), "number", strict=False, method=None, loose=8,
-             call=_scatter_reduce) for how in ("sum", "prod", "mean", "amin")),
+           case(x(2, 3), 1, index([0, 0]), x(2, 2), "prod", include_self=False)), "number", strict=False, loose=8),
+    *(Sample(f"scatter_reduce.{reduce}", _reduced, _reductions(reduce), "number", strict=False, loose=8,
+             call=_scatter_reduce) for reduce in ("sum", "prod", "mean", "amin")),
 )  # fmt: skip
 
 
@@ -176,15 +174,15 @@ PAIRS = exactly([[1, 1, 0, 1], [0, 0, 2, 0]])
 
 ORDER = samples(
     Sample("unique.dim", _unique_rows, (case(PAIRS, 1), case(exactly([[1, 0], [0, 1], [1, 0]]), 0)),
-           gives=("same", "int64", "int64"), grad=False, method=None,
+           gives=("same", "int64", "int64"), grad=False,
            call=lambda v, dim: v.unique(return_inverse=True, return_counts=True, dim=dim)),
     Sample("unique_consecutive", _consecutive, (case(RUNS), case(RUNS, True, True), case(x(0), return_counts=True),
            case(PAIRS, return_inverse=True, return_counts=True, dim=1)), gives=("same", "int64", "int64"), grad=False),
     Sample("isin", lambda v, w, invert=False: np.isin(v, w, invert=invert), (
         case(RUNS, exactly([0, 3])), case(RUNS, 1), case(RUNS, index(range(1, 40, 2))),
-        case(RUNS, exactly([0]), invert=True)), "number", strict=False, gives="bool", grad=False, method=None),
+        case(RUNS, exactly([0]), invert=True)), "number", strict=False, gives="bool", grad=False),
     Sample("repeat_interleave.each", _repeated, (case(x(3, 2), index([2, 0, 1]), 0), case(x(2, 2), index([1, 0, 2, 1])),
-           case(x(2, 3), index([2]), 1)), method=None, call=lambda v, n, *dim: v.repeat_interleave(n, *dim)),
+           case(x(2, 3), index([2]), 1)), call=lambda v, n, *dim: v.repeat_interleave(n, *dim)),
 )  # fmt: skip
 
 SAMPLES = samples(SHAPES, PLACING, ORDER)

@@ -17,7 +17,7 @@ from ...dtype import FLOATING, DType, float32, float64
 from ...errors import DTypeError, ShapeError
 from ...tensor import Tensor
 from .. import gradcheck as numerical
-from .record import TOLERANCES, Array, Case, Operand, Sample, build, case, flat, replace, wide
+from .record import TOLERANCES, Array, Case, Operand, Sample, build, case, flat, replace, upcast
 
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-6, 700.0]
 
@@ -51,13 +51,13 @@ def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 def same_values(got: Any, expected: Any, dtype: DType, what: str, loose: float = 1.0) -> None:
     """A tensor against the oracle's array: dtype, shape, values within the dtype's tolerance."""
-    expect(isinstance(got, Tensor), f"{what}: gave {type(got).__name__}, no tensor")
+    expect(isinstance(got, Tensor), f"{what}: expected a Tensor, got {type(got).__name__}")
     expect(got.dtype is dtype, f"{what}: gave {got.dtype}, not {dtype}")
     expected = np.asarray(expected)
     expect(tuple(got.shape) == expected.shape, f"{what}: gave shape {tuple(got.shape)}, not {expected.shape}")
     with np.errstate(all="ignore"):
-        wanted = wide(expected.astype(dtype.numpy))
-    values = wide(got.detach().cpu().numpy())
+        wanted = upcast(expected.astype(dtype.numpy))
+    values = upcast(got.detach().cpu().numpy())
     if dtype.category == FLOATING:
         bound = TOLERANCES[dtype.name] * loose
         with np.errstate(all="ignore"):
@@ -71,7 +71,7 @@ def check_case(sample: Sample, case: Case, dtype: DType, device: Any = "cpu", la
     """One call against the oracle: values, dtypes and shapes of every result; operands are left as they were."""
     what = label(sample, case, dtype, layout)
     built = build(sample, case, dtype, device, layout)
-    before = [wide(t.cpu().numpy()).copy() for t in built.tensors]
+    before = [upcast(t.cpu().numpy()).copy() for t in built.tensors]
     result = sample.function(*built.args, **built.kwargs)
     expected = quietly(sample.oracle, built.arrays, built.array_kwargs)
     if sample.gives == "python":
@@ -84,7 +84,7 @@ def check_case(sample: Sample, case: Case, dtype: DType, device: Any = "cpu", la
     for i, (got, want) in enumerate(zip(results, wanted, strict=True)):
         same_values(got, want, dtypes[min(i, len(dtypes) - 1)], what, loose)
     for tensor, old in zip(built.tensors, before, strict=True):
-        np.testing.assert_array_equal(wide(tensor.cpu().numpy()), old, f"{what}: an operand was changed")
+        np.testing.assert_array_equal(upcast(tensor.cpu().numpy()), old, f"{what}: an operand was changed")
 
 
 def check_values(sample: Sample, device: Any = "cpu", layout: str = "plain", dtypes: Any = None) -> None:
@@ -191,7 +191,7 @@ def check_promotion(sample: Sample, device: Any = "cpu") -> None:
 
 
 def _as(values: Array, dtype: DType, sample: Sample) -> Array:
-    found = wide(values.astype(dtype.numpy))
+    found = upcast(values.astype(dtype.numpy))
     return found.astype(np.float64) if sample.gives == "float" else found
 
 
@@ -248,7 +248,7 @@ def equal_results(found: list[Any], expected: list[Any], what: str) -> None:
 
 
 def _values(tensor: Tensor) -> Array:
-    return wide(tensor.detach().cpu().numpy())
+    return upcast(tensor.detach().cpu().numpy())
 
 
 def check_inplace(sample: Sample, device: Any = "cpu", dtypes: Any = None) -> None:

@@ -23,7 +23,7 @@ def unary(name: str, oracle: Oracle, low: float = -2.0, high: float = 2.0, **res
     """A function of one variable, of values between `low` and `high`."""
     shapes: tuple[tuple[int, ...], ...] = ((2, 3), (), (0, 3), (3, 1, 2))
     cases = tuple(case(Operand(shape, low, high)) for shape in shapes)
-    chosen: dict[str, Any] = {"gives": "float", "inplace": name + "_", "special": True} | rest
+    chosen: dict[str, Any] = {"gives": "float", "special": True} | rest
     return Sample(name, oracle, cases, **chosen)
 
 
@@ -51,7 +51,7 @@ def binary(
     **rest: Any,
 ) -> Sample:
     """A function of two operands that broadcast and promote."""
-    chosen: dict[str, Any] = {"inplace": name + "_", "promotes": True, "special": True} | rest
+    chosen: dict[str, Any] = {"promotes": True, "special": True} | rest
     return Sample(name, oracle, pairs(a, b, nonzero), **chosen)
 
 
@@ -107,22 +107,21 @@ ARITHMETIC = samples(
         takes="number",
         promotes=True,
         special=True,
-        inplace="fmod_",
     ),
     binary("pow", power, (0.3, 3), (-2, 2), takes="number", operator="__pow__"),
     binary("atan2", np.arctan2, gives="float"),
-    binary("maximum", np.maximum, inplace=None),
-    binary("minimum", np.minimum, inplace=None),
-    binary("fmax", np.fmax, inplace=None),
-    binary("fmin", np.fmin, inplace=None, method=None),
+    binary("maximum", np.maximum),
+    binary("minimum", np.minimum),
+    binary("fmax", np.fmax),
+    binary("fmin", np.fmin),
     Sample("add.alpha", lambda a, b, alpha: a + alpha * b, _alpha := (case(x(2, 3), x(3), alpha=2),), "number",
-           call=lambda a, b, alpha: a.add(b, alpha=alpha), method=None, strict=False),
+           call=lambda a, b, alpha: a.add(b, alpha=alpha), strict=False),
     Sample("sub.alpha", lambda a, b, alpha: a - alpha * b, _alpha, "number",
-           call=lambda a, b, alpha: a.sub(b, alpha=alpha), method=None, strict=False),
+           call=lambda a, b, alpha: a.sub(b, alpha=alpha), strict=False),
     Sample("div.rounding", divided, tuple(
         case(x(2, 3, low=-7, high=7), x(3, low=0.7, high=3, nonzero=True), rounding_mode=mode)
         for mode in ("floor", "trunc")
-    ), "number", call=lambda a, b, rounding_mode: a.div(b, rounding_mode=rounding_mode), method=None),
+    ), "number", call=lambda a, b, rounding_mode: a.div(b, rounding_mode=rounding_mode)),
 )  # fmt: skip
 
 LOGIC = samples(
@@ -149,7 +148,6 @@ LOGIC = samples(
             case(mask(2, 3), x(2, 3), False),
             case(mask(2, 3), True, x(3)),
         ),
-        method=None,
     ),
     Sample(
         "where.indices",
@@ -158,7 +156,6 @@ LOGIC = samples(
         gives="int64",
         grad=False,
         call=lambda c: _where_indices(c),
-        method=None,
     ),
 )
 
@@ -171,7 +168,7 @@ def _where_indices(condition: Any) -> Any:
 
 FUNCTIONS = samples(
     unary("neg", np.negative, takes="number", gives="same", operator="__neg__"),
-    unary("positive", np.positive, takes="number", gives="same", inplace=None, operator="__pos__"),
+    unary("positive", np.positive, takes="number", gives="same", operator="__pos__"),
     unary("sign", lambda v: v if v.dtype == bool else np.sign(v), gives="same"),
     unary("abs", np.abs, takes="number", gives="same", operator="__abs__"),
     unary("exp", np.exp),
@@ -200,7 +197,7 @@ FUNCTIONS = samples(
     unary("trunc", np.trunc, -4, 4, takes="number", gives="same"),
     unary("round", rounded, -4, 4, takes="number", gives="same"),
     Sample("round.decimals", rounded, (case(x(2, 3, low=-4, high=4), decimals=1), case(x(3), decimals=0)), "float",
-           call=lambda v, decimals: v.round(decimals=decimals), method=None),
+           call=lambda v, decimals: v.round(decimals=decimals)),
     unary("reciprocal", lambda v: float_divide(np.float64(1), v), 0.3, 3),
     unary("rsqrt", lambda v: 1 / np.sqrt(np.asarray(v, float)), 0.3, 3),
     unary("square", np.square, gives="same"),
@@ -208,9 +205,9 @@ FUNCTIONS = samples(
     unary("rad2deg", np.rad2deg, loose=4),
     unary("frac", lambda v: v - np.trunc(v), -4, 4, takes="number", gives="same", special=False),
     unary("logical_not", np.logical_not, gives="bool", grad=False),
-    unary("isnan", np.isnan, gives="bool", grad=False, inplace=None),
-    unary("isinf", np.isinf, gives="bool", grad=False, inplace=None),
-    unary("isfinite", np.isfinite, gives="bool", grad=False, inplace=None),
+    unary("isnan", np.isnan, gives="bool", grad=False),
+    unary("isinf", np.isinf, gives="bool", grad=False),
+    unary("isfinite", np.isfinite, gives="bool", grad=False),
 )  # fmt: skip
 
 
@@ -222,8 +219,8 @@ def _replaced(v: Array, nan: float = 0.0, posinf: float | None = None, neginf: f
     return np.nan_to_num(v, nan=nan, posinf=posinf, neginf=neginf)
 
 
-def _close(a: Array, b: Array, **how: Any) -> Array:
-    return np.isclose(a, b, **how)
+def _close(a: Array, b: Array, **options: Any) -> Array:
+    return np.isclose(a, b, **options)
 
 
 SEVERAL = samples(
@@ -231,7 +228,7 @@ SEVERAL = samples(
     binary("logical_or", np.logical_or, gives="bool", grad=False),
     binary("logical_xor", np.logical_xor, gives="bool", grad=False),
     binary("hypot", np.hypot, takes="float", scalars=False),
-    binary("logaddexp", np.logaddexp, takes="float", inplace=None, loose=2),
+    binary("logaddexp", np.logaddexp, takes="float", loose=2),
     Sample("float_power", lambda a, b: np.power(a, b, dtype=np.float64), (
         case(x(2, 3, low=0.4, high=3), x(3, low=-2, high=2)), case(x(3, low=0.4, high=3), 2)), gives="float64"),
     Sample(
@@ -246,35 +243,32 @@ SEVERAL = samples(
         ),
         takes="number",
         strict=False,
-        inplace="clamp_",
     ),
-    Sample("clamp_min", lambda v, m: np.maximum(v, m), (case(x(2, 3), 1), case(x(2), 0)), "number",
-           inplace="clamp_min_", strict=False),
-    Sample("clamp_max", lambda v, m: np.minimum(v, m), (case(x(2, 3), 1), case(x(2), 0)), "number",
-           inplace="clamp_max_", strict=False),
+    Sample("clamp_min", lambda v, m: np.maximum(v, m), (case(x(2, 3), 1), case(x(2), 0)), "number", strict=False),
+    Sample("clamp_max", lambda v, m: np.minimum(v, m), (case(x(2, 3), 1), case(x(2), 0)), "number", strict=False),
     Sample("nan_to_num", _replaced, (
         case(x(2, 3)),
         case(exactly([math.nan, math.inf, -math.inf, 1.5]), 3.0, 7.0, -7.0),
         case(exactly([math.nan, 2.5]), nan=1.0),
-    ), "float", inplace="nan_to_num_", strict=False),
+    ), "float", strict=False),
     Sample("masked_fill.exact", lambda v, m, value: np.where(m, int(value), v), (
         case(exactly([2**60 + 1, 5], int64), exactly([False, True], bool_), 0.0),), gives="int64", grad=False,
-        method=None, call=lambda v, m, value: v.masked_fill(m, value)),
+           call=lambda v, m, value: v.masked_fill(m, value)),
     Sample("lerp", lambda a, b, w: a + w * (b - a), (
         case(x(2, 3), x(2, 3), 0.25),
         case(x(2, 3), x(3), x(2, 1, low=0, high=1)),
         case(x(), x(), x()),
         case(x(0, 2), x(2), 0.5),
-    ), "float", inplace="lerp_", loose=2, strict=False),
+    ), "float", loose=2, strict=False),
     Sample("addcmul", lambda v, a, b, value=1: v + value * a * b, (
         case(x(2, 3), x(2, 3), x(2, 3)),
         case(x(2, 3), x(3), x(2, 1), value=2),
         case(x(), x(), x()),
-    ), "number", inplace="addcmul_", loose=4, strict=False),
+    ), "number", loose=4, strict=False),
     Sample("addcdiv", lambda v, a, b, value=1: v + value * float_divide(a, b), (
         case(x(2, 3), x(2, 3), x(2, 3, low=0.5, high=3)),
         case(x(2, 3), x(3), x(2, 1, low=0.5, high=3), value=2),
-    ), "float", inplace="addcdiv_", loose=4, strict=False),
+    ), "float", loose=4, strict=False),
     Sample("isclose", _close, (
         case(exactly([1.0, 2.0, math.nan, math.inf]), exactly([1.0, 2.5, math.nan, math.inf])),
         case(exactly([1.0, math.nan, -math.inf]), exactly([1.0, math.nan, math.inf]), equal_nan=True),
@@ -291,7 +285,7 @@ SEVERAL = samples(
     Sample("masked_fill", lambda v, m, value: np.where(m, value, v), (
         case(x(2, 3), mask(2, 3), 1), case(x(2, 3), mask(3), 0), case(x(), mask(), 1),
         case(x(2, 3), mask(2, 1), exactly(1)),
-    ), inplace="masked_fill_"),
+    )),
 )  # fmt: skip
 
 SAMPLES = samples(ARITHMETIC, LOGIC, FUNCTIONS, SEVERAL)

@@ -41,12 +41,12 @@ def _scattered(add: bool) -> Callable[..., Array]:
     return oracle
 
 
-def _index_written(how: str) -> Callable[..., Array]:
+def _index_written(write: str) -> Callable[..., Array]:
     def oracle(v: Array, dim: int, at: Array, src: Any, alpha: float = 1) -> Array:
         out = np.moveaxis(v.copy(), dim, 0)
         for i, row in enumerate(at):
-            given = src if how == "fill" else np.moveaxis(src, dim, 0)[i]
-            out[row] = out[row] + alpha * given if how == "add" else given
+            given = src if write == "fill" else np.moveaxis(src, dim, 0)[i]
+            out[row] = out[row] + alpha * given if write == "add" else given
         return np.moveaxis(out, 0, dim)
 
     return oracle
@@ -57,7 +57,7 @@ def _indexed(v: Array, key: Any) -> Array:
 
 
 def getitem(name: str, *cases: Case, **rest: Any) -> Sample:
-    chosen: dict[str, Any] = {"method": None, "call": _indexed} | rest
+    chosen: dict[str, Any] = {"call": _indexed} | rest
     return Sample(name, _indexed, cases, **chosen)
 
 
@@ -69,7 +69,7 @@ def _assigned(v: Any, key: Any, value: Any) -> Any:
 
 
 def setitem(name: str, *cases: Case, **rest: Any) -> Sample:
-    return Sample(name, _assigned, cases, method=None, call=_assigned, **rest)
+    return Sample(name, _assigned, cases, call=_assigned, **rest)
 
 
 def _put(v: Array, at: Any, values: Any, accumulate: bool = False) -> Array:
@@ -115,7 +115,7 @@ INDEXING = samples(
             case(x(2, 3), [ALL, exactly([True, False, True], mask().dtype)], x(2, 2))),
     Sample("index_put", _put, (
         case(x(3, 4), (index([0, 2]), index([1, 3])), x(2)), case(x(4), (index([1, 1, 2]),), x(3), True),
-        case(x(3, 2), (index([1, 1]),), x(2, 2), True)), "number", strict=False, inplace="index_put_"),
+        case(x(3, 2), (index([1, 1]),), x(2, 2), True)), "number", strict=False),
 )  # fmt: skip
 
 GATHER = samples(
@@ -126,19 +126,18 @@ GATHER = samples(
     Sample("scatter", _scattered(False), (
         case(x(3, 3), 1, index([[0, 2], [1, 0], [2, 1]]), x(3, 2)), case(x(3, 3), 0, index([[0, 2, 1]]), x(2, 3)),
         case(x(3, 3), 1, index([[1], [0]]), 1), case(x(3), 0, index([-1]), x(1)),
-        case(x(2, 2), 0, index(np.zeros((0, 2), int)), x(0, 2))), inplace="scatter_"),
+        case(x(2, 2), 0, index(np.zeros((0, 2), int)), x(0, 2)))),
     Sample("scatter_add", _scattered(True), (
         case(x(3, 3), 1, ROWS, x(3, 2)), case(x(3, 3), 0, index([[0, 2, 0], [0, 1, 1]]), x(3, 3)),
-        case(x(2), 0, index([1, 1, 1]), x(4))), inplace="scatter_add_", loose=2),
+        case(x(2), 0, index([1, 1, 1]), x(4))), loose=2),
     Sample("index_select", lambda v, dim, i: np.take(v, i, dim), (
         case(x(3, 2), 0, index([2, 0, 2])), case(x(2, 3), -1, index([1])), case(x(2, 3), 1, index(np.zeros(0, int))))),
     Sample("index_add", _index_written("add"), (
         case(x(3, 2), 0, index([2, 0, 2]), x(3, 2)), case(x(2, 3), 1, index([0, 1]), x(2, 2), alpha=2)), "number",
-        strict=False, inplace="index_add_", loose=2),
+        strict=False, loose=2),
     Sample("index_copy", _index_written("copy"), (
-        case(x(3, 2), 0, index([2, 0]), x(2, 2)), case(x(2, 3), -1, index([1]), x(2, 1))), inplace="index_copy_"),
-    Sample("index_fill", _index_written("fill"), (case(x(3, 2), 0, index([2, 0]), 1), case(x(2, 3), 1, index([1]), 0)),
-           inplace="index_fill_"),
+        case(x(3, 2), 0, index([2, 0]), x(2, 2)), case(x(2, 3), -1, index([1]), x(2, 1)))),
+    Sample("index_fill", _index_written("fill"), (case(x(3, 2), 0, index([2, 0]), 1), case(x(2, 3), 1, index([1]), 0))),
     Sample("take", lambda v, i: np.take(v, i), (case(x(2, 3), index([[0, 5], [3, 3]])), case(x(2, 3), index([-1])))),
     Sample("take_along_dim", lambda v, i, dim=None: np.take_along_axis(v, i, dim) if dim is not None
            else np.take(v, i), (case(x(3, 2), ROWS, 0), case(x(3, 2), index([[0, 1]]), 0), case(x(1, 3), ROWS, 1),
@@ -150,7 +149,7 @@ GATHER = samples(
            case(exactly([0, 0]))), gives="int64", grad=False),
     Sample("argwhere", np.argwhere, (case(exactly([[0, 1], [2, 0]])),), gives="int64", grad=False),
     Sample("one_hot", lambda v, n=-1: np.eye(int(v.max()) + 1 if n == -1 else n, dtype=int)[v], (
-        case(exactly([0, 2, 1])), case(exactly([[0], [1]]), 4)), "ints", gives="int64", grad=False, method=None),
+        case(exactly([0, 2, 1])), case(exactly([[0], [1]]), 4)), "ints", gives="int64", grad=False),
 )  # fmt: skip
 
 
@@ -196,7 +195,7 @@ ORDER = samples(
     Sample("sort", _sorted, (case(x(2, 3)), case(x(3, 2), 0), case(x(2, 4), -1, True), case(x(0, 2), 0), case(x())),
            gives=("same", "int64")),
     Sample("sort.ties", _sorted, (case(TIED), case(TIED, 1, True), case(exactly([1.0, np.nan, 0.0]))),
-           gives=("same", "int64"), grad=False, method=None, call=lambda v, *how: v.sort(*how), takes="float",
+           gives=("same", "int64"), grad=False, call=lambda v, *args: v.sort(*args), takes="float",
            strict=False),
     Sample("argsort", _order, (case(x(2, 3)), case(x(3, 2), 0, True), case(TIED, -1, True), case(x())), gives="int64",
            grad=False),
@@ -212,7 +211,7 @@ ORDER = samples(
         "number", strict=False, gives="int64", grad=False),
     Sample("bucketize", lambda v, b, right=False: _placed(b, v, right), (
         case(exactly([[1, 3], [0, 9]]), STEPS), case(exactly([1, 3]), STEPS, right=True)), "number", strict=False,
-        gives="int64", grad=False, method=None),
+        gives="int64", grad=False),
 )  # fmt: skip
 
 SAMPLES = samples(INDEXING, GATHER, ORDER)

@@ -43,7 +43,7 @@ SAMPLES = samples(
         case(x(2, 2), x(2, 3), x(3, 2)),
         case(x(2), x(2, 3), x(3, 2), beta=2, alpha=3),
         case(x(), x(2, 3), x(3, 2)),
-    ), "number", loose=8, inplace="addmm_"),
+    ), "number", loose=8),
     Sample("einsum", lambda equation, *v: np.einsum(equation, *v), (
         case("ij,jk->ik", x(2, 3), x(3, 2)),
         case("bij,bjk->bik", x(2, 2, 3), x(2, 3, 1)),
@@ -57,9 +57,9 @@ SAMPLES = samples(
         case("bi,oi,bo->b", x(2, 3), x(2, 3), x(2, 2)),
         case("ij,ij->ij", x(2, 3), x(2, 3)),
         case("ba", x(2, 3)),
-    ), "number", strict=False, method=None, loose=8),
-    Sample("tril", _triangle(np.tril), TRIANGLES, inplace="tril_"),
-    Sample("triu", _triangle(np.triu), TRIANGLES, inplace="triu_"),
+    ), "number", strict=False, loose=8),
+    Sample("tril", _triangle(np.tril), TRIANGLES),
+    Sample("triu", _triangle(np.triu), TRIANGLES),
     Sample("diag", lambda v, diagonal=0: np.diag(v, diagonal), (
         case(x(3)), case(x(2), 1), case(x(2), -2), case(x(3, 2)), case(x(2, 3), 1), case(x(0)))),
     Sample("trace", np.trace, (case(x(3, 3)), case(x(2, 3))), gives="sum"),

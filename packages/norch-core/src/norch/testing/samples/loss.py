@@ -17,10 +17,10 @@ def reduced(loss: Array, reduction: str) -> Any:
 
 def elementwise(loss: Callable[..., Array]) -> Callable[..., Any]:
     """A loss of each element, then reduced."""
-    return lambda a, b, *rest, reduction="mean", **how: reduced(loss(a, b, *rest, **how), reduction)
+    return lambda a, b, *rest, reduction="mean", **options: reduced(loss(a, b, *rest, **options), reduction)
 
 
-def between(name: str, loss: Callable[..., Array], low: float = -2.0, high: float = 2.0, **how: Any) -> Sample:
+def between(name: str, loss: Callable[..., Array], low: float = -2.0, high: float = 2.0, **options: Any) -> Sample:
     """A loss between a prediction and a target of its shape."""
 
     def pair(*shape: int) -> tuple[Any, Any]:
@@ -29,10 +29,10 @@ def between(name: str, loss: Callable[..., Array], low: float = -2.0, high: floa
     cases = (
         case(*pair(2, 3)),
         case(*pair(2, 3), reduction="sum"),
-        case(*pair(2, 3), reduction="none", **how),
-        case(*pair(), **how),
+        case(*pair(2, 3), reduction="none", **options),
+        case(*pair(), **options),
     )
-    return Sample(name, elementwise(loss), cases, "float", method=None, loose=4)
+    return Sample(name, elementwise(loss), cases, "float", loose=4)
 
 
 def _huber(a: Array, b: Array, delta: float = 1.0) -> Array:
@@ -67,13 +67,13 @@ def _nll(v: Array, t: Array, weight: Any = None, ignore_index: int = -100, reduc
     return losses.sum() / total if reduction == "mean" else losses.sum()
 
 
-def _cross_entropy(v: Array, t: Array, weight: Any = None, label_smoothing: float = 0.0, **how: Any) -> Any:
+def _cross_entropy(v: Array, t: Array, weight: Any = None, label_smoothing: float = 0.0, **options: Any) -> Any:
     logs = np.log(softmax(v, 1 if v.ndim > 1 else 0))
     if t.dtype.kind == "f":
         classes = v.shape[1]
         smooth = t * (1 - label_smoothing) + label_smoothing / classes
-        return reduced(-(smooth * logs).sum(1), how.get("reduction", "mean"))
-    hard = _nll(logs, t, weight, **how)
+        return reduced(-(smooth * logs).sum(1), options.get("reduction", "mean"))
+    hard = _nll(logs, t, weight, **options)
     if not label_smoothing:
         return hard
     return (1 - label_smoothing) * hard - label_smoothing * logs.mean(1).mean()
@@ -98,26 +98,26 @@ SAMPLES = samples(
     Sample("binary_cross_entropy", elementwise(_entropy), (
         case(x(2, 3, low=0.1, high=0.9), x(2, 3, low=0, high=1)),
         case(x(2, 3, low=0.1, high=0.9), x(2, 3, low=0, high=1), x(3, low=0.5, high=2), reduction="none"),
-    ), "float", method=None, loose=8),
+    ), "float", loose=8),
     Sample("binary_cross_entropy_with_logits", elementwise(_with_logits), (
         case(x(2, 3), x(2, 3, low=0, high=1)),
         case(x(2, 3, low=-30, high=30), x(2, 3, low=0, high=1), reduction="sum"),
         case(x(2, 3), x(2, 3, low=0, high=1), x(3, low=0.5, high=2), reduction="none"),
         case(x(2, 3), x(2, 3, low=0, high=1), pos_weight=x(3, low=0.5, high=2)),
-    ), "float", method=None, loose=8),
+    ), "float", loose=8),
     Sample("kl_div", _divergence, (
         case(x(2, 3), x(2, 3, low=0.1, high=1)),
         case(x(2, 3), x(2, 3, low=0.1, high=1), reduction="batchmean"),
         case(x(2, 3), x(2, 3), reduction="none", log_target=True),
-    ), "float", method=None, loose=8),
-    Sample("nll_loss", _nll, INDEXED, "float", method=None, loose=4),
-    Sample("nll_loss.weight", _nll, WEIGHTED, "float", method=None, loose=4, grad=False, call=lambda *a: _call(*a)),
+    ), "float", loose=8),
+    Sample("nll_loss", _nll, INDEXED, "float", loose=4),
+    Sample("nll_loss.weight", _nll, WEIGHTED, "float", loose=4, grad=False, call=lambda *a: _call(*a)),
     Sample("cross_entropy", _cross_entropy, (
         *INDEXED,
         case(x(3, 4), CLASSES, label_smoothing=0.1),
         case(x(3, 4), exactly(np.eye(4)[[1, 3, 0]] * 0.75 + 0.0625)),
         case(x(3, 4), exactly(np.eye(4)[[1, 3, 0]]), label_smoothing=0.25, reduction="sum"),
-    ), "float", method=None, loose=8),
+    ), "float", loose=8),
 )  # fmt: skip
 
 

@@ -53,8 +53,8 @@ def _strided(v: Array, size: Any, stride: Any, offset: int = 0) -> Array:
 VIEWS = samples(
     Sample("transpose", np.swapaxes, (case(x(2, 3), 0, 1), case(x(2, 3, 2), -1, 0), case(x(0, 2), 0, 1)), view=True),
     Sample("t", np.transpose, (case(x(2, 3)), case(x(3)), case(x())), view=True),
-    Sample("T", np.transpose, (case(x(2, 3)), case(x(2, 3, 2))), method=None, call=lambda v: v.T, view=True),
-    Sample("mT", lambda v: np.swapaxes(v, -1, -2), (case(x(2, 3)), case(x(2, 3, 2))), method=None,
+    Sample("T", np.transpose, (case(x(2, 3)), case(x(2, 3, 2))), call=lambda v: v.T, view=True),
+    Sample("mT", lambda v: np.swapaxes(v, -1, -2), (case(x(2, 3)), case(x(2, 3, 2))),
            call=lambda v: v.mT, view=True),
     Sample("permute", _permuted, (
         case(x(2, 3, 2), 2, 0, 1), case(x(2, 3), (1, 0)), case(x(), ()), case(x(2, 0, 3), -1, -2, 0)), view=True),
@@ -79,7 +79,7 @@ VIEWS = samples(
         view=True),
     Sample("expand_as", lambda v, o: np.broadcast_to(v, o.shape), (case(x(2, 1), x(2, 3)),), grad=False, view=True),
     Sample("broadcast_to", np.broadcast_to, (case(x(2, 1), (2, 3)), case(x(3), (2, 3))), view=True),
-    Sample("broadcast_tensors", np.broadcast_arrays, (case(x(2, 1), x(3)), case(x(2, 3), x(), x(1, 3))), method=None),
+    Sample("broadcast_tensors", np.broadcast_arrays, (case(x(2, 1), x(3)), case(x(2, 3), x(), x(1, 3)))),
     Sample("narrow", lambda v, dim, start, n: np.take(v, range(start % max(v.shape[dim], 1), start % max(v.shape[dim],
            1) + n), dim), (case(x(4, 2), 0, 1, 2), case(x(2, 4), -1, -3, 2), case(x(4), 0, 2, 0)), view=True),
     Sample("select", lambda v, dim, i: np.take(v, i, dim), (case(x(2, 3), 0, 1), case(x(2, 3), -1, -2)), view=True),
@@ -128,9 +128,9 @@ def _padded(v: Array, pad: Any, mode: str = "constant", value: float | None = No
         dim = v.ndim - 1 - i // 2
         width[dim] = (max(pad[i], 0), max(pad[i + 1], 0))
         cut[dim] = slice(max(-pad[i], 0), v.shape[dim] + min(pad[i + 1], 0))
-    how: Any = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+    numpy_mode: Any = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
     given = {} if mode != "constant" else {"constant_values": value or 0}
-    return np.pad(v[tuple(cut)], width, how, **given)
+    return np.pad(v[tuple(cut)], width, numpy_mode, **given)
 
 
 def _rolled(v: Array, shifts: Any, dims: Any = None) -> Array:
@@ -144,13 +144,13 @@ def _grid(*vectors: Array, indexing: Any = "ij") -> list[Array]:
 JOINING = samples(
     Sample("cat", np.concatenate, (
         case([x(2, 3), x(1, 3)]), case([x(2, 1), x(2, 2), x(2, 0)], 1), case((x(2), x(3)), -1), case([x(2, 2)]),
-        case([x(0, 2), x(0, 2)])), method=None),
-    Sample("cat.empty", lambda parts: parts[1], (case([x(0), x(2, 3)]),), method=None,
+        case([x(0, 2), x(0, 2)]))),
+    Sample("cat.empty", lambda parts: parts[1], (case([x(0), x(2, 3)]),),
            call=lambda parts: _cat(parts)),
     Sample("stack", lambda v, dim=0: np.stack(v, dim), (
-        case([x(2, 3), x(2, 3)]), case([x(2), x(2)], -1), case([x(), x(), x()]), case([x(2, 0)], 1)), method=None),
-    Sample("hstack", np.hstack, (case([x(2), x(3)]), case([x(2, 1), x(2, 2)]), case([x(), x()])), method=None),
-    Sample("vstack", np.vstack, (case([x(2), x(2)]), case([x(2, 1), x(1, 1)]), case([x(), x()])), method=None),
+        case([x(2, 3), x(2, 3)]), case([x(2), x(2)], -1), case([x(), x(), x()]), case([x(2, 0)], 1))),
+    Sample("hstack", np.hstack, (case([x(2), x(3)]), case([x(2, 1), x(2, 2)]), case([x(), x()]))),
+    Sample("vstack", np.vstack, (case([x(2), x(2)]), case([x(2, 1), x(1, 1)]), case([x(), x()]))),
     Sample("split", _split, (case(x(5, 2), 2), case(x(2, 5), [1, 4], 1), case(x(4), 2, -1), case(x(4), 7)), view=True),
     Sample("chunk", _chunked, (case(x(5, 2), 2), case(x(2, 6), 3, 1), case(x(3), 5)), view=True),
     Sample("unbind", _unbound, (case(x(2, 3)), case(x(2, 3), -1), case(x(2, 0), 0)), view=True),
@@ -168,9 +168,8 @@ JOINING = samples(
     Sample("pad", _padded, (
         case(x(2, 3), (1, 2)), case(x(2, 3), (1, 0, 0, 2), value=1), case(x(2, 3), [-1, 1]), case(x(2, 4), (-1, -2)),
         case(x(2, 4), (2, 1), "reflect"), case(x(2, 3), (2, 2, 1, 0), "replicate"), case(x(4), (2, 3), "circular"),
-        case(x(2, 3), (0, 0)), case(x(0, 2), (0, 0, 1, 1))), method=None),
-    Sample("meshgrid", _grid, (case(x(2), x(3)), case(x(2), x(3), indexing="xy"), case(x(2), x(1), x(2))),
-           method=None),
+        case(x(2, 3), (0, 0)), case(x(0, 2), (0, 0, 1, 1)))),
+    Sample("meshgrid", _grid, (case(x(2), x(3)), case(x(2), x(3), indexing="xy"), case(x(2), x(1), x(2)))),
 )  # fmt: skip
 
 

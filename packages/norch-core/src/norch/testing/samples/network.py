@@ -64,8 +64,8 @@ def _group_norm(v: Array, groups: int, w: Any = 1, b: Any = 0, eps: float = 1e-5
     return _standard(rows, 2, eps).reshape(v.shape) * _by_channel(w, v) + _by_channel(b, v)
 
 
-def _batch_norm(v: Array, mean: Any, var: Any, w: Any = 1, b: Any = 0, training: bool = False, **how: Any) -> Array:
-    eps = how.get("eps", 1e-5)
+def _batch_norm(v: Array, mean: Any, var: Any, w: Any = 1, b: Any = 0, training: bool = False, **options: Any) -> Array:
+    eps = options.get("eps", 1e-5)
     if training:
         out = _standard(v, (0, *range(2, v.ndim)), eps)
     else:
@@ -85,19 +85,19 @@ def _cosine(a: Array, b: Array, dim: int = 1, eps: float = 1e-8) -> Array:
 NORMALIZATION = samples(
     Sample("layer_norm", _layer_norm, (
         case(x(2, 3), (3,)), case(x(2, 3, 2), (3, 2), x(3, 2), x(3, 2)), case(x(2, 3), 3, x(3), eps=0.1)),
-        "float", method=None, loose=32),
-    Sample("rms_norm", _rms_norm, (case(x(2, 3), (3,), x(3), 1e-5), case(x(2, 3, 2), (3, 2), x(3, 2), 0.1)), "float",
-           method=None, loose=16),
-    Sample("group_norm", _group_norm, (case(x(2, 4), 2), case(x(2, 4, 2), 2, x(4), x(4))), "float", method=None,
+        "float", loose=32),
+    Sample("rms_norm", _rms_norm, (case(x(2, 3), (3,), x(3), 1e-5), case(x(2, 3, 2), (3, 2), x(3, 2), 0.1)),
+           "float", loose=16),
+    Sample("group_norm", _group_norm, (case(x(2, 4), 2), case(x(2, 4, 2), 2, x(4), x(4))), "float",
            loose=32),
     Sample("batch_norm", _batch_norm, (
-        case(x(2, 3), x(3), x(3, low=0.5, high=2)), case(x(2, 3, 2), x(3), x(3, low=0.5, high=2), x(3), x(3))), "float",
-        method=None, loose=16, grad=False),
+        case(x(2, 3), x(3), x(3, low=0.5, high=2)), case(x(2, 3, 2), x(3), x(3, low=0.5, high=2), x(3), x(3))),
+           "float", loose=16, grad=False),
     Sample("batch_norm.training", lambda v, w=1, b=0: _batch_norm(v, None, None, w, b, True), (
-        case(x(3, 2)), case(x(2, 3, 2), x(3), x(3)), case(x(2, 2, 1, 2))), "float", method=None, loose=64,
+        case(x(3, 2)), case(x(2, 3, 2), x(3), x(3)), case(x(2, 2, 1, 2))), "float", loose=64,
         call=lambda v, *a: _ops().batch_norm(v, None, None, *a, training=True)),
-    Sample("normalize", _normalize, (case(x(2, 3)), case(x(2, 3), 1.0, 0)), "float", method=None, loose=8),
-    Sample("cosine_similarity", _cosine, (case(x(2, 3), x(2, 3)), case(x(2, 3), x(3), -1)), "float", method=None,
+    Sample("normalize", _normalize, (case(x(2, 3)), case(x(2, 3), 1.0, 0)), "float", loose=8),
+    Sample("cosine_similarity", _cosine, (case(x(2, 3), x(2, 3)), case(x(2, 3), x(3), -1)), "float",
            loose=8),
 )  # fmt: skip
 
@@ -122,15 +122,17 @@ def _conv2d(
         return _conv2d(v[None], w, b, stride, padding, dilation, groups)[0]
     (sh, sw), (dh, dw) = _two(stride), _two(dilation)
     out_channels, channels, kh, kw = w.shape
-    reach = dh * (kh - 1), dw * (kw - 1)
-    pads = [(r // 2, r - r // 2) for r in reach] if padding == "same" else [(p, p) for p in _two(padding)]
+    extent = dh * (kh - 1), dw * (kw - 1)
+    pads = [(r // 2, r - r // 2) for r in extent] if padding == "same" else [(p, p) for p in _two(padding)]
     v = np.pad(v, [(0, 0), (0, 0), *pads])
-    rows, columns = (v.shape[2] - reach[0] - 1) // sh + 1, (v.shape[3] - reach[1] - 1) // sw + 1
+    rows, columns = (v.shape[2] - extent[0] - 1) // sh + 1, (v.shape[3] - extent[1] - 1) // sw + 1
     out = np.zeros((v.shape[0], out_channels, rows, columns))
     per = out_channels // groups
     for n, o, i, j in np.ndindex(out.shape):
         first = o // per * channels
-        part = v[n, first : first + channels, i * sh : i * sh + reach[0] + 1 : dh, j * sw : j * sw + reach[1] + 1 : dw]
+        part = v[
+            n, first : first + channels, i * sh : i * sh + extent[0] + 1 : dh, j * sw : j * sw + extent[1] + 1 : dw
+        ]
         out[n, o, i, j] = (part * w[o]).sum() + (0 if b is None else b[o])
     return out
 
@@ -155,16 +157,16 @@ def _conv_transpose2d(
 
 
 def _pooled(largest: bool) -> Any:
-    def oracle(v: Array, kernel: Any, stride: Any = None, padding: Any = 0, **how: Any) -> Array:
-        k, p, d = _two(kernel), _two(padding), _two(how.get("dilation", 1))
+    def oracle(v: Array, kernel: Any, stride: Any = None, padding: Any = 0, **options: Any) -> Array:
+        k, p, d = _two(kernel), _two(padding), _two(options.get("dilation", 1))
         s = k if stride is None else _two(stride)
         sizes = v.shape[-2:]
-        divide = math.ceil if how.get("ceil_mode") else math.floor
-        counts = [divide((sizes[i] + 2 * p[i] - d[i] * (k[i] - 1) - 1) / s[i]) + 1 for i in (0, 1)]
+        divide = math.ceil if options.get("ceil_mode") else math.floor
+        out_sizes = [divide((sizes[i] + 2 * p[i] - d[i] * (k[i] - 1) - 1) / s[i]) + 1 for i in (0, 1)]
         # A window must start within the input or the padding before it.
-        counts = [n - 1 if (n - 1) * s[i] >= sizes[i] + p[i] else n for i, n in enumerate(counts)]
-        out = np.zeros((*v.shape[:-2], *counts))
-        for i, j in np.ndindex(*counts):
+        out_sizes = [n - 1 if (n - 1) * s[i] >= sizes[i] + p[i] else n for i, n in enumerate(out_sizes)]
+        out = np.zeros((*v.shape[:-2], *out_sizes))
+        for i, j in np.ndindex(*out_sizes):
             at = [range(o * s[a] - p[a], o * s[a] - p[a] + d[a] * (k[a] - 1) + 1, d[a]) for a, o in ((0, i), (1, j))]
             inside = [[q for q in r if 0 <= q < n] for r, n in zip(at, sizes, strict=True)]
             padded = [[q for q in r if q < n + p[a]] for a, (r, n) in enumerate(zip(at, sizes, strict=True))]
@@ -172,8 +174,8 @@ def _pooled(largest: bool) -> Any:
             if largest:
                 out[..., i, j] = part.max((-1, -2))
             else:
-                counted = padded if how.get("count_include_pad", True) else inside
-                over = how.get("divisor_override") or len(counted[0]) * len(counted[1])
+                counted = padded if options.get("count_include_pad", True) else inside
+                over = options.get("divisor_override") or len(counted[0]) * len(counted[1])
                 out[..., i, j] = part.sum((-1, -2)) / over
         return out
 
@@ -181,9 +183,9 @@ def _pooled(largest: bool) -> Any:
 
 
 def _pool1d(largest: bool) -> Any:
-    def oracle(v: Array, kernel: int, stride: Any = None, padding: int = 0, **how: Any) -> Array:
+    def oracle(v: Array, kernel: int, stride: Any = None, padding: int = 0, **options: Any) -> Array:
         step = (1, kernel if stride is None else stride)
-        return np.asarray(_pooled(largest)(v[..., None, :], (1, kernel), step, (0, padding), **how)[..., 0, :])
+        return np.asarray(_pooled(largest)(v[..., None, :], (1, kernel), step, (0, padding), **options)[..., 0, :])
 
     return oracle
 
@@ -216,40 +218,40 @@ WINDOWS = samples(
         case(x(1, 1, 4, 4), x(1, 1, 2, 2), None, 1, 0, 2),
         case(x(1, 3, 3), x(1, 1, 2, 2)),
         case(x(1, 1, 3, 3), x(1, 1, 3, 2), None, 1, "same"),
-    ), "float", method=None, loose=16),
+    ), "float", loose=16),
     Sample("conv1d", _conv1d, (
-        case(x(2, 2, 4), x(2, 2, 3)), case(x(1, 2, 5), x(2, 1, 2), x(2), 2, 1, 1, 2)), "float", method=None, loose=16),
+        case(x(2, 2, 4), x(2, 2, 3)), case(x(1, 2, 5), x(2, 1, 2), x(2), 2, 1, 1, 2)), "float", loose=16),
     Sample("conv_transpose2d", _conv_transpose2d, (
         case(x(1, 2, 2, 2), x(2, 1, 2, 2)),
         case(x(1, 2, 2, 3), x(2, 1, 2, 2), x(2), (2, 1), (1, 0), (1, 0), 2),
-    ), "float", method=None, loose=16),
+    ), "float", loose=16),
     Sample("conv_transpose1d", _conv_transpose1d, (
-        case(x(1, 2, 3), x(2, 1, 2)), case(x(1, 1, 3), x(1, 2, 3), x(2), 2, 1, 1)), "float", method=None, loose=16),
+        case(x(1, 2, 3), x(2, 1, 2)), case(x(1, 1, 3), x(1, 2, 3), x(2), 2, 1, 1)), "float", loose=16),
     Sample("max_pool2d", _pooled(True), (
         case(x(1, 2, 4, 4), 2), case(x(1, 5, 4), (3, 2), (1, 2), (1, 1)), case(x(1, 1, 5, 5), 2, ceil_mode=True),
-        case(x(1, 1, 5, 5), 2, 1, dilation=2)), "float", method=None, strict=False),
-    Sample("max_pool1d", _pool1d(True), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float", method=None,
+        case(x(1, 1, 5, 5), 2, 1, dilation=2)), "float", strict=False),
+    Sample("max_pool1d", _pool1d(True), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float",
            strict=False),
     Sample("avg_pool2d", _pooled(False), (
         case(x(1, 2, 4, 4), 2), case(x(1, 4, 4), (3, 2), (1, 2), (1, 1)),
         case(x(1, 1, 4, 4), 3, 2, 1, count_include_pad=False), case(x(1, 1, 5, 5), 2, ceil_mode=True),
-        case(x(1, 1, 4, 4), 2, divisor_override=3)), "float", method=None, loose=4),
-    Sample("avg_pool1d", _pool1d(False), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float", method=None, loose=4),
+        case(x(1, 1, 4, 4), 2, divisor_override=3)), "float", loose=4),
+    Sample("avg_pool1d", _pool1d(False), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float", loose=4),
     Sample("adaptive_avg_pool2d", _adaptive, (
-        case(x(1, 2, 4, 4), 2), case(x(1, 5, 4), (2, 3)), case(x(1, 1, 3, 4), (None, 2))), "float", method=None,
+        case(x(1, 2, 4, 4), 2), case(x(1, 5, 4), (2, 3)), case(x(1, 1, 3, 4), (None, 2))), "float",
         loose=8),
     Sample("adaptive_avg_pool1d", lambda v, n: _adaptive(v[..., None, :], (1, n))[..., 0, :], (
-        case(x(1, 2, 5), 2), case(x(1, 4), 4)), "float", method=None, loose=8),
+        case(x(1, 2, 5), 2), case(x(1, 4), 4)), "float", loose=8),
 )  # fmt: skip
 
 
 # --- Embedding and attention ----------------------------------------------------------------------------------------
 
 
-def _attention(q: Array, k: Array, v: Array, allowed: Any = None, **how: Any) -> Array:
-    scale = how.get("scale") or 1 / math.sqrt(q.shape[-1])
+def _attention(q: Array, k: Array, v: Array, allowed: Any = None, **options: Any) -> Array:
+    scale = options.get("scale") or 1 / math.sqrt(q.shape[-1])
     scores = q @ np.swapaxes(k, -1, -2) * scale
-    if how.get("is_causal"):
+    if options.get("is_causal"):
         allowed = np.tril(np.ones(scores.shape[-2:], bool))
     if allowed is not None:
         scores = np.where(allowed, scores, -np.inf) if allowed.dtype == bool else scores + allowed
@@ -260,26 +262,23 @@ SAMPLES = samples(
     Sample("bilinear", _bilinear, (
         case(x(2, 3), x(2, 4), x(5, 3, 4), x(5)), case(x(3), x(2), x(2, 3, 2)),
         case(x(2, 2, 1), x(2, 2, 3), x(1, 1, 3)),
-    ), "float", method=None, loose=8),
-    Sample("pixel_shuffle", _pixel_shuffle, (case(x(2, 8, 2, 3), 2), case(x(9, 1, 2), 3), case(x(0, 4, 1, 2), 2)),
-           method=None),
-    Sample("pixel_unshuffle", _pixel_unshuffle, (case(x(2, 2, 4, 6), 2), case(x(1, 3, 6), 3), case(x(0, 1, 2, 4), 2)),
-           method=None),
-    Sample("channel_shuffle", _channel_shuffle, (case(x(2, 6, 3), 3), case(x(1, 4, 2, 2), 2)), method=None),
+    ), "float", loose=8),
+    Sample("pixel_shuffle", _pixel_shuffle, (case(x(2, 8, 2, 3), 2), case(x(9, 1, 2), 3), case(x(0, 4, 1, 2), 2))),
+    Sample("pixel_unshuffle", _pixel_unshuffle, (case(x(2, 2, 4, 6), 2), case(x(1, 3, 6), 3), case(x(0, 1, 2, 4), 2))),
+    Sample("channel_shuffle", _channel_shuffle, (case(x(2, 6, 3), 3), case(x(1, 4, 2, 2), 2))),
     Sample("linear", _linear, (
         case(x(2, 3), x(2, 3)), case(x(2, 3), x(2, 3), x(2)), case(x(3), x(2, 3), x(2)),
-        case(x(2, 2, 3), x(1, 3), x(1)), case(x(0, 3), x(2, 3), x(2))), "float", method=None, strict=False, loose=4),
+        case(x(2, 2, 3), x(1, 3), x(1)), case(x(0, 3), x(2, 3), x(2))), "float", strict=False, loose=4),
     NORMALIZATION,
     WINDOWS,
     Sample("embedding", lambda i, w: w[i], (
         case(index([[0, 2], [2, 1]]), x(3, 2)), case(index(1), x(3, 2)), case(index(np.zeros(0, int)), x(3, 2))),
-        "float", method=None, strict=False),
+        "float", strict=False),
     Sample("scaled_dot_product_attention", _attention, (
         case(x(2, 3), x(2, 3), x(2, 2)),
         case(x(2, 2, 3), x(2, 3, 3), x(2, 3, 2), is_causal=True),
         case(x(2, 3), x(2, 3), x(2, 3), x(2, 2), scale=0.5),
         case(x(1, 2, 3), x(1, 2, 3), x(1, 2, 3), exactly([[True, False], [True, True]], bool_)),
-    ), "float", method=None, loose=16),
-    Sample("dropout", lambda v, p, training: v, (case(x(2, 3), 0.5, False), case(x(2, 3), 0.0, True)), "float",
-           method=None),
+    ), "float", loose=16),
+    Sample("dropout", lambda v, p, training: v, (case(x(2, 3), 0.5, False), case(x(2, 3), 0.0, True)), "float"),
 )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from ... import ops
 from ...dtype import BOOL, DTYPES, FLOATING, INTEGER, DType, float64, get_default_dtype, int64
 from ...dtype import bool_ as bool_dtype
+from ...ops.registry import IN_PLACE, METHODS
 from ...tensor import Tensor
 
 Array: TypeAlias = Any
@@ -136,12 +137,12 @@ class Sample:
     cases: what to call both with.
     takes: a key of TAKES: what dtypes the op takes; it refuses all others with DTypeError.
     gives: the dtype that comes out, or one for each result: "same", "bool", "int64", "float" (integers give the default
-        dtype), "sum" (bools and integers give int64), "float64", or "python" for results that are no tensors.
+        dtype), "sum" (bools and integers give int64), "float64", or "python" for results that are not tensors.
     strict: whether it refuses every other dtype.
     grad: whether it is differentiable in its floating operands.
     promotes: whether operands of several dtypes promote, and broadcast.
     scalars: whether a Python scalar may stand for an operand, where it promotes.
-    method, inplace: names on Tensor; None where there is none.
+    method: None where it is not the function of this name that is tried, and the method is not compared with it.
     operator: the Python operator, such as "__add__", if there is one.
     loose: a factor on the tolerances.
     special: whether NaN, infinities and signed zeros must come out as the oracle's.
@@ -160,7 +161,6 @@ class Sample:
     promotes: bool = False
     scalars: bool = True
     method: str | None = SAME
-    inplace: str | None = None
     operator: str | None = None
     loose: float = 1.0
     special: bool = False
@@ -175,7 +175,16 @@ class Sample:
 
     @property
     def method_name(self) -> str | None:
-        return self.name if self.method == SAME else self.method
+        """The method that the op's entry registered, if it is to be compared with the function."""
+        return self.name if self.method and METHODS.get(self.name) is self.function else None
+
+    @property
+    def inplace(self) -> str | None:
+        """The in-place method that the op's entry registered, if its result may have the operand's dtype."""
+        name = f"{self.name}_"
+        written = name in METHODS and not self.view and self.call is None  # as index_put_ is
+        registered = written or IN_PLACE.get(name) is self.function
+        return name if registered and self.gives != "float64" else None
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
@@ -246,7 +255,7 @@ def build(
         tensor = place(values, device, chosen)
         if operand.dtype is None:
             tested.append(tensor.requires_grad_() if requires_grad else tensor)
-        arrays.append(wide(values).astype(np.float64) if floats and operand.dtype is None else wide(values))
+        arrays.append(upcast(values).astype(np.float64) if floats and operand.dtype is None else upcast(values))
         tensors.append(tensor)
         count += 1
         return count - 1
@@ -271,7 +280,7 @@ def _fill(value: Any, found: list[Any]) -> Any:
     return value
 
 
-def wide(values: Array) -> Array:
+def upcast(values: Array) -> Array:
     """The same values as float64, int64 or bool: what oracles compute in."""
     if values.dtype == np.bool_:
         return np.asarray(values)
