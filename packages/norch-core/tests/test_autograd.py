@@ -141,6 +141,14 @@ def test_backward_into_chosen_inputs() -> None:
     (x * y).sum().backward(inputs=[x])
     assert x.grad.item() == 2
     assert y.grad is None
+    z = x * x
+    (z * z).sum().backward(inputs=(z, y), create_graph=True, retain_graph=True)
+    assert z.grad.item() == 2
+    assert z.grad.requires_grad
+    assert x.grad.item() == 2
+    z.grad.sum().backward(inputs=x)
+    assert x.grad.item() == 2 + 4
+    assert y.grad is None
 
 
 def test_backward_of_several_tensors() -> None:

@@ -304,6 +304,7 @@ def test_a_copy_to_host_memory_may_come_later(chip, monkeypatch):
     later.pop()()
     assert out.tolist() == [0, 2, 3, 0]
     assert out[::2].copy_(x[1:], non_blocking=True).tolist() == [2, 3], "a copy that is not plain waits"
+    assert out[::2].copy_(x[::2], non_blocking=True).tolist() == [1, 3], "of the same strides"
     assert norch.zeros(3, dtype=norch.int64).copy_(x, non_blocking=True).tolist() == [1, 2, 3]
     assert not later
     saved = norch.ones(3, requires_grad=True)

@@ -286,6 +286,22 @@ def test_retain_grad_follows_the_tensor() -> None:
     (y * y).sum().backward()
     assert y.grad.tolist() == [12, 24]
     assert x.grad.tolist() == [72, 144]
+    z = norch.tensor([1.0, 2.0], requires_grad=True) * 2
+    z.retain_grad()
+    z[0].mul_(3)
+    z[1] = 5.0
+    (z * z).sum().backward()
+    assert z.grad.tolist() == [12, 10]
+
+
+def test_a_view_of_a_constant_that_is_multiplied_by_a_leaf() -> None:
+    x = norch.ones(2, 2, requires_grad=True)
+    y = norch.full((2, 2), 2.0)
+    row = y[0]
+    y.mul_(x)
+    assert row.requires_grad
+    (row * 3).sum().backward()
+    assert x.grad.tolist() == [[6, 6], [0, 0]]
 
 
 STEPS = ["row", "column", "transpose", "flat", "mul", "add", "tanh", "set", "use"]
