@@ -166,6 +166,48 @@ def test_what_was_not_saved_may_change() -> None:
     assert x.grad.tolist() == [[2, 2], [2, 2]]
 
 
+CHANGES: dict[str, Callable[[Tensor], object]] = {
+    "element": lambda x: x.__setitem__((0, 1), 5.0),
+    "row": lambda x: x.__setitem__(0, norch.ones(2)),
+    "slice": lambda x: x.__setitem__((slice(None), slice(1, None)), 5.0),
+    "list": lambda x: x.__setitem__([1], 5.0),
+    "index tensor": lambda x: x.__setitem__(norch.tensor([1, 0]), norch.zeros(2, 2)),
+    "mask": lambda x: x.__setitem__(x > 1, 5.0),
+    "reversed": lambda x: x.__setitem__(slice(None, None, -1), norch.ones(2, 2)),
+    "index_put_": lambda x: x.index_put_((norch.tensor([0]),), norch.ones(2)),
+    "index_put_ accumulate": lambda x: x.index_put_((norch.tensor([0, 0]),), norch.ones(2), accumulate=True),
+    "index_add_": lambda x: x.index_add_(0, norch.tensor([0]), norch.ones(1, 2)),
+    "index_fill_": lambda x: x.index_fill_(0, norch.tensor([0]), 3.0),
+    "index_copy_": lambda x: x.index_copy_(0, norch.tensor([0]), norch.ones(1, 2)),
+    "scatter_": lambda x: x.scatter_(0, norch.tensor([[0, 1]]), 3.0),
+    "scatter_add_": lambda x: x.scatter_add_(0, norch.tensor([[0, 1]]), norch.ones(1, 2)),
+    "masked_fill_": lambda x: x.masked_fill_(x > 1, 0.0),
+    "fill_diagonal_": lambda x: x.fill_diagonal_(0),
+    "copy_": lambda x: x.copy_(norch.ones(2, 2)),
+    "fill_": lambda x: x.fill_(3),
+    "zero_": lambda x: x.zero_(),
+    "normal_": lambda x: x.normal_(),
+    "uniform_": lambda x: x.uniform_(),
+    "bernoulli_": lambda x: x.bernoulli_(),
+    "apply_": lambda x: x.apply_(lambda v: v + 1),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("through", ["itself", "detached", "a view"])
+def test_every_change_is_noted(name: str, through: str) -> None:
+    """On the fast path of constants too: what saved the memory before notices, whichever tensor wrote to it."""
+    x = square().detach() if through == "itself" else square() * 1
+    target = {"itself": x, "detached": x.detach(), "a view": x.detach().t().t()}[through]
+    w = norch.ones(2, 2, requires_grad=True)
+    z = w * x  # saves x
+    version = x._version
+    CHANGES[name](target)
+    assert x._version == target._version > version
+    with pytest.raises(AutogradError, match="mul needs its .* has changed it in place"):
+        z.sum().backward()
+
+
 def test_versions_grow() -> None:
     x = norch.zeros(3)
     assert x._version == 0
