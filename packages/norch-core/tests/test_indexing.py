@@ -88,6 +88,17 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Index]:
     return array, draw(indices(array.shape))
 
 
+def test_a_0d_tensor_is_its_own_first_element() -> None:
+    x = norch.tensor(3.0, requires_grad=True)
+    for index in (0, -1, (0,), norch.tensor(0), np.int64(-1), True, ..., ()):
+        assert x[index].sum().item() == 3
+    x[(0,)].backward()
+    assert x.grad.item() == 1
+    for index in (1, -2, (0, 0), slice(None)):
+        with pytest.raises(norch.IndexError, match="0-d|0 dims"):
+            x[index]
+
+
 ALL, FIRST, SECOND = slice(None), np.array([1, 0]), np.array([[2], [0]])
 
 
