@@ -159,6 +159,16 @@ def test_overlap_is_never_missed(dims: list[tuple[int, int]]) -> None:
         assert may_overlap(shape, strides)
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.permutations(range(3)), st.tuples(*[st.integers(1, 3)] * 3), st.tuples(*[st.integers(0, 5)] * 3))
+def test_no_overlap_is_claimed_of_parts_of_an_array(
+    order: list[int], steps: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    whole = np.zeros([n * s for n, s in zip(sizes, steps)] or [1])
+    part = whole[tuple(slice(None, None, s) for s in steps)].transpose(order)
+    assert not may_overlap(part.shape, tuple(s // 8 for s in part.strides))
+
+
 VIEWS: dict[str, Callable[[norch.Tensor], norch.Tensor]] = {
     "reshape": lambda x: x.reshape(4, 6),
     "view": lambda x: x.view(-1),
