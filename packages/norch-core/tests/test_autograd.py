@@ -178,6 +178,31 @@ def test_leaves() -> None:
 # --- Hooks ----------------------------------------------------------------------------------------------------------
 
 
+def test_gradients_that_are_set_must_fit() -> None:
+    x = leaf(1, 2)
+    for wrong in (norch.ones(3, dtype=norch.float64), norch.ones(2), norch.ones(1, 2, dtype=norch.float64)):
+        with pytest.raises(norch.ShapeError, match=r"grad: .*shape \(2,\), norch.float64"):
+            x.grad = wrong
+    with pytest.raises(norch.DTypeError, match="grad: expected a Tensor or None, got list"):
+        x.grad = [1.0, 2.0]  # type: ignore[assignment]
+    x.grad = norch.ones(2, dtype=norch.float64)
+    del x.grad
+    assert x.grad is None
+
+
+def test_detach_in_place() -> None:
+    x = leaf(1, 2)
+    y = x * 2
+    assert y.detach_() is y
+    assert y.is_leaf
+    assert not y.requires_grad
+    view = (x * 2)[:1]
+    with pytest.raises(AutogradError, match=r"detach_\(\): a view"):
+        view.detach_()
+    assert x.detach_().is_leaf
+    assert not x.requires_grad
+
+
 def test_hooks_see_and_replace_gradients() -> None:
     x = leaf(1, 2)
     seen: list[list[float]] = []
