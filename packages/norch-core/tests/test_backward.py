@@ -213,7 +213,8 @@ FREED: dict[str, tuple[Call, str]] = {
     "matmul": (lambda x: x @ x, "matmul"),
     "softmax": (lambda x: x.softmax(0), "softmax"),
     "where": (lambda x: norch.where(x > 1, x, -x), "where"),
-    "gather": (lambda x: x[[1, 0]], "gather"),
+    "gather": (lambda x: x.gather(0, norch.tensor([1, 0])), "gather"),
+    "index": (lambda x: x[[1, 0]], "(gather|index)"),
     "sort": (lambda x: x.sort()[0], "sort"),
 }
 
