@@ -266,7 +266,7 @@ def test_pipes_and_devices(tmp_path: Path) -> None:
     writer.start()
     assert norch.load(fifo).tolist() == [1, 1, 1]
     writer.join()
-    with pytest.raises(CheckpointError, match="no regular file"):
+    with pytest.raises(CheckpointError, match="not a regular file"):
         norch.load(os.devnull)
 
 

@@ -6,7 +6,7 @@ import pytest
 import norch
 from norch.backend import IndexOutOfBounds, get_float32_matmul_precision, registry
 from norch.dispatch import fallback
-from norch.dispatch.op import PLAN_LIMIT
+from norch.dispatch.plan import PLAN_LIMIT
 from norch.numpy_backend.backend import NumpyBackend
 from norch.ops.elementwise.arithmetic import exp, mul
 
@@ -256,7 +256,8 @@ def test_integer_scalars_must_fit(device):
 
 
 def test_a_composite_in_another_layout_than_it_promised_is_put_right():
-    from norch.dispatch.op import Inferred, Op
+    from norch.dispatch.op import Op
+    from norch.dispatch.plan import Inferred
 
     def infer(x):
         return Inferred((x.like(),), (x,))
@@ -271,7 +272,8 @@ def test_a_composite_in_another_layout_than_it_promised_is_put_right():
 
 def test_a_native_composite_without_a_rule_is_differentiated_through_its_parts(chip):
     from norch.dispatch.call import run
-    from norch.dispatch.op import Inferred, Op
+    from norch.dispatch.op import Op
+    from norch.dispatch.plan import Inferred
 
     op = Op("twice", ("x",), 1, lambda x: Inferred((x,), (x,)), kind="composite", decompose=lambda x: x + x)
     chip.natives = {"twice": lambda out, out_at, x, x_at: None}

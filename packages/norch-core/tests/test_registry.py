@@ -12,7 +12,7 @@ import pytest
 
 import norch
 from norch.backend import CONTRACT, Backend, Buffer, registry
-from norch.backend.device_module import DeviceModule
+from norch.device_module import DeviceModule
 
 PLUGIN = """
 from norch.backend import Backend, Buffer, hookimpl
@@ -121,7 +121,7 @@ BROKEN = {
     "has a nonsense contract": ({"contract": "'1.0'"}, ["'1.0'", "(major, minor)"]),
     "has a nonsense priority": ({"priority": None}, ["priority is None"]),
     "has no hook": ({"body": "x = 1"}, ["norch_backend", "hookimpl"]),
-    "returns no backend": ({"returns": "object()"}, ["object", "no norch.backend.Backend"]),
+    "returns no backend": ({"returns": "object()"}, ["object", "expected a norch.backend.Backend"]),
     "cannot be completed": ({"body": CLOSED}, ["Closed has no priority", "inherit from Backend", "plug-bad 1.2"]),
     "another device": ({"claims": "other"}, ["'other'", "'bad'"]),
     "a newer minor": ({"contract": (1, 99)}, ["1.99", "has {}.{}".format(*CONTRACT), "pip install -U norch-core"]),
@@ -346,7 +346,7 @@ def test_registered_backends_win_by_priority_then_recency(minimal):
 
 
 def test_register_refuses_what_is_no_backend():
-    with pytest.raises(norch.DeviceError, match=r"register\(\): object is no norch.backend.Backend"):
+    with pytest.raises(norch.DeviceError, match=r"register\(\): expected a norch.backend.Backend, got object"):
         registry.register(object())
 
 

@@ -76,7 +76,7 @@ def test_the_command(tmp_path, capsys):
     "name", ["", "Abacus", "9lives", "two words", "a-b", "../up", "class", "abacus\n", "exp", *sorted(RESERVED)]
 )
 def test_a_name_that_no_device_can_have(name, tmp_path, capsys):
-    with pytest.raises(ScaffoldError, match="can be no device type|is a name of norch's own"):
+    with pytest.raises(ScaffoldError, match="cannot be a device type|is a name of norch's own"):
         new_backend(name, tmp_path)
     assert main(["new-backend", name, "--to", str(tmp_path)]) == 2
     assert repr(name) in capsys.readouterr().err

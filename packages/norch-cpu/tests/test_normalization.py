@@ -22,7 +22,7 @@ def only_native(monkeypatch):
     """Fails a test in which one of these ops is computed from its parts, unless it asks for `parts`."""
     backend = type(norch.ones(1).device.backend)
     compile_kernel = backend.compile
-    from norch.dispatch.op import forget_plans
+    from norch.dispatch.plan import forget_plans
 
     forget_plans()
     missing = []

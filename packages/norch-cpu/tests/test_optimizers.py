@@ -34,7 +34,7 @@ def compare(got, expected, bound):
 @pytest.fixture
 def compiled(monkeypatch):
     """The names that the backend was asked to compile."""
-    from norch.dispatch.op import forget_plans
+    from norch.dispatch.plan import forget_plans
 
     forget_plans()
     backend = type(norch.ones(1).device.backend)

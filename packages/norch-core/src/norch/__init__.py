@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as _numpy
 
 __path__ = extend_path(__path__, __name__)  # norch-nn adds nn, optim and utils here
-__version__ = "0.1.0"
 
 # `norch.tensor` is a package and a function; imported first, the package leaves the name to the function below.
 from .tensor import Tensor  # isort: skip
 
-from . import autograd
+from . import autograd, plugins
 from .autograd import (
     enable_grad,
     inference_mode,
@@ -69,6 +68,8 @@ from .errors import (
     ShapeError,
 )
 from .ops import *  # noqa: F403
+from .ops import random
+from .ops.registry import LOOKUPS
 from .settings import (
     get_float32_matmul_precision,
     get_num_interop_threads,
@@ -80,17 +81,14 @@ from .settings import (
 from .spec import Size
 from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
+from .version import __version__
 
 if TYPE_CHECKING:
-    from .backend.device_module import DeviceModule
+    from .device_module import DeviceModule
     from .serialization import load, load_safetensors, safe_open, save, save_safetensors
 
     cpu: DeviceModule
     cuda: DeviceModule
-
-globals().pop("linalg", None)  # the module of ops; `norch.linalg` is a package, loaded when it is first used
-globals().pop("strided", None)  # the same; `norch.strided` is a layout
-globals().pop("special", None)  # the same; `norch.special` is a module of its own
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
@@ -128,20 +126,23 @@ _LATER = {
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
 
-_IN_PLACE = frozenset(
-    """
-    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_ celu_
-    clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ elu_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_
-    frac_ gcd_ index_put_ lcm_ ldexp_ leaky_relu_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_
-    reciprocal_ relu_ round_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
-    """.split()
-)
-"""Methods of Tensor that are functions too."""
+
+def _op_of_plugin(name: str) -> Any:
+    from .plugin_ops import lookup
+
+    return lookup(name)
+
+
+LOOKUPS.append(_op_of_plugin)
 
 
 def __dir__() -> list[str]:
     late = {title.partition("=")[0] for titles in _LATER.values() for title in titles}
-    return sorted({*globals(), *late, *_IN_PLACE})
+    in_place = {name for name in dir(Tensor) if name.endswith("_") and not name.startswith("_")}
+    return sorted({*globals(), *late, *in_place})
+
+
+plugins.reserved_names = __dir__
 
 
 def __getattr__(name: str) -> Any:
@@ -155,19 +156,17 @@ def __getattr__(name: str) -> Any:
             if known == name:
                 found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
                 return found
-    if name in _IN_PLACE and hasattr(Tensor, name):
-        return getattr(Tensor, name)
     if not name.startswith("_"):
+        if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
+            return getattr(Tensor, name)
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")
-        from .backend.device_module import lookup
+        from .device_module import lookup
 
         device_module = lookup(name)
         if device_module is not None:
             return device_module
-        from .plugin_ops import lookup as op_of_plugin
-
-        op = op_of_plugin(name)
+        op = _op_of_plugin(name)
         if op is not None:
             globals()[name] = op
             return op

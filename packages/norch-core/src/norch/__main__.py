@@ -21,9 +21,9 @@ def collect() -> dict[str, Any]:
 
     import numpy
 
-    from . import __version__
     from .backend import registry
     from .errors import DeviceError
+    from .version import __version__
 
     versions = {"norch-core": __version__}
     for name in ("norch-nn",):
@@ -72,8 +72,11 @@ def _ops() -> list[dict[str, Any]]:
             "module": plugin.module,
         }
         if plugin.usable:
-            row |= {"state": "usable", "kernels": ", ".join(plugin_ops.lookup(plugin.name).op.kernels) or "none"}
-            sample = plugin_ops.sample_of(plugin.name)
+            from .testing.conformance.samples import of_plugin
+
+            function = plugin_ops.lookup(plugin.name)
+            row |= {"state": "usable", "kernels": ", ".join(function.op.kernels) or "none"}
+            sample = of_plugin(function)
             if isinstance(sample, str):
                 row |= {"reason": f"norch conformance does not try it: {sample}"}
         else:

@@ -62,6 +62,8 @@ def custom_bwd(bwd: Any = None, *, device_type: str | None = None) -> Any:
 
 
 _READY, _UNSCALED, _STEPPED = range(3)
+_STATE = {key: f"_{key}" for key in ("scale", "growth_factor", "backoff_factor", "growth_interval")}
+_STATE["_growth_tracker"] = "_growth_tracker"
 
 
 class GradScaler:
@@ -179,13 +181,7 @@ class GradScaler:
         """What `load_state_dict` needs to go on; empty where not enabled."""
         if not self._enabled:
             return {}
-        return {
-            "scale": self._scale,
-            "growth_factor": self._growth_factor,
-            "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
-        }
+        return {key: getattr(self, attribute) for key, attribute in _STATE.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes back to where `state_dict` was called. Raises ValueError for an empty one."""
@@ -193,11 +189,9 @@ class GradScaler:
             return
         if not state_dict:
             raise ValueError("GradScaler.load_state_dict(): the state is empty: it was saved from a disabled scaler")
-        self._scale = float(state_dict["scale"])
-        self._growth_factor = state_dict["growth_factor"]
-        self._backoff_factor = state_dict["backoff_factor"]
-        self._growth_interval = state_dict["growth_interval"]
-        self._growth_tracker = state_dict["_growth_tracker"]
+        for key, attribute in _STATE.items():
+            setattr(self, attribute, state_dict[key])
+        self._scale = float(self._scale)
 
 
 def _gradients(optimizer: Any) -> Iterable[Tensor]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from .dispatch import call as dispatch
 from .dispatch import plan as planning
-from .dispatch.op import forget_plans
+from .dispatch.plan import forget_plans
 from .spec import span
 
 if TYPE_CHECKING:

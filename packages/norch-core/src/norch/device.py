@@ -14,6 +14,14 @@ known_devices: dict[tuple[str, int], Device] = {}
 current_index: dict[str, Callable[[], int]] = {}
 """For device types that have a current device: its index, which a type without an index means."""
 
+_registry: Callable[[], Any]
+
+
+def set_registry(load: Callable[[], Any]) -> None:
+    """Says how to load the module that finds backends: norch.backend calls it, whose part that is."""
+    global _registry
+    _registry = load
+
 
 class Device:
     """Where a tensor lives, such as `norch.device("cpu")`. Equal devices are the same object."""
@@ -31,23 +39,21 @@ class Device:
         An int is an index of the accelerator (`norch.accelerator`).
 
         In a `with` block, it is where tensors are made that no device is given for. Raises DeviceError for a string
-        that is no device.
+        that does not name a device.
         """
         device = type if device is None else device
         if isinstance(device, Device):
             return device
         if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
-            from .accelerator import current_accelerator
-
-            found = current_accelerator()
-            if found is None:
+            accelerator = _registry().accelerator()
+            if accelerator is None:
                 raise DeviceError(f"device(): {device} means an accelerator, but no device but the CPU can be used")
-            return Device(found.type, device)
+            return Device(accelerator, device)
         if not isinstance(device, str):
             raise DeviceError(f"device(): expected a string such as 'cpu' or 'cuda:1', got {device!r}")
         kind, _, number = device.partition(":")
         if not kind.isidentifier() or (number and not number.isdecimal()) or device.endswith(":"):
-            raise DeviceError(f"device(): {device!r} is no device; write a type, or a type and an index: 'cuda:1'")
+            raise DeviceError(f"device(): expected a type, or a type and an index such as 'cuda:1', got {device!r}")
         if number:
             at = int(number)
         elif index is not None:
@@ -65,9 +71,7 @@ class Device:
     def backend(self) -> Backend:
         """The backend that runs this device. Raises DeviceError, with what to do, where it cannot be used."""
         if self._backend is None:
-            from .backend.registry import find
-
-            backend = find(self.type)
+            backend: Backend = _registry().find(self.type)
             count = backend.device_count()
             if self.index >= count:
                 raise DeviceError(f"device {self}: there {'is' if count == 1 else 'are'} {count} of type {self.type!r}")
@@ -93,7 +97,6 @@ class Device:
 
 
 CPU = Device("cpu")
-
 
 _default = CPU
 _entered: list[Device] = []

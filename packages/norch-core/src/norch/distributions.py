@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 def _parameters(*values: Any) -> tuple[Tensor, ...]:
     """Tensors, and numbers as tensors of their dtype and device, broadcast."""
     like = next((v for v in values if hasattr(v, "spec")), None)
-    made = [v if hasattr(v, "spec") else _number(v, like) for v in values]
-    return broadcast_tensors(*made)
+    return broadcast_tensors(*[v if hasattr(v, "spec") else _number(v, like) for v in values])
 
 
 def _number(value: float, like: Tensor | None) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from . import settings
 from .errors import DTypeError
 
 BOOL, INTEGER, FLOATING = 0, 1, 2
@@ -89,10 +90,8 @@ def set_default_dtype(dtype: DType) -> None:
     if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise DTypeError(f"set_default_dtype(): expected a floating dtype, got {dtype!r}")
     if dtype is not _default:
-        from .dispatch.op import forget_plans
-
         _default = dtype
-        forget_plans()  # plans that mixed integers with a Python float chose the old default
+        settings.changed()  # plans that mixed integers with a Python float chose the old default
 
 
 def as_dtype(value: object, op: str = "dtype") -> DType:
@@ -200,3 +199,19 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo(dtype={self.dtype.name}, min={self.min}, max={self.max})"
+
+
+TENSOR_TYPES = {
+    "HalfTensor": float16, "BFloat16Tensor": bfloat16, "FloatTensor": float32,
+    "DoubleTensor": float64, "ByteTensor": uint8, "CharTensor": int8, "ShortTensor": int16,
+    "IntTensor": int32, "LongTensor": int64, "BoolTensor": bool_,
+}  # fmt: skip
+"""PyTorch's old names of tensors of one dtype."""
+
+
+def split_tensor_type(text: str, op: str) -> tuple[str, str]:
+    """Name and device type of "torch.FloatTensor" or "torch.cuda.FloatTensor". Raises DTypeError for another name."""
+    *place, name = text.removeprefix("norch.").removeprefix("torch.").split(".")
+    if name not in TENSOR_TYPES or len(place) > 1:
+        raise DTypeError(f"{op}(): there is no tensor type {text!r}")
+    return name, place[0] if place else "cpu"

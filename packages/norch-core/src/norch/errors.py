@@ -40,4 +40,4 @@ class AutogradError(NorchError, RuntimeError):
 
 
 class CheckpointError(NorchError, ValueError):
-    """A file that is no checkpoint, is damaged, or does not hold what it says."""
+    """A file that is not a checkpoint, is damaged, or does not hold what it says."""

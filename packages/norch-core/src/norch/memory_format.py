@@ -43,7 +43,7 @@ _NDIM = {channels_last: 4, channels_last_3d: 5}
 def channels_behind(tensor: Tensor, wanted: Any, op: str) -> Tensor | None:
     """For a channels-last format, the tensor with its channels as last dim; None for the row-major ones.
 
-    Raises ShapeError where the format is not for so many dims, ValueError for what is no memory format.
+    Raises ShapeError where the format is not for so many dims, ValueError for what is not a memory format.
     """
     if wanted in (None, contiguous_format, preserve_format):
         return None

@@ -14,11 +14,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from . import plugins
+from .backend import registry
 from .backend.contract import Kernel, Operand
-from .dispatch.op import Inferred, KernelFactory, Op
+from .dispatch.op import KernelFactory, Op
+from .dispatch.plan import Inferred
 from .ops.families import by_name, composite, floating, infer_elementwise
 from .plugins import discovery
 from .plugins.discovery import Plugin, Refused
@@ -77,9 +80,9 @@ def new_op(
         function.__annotations__ = {n: _plain(note) for n, note in function.__annotations__.items()}
         rules = dict(vjp) if isinstance(vjp, Mapping) else vjp
         plugin = {"kernels": dict(kernels or {}), "owner": function.__module__}
-        made: Any = composite(infer, rules, joint=joint, plugin=plugin)(function)
-        made.sample = sample
-        return made  # type: ignore[no-any-return]
+        op_function: Any = composite(infer, rules, joint=joint, plugin=plugin)(function)
+        op_function.sample = sample
+        return op_function  # type: ignore[no-any-return]
 
     return make
 
@@ -114,7 +117,7 @@ def installed() -> list[Plugin]:
 def _refusal(plugin: Plugin, among: list[Plugin]) -> str | None:
     """Why an op may not have its name."""
     if not plugin.name.isidentifier() or plugin.name.startswith("_"):
-        return f"{plugin.name!r} can be no name of an op"
+        return f"{plugin.name!r} cannot be the name of an op"
     if _is_norchs_own(plugin.name):
         return f"norch itself has the name {plugin.name!r}"
     others = [p.distribution for p in among if p.name == plugin.name and p is not plugin]
@@ -126,15 +129,11 @@ def _refusal(plugin: Plugin, among: list[Plugin]) -> str | None:
 def _is_norchs_own(name: str) -> bool:
     from importlib.util import find_spec
 
-    import norch
-
-    from .backend.device_module import lookup as device_module
-
     return (
-        name in dir(norch)
+        name in plugins.reserved_names()
         or name in by_name()
         or find_spec(f"norch.{name}") is not None
-        or device_module(name) is not None
+        or registry.is_device_type(name)
     )
 
 
@@ -177,21 +176,8 @@ def lookup(name: str) -> Any:
     return None
 
 
-def sample_of(name: str) -> Sample | str:
-    """The record of an op of a plug-in that is loaded, or why there is none."""
-    from .testing.samples import Sample
-
-    try:
-        found = _functions[name].sample()
-    except Exception as error:
-        return f"its sample raised {type(error).__name__}: {error}"
-    return found if isinstance(found, Sample) else f"its sample gives {found!r:.60}, no norch.testing.samples.Sample"
-
-
-def samples() -> Iterator[Sample]:
-    """The records of the ops of all plug-ins that can be used."""
+def load_all() -> list[Any]:
+    """The functions of all plug-ins that can be used, loaded if they were not."""
     for plugin in installed():
         load(plugin)
-    for found in map(sample_of, list(_functions)):
-        if not isinstance(found, str):
-            yield found
+    return list(_functions.values())

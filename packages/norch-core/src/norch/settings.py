@@ -1,13 +1,27 @@
-"""Settings of the whole process: the precision of float32 matrix products, and CPU threads."""
+"""Settings of the whole process: the precision of float32 matrix products, and CPU threads; who is told of a change."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 from .device import CPU
 
 PRECISIONS = ("highest", "high", "medium")
 _precision = "highest"
+_callbacks: list[Callable[[], None]] = []
+
+
+def on_change(callback: Callable[[], None]) -> None:
+    """Has `callback` called whenever compiled kernels may no longer hold: after a change of the default dtype, of the
+    precision of matrix products, or of the backends that are registered."""
+    _callbacks.append(callback)
+
+
+def changed() -> None:
+    """Calls what `on_change` was given."""
+    for callback in _callbacks:
+        callback()
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -15,16 +29,14 @@ def set_float32_matmul_precision(precision: str) -> None:
 
     "highest", the default: float32. "high" and "medium": factors may be rounded to tf32, which has float32's range and
     10 bits of mantissa, and are summed in float32. Devices without tf32 take no notice. Raises ValueError for another
-    name. Kernels are compiled anew after a change: set it once.
+    name. Kernels are compiled again after a change: set it once.
     """
     global _precision
     if precision not in PRECISIONS:
         raise ValueError(f"set_float32_matmul_precision(): expected one of {', '.join(PRECISIONS)}, got {precision!r}")
     if precision != _precision:
-        from .dispatch.op import forget_plans
-
         _precision = precision
-        forget_plans()
+        changed()
 
 
 def get_float32_matmul_precision() -> str:

@@ -120,21 +120,21 @@ def _is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 
 def span(shape: Shape, strides: Shape) -> int:
-    """How many elements lie from the first to the last one that a layout reaches."""
+    """How many elements lie from the first to the last one of a layout."""
     if 0 in shape:
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def may_overlap(shape: Shape, strides: Shape) -> bool:
-    """Whether two indices may reach one element. Exact for what views make; errs on True for odd `as_strided` ones."""
-    reach = 0
+    """Whether two indices may share an element. Exact for what views make; errs on True for odd `as_strided` ones."""
+    last = 0  # the furthest element of the dims so far
     for stride, size in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n != 1):
         if size == 0:
             return False
-        if stride <= reach:
+        if stride <= last:
             return True
-        reach += stride * (size - 1)
+        last += stride * (size - 1)
     return False
 
 
@@ -161,7 +161,7 @@ def elementwise_layout(shape: Shape, specs: Sequence[Any]) -> Shape | None:
 def reshape_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
     """Strides that show the same elements as `new`, or None where only a copy can.
 
-    Runs of dims that lie in memory like one long dim are merged, then cut anew; each new dim must fit within a run.
+    Runs of dims that lie in memory like one long dim are merged, then split again; each new dim must fit within a run.
     """
     if 0 in shape:
         return contiguous_strides(new)
@@ -257,9 +257,8 @@ def infer_size(shape: Shape, numel: int, op: str, source: Shape) -> Shape:
     """`shape` with its one -1 worked out from `numel`. Raises ShapeError where the element counts differ."""
     if shape.count(-1) == 1:
         rest = -prod(shape)
-        if rest == 0 or numel % rest:
-            raise ShapeError(f"{op}(): shape {shape} does not fit {numel} elements of shape {tuple(source)}")
-        shape = tuple(numel // rest if n == -1 else n for n in shape)
+        if rest and numel % rest == 0:
+            shape = tuple(numel // rest if n == -1 else n for n in shape)
     if prod(shape) != numel or any(n < 0 for n in shape):
         raise ShapeError(f"{op}(): shape {shape} does not fit {numel} elements of shape {tuple(source)}")
     return shape

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from . import __version__
+from typing import Any
 
+from .device import Device
+from .errors import DeviceError
+
+__version__ = "0.1.0"
 hip = None
 git_version = None
 
@@ -11,12 +15,11 @@ git_version = None
 def __getattr__(name: str) -> str | None:
     """`cuda`: the CUDA version of the backend for device "cuda"; None where there is none."""
     if name == "cuda":
-        from .backend.device_module import lookup
-
-        module = lookup("cuda")
-        if module is None or not module.is_available():
+        try:
+            backend: Any = Device("cuda").backend
+        except DeviceError:
             return None
-        return str(module.versions().get("runtime"))
+        return str(backend.module.versions().get("runtime"))
     raise AttributeError(f"module 'norch.version' has no attribute {name!r}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
-from . import engine
+from . import graph
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -21,7 +21,7 @@ def _check(name: str, position: int, value: Tensor) -> None:
 
 def is_anomaly_enabled() -> bool:
     """Whether backward passes look for NaN."""
-    return engine.anomaly_check is not None
+    return graph.anomaly_check is not None
 
 
 class set_detect_anomaly:
@@ -33,14 +33,14 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._before = engine.anomaly_check
-        engine.anomaly_check = _check if mode and check_nan else None
+        self._before = graph.anomaly_check
+        graph.anomaly_check = _check if mode and check_nan else None
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exception: object) -> None:
-        engine.anomaly_check = self._before
+        graph.anomaly_check = self._before
 
 
 class detect_anomaly(set_detect_anomaly):
@@ -50,5 +50,5 @@ class detect_anomaly(set_detect_anomaly):
         self._wanted: Any = _check if check_nan else None
 
     def __enter__(self) -> None:
-        self._before = engine.anomaly_check
-        engine.anomaly_check = self._wanted
+        self._before = graph.anomaly_check
+        graph.anomaly_check = self._wanted

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
-from .graph import Node, is_recording, resolve, set_recording, tick
+from ..tensor_base import TensorBase
+from . import graph
+from .accumulate import unbroadcast
+from .graph import Node, Output, init_node, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
     from ..spec import Spec
     from ..tensor import Tensor
+    from .engine import BackwardPass
 
 
 class FunctionContext:
@@ -64,37 +68,49 @@ class FunctionContext:
 
 
 class FunctionNode(Node):
-    __slots__ = ("context", "function", "inputs", "outputs", "specs")
+    """The node of a custom function."""
+
+    __slots__ = ("context", "function", "inputs", "specs")
 
     context: FunctionContext
     function: type[Function]
     inputs: tuple[Spec | None, ...]
-    outputs: int
     specs: tuple[Spec, ...]
+
+    def __init__(self, edges: tuple[Node | None, ...]) -> None:
+        init_node(self, None, edges)
 
     def name(self) -> str:
         return f"{self.function.__name__}_backward"
 
-    def apply(self, grad: Any) -> tuple[Tensor | None, ...]:
-        from ..ops.creation import fill_spec
-        from .engine import conform
+    @property
+    def output_count(self) -> int:
+        return len(self.specs)
 
-        grads = grad if isinstance(grad, tuple) else (grad,)
-        if self.context._materialize:
-            grads = tuple(fill_spec(s.like(), 0) if g is None else g for g, s in zip(grads, self.specs, strict=True))
+    def run_backward(self, backward: BackwardPass, grad: Any) -> None:
+        grads = grad if type(grad) is list else [grad]
+        if self.context._materialize and any(g is None for g in grads):
+            given = next(g for g in grads if g is not None)
+            grads = [
+                given.new_zeros(s.shape, dtype=s.dtype, device=s.device) if g is None else g
+                for g, s in zip(grads, self.specs, strict=True)
+            ]
+        del grad
         found = self.function.backward(self.context, *grads)
         found = found if isinstance(found, tuple) else (found,)
         if len(found) < len(self.edges) or any(f is not None for f in found[len(self.edges) :]):
             raise AutogradError(
                 f"{self.function.__name__}.backward returned {len(found)} gradients for {len(self.edges)} arguments"
             )
-        return tuple(
-            f if f is None or s is None or e is None else conform(f, s)
-            for f, s, e in zip(found, self.inputs, self.edges, strict=False)
-        )
-
-    def release(self) -> None:
-        self.context._saved, self.context._freed = (), bool(self.context._saved)
+        for i, (value, spec, edge) in enumerate(zip(found, self.inputs, self.edges, strict=False)):
+            if edge is None or value is None or spec is None:
+                continue
+            if backward.needed is None or edge in backward.needed:
+                if graph.anomaly_check is not None:
+                    graph.anomaly_check(self.function.__name__, i, value)
+                backward.add(edge, unbroadcast(value, spec))
+        if not backward.retain:
+            self.context._saved, self.context._freed = (), bool(self.context._saved)
 
 
 class Function:
@@ -115,11 +131,9 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Runs `forward` on `args`, and records it if any tensor among them requires grad."""
-        from ..tensor import Tensor
-
         context = FunctionContext()
         context._name = cls.__name__
-        edges = tuple(resolve(a) if isinstance(a, Tensor) and a.node is not None else None for a in args)
+        edges = tuple(resolve(a) if isinstance(a, TensorBase) else None for a in args)  # type: ignore[arg-type]
         recording = is_recording() and any(e is not None for e in edges)
         context.needs_input_grad = tuple(e is not None for e in edges)
         before = is_recording()
@@ -140,24 +154,19 @@ class Function:
 
     @classmethod
     def _record(cls, context: FunctionContext, args: Any, edges: Any, results: list[Any]) -> None:
-        from ..tensor import Tensor
-        from .graph import Output
-
-        node: FunctionNode = object.__new__(FunctionNode)
-        node.order, node.edges, node.hooks = tick(), edges, None
-        node.values = node.result = None
+        node = FunctionNode(edges)
         node.function, node.context = cls, context
-        node.inputs = tuple(a.spec if isinstance(a, Tensor) else None for a in args)
-        tensors = [r for r in results if isinstance(r, Tensor)]
-        node.outputs, node.specs = len(tensors), tuple(r.spec for r in tensors)
+        node.inputs = tuple(a.spec if isinstance(a, TensorBase) else None for a in args)
+        tensors = [r for r in results if isinstance(r, TensorBase)]
+        node.specs = tuple(r.spec for r in tensors)
         dirty = {id(t) for t in context._dirty}
-        inputs = {id(a) for a in args if isinstance(a, Tensor)}
+        inputs = {id(a) for a in args if isinstance(a, TensorBase)}
         place = 0
         for i, value in enumerate(results):
-            if not isinstance(value, Tensor):
+            if not isinstance(value, TensorBase):
                 continue
             if id(value) in inputs and id(value) not in dirty:
-                value = results[i] = value.detach()
+                value = results[i] = value.detach()  # type: ignore[attr-defined]
             position, place = place, place + 1
             if any(value is t for t in context._not_differentiable) or not value.dtype.is_floating_point:
                 continue
@@ -166,4 +175,4 @@ class Function:
         # A saved result would hold the node that holds it; without its graph it does not.
         own = {id(r) for r in tensors} - inputs
         context._saved = tuple(t.detach() if id(t) in own else t for t in context._saved)
-        context._saved_at = node.order
+        context._saved_at = node.sequence_number

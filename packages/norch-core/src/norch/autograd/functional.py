@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, ShapeError
 from .engine import grad
+from .graph import shared_ops
 from .mode import enable_grad
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ def jacobian(
     One backward pass for each element of the output. Tuples of inputs or outputs give tuples. `strict`: AutogradError
     where an output does not depend on an input; else zeros. `vectorize` is a hint without effect.
     """
-    from ..ops import stack
-
     if strategy != "reverse-mode":
         raise NotImplementedError(f"jacobian(): norch has no {strategy}; use strategy='reverse-mode'")
     several_inputs, leaves = _prepared(inputs, create_graph)
@@ -77,7 +76,7 @@ def jacobian(
         parts = [_gradients(flat[i], leaves, None, create_graph, strict, "jacobian") for i in range(flat.numel())]
         blocks = []
         for at, x in enumerate(leaves):
-            whole = stack([p[at] for p in parts]) if parts else x.new_zeros(0, *x.shape)
+            whole = shared_ops["stack"]([p[at] for p in parts]) if parts else x.new_zeros(0, *x.shape)
             block = whole.reshape((*out.shape, *x.shape))
             blocks.append(block if create_graph else block.detach())
         rows.append(_shaped(tuple(blocks), several_inputs))
@@ -106,12 +105,10 @@ def hessian(
 
 
 def _seeds(v: Any, like: tuple[Tensor, ...], op: str) -> tuple[Tensor, ...]:
-    from ..ops import ones_like
-
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise AutogradError(f"{op}(): v can be left out only for one tensor of one element")
-        return (ones_like(like[0].detach()),)
+        return (like[0].detach().new_ones(like[0].shape),)
     given = tuple(v) if isinstance(v, tuple | list) else (v,)
     if [tuple(g.shape) for g in given] != [tuple(x.shape) for x in like]:
         shapes = [tuple(x.shape) for x in like]
@@ -142,12 +139,10 @@ def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """(outputs, Jacobian @ v): by two backward passes, the second through the first."""
-    from ..ops import zeros_like
-
     _, leaves = _prepared(inputs, create_graph)
     seeds = _seeds(v, leaves, "jvp")
     several_outputs, outputs = _outputs(func, leaves, "jvp")
-    weights = tuple(zeros_like(o, requires_grad=True) for o in outputs)
+    weights = tuple(o.detach().new_zeros(o.shape, requires_grad=True) for o in outputs)
     with enable_grad():
         first = _gradients(_weighted(outputs, weights), leaves, None, True, strict, "jvp")
         total = _weighted(first, seeds)

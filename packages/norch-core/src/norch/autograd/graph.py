@@ -11,18 +11,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..errors import AutogradError
+from ..tensor_base import TensorBase, make_tensor
+from .accumulate import ALONE_IN_LEAF, accumulate, unbroadcast
 
 if TYPE_CHECKING:
-    from ..dispatch.op import Plan
+    from ..dispatch.plan import Plan
     from ..tensor import Tensor
+    from .engine import BackwardPass
 
-tick = count(1).__next__
+next_sequence_number = count(1).__next__
 """The clock that orders nodes and in-place changes."""
 
 
@@ -35,25 +39,28 @@ set_recording = _grad_mode.set
 RETAIN = -1
 """The key, among a node's hooks, of the one that `retain_grad` sets."""
 
+anomaly_check: Callable[[str, int, Tensor], None] | None = None
+"""Called with the name of an op, the position of an operand and its gradient; None unless anomaly mode is on."""
+
 
 class Node:
     """A recorded op.
 
-    order: when it was recorded; the backward pass visits nodes by falling order.
+    sequence_number: when it was recorded; the backward pass visits nodes in descending order.
     edges: for each tensor operand of the op the node that made it, or None where no gradient is wanted.
-    values: the op's arguments, None for tensors that no rule needs; None once the backward pass has freed them.
-    result: buffers and offsets of the results where a rule needs those, else None. Of a view (no buffer, how far behind
-        its operand's first element it starts).
+    saved_inputs: the op's arguments, None for tensors that no rule needs; None once the backward pass has freed them.
+    saved_outputs: buffers and offsets of the outputs where a rule needs those, else None. Of a view (no buffer, how far
+        behind its operand's first element it starts).
     hooks: called with the gradient of the result; None or a dict.
     """
 
-    __slots__ = ("edges", "hooks", "order", "plan", "result", "values")
+    __slots__ = ("edges", "hooks", "plan", "saved_inputs", "saved_outputs", "sequence_number")
 
-    order: int
+    sequence_number: int
     plan: Plan
     edges: tuple[Node | None, ...]
-    values: tuple[Any, ...] | None
-    result: tuple[tuple[Any, int], ...] | None
+    saved_inputs: tuple[Any, ...] | None
+    saved_outputs: tuple[tuple[Any, int], ...] | None
     hooks: dict[int, Any] | None
 
     def name(self) -> str:
@@ -67,40 +74,60 @@ class Node:
         """PyTorch's view of `edges`: (node, output index) pairs."""
         return tuple((e.edges[0], e.position) if isinstance(e, Output) else (e, 0) for e in self.edges)
 
-    def apply(self, grad: Any) -> tuple[Tensor | None, ...]:
-        """The gradients of the op's operands, one for each edge, from that of the result (a tuple for several)."""
-        bound = self.plan.op.bound
-        if self.plan.op.joint:
-            joint = bound[0]
-            assert joint is not None
-            result: tuple[Tensor | None, ...] = joint(self, grad)
-            return result
-        return tuple(
-            [rule(self, grad) if e is not None and rule else None for e, rule in zip(self.edges, bound, strict=True)]
-        )
+    @property
+    def output_count(self) -> int:
+        """How many outputs the op has."""
+        return len(self.plan.outputs)
+
+    def run_backward(self, backward: BackwardPass, grad: Any) -> None:
+        """Hands each edge that wants one the gradient of its operand; `grad` is that of the output, a list of several.
+
+        A node that is read again, as `retain_graph` asks, keeps what it saved.
+        """
+        plan = self.plan
+        op, needed = plan.op, backward.needed
+        bound, operands = op.bound, plan.operands
+        if type(grad) is list:
+            grad = tuple(grad)
+        joint = list(bound[0](self, grad)) if op.joint else None  # type: ignore[misc]
+        for i, edge in enumerate(self.edges):
+            if edge is None or (needed is not None and edge not in needed):
+                continue
+            if joint is None:
+                if op.kind == "view" and backward.add_through_view(self, edge, grad):
+                    continue
+                value = bound[i](self, grad)  # type: ignore[misc]
+            else:
+                value, joint[i] = joint[i], None
+            if value is None:
+                continue
+            if anomaly_check is not None:
+                anomaly_check(op.name, i, value)
+            spec = operands[i]
+            if value.spec is not spec:
+                value = unbroadcast(value, spec)
+            backward.add(edge, value)
+            value = None
+        if not backward.retain:
+            self.saved_inputs = self.saved_outputs = None
 
     def saved_result(self) -> Any:
-        """The result, or results, as tensors on the saved memory."""
-        if self.result is None:
+        """The saved outputs as a tensor, or a tuple of several."""
+        if self.saved_outputs is None:
             raise self.freed()
-        outputs = self.plan.outputs
-        if len(outputs) == 1:
-            ((buffer, offset),) = self.result
-            result = _tensor(outputs[0], buffer, offset, self)
-            modified = buffer.modified
-            if modified is not None and modified[0] > self.order:
-                self.check_unchanged(result, "its result")
-            return result
+        specs = self.plan.outputs
         results = []
-        for i, (buffer, offset) in enumerate(self.result):
-            result = _tensor(outputs[i], buffer, offset, Output(self, i))
-            self.check_unchanged(result, "its result")
+        for i, (buffer, offset) in enumerate(self.saved_outputs):
+            result = make_tensor(specs[i], buffer, offset, self if len(specs) == 1 else Output(self, i))
+            modified = buffer.modified
+            if modified is not None and modified[0] > self.sequence_number:
+                self.check_unchanged(result, "its result")
             results.append(result)
-        return tuple(results)
+        return results[0] if len(results) == 1 else tuple(results)
 
     def check_unchanged(self, value: Tensor, what: str) -> None:
         modified = value.buffer.modified
-        if modified is not None and modified[0] > self.order:
+        if modified is not None and modified[0] > self.sequence_number:
             raise AutogradError(
                 f"backward(): {self.plan.op.name} needs {what} of shape {tuple(value.spec.shape)} for its gradient, "
                 f"but {modified[1]} has changed it in place since; use an out-of-place op instead of {modified[1]}, "
@@ -113,9 +140,32 @@ class Node:
             f"before; pass retain_graph=True to the earlier call"
         )
 
-    def release(self) -> None:
-        """Frees what the rules need; a second backward pass through here then fails."""
-        self.values = self.result = None
+
+BUILD_NODE = """\
+out.node = node = _Node()
+node.sequence_number = _next_sequence_number()
+node.plan = plan
+node.edges = {edges}
+node.hooks = None
+node.saved_inputs = {saved_inputs}
+node.saved_outputs = {saved_outputs}
+"""
+"""How the call paths of `norch.dispatch.codegen` build a node: what `new_node` does, without its call."""
+
+
+def new_node(plan: Any, edges: tuple[Node | None, ...], saved_inputs: Any = None, saved_outputs: Any = None) -> Node:
+    """A node that is recorded now."""
+    node: Node = init_node(Node(), plan, edges, saved_inputs, saved_outputs)
+    return node
+
+
+def init_node(
+    node: Any, plan: Any, edges: tuple[Node | None, ...], saved_inputs: Any = None, outputs: Any = None
+) -> Any:
+    node.sequence_number = next_sequence_number()
+    node.plan, node.edges, node.hooks = plan, edges, None
+    node.saved_inputs, node.saved_outputs = saved_inputs, outputs
+    return node
 
 
 class Leaf(Node):
@@ -124,16 +174,19 @@ class Leaf(Node):
     __slots__ = ("tensor",)
 
     def __init__(self, tensor: Tensor) -> None:
-        self.order = tick()
-        self.edges = ()
-        self.values = self.result = self.hooks = None
+        init_node(self, None, ())
         self.tensor = ref(tensor)
 
     def name(self) -> str:
         return "accumulate_grad"
 
-    def release(self) -> None:
-        pass
+    def run_backward(self, backward: BackwardPass, grad: Any) -> None:
+        owner = self.tensor()
+        if backward.targets is None and owner is not None:
+            accumulate(owner, grad, backward.create, ALONE_IN_LEAF)
+            if self.hooks is not None:
+                for hook in list(owner.__dict__.get("_after_grad", {}).values()):
+                    hook(owner)
 
 
 class Output(Node):
@@ -142,9 +195,7 @@ class Output(Node):
     __slots__ = ("position",)
 
     def __init__(self, parent: Node, position: int) -> None:
-        self.order = tick()
-        self.edges = (parent,)
-        self.values = self.result = self.hooks = None
+        init_node(self, None, (parent,))
         self.position = position
 
     def name(self) -> str:
@@ -152,8 +203,10 @@ class Output(Node):
         assert parent is not None
         return parent.name()
 
-    def release(self) -> None:
-        pass
+    def run_backward(self, backward: BackwardPass, grad: Any) -> None:
+        parent = self.edges[0]
+        assert parent is not None
+        backward.add_part(parent, self.position, grad)
 
 
 class Untracked(Node):
@@ -162,15 +215,6 @@ class Untracked(Node):
 
 UNTRACKED: Any = Untracked()
 """The node of a view whose base was a constant when the view was made."""
-
-_tensor_types: set[type] = set()
-_tensor: Any = None
-
-
-def bind(tensor: Any, types: set[type]) -> None:
-    """Tells this module how to make tensors (it is loaded before their class is)."""
-    global _tensor, _tensor_types
-    _tensor, _tensor_types = tensor, types
 
 
 def resolve(tensor: Tensor) -> Node | None:
@@ -182,23 +226,30 @@ def resolve(tensor: Tensor) -> Node | None:
     if base is None:
         return node
     if node is UNTRACKED:
-        made: Node | None = base.node
-        if made is None or type(made) is Leaf:
+        source: Node | None = base.node
+        if source is None or type(source) is Leaf:
             return None
     else:
         modified = tensor.buffer.modified
-        if modified is None or modified[0] < node.order:
+        if modified is None or modified[0] < node.sequence_number:
             return node
-        made = base.node
-        if made is None:
+        source = base.node
+        if source is None:
             return node
-    from ..ops.shape.strided import view_plan
-
-    fresh = Node()
-    fresh.order, fresh.edges, fresh.hooks = tick(), (made,), None
-    fresh.plan, fresh.values, fresh.result = view_plan(base, tensor)
-    tensor.node = fresh
+    tensor.node = fresh = view_node(base, tensor, source)
     return fresh
+
+
+shared_ops: dict[str, Any] = {}
+"""What autograd needs of the ops, which are above it: `as_strided`, the op that all views are cases of, and the
+function `stack`. They put themselves here."""
+
+
+def view_node(base: Tensor, view: Tensor, source: Node) -> Node:
+    """A node by which `view` is a view of `base`, whose node is `source`."""
+    shape, strides, shift = tuple(view.spec.shape), view.spec.strides, view.offset - base.offset
+    plan = shared_ops["as_strided"].plans[base.spec, shape, strides]
+    return new_node(plan, (source,), (None, shape, strides, shift), ((None, shift),))
 
 
 def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
@@ -213,56 +264,21 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
         edge = None
         if rule is not None:
             value = args[at]
-            if type(value) in _tensor_types:
-                edge = value.node
-                if edge is not None and value.base is not None:
-                    edge = resolve(value)
+            if isinstance(value, TensorBase):
+                edge = resolve(value)  # type: ignore[arg-type]
                 if edge is not None:
                     wanted |= 1 << at
         edges.append(edge)
     if not wanted:
         return
-    keeps, keeps_result = op.keeps[wanted]
-    node = Node()
-    node.order = tick()
-    node.plan = plan
-    node.edges = tuple(edges)
-    node.hooks = None
-    node.values = args if keeps is None else tuple([v if k else None for v, k in zip(args, keeps, strict=True)])
-    node.result = tuple([(t.buffer, t.offset) for t in outputs]) if keeps_result else None
+    saved, saves_outputs = op.saves[wanted]
+    inputs = args if saved is None else tuple([v if k else None for v, k in zip(args, saved, strict=True)])
+    node = new_node(
+        plan, tuple(edges), inputs, tuple([(t.buffer, t.offset) for t in outputs]) if saves_outputs else None
+    )
     if len(outputs) == 1:
         outputs[0].node = node
     else:
         for i, output in enumerate(outputs):
             if output.spec.dtype.is_floating_point:
                 output.node = Output(node, i)
-
-
-def record_unary(plan: Plan, input: Tensor, out: Tensor) -> None:
-    """`record` for one operand and one result. The caller has seen that ops are recorded."""
-    edge = input.node if input.base is None else resolve(input)
-    if edge is not None:
-        keeps, keeps_result = plan.op.keeps[1]
-        node = Node()
-        node.order = tick()
-        node.plan = plan
-        node.edges = (edge,)
-        node.hooks = None
-        node.values = (input,) if keeps is None else (None,)
-        node.result = ((out.buffer, out.offset),) if keeps_result else None
-        out.node = node
-
-
-def record_scalar(plan: Plan, input: Tensor, other: float, out: Tensor) -> None:
-    """`record_unary` for a binary op whose second operand is a scalar."""
-    edge = input.node if input.base is None else resolve(input)
-    if edge is not None:
-        keeps, keeps_result = plan.op.keeps[1]
-        node = Node()
-        node.order = tick()
-        node.plan = plan
-        node.edges = (edge, None)
-        node.hooks = None
-        node.values = (input if keeps is None or keeps[0] else None, other)
-        node.result = ((out.buffer, out.offset),) if keeps_result else None
-        out.node = node

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..tensor_base import TensorBase
+
 if TYPE_CHECKING:
     from ..dispatch.op import Op
     from .graph import Node
@@ -21,7 +23,7 @@ class Rule:
     spec alone of that operand, which keeps no memory alive.
     """
 
-    __slots__ = ("fetch", "function", "keeps", "keeps_result")
+    __slots__ = ("fetch", "function", "saved_inputs", "saves_outputs")
 
     G, Y, NEEDS = -1, -2, -3
     SPECS = -10
@@ -41,8 +43,8 @@ class Rule:
                 raise TypeError(f"{op.name}: the rule's parameter {name!r} is none of g, grad, y, needs, {op.params}")
         self.function = function
         self.fetch = tuple(fetch)
-        self.keeps = frozenset(i for i in fetch if i >= 0)
-        self.keeps_result = self.Y in fetch
+        self.saved_inputs = frozenset(i for i in fetch if i >= 0)
+        self.saves_outputs = self.Y in fetch
 
 
 def bind_rule(op: Op, rule: Rule, at: int) -> Bound:
@@ -52,9 +54,7 @@ def bind_rule(op: Op, rule: Rule, at: int) -> Bound:
     """
 
     def first(node: Node, grad: Any) -> Any:
-        from ..tensor import Tensor
-
-        scope: dict[str, Any] = {"_function": rule.function, "_Tensor": Tensor}
+        scope: dict[str, Any] = {"_function": rule.function, "_Tensor": TensorBase}
         exec(compile(_source(op, rule), f"<norch rule {op.name}>", "exec"), scope)
         op.bound[at] = bound = scope["_bound"]
         return bound(node, grad)
@@ -64,14 +64,14 @@ def bind_rule(op: Op, rule: Rule, at: int) -> Bound:
 
 def _source(op: Op, rule: Rule) -> str:
     lines = ["def _bound(node, grad):"]
-    if rule.keeps:
-        lines += ["    values = node.values", "    if values is None:", "        raise node.freed()"]
-    for at in sorted(rule.keeps & set(op.tensors)):
+    if rule.saved_inputs:
+        lines += ["    values = node.saved_inputs", "    if values is None:", "        raise node.freed()"]
+    for at in sorted(rule.saved_inputs & set(op.tensors)):
         lines += [
             f"    value = values[{at}]",
             "    if isinstance(value, _Tensor):",
             "        modified = value.buffer.modified",
-            "        if modified is not None and modified[0] > node.order:",
+            "        if modified is not None and modified[0] > node.sequence_number:",
             "            node.check_unchanged(value, 'its input')",
         ]
     special = {rule.G: "grad", rule.Y: "node.saved_result()", rule.NEEDS: "tuple([e is not None for e in node.edges])"}

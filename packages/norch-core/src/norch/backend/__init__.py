@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..device import set_registry
 from ..dtype import DType
 from ..errors import BackendError, OutOfMemoryError
 from ..settings import get_float32_matmul_precision
@@ -71,7 +72,14 @@ def __getattr__(name: str) -> Any:
 
         return hookimpl
     if name == "register":
-        from .registry import register
-
-        return register
+        return _registry().register
     raise AttributeError(f"module 'norch.backend' has no attribute {name!r}")
+
+
+def _registry() -> Any:
+    from . import registry
+
+    return registry
+
+
+set_registry(_registry)

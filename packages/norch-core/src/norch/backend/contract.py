@@ -20,20 +20,26 @@ fields are only ever added, each with a default.
 1.1: Backend.allocating, copy_out_later and current_device.
 """
 
-UNARY = (
-    "neg abs sign exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "sigmoid erf floor ceil round trunc bitwise_not"
-).split()
-BINARY = (
-    "add sub mul div floor_divide remainder pow atan2 maximum minimum "
-    "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift"
-).split()
-COMPARISON = "eq ne lt le gt ge".split()
-REDUCTION = "sum prod amax amin any all argmax argmin".split()
-OTHER = "copy fill where cumsum matmul gather scatter scatter_add sort arange random".split()
-PRIMITIVES = frozenset((*UNARY, *BINARY, *COMPARISON, *REDUCTION, *OTHER))
+UNARY: list[str] = []
+BINARY: list[str] = []
+COMPARISON: list[str] = []
+REDUCTION: list[str] = []
+OTHER: list[str] = []
+PRIMITIVES: set[str] = set()
+"""All of them. The entries of ops put their names into these lists when norch is imported."""
 
-ELEMENTWISE = frozenset((*UNARY, *BINARY, *COMPARISON, "copy", "fill", "where"))
+ELEMENTWISE: set[str] = set()
+"""UNARY, BINARY, COMPARISON, "copy", "fill" and "where"."""
+
+
+def declare(name: str, family: list[str], elementwise: bool = True) -> None:
+    """Makes `name` a primitive of `family`, one of the lists above."""
+    family.append(name)
+    PRIMITIVES.add(name)
+    if elementwise:
+        ELEMENTWISE.add(name)
+
+
 TWO_OUTPUTS = frozenset({"sort"})
 """Primitives with two outputs; all others have one."""
 

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
+from .. import settings
 from ..device import current_index, known_devices
 from ..errors import DeviceError
 from ..plugins import discovery
 from ..plugins.discovery import Plugin, Refused
+from ..version import __version__
 from .contract import CONTRACT, Backend
 
 GROUP = "norch"
+ALWAYS = ("cpu", "cuda", "mps", "xpu")
+"""Device types that have a module with nothing installed: PyTorch users ask `cuda.is_available()` first of all."""
 _METHODS = ("device_count", "allocate", "copy_in", "copy_out", "copy", "compile", "synchronize")
 
 
@@ -52,9 +56,8 @@ def installed() -> list[Provider]:
 def providers(load: bool) -> list[Provider]:
     """`installed()`, for reports. With `load` each one is loaded first, so that its state is known."""
     found = installed()
-    if load:
-        for provider in found:
-            _load(provider)
+    for provider in found if load else ():
+        discovery.load_once(provider, "norch_backend", adopt)
     return found
 
 
@@ -62,8 +65,6 @@ def _discover() -> list[Provider]:
     result = [Provider(**vars(plugin)) for plugin in discovery.declared(GROUP)]
     if not any(p.module == "norch.numpy_backend" for p in result):  # a source tree that was not installed
         from importlib.metadata import EntryPoint
-
-        from .. import __version__
 
         entry = EntryPoint("cpu", "norch.numpy_backend", GROUP)
         result.append(Provider("cpu", "norch-core", __version__, entry.value, entry=entry))
@@ -75,14 +76,13 @@ def load(provider: Provider) -> None:
     discovery.load_once(provider, "norch_backend", adopt)
 
 
-_load = load  # `providers` has a parameter of that name
-
-
 def adopt(provider: Provider, backend: Any) -> None:
     """Checks what a hook returned against the contract, and keeps it if it holds."""
     missing = [m for m in _METHODS if not callable(getattr(backend, m, None))]
     if missing:
-        raise Refused(f"{type(backend).__name__} is no norch.backend.Backend: it has no {', '.join(missing)}")
+        raise Refused(
+            f"expected a norch.backend.Backend, got {type(backend).__name__}, which has no {', '.join(missing)}"
+        )
     _complete(backend)
     kind = getattr(backend, "device_type", None)
     if kind != provider.device_type:
@@ -145,6 +145,26 @@ def find(device_type: str) -> Backend:
     return best
 
 
+def is_device_type(name: str) -> bool:
+    """Whether there may be devices of that type: a provider is installed, or PyTorch users ask for it anyway."""
+    return name in ALWAYS or any(p.device_type == name for p in installed())
+
+
+def is_usable(device_type: str) -> bool:
+    """Whether `find` gives a backend."""
+    try:
+        find(device_type)
+    except DeviceError:
+        return False
+    return True
+
+
+def accelerator() -> str | None:
+    """The device type other than "cpu" that can be used, of several the first by name; None where there is none."""
+    others = {p.device_type for p in installed()} - {"cpu"}
+    return next(filter(is_usable, sorted(others)), None)
+
+
 def short_name(provider: Provider) -> str:
     """The name by which NORCH_BACKEND_… chooses: `norch.numpy_backend` is "numpy", `norch_cpu.plugin` "norch_cpu"."""
     parts = provider.module.split(".")
@@ -178,8 +198,6 @@ def provider_of(backend: Backend) -> Provider:
 
 def register(backend: Backend, distribution: str = "in process", version: str = "?") -> None:
     """Adds a backend at run time, ahead of others of its priority. Raises DeviceError where the contract refuses it."""
-    from ..dispatch.op import forget_plans
-
     kind = getattr(backend, "device_type", "?")
     provider = Provider(kind, distribution, version, type(backend).__module__, loaded=True)
     try:
@@ -191,30 +209,26 @@ def register(backend: Backend, distribution: str = "in process", version: str = 
     with _lock:
         _registered.insert(0, provider)
         _forget_devices(backend.device_type)
-    forget_plans()
+    settings.changed()
 
 
 def unregister(device_type: str) -> None:
     """Takes away the backends that `register` added for a device type."""
-    from ..dispatch.op import forget_plans
-
     with _lock:
         _registered[:] = [p for p in _registered if p.device_type != device_type]
         _forget_devices(device_type)
-    forget_plans()
+    settings.changed()
 
 
 def reset() -> None:
     """Forgets everything found, loaded and registered, as if norch had just been imported. For tests."""
     global _installed
-    from ..dispatch.op import forget_plans
-
     with _lock:
         _installed = None
         discovery.reset()
         _registered.clear()
         _forget_devices(None)
-    forget_plans()
+    settings.changed()
 
 
 def _forget_devices(device_type: str | None) -> None:

@@ -10,16 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..backend import registry
-from ..errors import DeviceError
 from ..settings import get_float32_matmul_precision, set_float32_matmul_precision
-
-
-def _usable(device_type: str) -> bool:
-    try:
-        registry.find(device_type)
-    except DeviceError:
-        return False
-    return True
 
 
 class _Tf32:
@@ -66,7 +57,7 @@ class _CUDA:
 
     def is_built(self) -> bool:
         """Whether device "cuda" can be used."""
-        return _usable("cuda")
+        return registry.is_usable("cuda")
 
 
 class _Device:
@@ -77,7 +68,7 @@ class _Device:
 
     def is_available(self) -> bool:
         """Whether a backend for the device type is installed and can be used."""
-        return _usable(self._type)
+        return registry.is_usable(self._type)
 
     is_built = is_available
 

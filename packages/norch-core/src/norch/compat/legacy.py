@@ -6,21 +6,7 @@ import warnings
 from typing import Any
 
 from ..device import set_default_device
-from ..dtype import (
-    DType,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    get_default_dtype,
-    int8,
-    int16,
-    int32,
-    int64,
-    set_default_dtype,
-    uint8,
-)
+from ..dtype import TENSOR_TYPES, DType, get_default_dtype, set_default_dtype, split_tensor_type
 from ..errors import DTypeError
 from ..ops import arange
 from ..tensor import Tensor
@@ -44,26 +30,16 @@ class _TensorType(type):
         return f"<tensor type {cls.dtype!r} on {cls.device_type!r}>"
 
 
-NAMES = {
-    "HalfTensor": float16, "BFloat16Tensor": bfloat16, "FloatTensor": float32,
-    "DoubleTensor": float64, "ByteTensor": uint8, "CharTensor": int8, "ShortTensor": int16,
-    "IntTensor": int32, "LongTensor": int64, "BoolTensor": bool_,
-}  # fmt: skip
-
-
 def tensor_type(name: str, device_type: str = "cpu") -> _TensorType:
     """The type of that name, such as "FloatTensor"."""
-    doc = f"Old form of tensors of dtype {NAMES[name].name}: `{name}(data)` or `{name}(2, 3)`."
-    made = _TensorType(name, (), {"__doc__": doc, "dtype": NAMES[name], "device_type": device_type})
-    return made
+    doc = f"Old form of tensors of dtype {TENSOR_TYPES[name].name}: `{name}(data)` or `{name}(2, 3)`."
+    return _TensorType(name, (), {"__doc__": doc, "dtype": TENSOR_TYPES[name], "device_type": device_type})
 
 
 def named_type(text: str, op: str) -> _TensorType:
     """The tensor type that "torch.FloatTensor" or "torch.cuda.FloatTensor" names. DTypeError for another name."""
-    *place, name = text.removeprefix("norch.").removeprefix("torch.").split(".")
-    if name not in NAMES or len(place) > 1:
-        raise DTypeError(f"{op}(): there is no tensor type {text!r}")
-    return tensor_type(name, *place)
+    name, device_type = split_tensor_type(text, op)
+    return tensor_type(name, device_type)
 
 
 HalfTensor, BFloat16Tensor, FloatTensor = map(tensor_type, ("HalfTensor", "BFloat16Tensor", "FloatTensor"))
@@ -104,11 +80,13 @@ def set_default_tensor_type(t: Any) -> None:
     set_default_device(t.device_type)
 
 
-def range(start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, **how: Any) -> Tensor:
+def range(
+    start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None, **options: Any
+) -> Tensor:
     """`arange` that includes `end`, always of the default dtype. PyTorch has deprecated it: use `arange`."""
     warnings.warn("range() includes its end, unlike Python's; use arange()", DeprecationWarning, stacklevel=2)
     if end is None:
         start, end = 0, start
     count = int((end - start) / step) + 1
     chosen = dtype or get_default_dtype()
-    return arange(count, device=how.pop("device", None)).to(chosen) * step + start
+    return arange(count, device=device).to(chosen) * step + start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +10,7 @@ if TYPE_CHECKING:
 
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a floating one."""
-    return input.spec.dtype.is_floating_point
+    return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
@@ -21,17 +20,17 @@ def is_complex(input: Tensor) -> bool:
 
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return input.spec.dtype.is_signed
+    return input.is_signed()
 
 
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not 0. Raises ShapeError where there is not exactly one."""
-    return builtins.bool(input)
+    return input.is_nonzero()
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape."""
-    return input.spec.shape == other.spec.shape
+    return input.is_same_size(other)
 
 
 def is_storage(obj: object) -> bool:
@@ -43,12 +42,12 @@ def is_storage(obj: object) -> bool:
 
 def numel(input: Tensor) -> int:
     """How many elements there are."""
-    return input.spec.numel
+    return input.numel()
 
 
 def get_device(input: Tensor) -> int:
     """The index of the tensor's device; -1 for the CPU."""
-    return -1 if input.spec.device.type == "cpu" else input.spec.device.index
+    return input.get_device()
 
 
 def typename(obj: object) -> str:

@@ -1,43 +1,36 @@
-"""Window functions: weights that fall off towards both ends of a stretch of a signal."""
+"""Window functions: weights that fall off towards both ends of a stretch of a signal. All are of shape (length,) and of
+the default dtype unless `dtype` is given; they raise DTypeError for one that is not floating."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import as_dtype, get_default_dtype
 from ..errors import DTypeError
-from ..ops import arange, cos, ones, zeros
+from ..ops import arange, cos, ones
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _angles(length: int, periodic: bool, dtype: Any, device: Any, op: str) -> Tensor | None:
-    """From 0 to 2 pi over the window in float64; None for one of at most 1 element."""
+def _window(
+    op: str, length: int, periodic: bool, dtype: Any, device: Any, weight: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """`weight` of the angles from 0 to 2 pi over the window, in float64; 1 for a window of at most 1 element."""
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
     if not chosen.is_floating_point:
         raise DTypeError(f"{op}(): expected a floating dtype, got {chosen}")
     if length < 2:
-        return None
-    return arange(length, dtype="float64", device=device) * (2 * math.pi / (length if periodic else length - 1))
-
-
-def _raised(op: str, length: int, periodic: bool, weights: tuple[float, ...], dtype: Any, device: Any) -> Tensor:
-    """A sum of cosines with alternating signs."""
-    angles = _angles(length, periodic, dtype, device, op)
-    chosen = get_default_dtype() if dtype is None else dtype
-    if angles is None:
         return ones(length, dtype=chosen, device=device)
-    out = zeros(length, dtype="float64", device=device) + weights[0]
-    for k, weight in enumerate(weights[1:], 1):
-        out = out + cos(angles * k) * (weight if k % 2 == 0 else -weight)
-    return out.to(as_dtype(chosen, op))
+    step = 2 * math.pi / (length if periodic else length - 1)
+    return weight(arange(length, dtype="float64", device=device) * step).to(chosen)
 
 
 def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """0.5 - 0.5 cos(2 pi n / N); `periodic` windows leave out their last point, for Fourier transforms."""
-    return _raised("hann_window", window_length, periodic, (0.5, 0.5), dtype, device)
+    return _window("hann_window", window_length, periodic, dtype, device, lambda x: 0.5 - 0.5 * cos(x))
 
 
 def hamming_window(
@@ -50,18 +43,18 @@ def hamming_window(
     device: Any = None,
 ) -> Tensor:
     """alpha - beta cos(2 pi n / N)."""
-    return _raised("hamming_window", window_length, periodic, (alpha, beta), dtype, device)
+    return _window("hamming_window", window_length, periodic, dtype, device, lambda x: alpha - beta * cos(x))
 
 
 def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
-    return _raised("blackman_window", window_length, periodic, (0.42, 0.5, 0.08), dtype, device)
+
+    def weight(x: Tensor) -> Tensor:
+        return 0.42 - 0.5 * cos(x) + 0.08 * cos(x * 2)
+
+    return _window("blackman_window", window_length, periodic, dtype, device, weight)
 
 
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A triangle: 1 in the middle, 0 at the ends."""
-    angles = _angles(window_length, periodic, dtype, device, "bartlett_window")
-    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "bartlett_window")
-    if angles is None:
-        return ones(window_length, dtype=chosen, device=device)
-    return (1 - (angles / math.pi - 1).abs()).to(chosen)
+    return _window("bartlett_window", window_length, periodic, dtype, device, lambda x: 1 - (x / math.pi - 1).abs())

@@ -1,6 +1,10 @@
-"""The functions of composites. Each is written for its parameters when the op is defined, as dataclasses write
-`__init__`: binding arguments, making the key, launching and recording in a loop over parameters takes three times as
-long, and that is what a small model costs."""
+"""The call paths of ops: from arguments to a kernel and, where a gradient is wanted, a node of the graph.
+
+Each is written for its op's signature when it is first called, as dataclasses write `__init__`: binding arguments,
+making the key, launching and recording in a loop over parameters takes three times as long, and that is what a small
+model costs. What is written here in one piece for all: the lookup of the plan, the launch of its kernel, the tensor
+that is returned, the node that is recorded. What none of them can take is left to `norch.dispatch.call.run`.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +13,57 @@ from itertools import product
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import Node, is_recording, resolve, tick
-from ..errors import NorchError
-from .call import finish, run
-from .plan import raise_failure
+from ..autograd.graph import BUILD_NODE, UNTRACKED, Node, is_recording, next_sequence_number, resolve
+from ..tensor_base import BUILD_RESULT, TensorBase
+from .failure import raise_failure
+from .plan import SCALARS
 
 if TYPE_CHECKING:
     from .op import Op
 
-MOST_OPTIONAL = 3
+MAX_OPTIONAL = 3
 """Optional operands for which each combination has a launch of its own."""
 
+TENSOR, SCALAR = "tensor", "scalar"
 
-def composite_call(op: Op, function: Callable[..., Any], optional: frozenset[int]) -> Callable[..., Any]:
-    """A function with the signature of `function` that runs `op`. `optional`: operands that may be None.
 
-    It is written when it is first called: most programs call few composites, and writing all takes as long as the rest
-    of importing norch.
+def call_path(
+    op: Op,
+    prototype: Callable[..., Any] | None = None,
+    *,
+    reflected: bool = False,
+    into: bool = False,
+    method: str | None = None,
+    otherwise: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """A function that runs `op`.
+
+    prototype: a function whose signature it gets, with a parameter for each of the op's; those of the op itself, all
+        required, unless given.
+    reflected: the two operands come in the opposite order, as those of `__rsub__` do.
+    into: the first argument is the tensor that the result is written into, unrecorded. It has the result's shape and
+        takes its dtype, and does not partly overlap an operand.
+    method: the name of an in-place method, whose first operand is also what it writes into. `otherwise` is called
+        instead where the graph takes part, memory overlaps, or an argument is more than a tensor or a scalar.
     """
-    scope: dict[str, Any] = {
-        "_op": op, "_plans": op.plans, "_keeps": op.keeps, "_new": object.__new__, "_Node": Node, "_run": run,
-        "_finish": finish, "_resolve": resolve, "_tick": tick, "_is_recording": is_recording,
-        "_raise_failure": raise_failure, "_NorchError": NorchError, "_Tensor": _tensor_class,
-    }  # fmt: skip
-    if _tensor_class is None:
-        _scopes.append(scope)
-    call = FunctionType(_unwritten.__code__, scope, op.name)
+    scope: dict[str, Any] = {"__name__": __name__}
+    call = FunctionType(_unwritten.__code__, scope, method or op.name)
 
     def write(*args: Any, **kwargs: Any) -> Any:
-        exec(compile(_source(op, function, optional), f"<norch composite {op.name}>", "exec"), scope)
+        from . import call as general  # the general path, which knows ops
+
+        scope.update(
+            _op=op, _plans=op.into_plans if into or method else op.plans, _saves=op.saves, _new=object.__new__,
+            _Tensor=TensorBase._result_class, _Node=Node, _UNTRACKED=UNTRACKED, _SCALARS=SCALARS, _resolve=resolve,
+            _next_sequence_number=next_sequence_number, _is_recording=is_recording, _raise_failure=raise_failure,
+            _execute=general.execute, _again=general.run_again, _into=general.run_into, _otherwise=otherwise,
+        )  # fmt: skip
+        writer = _Writer(op, prototype, reflected)
+        source = writer.in_place(method) if method else writer.into() if into else writer.call()
+        exec(compile(source, f"<norch {method or op.name}>", "exec"), scope)
         # The same function from here on, so that whoever has it calls the written code and nothing before it.
-        call.__defaults__, call.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        if prototype is not None:
+            call.__defaults__, call.__kwdefaults__ = prototype.__defaults__, prototype.__kwdefaults__
         call.__code__ = scope["_call"].__code__
         return call(*args, **kwargs)
 
@@ -51,116 +75,230 @@ def _unwritten(*args: Any, **kwargs: Any) -> Any:
     return _write(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
-_tensor_class: Any = None
-_scopes: list[dict[str, Any]] = []
+class _Writer:
+    """Writes the source of one call path."""
 
+    def __init__(self, op: Op, prototype: Callable[..., Any] | None, reflected: bool) -> None:
+        self.op, self.reflected = op, reflected
+        self.lines: list[str] = []
+        if prototype is None:
+            names = list(op.params)
+            self.parameters = ", ".join(names) + (", _shift" if op.place is not None else "")
+        else:
+            code = prototype.__code__
+            names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+            only = ["*", *names[code.co_argcount :]] if code.co_kwonlyargcount else []
+            self.parameters = ", ".join([*names[: code.co_argcount], *only])
+        self.names = names[::-1] if reflected else names
+        self.arguments = ", ".join(self.names)
+        self.optional = [i for i in op.tensors if i in op.optional]
 
-def bind(tensor_class: Any) -> None:
-    """Tells this module the class of results (most composites are defined before that class is)."""
-    global _tensor_class
-    _tensor_class = tensor_class
-    for scope in _scopes:
-        scope["_Tensor"] = tensor_class
-    _scopes.clear()
+    def write(self, depth: int, text: str) -> None:
+        self.lines += [f"{'    ' * depth}{line}" for line in text.splitlines()]
 
+    # --- The three kinds of call path ---
 
-def _source(op: Op, function: Callable[..., Any], optional: frozenset[int]) -> str:
-    code = function.__code__
-    names, tensors = op.params, op.tensors
-    parameters = list(names[: code.co_argcount])
-    if code.co_kwonlyargcount:
-        parameters += ["*", *names[code.co_argcount :]]
-    arguments = ", ".join(names)
-    key = "".join(f"{_key(op, i, optional)}, " for i in range(len(names)))
-    lines = [
-        f"def _call({', '.join(parameters)}):",
-        "    try:",
-        f"        plan = _plans[{key}]",
-        "    except (AttributeError, TypeError) as error:",
-        "        if isinstance(error, _NorchError):",
-        "            raise",
-        "        plan = None",
-        "    if plan is None:  # a scalar, a list, or a mistake",
-        f"        return _run(_op, {arguments})",
-    ]
-    absent = [i for i in tensors if i in optional]
-    if len(absent) > MOST_OPTIONAL:
-        return "\n".join([*lines, f"    return _finish(plan, ({arguments},))"])
-    by_parts = " or _is_recording()" if op.rules is None else ""
-    lines += [
-        "    make = plan.make",
-        f"    if make is None{by_parts}:",
-        f"        return _finish(plan, ({arguments},))",
-        "    out = _new(_Tensor)",
-        "    try:",
-        *_launches(op, absent),
-        "    except Exception as error:",
-        "        _raise_failure(plan, error)",
-        "    out.spec = plan.out",
-        "    out.offset = 0",
-        "    out.node = out.base = out._grad = None",
-        *(_recording(op, optional) if op.rules is not None else ()),
-        "    return out",
-    ]
-    return "\n".join(lines)
+    def call(self) -> str:
+        self.write(0, f"def _call({self.parameters}):")
+        if self.op.kind == "view":
+            self.view()
+        elif self.op.variadic:
+            self.body(1, {})
+        else:
+            lead = self.op.tensors[-1 if self.reflected else 0] if self.op.tensors else None
+            self.branches(1, [i for i in self.op.mixed if i != lead], {}, lead)
+        return "\n".join(self.lines)
 
+    def into(self) -> str:
+        self.write(0, f"def _call(_out, {self.parameters}):")
+        self.lookup(1, {}, "_out.spec, ", f"_into(error, _op, _out, {self.arguments})")
+        self.launch(1, f"plan.kernel(_out.buffer, _out.offset, {self.flat({})})")
+        return "\n".join(self.lines)
 
-def _key(op: Op, at: int, optional: frozenset[int]) -> str:
-    name = op.params[at]
-    if at in op.scalars:
-        return f"type({name})"
-    if at not in op.tensors:
-        return name
-    return f"None if {name} is None else {name}.spec" if at in optional else f"{name}.spec"
+    def in_place(self, method: str) -> str:
+        """`x.add_(y)`: the kernel writes over its first operand."""
+        first, *rest = self.names
+        self.write(0, f"def _call({first}, *args, **more):")
+        self.write(1, f"if more or len(args) != {len(rest)}:\n    return _otherwise({first}, *args, **more)")
+        if rest:
+            self.write(1, f"{', '.join(rest)}, = args")
+        self.write(1, f"if {first}.node is not None or {first}.base is not None:")
+        self.write(2, f"root = {first} if {first}.base is None else {first}.base")
+        self.write(2, "if root.node is not None and _is_recording():")
+        self.write(3, f"return _otherwise({self.arguments})")
+        self.in_place_branches(1, [i for i in self.op.mixed if i], {}, method)
+        return "\n".join(self.lines)
 
+    def in_place_branches(self, depth: int, mixed: list[int], kinds: dict[int, str], method: str) -> None:
+        if mixed:
+            at, *rest = mixed
+            name = self.names[at]
+            self.write(depth, f"if isinstance({name}, _Tensor):")
+            self.in_place_branches(depth + 1, rest, {**kinds, at: TENSOR}, method)
+            self.write(depth, f"elif type({name}) in _SCALARS:")
+            self.in_place_branches(depth + 1, rest, {**kinds, at: SCALAR}, method)
+            self.write(depth, f"return _otherwise({self.arguments})")
+            return
+        first = self.names[0]
+        others = [self.names[i] for i in self.op.tensors if i and kinds.get(i) != SCALAR]
+        for name in others:
+            tracked = f"({name}.node is not _UNTRACKED or {name}.base.node is not None)"
+            self.write(depth, f"if {name}.node is not None and {tracked} and _is_recording():")
+            self.write(depth + 1, f"return _otherwise({self.arguments})")
+        self.write(depth, f"plan = _plans[{first}.spec, {self.key(kinds)}]")
+        tests = ["not plan.in_place"]
+        for name in others:
+            same = f"{name}.spec is not {first}.spec or {name}.offset != {first}.offset"
+            tests.append(f"{name}.buffer is {first}.buffer and ({same})")
+        self.write(depth, f"if {' or '.join(tests)}:\n    return _otherwise({self.arguments})")
+        self.launch(depth, f"plan.kernel({first}.buffer, {first}.offset, {self.flat(kinds)})")
+        self.write(depth, f"{first}.buffer.modified = (_next_sequence_number(), {method!r})\nreturn {first}")
 
-def _launches(op: Op, absent: list[int]) -> list[str]:
-    """A call of the kernel for each combination of optional operands that are there."""
-    lines = []
-    for at, there in enumerate(product((True, False), repeat=len(absent))):
-        missing = {i for i, given in zip(absent, there, strict=True) if not given}
-        if absent:
-            tests = [f"{op.params[i]} is {'None' if i in missing else 'not None'}" for i in absent]
-            lines.append(f"        {'elif' if at else 'if'} {' and '.join(tests)}:")
-        flat = []
-        for i, name in enumerate(op.params):
-            if i in op.scalars:
-                flat.append(name)
-            elif i in op.tensors and i not in missing:
-                flat.append(f"{name}.buffer, {name}.offset")
-        lines.append(f"        {'    ' if absent else ''}out.buffer = buffer = make({', '.join(flat)})")
-    return lines
+    # --- Parts of them ---
 
+    def branches(self, depth: int, mixed: list[int], kinds: dict[int, str], lead: int | None) -> None:
+        """A body for each combination of tensors and scalars; `lead` is taken for a tensor."""
+        if not mixed:
+            self.body(depth, kinds)
+            return
+        at, *rest = mixed
+        name = self.names[at]
+        if not self.reflected:
+            self.write(depth, f"if isinstance({name}, _Tensor):")
+            self.branches(depth + 1, rest, {**kinds, at: TENSOR}, lead)
+        scalar = f"type({name}) in _SCALARS"
+        first = lead is not None and lead in self.op.mixed
+        self.write(depth, f"if {scalar} and isinstance({self.names[lead]}, _Tensor):" if first else f"if {scalar}:")  # type: ignore[index]
+        self.branches(depth + 1, rest, {**kinds, at: SCALAR}, lead)
+        self.write(depth, f"return _again(None, _op, {self.arguments})")
 
-def _recording(op: Op, optional: frozenset[int]) -> list[str]:
-    assert op.rules is not None
-    wanted = [i for i, rule in zip(op.tensors, op.rules, strict=True) if rule is not None]
-    lines = []
-    for i in wanted:
-        name = op.params[i]
-        lines.append(f"    node{i} = {f'None if {name} is None else ' if i in optional else ''}{name}.node")
-    lines.append(f"    if ({' or '.join(f'node{i} is not None' for i in wanted)}) and _is_recording():")
-    lines.append("        wanted = 0")
-    for i in wanted:
-        name = op.params[i]
-        lines += [
-            f"        if node{i} is not None:",
-            f"            if {name}.base is not None:",
-            f"                node{i} = _resolve({name})",
-            f"            if node{i} is not None:",
-            f"                wanted |= {1 << i}",
+    def body(self, depth: int, kinds: dict[int, str]) -> None:
+        op = self.op
+        self.lookup(depth, kinds, "", f"_again(error, _op, {self.arguments})")
+        if len(self.optional) > MAX_OPTIONAL:
+            self.write(depth, f"return _execute(plan, ({self.arguments},))")
+            return
+        self.write(depth, "make = plan.make")
+        by_parts = " or _is_recording()" if op.rules is None and op.decompose is not None else ""
+        self.write(depth, f"if make is None{by_parts}:\n    return _execute(plan, ({self.arguments},))")
+        self.write(depth, "out = _new(_Tensor)\ntry:")
+        for i, there in enumerate(product((True, False), repeat=len(self.optional))):
+            absent = {at for at, given in zip(self.optional, there, strict=True) if not given}
+            inner = depth + 1
+            if self.optional:
+                tests = [f"{self.names[at]} is {'None' if at in absent else 'not None'}" for at in self.optional]
+                self.write(inner, f"{'elif' if i else 'if'} {' and '.join(tests)}:")
+                inner += 1
+            if op.variadic:
+                self.write(inner, f"flat = []\nfor x in {self.names[0]}:\n    flat += (x.buffer, x.offset)")
+            self.write(
+                inner, f"out.buffer = buffer = make({'*flat, ' if op.variadic else ''}{self.flat(kinds, absent)})"
+            )
+        self.write(depth, "except Exception as error:\n    _raise_failure(plan, error)")
+        self.write(depth, BUILD_RESULT)
+        if op.rules is not None:
+            (self.record_variadic if op.variadic else self.record)(depth, kinds)
+        self.write(depth, "return out")
+
+    def lookup(self, depth: int, kinds: dict[int, str], before: str, otherwise: str) -> None:
+        self.write(depth, f"try:\n    plan = _plans[{before}{self.key(kinds)}]")
+        self.write(depth, f"except (AttributeError, TypeError) as error:\n    return {otherwise}")  # a list, a mistake
+
+    def key(self, kinds: dict[int, str]) -> str:
+        parts = []
+        for i, name in enumerate(self.names):
+            if i == self.op.place:
+                continue
+            if self.op.variadic and not i:
+                parts.append(f"tuple([x.spec for x in {name}])")
+            elif i in self.op.scalars or i in self.op.numbers or kinds.get(i) == SCALAR:
+                parts.append(f"type({name})")
+            elif i not in self.op.tensors:
+                parts.append(name)
+            else:
+                parts.append(f"None if {name} is None else {name}.spec" if i in self.op.optional else f"{name}.spec")
+        return ", ".join(parts)
+
+    def flat(self, kinds: dict[int, str], absent: set[int] | frozenset[int] = frozenset()) -> str:
+        """Buffers, offsets and scalars, as a kernel takes them."""
+        parts = []
+        for i, name in enumerate(self.names):
+            if i in self.op.scalars or i in self.op.numbers or kinds.get(i) == SCALAR:
+                parts.append(name)
+            elif i in self.op.tensors and i not in absent and not self.op.variadic:
+                parts.append(f"{name}.buffer, {name}.offset")
+        return ", ".join(parts)
+
+    def launch(self, depth: int, call: str) -> None:
+        self.write(depth, f"try:\n    {call}\nexcept Exception as error:\n    _raise_failure(plan, error)")
+
+    def view(self) -> None:
+        """The same buffer under another spec."""
+        op, x = self.op, self.names[0]
+        self.lookup(1, {}, "", f"_again(error, _op, {self.arguments})")
+        shift = "plan.shift" if op.place is None else "plan.shift + _shift"
+        self.write(
+            1, f"out = _new(_Tensor)\nout.spec = plan.out\nout.buffer = {x}.buffer\nout.offset = {x}.offset + {shift}"
+        )
+        self.write(1, f"out._grad = None\nbase = {x}.base\nout.base = {x} if base is None else base\nsource = {x}.node")
+        self.write(1, "if source is None:\n    out.node = _UNTRACKED if base is None else None")
+        self.write(1, "else:\n    out.node = _UNTRACKED if source is _UNTRACKED else None")
+        self.write(2, "if _is_recording():")
+        self.write(3, f"if base is not None:\n    source = _resolve({x})\nif source is not None:")
+        saved, _ = op.saves[1] if op.rules else ((False,), False)
+        rest = "".join(f"{name}, " for name in self.names[1:])
+        self.node(4, "(source,)", f"({x if saved is None or saved[0] else 'None'}, {rest})", f"((None, {shift}),)")
+        self.write(1, "return None if plan.out is None else out")
+
+    def record(self, depth: int, kinds: dict[int, str]) -> None:
+        op, names = self.op, self.names
+        assert op.rules is not None
+        wanted = [
+            i for i, rule in zip(op.tensors, op.rules, strict=True) if rule is not None and kinds.get(i) != SCALAR
         ]
-    edges = "".join(f"node{i}, " if i in wanted else "None, " for i in op.tensors)
-    kept = "".join(f"{n} if keeps[{i}] else None, " if i in op.tensors else f"{n}, " for i, n in enumerate(op.params))
-    return [
-        *lines,
-        "        if wanted:",
-        "            keeps, keeps_result = _keeps[wanted]",
-        "            out.node = node = _Node()",
-        "            node.order = _tick()",
-        "            node.plan = plan",
-        f"            node.edges = ({edges})",
-        "            node.hooks = None",
-        f"            node.values = ({''.join(f'{n}, ' for n in op.params)}) if keeps is None else ({kept})",
-        "            node.result = ((buffer, 0),) if keeps_result else None",
-    ]
+        if not wanted:
+            return
+        for i in wanted:
+            self.write(
+                depth, f"node{i} = {f'None if {names[i]} is None else ' if i in op.optional else ''}{names[i]}.node"
+            )
+        self.write(depth, f"if ({' or '.join(f'node{i} is not None' for i in wanted)}) and _is_recording():")
+        depth += 1
+        for i in wanted:
+            outer = f"node{i} is not None and " if i in op.optional else ""
+            self.write(depth, f"if {outer}{names[i]}.base is not None:\n    node{i} = _resolve({names[i]})")
+        if len(wanted) > 2:
+            self.write(depth, f"wanted = {' | '.join(f'(node{i} is not None) << {i}' for i in wanted)}\nif wanted:")
+            self.write(depth + 1, "saved, saves_outputs = _saves[wanted]")
+            some = "".join(
+                f"{n} if saved[{i}] else None, " if i in op.tensors else f"{n}, " for i, n in enumerate(names)
+            )
+            inputs = f"({self.arguments}, ) if saved is None else ({some})"
+            self.node(depth + 1, self.edges(wanted), inputs, "((buffer, 0),) if saves_outputs else None")
+            return
+        for n, there in enumerate(product((True, False), repeat=len(wanted))):
+            live = [i for i, given in zip(wanted, there, strict=True) if given]
+            if not live:
+                continue
+            tests = " and ".join(f"node{i} is not None" for i in live)
+            self.write(depth, f"{'elif' if n else 'if'} {tests}:")
+            saved, outputs = op.saves[sum(1 << i for i in live)]
+            inputs = "".join(
+                "None, " if saved is not None and not saved[i] else f"{name}, " for i, name in enumerate(names)
+            )
+            self.node(depth + 1, self.edges(live), f"({inputs})", "((buffer, 0),)" if outputs else "None")
+
+    def edges(self, wanted: list[int]) -> str:
+        return f"({''.join(f'node{i}, ' if i in wanted else 'None, ' for i in self.op.tensors)})"
+
+    def record_variadic(self, depth: int, kinds: dict[int, str]) -> None:
+        """Saves no operand: a rule of a variadic op asks for their specs."""
+        x, *rest = self.names
+        self.write(depth, f"for x in {x}:\n    if x.node is not None and _is_recording():")
+        self.write(depth + 2, f"edges = tuple([None if x.node is None else _resolve(x) for x in {x}])")
+        self.write(depth + 2, "if any([e is not None for e in edges]):")
+        self.node(depth + 3, "edges", f"(None, {''.join(f'{n}, ' for n in rest)})", "None")
+        self.write(depth + 2, "break")
+
+    def node(self, depth: int, edges: str, inputs: str, outputs: str) -> None:
+        self.write(depth, BUILD_NODE.format(edges=edges, saved_inputs=inputs, saved_outputs=outputs))

@@ -6,10 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .. import settings
 from ..backend.contract import TWO_OUTPUTS, Kernel, Operand
 from ..device import CPU
 from ..errors import BackendError
 from ..spec import span
+from .failure import provider
 
 if TYPE_CHECKING:
     from ..device import Device
@@ -34,10 +36,8 @@ counts: dict[tuple[str, str], FallbackCount] = {}
 def set_cpu_fallback(allowed: bool) -> None:
     """Whether ops that a device lacks may run on the CPU. Off by default; `NORCH_CPU_FALLBACK=1` sets it too."""
     global _allowed
-    from .op import forget_plans
-
     _allowed = bool(allowed)
-    forget_plans()
+    settings.changed()
 
 
 def is_cpu_fallback_allowed() -> bool:
@@ -49,8 +49,6 @@ def cpu_fallback(name: str, device: Device, operands: tuple[Operand, ...], attrs
 
     Raises BackendError where the fallback is not allowed, or the CPU lacks the op too.
     """
-    from .plan import provider
-
     described = ", ".join(o.dtype.name + str(list(o.shape)) for o in operands)
     if device.type == "cpu" or not is_cpu_fallback_allowed():
         advice = "" if device.type == "cpu" else "; norch.set_cpu_fallback(True) lets it run on the CPU"

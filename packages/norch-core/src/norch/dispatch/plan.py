@@ -1,58 +1,184 @@
-"""Making plans: what dispatch does when it meets operands of new specs. Infer, convert, broadcast, compile."""
+"""Plans: what dispatch does once for operands of given specs, and remembers. Infer, convert, broadcast, compile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
-from ..backend.contract import IndexOutOfBounds, Kernel, Operand
+from .. import settings
+from ..backend.contract import IN_PLACE, IndexOutOfBounds, Kernel, Operand
+from ..device import CPU
 from ..dtype import BOOL, INTEGER, DType, iinfo
-from ..errors import BackendError, DeviceError, DTypeError, IndexError, NorchError, OutOfMemoryError
-from ..spec import Spec, expand_strides
-from .op import Inferred, Op, Plan
+from ..errors import BackendError, DeviceError, DTypeError, NorchError
+from ..spec import Shape, Spec, expand_strides
+from .failure import provider
+from .fallback import cpu_fallback
 
 if TYPE_CHECKING:
     from ..device import Device
+    from .op import Op
 
+PLAN_LIMIT = 4096
+"""Plans that one cache keeps at most, in each of two generations."""
+
+SCALARS = frozenset({bool, int, float})
+"""Python types that are operands by value. In a plan's key such an operand is its type."""
 
 watcher: Callable[..., Kernel | None] | None = None
 """`watcher(op, device, operands, kernel, fell_back)` gives the kernel to use instead: see norch.coverage."""
 
 
-def make_plan(op: Op, key: Any) -> Plan:
-    """The plan of `op` for a key: infer, convert, broadcast, compile. Raises the errors that a user sees."""
+class Part(NamedTuple):
+    """A step of an op that fills its result part by part: kernel `op` ("copy" or "fill") writes operand `operand` (its
+    place among the operands) to the elements of the result that `spec` shows, `shift` elements from its first."""
+
+    op: str
+    spec: Spec
+    shift: int
+    operand: int
+
+
+class Inferred(NamedTuple):
+    """The result of an inference rule: what the op returns and what its kernel sees.
+
+    outputs: specs of the results.
+    operands: what the kernel gets for each operand: a dtype and a shape to broadcast to (core converts and broadcasts),
+        or a Spec that views the operand's own buffer. Optional operands that are None have no entry.
+    kernel_outputs: specs of the results as the kernel sees them, where they differ (a reduction's keep their dims).
+    attrs: what the kernel is compiled for beside its operands.
+    parts: for an op that fills its result part by part, unless the backend has a kernel for the whole.
+    """
+
+    outputs: tuple[Spec, ...]
+    operands: tuple[tuple[DType, Shape] | Spec, ...]
+    attrs: Mapping[str, Any] = {}
+    kernel_outputs: tuple[Spec, ...] | None = None
+    parts: tuple[Part, ...] | None = None
+
+
+class Plan:
+    """What dispatch remembers of an op for operands of given specs.
+
+    kernel: called with buffers, offsets and scalars, outputs first; None means: decompose.
+    make: the same for one output, which it allocates and returns: called with the other operands. None where there is
+        no kernel, or one with more outputs.
+    inputs: by parameter the spec, type of scalar or attribute that the plan was made for; `operands` those of tensors.
+    out, outputs: the specs of the results. For a view, `shift` is added to the offset.
+    in_place: for a plan that writes into a tensor, whether that has the result's shape and dtype.
+    """
+
+    __slots__ = (
+        "allocate", "in_place", "index", "inputs", "kernel", "make", "op", "operands", "out", "outputs", "shift",
+        "slots",
+    )  # fmt: skip
+
+    op: Op
+    inputs: tuple[Any, ...]
+    operands: tuple[Any, ...]
+    out: Any  # a Spec; None for a view that there is not
+    outputs: tuple[Spec, ...]
+    kernel: Kernel
+    make: Callable[..., Any]
+    allocate: Callable[[int, int], Any]
+    in_place: bool
+    index: int
+    shift: int
+    slots: tuple[int, ...]
+
+
+class Plans(dict[Any, Plan]):
+    """A plan cache of an op: looking up a key that is not there makes the plan.
+
+    The key has for each parameter of the op a spec, the type of a scalar or a hashable attribute. With `into`, the spec
+    of the tensor that the result is written into comes first.
+
+    A bounded, approximate LRU that costs nothing on a hit: when the young generation is full it becomes the old one,
+    and what is then still used moves back from there.
+    """
+
+    __slots__ = ("__weakref__", "into", "old", "op")
+
+    def __init__(self, op: Op, into: bool = False) -> None:
+        self.op, self.into = op, into
+        self.old: dict[Any, Plan] = {}
+        _caches.add(self)
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+    def __missing__(self, key: Any) -> Plan:
+        plan = self.old.pop(key, None)
+        if plan is None:
+            values = key if type(key) is tuple else (key,)
+            plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
+        if len(self) >= PLAN_LIMIT:
+            self.old = dict(self)
+            self.clear()
+        self[key] = plan
+        return plan
+
+
+_caches: WeakSet[Plans] = WeakSet()
+
+
+def forget_plans() -> None:
+    """Empties every plan cache."""
+    for plans in tuple(_caches):
+        plans.clear()
+        plans.old.clear()
+
+
+settings.on_change(forget_plans)
+
+
+def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan:
+    """The plan of `op` for the parts of a key. Raises the errors that a user sees."""
     plan: Plan = object.__new__(Plan)
     plan.op = op
     if op.kind == "view":
-        plan.inputs = (key[0], *key[1])
-        found = op.infer(*plan.inputs)
-        plan.out, plan.shift = found if found is not None else (None, 0)
-        plan.outputs = (plan.out,)
+        return _view_plan(plan, op, values)
+    plan.inputs = values
+    plan.operands = values[0] if op.variadic else tuple([values[i] for i in op.tensors])
+    if op.kind != "step":
+        _check_devices(op, plan.operands)
+    inferred: Inferred | None = op.infer(*values)
+    plan.make = plan.kernel = None  # type: ignore[assignment]
+    if inferred is None:  # a step whose tensors do not suit one kernel
         return plan
-    plan.inputs = values = key if type(key) is tuple else (key,)
-    into = None
-    if values and values[0] == "into":
-        into, values = values[1], values[2:]
-        plan.inputs = values
-    _check_devices(op, [values[i] for i in op.tensors])
-    inferred: Inferred = op.infer(*values)
     plan.outputs = inferred.outputs
     plan.out = inferred.outputs[0]
     if into is not None:
+        plan.in_place = (into.shape, into.dtype) == (plan.out.shape, plan.out.dtype) and not into.overlaps
         inferred = inferred._replace(kernel_outputs=(into,))
     device = plan.out.device
     plan.index = device.index
     plan.allocate = device.backend.allocate
-    given = [i for i in (*op.tensors, *op.scalars) if values[i] is not None and i < len(values)]
-    plan.slots = tuple(sorted(given))
-    plan.kernel = _compile(op, device, [(i in op.scalars, values[i]) for i in plan.slots], inferred)
-    plan.make = None  # type: ignore[assignment]
+    if op.kind == "step":
+        plan.slots, given = (), [(True, float)] * len(inferred.operands)
+    elif op.variadic:
+        plan.slots, given = (), [(False, v) for v in plan.operands]
+    else:
+        plan.slots = tuple([i for i in op.slots if values[i] is not None])
+        given = [(i in op.scalars, values[i]) for i in plan.slots]
+    if into is None or plan.in_place or op.kernel in IN_PLACE:
+        plan.kernel = _compile(op, device, given, inferred)
     if plan.kernel is not None and into is None and len(plan.outputs) == 1:
         plan.make = device.backend.allocating(plan.kernel, plan.out.nbytes, plan.index)
     return plan
 
 
-def _check_devices(op: Op, operands: list[Any]) -> None:
+def _view_plan(plan: Plan, op: Op, values: tuple[Any, ...]) -> Plan:
+    if op.place is not None:
+        values = (*values[: op.place], 0, *values[op.place :])
+    plan.inputs, plan.operands = values, tuple([values[i] for i in op.tensors])
+    found = op.infer(*values)
+    plan.out, plan.shift = found if found is not None else (None, 0)
+    plan.outputs = (plan.out,)
+    return plan
+
+
+def _check_devices(op: Op, operands: tuple[Any, ...]) -> None:
     devices = {s.device for s in operands if type(s) is Spec and not (s.ndim == 0 and s.device.type == "cpu")}
     if len(devices) > 1:
         raise DeviceError(f"{op.name}(): operands are on different devices: {', '.join(sorted(map(str, devices)))}")
@@ -64,7 +190,9 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
     operands = [Operand(s.dtype, tuple(s.shape), s.strides) for s in outputs]
     at = 2 * len(outputs)
     converts: list[tuple[int, Callable[[list[Any], int], None]]] = []
+    places = []
     for (by_value, value), wanted in zip(values, inferred.operands, strict=True):
+        places.append(at)
         if type(value) is not Spec:
             dtype = wanted.dtype if isinstance(wanted, Spec) else wanted[0]
             operands.append(Operand(dtype, (), (), True))
@@ -79,13 +207,15 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
             source = value
             if dtype is not value.dtype or value.device is not device:
                 source = value.like(dtype=dtype, device=device)
-                converts.append((at, _tensor_conversion(op, value, source)))
+                converts.append((at, _tensor_conversion(value, source)))
             view = source.like(shape, expand_strides(source.shape, source.strides, shape))
         operands.append(Operand(view.dtype, tuple(view.shape), view.strides))
         at += 2
     if op.kind == "primitive" and not any(s.numel for s in outputs):
         return _nothing_to_do
-    kernel = compile_kernel(op.name, device, tuple(operands), inferred.attrs, op.kind == "primitive", op)
+    kernel = compile_kernel(op.kernel, device, tuple(operands), inferred.attrs, op.kind == "primitive", op)
+    if kernel is None and inferred.parts is not None:
+        kernel = _by_parts(device, inferred.parts, operands, places)
     if kernel is None or not converts:
         return kernel
     converts.reverse()  # a scalar keeps its place, so any order would do; from the back no index moves
@@ -101,6 +231,36 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
 
 def _nothing_to_do(*args: Any) -> None:
     """The kernel of results without elements."""
+
+
+def _by_parts(device: Device, parts: tuple[Part, ...], operands: list[Operand], places: list[int]) -> Kernel:
+    """A kernel that fills its output part by part."""
+    steps: list[tuple[Kernel, int, int, bool]] = []
+    for part in parts:
+        source = operands[1 + part.operand]
+        out = Operand(part.spec.dtype, tuple(part.spec.shape), part.spec.strides)
+        kernel = compile_kernel(part.op, device, (out, source), {}, True)
+        assert kernel is not None
+        steps.append((kernel, part.shift, places[part.operand], source.is_scalar))
+    if not any(scalar for *_, scalar in steps):
+        copies = [(kernel, shift, at) for kernel, shift, at, _ in steps]
+
+        def copy_parts(*args: Any) -> None:
+            buffer, offset = args[0], args[1]
+            for kernel, shift, at in copies:
+                kernel(buffer, offset + shift, args[at], args[at + 1])
+
+        return copy_parts
+
+    def fill_parts(*args: Any) -> None:
+        buffer, offset = args[0], args[1]
+        for kernel, shift, at, scalar in steps:
+            if scalar:
+                kernel(buffer, offset + shift, args[at])
+            else:
+                kernel(buffer, offset + shift, args[at], args[at + 1])
+
+    return fill_parts
 
 
 _MODULAR = frozenset({"add", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
@@ -130,32 +290,27 @@ def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]
     return convert
 
 
-def _tensor_conversion(op: Op, source: Spec, target: Spec) -> Callable[[list[Any], int], None]:
-    if source.device is not target.device:
-        from ..tensor.transfer import move_bytes
-        from .call import make_tensor
-
-        def move(args: list[Any], at: int) -> None:
-            moved = move_bytes(make_tensor(source, args[at], args[at + 1]), target.device).to(target.dtype)
-            args[at], args[at + 1] = moved.buffer, moved.offset
-
-        return move
+def _tensor_conversion(source: Spec, target: Spec) -> Callable[[list[Any], int], None]:
+    """Copies an operand into memory of the dtype and device that the kernel takes."""
     backend, index, nbytes = target.device.backend, target.device.index, target.nbytes
-    copy = compile_kernel(
-        "copy",
-        target.device,
-        (Operand(target.dtype, target.shape, target.strides), Operand(source.dtype, source.shape, source.strides)),
-        {},
-        True,
-    )
-    assert copy is not None
+    moves = source.device is not target.device
+    place = CPU if moves else target.device  # only 0-d tensors on the CPU come from another device
+    copy = compile_copy(target.like(target.shape, target.strides, device=place), source)
 
     def convert(args: list[Any], at: int) -> None:
         buffer = backend.allocate(nbytes, index)
         copy(buffer, 0, args[at], args[at + 1])
         args[at], args[at + 1] = buffer, 0
 
-    return convert
+    def convert_and_move(args: list[Any], at: int) -> None:
+        staged = CPU.backend.allocate(nbytes, 0)
+        copy(staged, 0, args[at], args[at + 1])
+        data = bytearray(nbytes)
+        CPU.backend.copy_out(staged, 0, memoryview(data))
+        args[at], args[at + 1] = backend.allocate(nbytes, index), 0
+        backend.copy_in(args[at], 0, memoryview(data))
+
+    return convert_and_move if moves else convert
 
 
 def compile_kernel(
@@ -176,10 +331,16 @@ def compile_kernel(
         kernel = _kernel_of_plugin(op, device, operands, attrs)
     fell_back = kernel is None and required
     if fell_back:
-        from .fallback import cpu_fallback
-
         kernel = cpu_fallback(name, device, operands, attrs)
     return kernel if watcher is None else watcher(name, device, operands, kernel, fell_back)
+
+
+def compile_copy(target: Spec, source: Spec) -> Kernel:
+    """A kernel that copies elements of `source` to memory laid out as `target`, on the device of that."""
+    operands = tuple([Operand(s.dtype, tuple(s.shape), s.strides) for s in (target, source)])
+    kernel = compile_kernel("copy", target.device, operands, {}, True)
+    assert kernel is not None
+    return kernel
 
 
 def _kernel_of_plugin(op: Op, device: Device, operands: tuple[Operand, ...], attrs: Any) -> Kernel | None:
@@ -204,25 +365,3 @@ def _kernel_of_plugin(op: Op, device: Device, operands: tuple[Operand, ...], att
             raise BackendError(f"{who}: its kernel for {device.type!r} raised {error!r}") from error
 
     return call
-
-
-def provider(device: Device) -> str:
-    """The distribution behind a device, with its version, for error messages."""
-    from ..backend.registry import provider_of
-
-    found = provider_of(device.backend)
-    return f"backend '{device.type}' of {found.distribution} {found.version}"
-
-
-def raise_failure(plan: Plan, error: Exception) -> NoReturn:
-    """Raises what a user should see of an exception from a kernel."""
-    if isinstance(error, IndexOutOfBounds):
-        shapes = ", ".join(str(tuple(s.shape)) for s in plan.inputs if type(s) is Spec)
-        raise IndexError(f"{plan.op.name}(): {error} (operands of shapes {shapes})") from None
-    if isinstance(error, NorchError | ZeroDivisionError):
-        raise error
-    if isinstance(error, MemoryError):
-        raise OutOfMemoryError(
-            f"{plan.op.name}(): device {plan.out.device} has no room for {plan.out}: {error}"
-        ) from error
-    raise BackendError(f"{provider(plan.out.device)}: kernel {plan.op.name} raised {error!r}") from error

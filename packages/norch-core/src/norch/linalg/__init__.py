@@ -3,6 +3,10 @@
 Norms and products are made of ops, and run on any device. Decompositions (`cholesky`, `qr`, `svd`, `eigh`) and what
 rests on them (`det`, `inv`, `solve`, ...) are computed on the host, by NumPy's LAPACK: for tensors on the CPU, and for
 others where `norch.set_cpu_fallback(True)` allows it. All are differentiable, twice too.
+
+Shapes are (..., rows, columns). The routines on the host raise ShapeError for what is not a matrix (a square one where
+it must be), DTypeError unless float32 or float64, BackendError on a device without the fallback, and LinAlgError where
+a matrix has no answer.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ from __future__ import annotations
 from ..ops import cross, diagonal, matmul, matrix_power
 from .decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
 from .host import LinAlgError
+from .least_squares import lstsq, matrix_rank, pinv
 from .norms import cond, matrix_norm, norm, vector_norm
 from .products import multi_dot, vecdot
-from .solving import det, inv, logdet, lstsq, matrix_rank, pinv, slogdet, solve, solve_triangular
+from .solving import det, inv, logdet, slogdet, solve, solve_triangular
 
 __all__ = [
     "LinAlgError",

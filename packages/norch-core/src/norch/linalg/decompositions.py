@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..autograd import is_grad_enabled
 from ..errors import AutogradError
 from ..ops import eye, where
-from .host import Function, check_matrices, is_grad_enabled, on_host
+from .host import check_matrices, differentiable, on_host
 from .solving import inv, solve
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-# In each `backward`: where the backward pass is itself recorded, results are computed anew from the operand, so that
-# they are a function of it; otherwise the saved ones do.
+def _cholesky_gradient(a: Tensor, factor: Tensor, g: Tensor) -> Tensor:
+    """Murray, "Differentiation of the Cholesky decomposition" (2016)."""
+    inner = (factor.mT @ g).tril()
+    inner = inner - (inner * eye(g.shape[-1], dtype=g.dtype, device=g.device)) * 0.5
+    inner = (inner + inner.mT) * 0.5
+    back = inv(factor)
+    return back.mT @ inner @ back
 
 
-class _Cholesky(Function):
-    @staticmethod
-    def forward(ctx: Any, a: Tensor) -> Tensor:
-        factor: Tensor = on_host("cholesky", np.linalg.cholesky, a)
-        ctx.save_for_backward(a, factor)
-        return factor
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        # Murray, "Differentiation of the Cholesky decomposition" (2016).
-        a, factor = ctx.saved_tensors
-        factor = cholesky(a) if is_grad_enabled() else factor
-        inner = (factor.mT @ g).tril()
-        inner = inner - (inner * eye(g.shape[-1], dtype=g.dtype, device=g.device)) * 0.5
-        inner = (inner + inner.mT) * 0.5
-        back = inv(factor)
-        return back.mT @ inner @ back
+_cholesky = differentiable("cholesky", np.linalg.cholesky, _cholesky_gradient)
 
 
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """The lower triangular L with L @ L.mT = A, for symmetric positive definite matrices; with `upper`, L.mT.
+    """The lower triangular L with L @ L.mT = A, for symmetric positive definite matrices (..., n, n); `upper`: L.mT.
 
     Only the lower triangle of A is read. Raises LinAlgError where A is not positive definite.
     """
     check_matrices("cholesky", A)
-    factor: Tensor = _Cholesky.apply(A)
+    factor: Tensor = _cholesky(A)
     return factor.mT if upper else factor
 
 
@@ -55,40 +46,34 @@ class QR(NamedTuple):
     R: Tensor
 
 
-class _QR(Function):
-    @staticmethod
-    def forward(ctx: Any, a: Tensor) -> tuple[Tensor, Tensor]:
-        q, r = on_host("qr", lambda x: tuple(np.linalg.qr(x)), a)
-        ctx.save_for_backward(a, q, r)
-        return q, r
+def _qr_gradient(a: Tensor, q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
+    """Walter, Lehmann and Lamour, "On evaluating higher-order derivatives of the QR decomposition" (2010)."""
+    if a.shape[-2] < a.shape[-1]:
+        raise AutogradError(f"linalg.qr(): no derivative for more columns than rows, shape {tuple(a.shape)}")
+    m = r @ gr.mT - gq.mT @ q
+    lower = m.tril() + m.tril(-1).mT
+    return solve(r, (gq + q @ lower).mT).mT
 
-    @staticmethod
-    def backward(ctx: Any, gq: Tensor, gr: Tensor) -> Tensor:
-        # Walter, Lehmann and Lamour, "On evaluating higher-order derivatives of the QR decomposition" (2010).
-        a, q, r = ctx.saved_tensors
-        if a.shape[-2] < a.shape[-1]:
-            raise AutogradError(f"linalg.qr(): no derivative for more columns than rows, shape {tuple(a.shape)}")
-        q, r = _QR.apply(a) if is_grad_enabled() else (q, r)
-        m = r @ gr.mT - gq.mT @ q
-        lower = m.tril() + m.tril(-1).mT
-        return solve(r, (gq + q @ lower).mT).mT
+
+_qr = differentiable("qr", np.linalg.qr, _qr_gradient)
 
 
 def qr(A: Tensor, mode: str = "reduced") -> QR:
     """(Q, R) with A = Q @ R, Q orthonormal and R upper triangular. mode: "reduced", "complete", or "r" (Q is empty).
 
-    Differentiable in mode "reduced" for matrices with no more columns than rows.
+    Of A (..., m, n), with k = min(m, n), Q is (..., m, k) and R (..., k, n); in mode "complete" (..., m, m) and
+    (..., m, n). Differentiable in mode "reduced" for m >= n; else raises AutogradError. ValueError for another mode.
     """
     check_matrices("qr", A, square=False)
     if mode == "reduced":
-        return QR(*_QR.apply(A))
+        return QR(*_qr(A))
     if mode not in ("complete", "r"):
         raise ValueError(f"linalg.qr(): mode must be 'reduced', 'complete' or 'r', got {mode!r}")
     if A.requires_grad and is_grad_enabled():
         raise AutogradError(f"linalg.qr(): mode {mode!r} has no derivative; use mode='reduced' or detach()")
     if mode == "r":
-        return QR(A.new_empty(0), on_host("qr", lambda x: np.linalg.qr(x, "r"), A))
-    return QR(*on_host("qr", lambda x: tuple(np.linalg.qr(x, "complete")), A))
+        return QR(A.new_empty(0), on_host("qr", partial(np.linalg.qr, mode="r"), A))
+    return QR(*on_host("qr", partial(np.linalg.qr, mode="complete"), A))
 
 
 class Eigh(NamedTuple):
@@ -105,40 +90,32 @@ def _off_diagonal(differences: Tensor) -> Tensor:
     return where(on, 0.0, 1 / where(on, 1.0, differences))
 
 
-class _Eigh(Function):
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, uplo: str) -> tuple[Tensor, Tensor]:
-        values, vectors = on_host("eigh", lambda x: tuple(np.linalg.eigh(x, uplo)), a)  # type: ignore[call-overload]
-        ctx.save_for_backward(a, values, vectors)
-        ctx.uplo = uplo
-        return values, vectors
+def _eigh_gradient(a: Tensor, values: Tensor, vectors: Tensor, gl: Tensor, gv: Tensor) -> Tensor:
+    """Giles, "An extended collection of matrix derivative results for forward and reverse mode" (2008)."""
+    gaps = _off_diagonal(values.unsqueeze(-2) - values.unsqueeze(-1))
+    inner = (vectors.mT @ gv) * gaps
+    inner = inner + gl.unsqueeze(-1) * eye(gl.shape[-1], dtype=gl.dtype, device=gl.device)
+    out = vectors @ inner @ vectors.mT
+    return (out + out.mT) * 0.5
 
-    @staticmethod
-    def backward(ctx: Any, gl: Tensor, gv: Tensor) -> tuple[Tensor, None]:
-        # Giles, "An extended collection of matrix derivative results" (2008).
-        a, values, vectors = ctx.saved_tensors
-        values, vectors = _Eigh.apply(a, ctx.uplo) if is_grad_enabled() else (values, vectors)
-        gaps = _off_diagonal(values.unsqueeze(-2) - values.unsqueeze(-1))
-        inner = (vectors.mT @ gv) * gaps
-        inner = inner + gl.unsqueeze(-1) * eye(gl.shape[-1], dtype=gl.dtype, device=gl.device)
-        out = vectors @ inner @ vectors.mT
-        return (out + out.mT) * 0.5, None
+
+_EIGH = {uplo: differentiable("eigh", partial(np.linalg.eigh, UPLO=uplo), _eigh_gradient) for uplo in ("L", "U")}
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
-    """(eigenvalues, eigenvectors) of symmetric matrices, the values rising, the vectors in columns.
+    """(eigenvalues, eigenvectors) of symmetric matrices, the values ascending, the vectors in columns.
 
-    Only the lower (UPLO "L") or upper ("U") triangle of A is read. A vector's sign is arbitrary, and its gradient not
-    finite where eigenvalues are equal.
+    Only the lower (UPLO "L") or upper ("U") triangle of A is read, else ValueError. A vector's sign is arbitrary, and
+    its gradient not finite where eigenvalues are equal.
     """
     check_matrices("eigh", A)
-    if UPLO not in ("L", "U"):
+    if UPLO not in _EIGH:
         raise ValueError(f"linalg.eigh(): UPLO must be 'L' or 'U', got {UPLO!r}")
-    return Eigh(*_Eigh.apply(A, UPLO))
+    return Eigh(*_EIGH[UPLO](A))
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, rising."""
+    """The eigenvalues of symmetric matrices, ascending."""
     return eigh(A, UPLO)[0]
 
 
@@ -150,49 +127,42 @@ class SVD(NamedTuple):
     Vh: Tensor
 
 
-class _SVD(Function):
-    @staticmethod
-    def forward(ctx: Any, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        u, s, vh = on_host("svd", lambda x: tuple(np.linalg.svd(x, full_matrices=False)), a)
-        ctx.save_for_backward(a, u, s, vh)
-        return u, s, vh
+def _svd_gradient(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
+    """Townsend, "Differentiating the singular value decomposition" (2016)."""
+    v, gv = vh.mT, gvh.mT
+    squares = s * s
+    gaps = _off_diagonal(squares.unsqueeze(-2) - squares.unsqueeze(-1))
+    left, right = u.mT @ gu, v.mT @ gv
+    inner = (left - left.mT) * gaps * s.unsqueeze(-2) + s.unsqueeze(-1) * ((right - right.mT) * gaps)
+    inner = inner + gs.unsqueeze(-1) * eye(s.shape[-1], dtype=s.dtype, device=s.device)
+    out = u @ inner @ vh
+    if a.shape[-2] > a.shape[-1]:
+        part = gu / s.unsqueeze(-2)
+        out = out + (part - u @ (u.mT @ part)) @ vh
+    elif a.shape[-2] < a.shape[-1]:
+        part = (gv / s.unsqueeze(-2)).mT
+        out = out + u @ (part - (part @ v) @ vh)
+    return out
 
-    @staticmethod
-    def backward(ctx: Any, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
-        # Townsend, "Differentiating the singular value decomposition" (2016).
-        a, u, s, vh = ctx.saved_tensors
-        u, s, vh = _SVD.apply(a) if is_grad_enabled() else (u, s, vh)
-        v, gv = vh.mT, gvh.mT
-        squares = s * s
-        gaps = _off_diagonal(squares.unsqueeze(-2) - squares.unsqueeze(-1))
-        left, right = u.mT @ gu, v.mT @ gv
-        inner = (left - left.mT) * gaps * s.unsqueeze(-2) + s.unsqueeze(-1) * ((right - right.mT) * gaps)
-        inner = inner + gs.unsqueeze(-1) * eye(s.shape[-1], dtype=s.dtype, device=s.device)
-        out = u @ inner @ vh
-        if a.shape[-2] > a.shape[-1]:
-            part = gu / s.unsqueeze(-2)
-            out = out + (part - u @ (u.mT @ part)) @ vh
-        elif a.shape[-2] < a.shape[-1]:
-            part = (gv / s.unsqueeze(-2)).mT
-            out = out + u @ (part - (part @ v) @ vh)
-        found: Tensor = out
-        return found
+
+_svd = differentiable("svd", partial(np.linalg.svd, full_matrices=False), _svd_gradient)
 
 
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:
-    """(U, S, Vh) with A = U @ diag(S) @ Vh, the singular values falling.
+    """(U, S, Vh) with A = U @ diag(S) @ Vh, the singular values descending.
 
-    Differentiable with `full_matrices=False`, or for square matrices. Signs of vectors are arbitrary, and their
-    gradients not finite where singular values are equal.
+    Of A (..., m, n) U is (..., m, m) and Vh (..., n, n), or with full_matrices=False (..., m, k) and (..., k, n) for
+    k = min(m, n). Differentiable in the second form, or for square matrices; else raises AutogradError. Signs of
+    vectors are arbitrary, and their gradients not finite where singular values are equal.
     """
     check_matrices("svd", A, square=False)
     if not full_matrices or A.shape[-1] == A.shape[-2]:
-        return SVD(*_SVD.apply(A))
+        return SVD(*_svd(A))
     if A.requires_grad and is_grad_enabled():
         raise AutogradError("linalg.svd(): no derivative with full_matrices=True; use False, or detach()")
-    return SVD(*on_host("svd", lambda x: tuple(np.linalg.svd(x)), A))
+    return SVD(*on_host("svd", np.linalg.svd, A))
 
 
 def svdvals(A: Tensor) -> Tensor:
-    """The singular values, falling."""
+    """The singular values, descending."""
     return svd(A, full_matrices=False)[1]

@@ -1,4 +1,4 @@
-"""Running a routine of NumPy's on tensors: where that is allowed, and what its errors become."""
+"""Running a routine of NumPy's on tensors: where that is allowed, what its errors become, and with a derivative."""
 
 from __future__ import annotations
 
@@ -38,12 +38,39 @@ def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
     except np.linalg.LinAlgError as error:
         shapes = " and ".join(str(tuple(x.shape)) for x in operands)
         raise LinAlgError(f"linalg.{op}(): {error} (shape {shapes})") from None
-    results = tuple(as_tensor(np.ascontiguousarray(r).reshape(np.shape(r)), device=device) for r in _several(found))
+    arrays = found if isinstance(found, tuple) else (found,)
+    results = tuple(as_tensor(np.ascontiguousarray(a).reshape(np.shape(a)), device=device) for a in arrays)
     return results if isinstance(found, tuple) else results[0]
 
 
-def _several(found: Any) -> tuple[Any, ...]:
-    return tuple(found) if isinstance(found, tuple) else (found,)
+def differentiable(
+    op: str, routine: Callable[..., Any], gradient: Callable[..., Any], constants: int = 0
+) -> Callable[..., Any]:
+    """`on_host` as a function of tensors with a derivative: `gradient(*operands, *results, *grads)`.
+
+    Where the backward pass is itself recorded, the results are computed again from the operands, so that they are a
+    function of them. The first `constants` results have no gradient.
+    """
+
+    def forward(ctx: Any, *operands: Tensor) -> Any:
+        found = on_host(op, routine, *operands)
+        results = found if isinstance(found, tuple) else (found,)
+        ctx.save_for_backward(*operands, *results)
+        ctx.mark_non_differentiable(*results[:constants])
+        ctx.operands = len(operands)
+        return found
+
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        saved = ctx.saved_tensors
+        operands, results = saved[: ctx.operands], saved[ctx.operands :]
+        if is_grad_enabled():
+            found = apply(*operands)
+            results = found if isinstance(found, tuple) else (found,)
+        return gradient(*operands, *results, *grads)
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    apply: Callable[..., Any] = type(f"linalg_{op}", (Function,), methods).apply  # type: ignore[attr-defined]
+    return apply
 
 
 def check_matrices(op: str, *operands: Tensor, square: bool = True) -> None:
@@ -54,6 +81,3 @@ def check_matrices(op: str, *operands: Tensor, square: bool = True) -> None:
             raise ShapeError(f"linalg.{op}(): expected {wanted}, got shape {tuple(x.shape)}")
         if not x.dtype.is_floating_point or x.dtype.itemsize < 4:
             raise DTypeError(f"linalg.{op}(): expected float32 or float64, got {x.dtype}")
-
-
-__all__ = ["Function", "LinAlgError", "check_matrices", "is_grad_enabled", "on_host"]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DTypeError, ShapeError
 from ..ops import norm as _norm
 from ..spec import wrap_dim
+from .decompositions import svdvals
+from .solving import inv
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -21,7 +23,7 @@ def _converted(x: Tensor, dtype: Any, op: str) -> Tensor:
 
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The `ord`-norm of the elements over `dim` (None for all): any number, inf or -inf."""
+    """The `ord`-norm of the elements over `dim` (None for all): any number, inf or -inf. DTypeError unless floating."""
     x = _converted(x, dtype, "vector_norm")
     return _norm(x, ord, tuple(dim) if isinstance(dim, list) else dim, keepdim)
 
@@ -31,6 +33,8 @@ def matrix_norm(
 ) -> Tensor:
     """A norm of the matrices in dims `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values), 2 or -2 (the
     largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's sizes), inf or -inf (of a row's).
+
+    Raises ShapeError unless `dim` has two different dims, ValueError for another `ord`, DTypeError unless floating.
     """
     A = _converted(A, dtype, "matrix_norm")
     if A.ndim < 2 or len(dim) != 2:
@@ -41,8 +45,6 @@ def matrix_norm(
     if ord == "fro":
         return _norm(A, 2, (rows, columns), keepdim)
     if ord in ("nuc", 2, -2):
-        from .decompositions import svdvals
-
         values = svdvals(A.movedim((rows, columns), (-2, -1)))
         out = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
     elif ord in (1, -1, math.inf, -math.inf):
@@ -62,7 +64,10 @@ def _flat(sums: Tensor, over: int, rest: int, ord: float) -> Tensor:
 
 
 def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """`vector_norm` of all elements, or over one `dim`; `matrix_norm` over two, or of a matrix with `ord` given."""
+    """`vector_norm` of all elements, or over one `dim`; `matrix_norm` over two, or of a matrix with `ord` given.
+
+    Raises ShapeError and ValueError where `ord` does not go with the number of dims.
+    """
     if dim is None and ord is not None and A.ndim == 2:
         return matrix_norm(A, ord, (0, 1), keepdim, dtype=dtype)
     if isinstance(dim, tuple | list) and len(dim) == 2 and ord is not None:
@@ -80,6 +85,4 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
         return matrix_norm(A, 2) / matrix_norm(A, -2)
     if p == -2:
         return matrix_norm(A, -2) / matrix_norm(A, 2)
-    from .solving import inv
-
     return matrix_norm(A, p) * matrix_norm(inv(A), p)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.contract import Backend, Buffer, Kernel, Operand
+from ..backend import Backend, Buffer, Kernel, Operand
 from . import elementwise, indexing, linalg, random, reduction
 from .views import Array, Factory
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.contract import Kernel, Operand
-from ..dtype import DType, float32
+from ..backend import DType, Kernel, Operand
 from . import special
 from .views import Array, Compute, Factory, bind, numpy_scalar
 
@@ -19,23 +18,23 @@ def store(x: Any, out: Array) -> None:
 
 
 class Floating:
-    """How floating dtypes are computed: 16-bit ones in float32, float32 in float64 if `wide`, float64 as it is.
+    """How floating dtypes are computed: 16-bit ones in float32, float32 in float64 with `upcast`, float64 as it is.
 
-    NumPy's float32 loops of most transcendental functions are 2 to 4 ulp off on some processors: those are wide.
+    NumPy's float32 loops of most transcendental functions are 2 to 4 ulp off on some processors: those are upcast.
     """
 
-    def __init__(self, function: Callable[..., Any], wide: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], upcast: bool = False) -> None:
         self.function = function
-        self.wide = wide
+        self.upcast = upcast
 
     def precision(self, dtype: DType) -> type[Any]:
         if dtype.itemsize == 2:
             return np.float32
-        return np.float64 if self.wide or dtype.itemsize == 8 else np.float32
+        return np.float64 if self.upcast or dtype.itemsize == 8 else np.float32
 
 
 exact = Floating
-wide = partial(Floating, wide=True)
+upcast = partial(Floating, upcast=True)
 
 Rule = Callable[..., Any] | Floating | None
 """A ufunc; or a function `f(*inputs)` that returns its result; None where the op takes no such dtype."""
@@ -50,27 +49,27 @@ UNARY: dict[str, tuple[Rule, Rule, Rule]] = {
     "neg": (same, np.negative, exact(np.negative)),
     "abs": (same, np.absolute, exact(np.absolute)),
     "sign": (same, np.sign, exact(np.sign)),
-    "exp": (None, None, wide(np.exp)),
-    "expm1": (None, None, wide(np.expm1)),
-    "log": (None, None, wide(np.log)),
-    "log1p": (None, None, wide(np.log1p)),
-    "log2": (None, None, wide(np.log2)),
-    "log10": (None, None, wide(np.log10)),
+    "exp": (None, None, upcast(np.exp)),
+    "expm1": (None, None, upcast(np.expm1)),
+    "log": (None, None, upcast(np.log)),
+    "log1p": (None, None, upcast(np.log1p)),
+    "log2": (None, None, upcast(np.log2)),
+    "log10": (None, None, upcast(np.log10)),
     "sqrt": (None, None, exact(np.sqrt)),
     "sin": (None, None, exact(np.sin)),
     "cos": (None, None, exact(np.cos)),
-    "tan": (None, None, wide(np.tan)),
-    "asin": (None, None, wide(np.arcsin)),
-    "acos": (None, None, wide(np.arccos)),
-    "atan": (None, None, wide(np.arctan)),
-    "sinh": (None, None, wide(np.sinh)),
-    "cosh": (None, None, wide(np.cosh)),
-    "tanh": (None, None, wide(np.tanh)),
-    "asinh": (None, None, wide(np.arcsinh)),
-    "acosh": (None, None, wide(np.arccosh)),
-    "atanh": (None, None, wide(np.arctanh)),
-    "sigmoid": (None, None, wide(special.sigmoid)),
-    "erf": (None, None, wide(special.erf)),
+    "tan": (None, None, upcast(np.tan)),
+    "asin": (None, None, upcast(np.arcsin)),
+    "acos": (None, None, upcast(np.arccos)),
+    "atan": (None, None, upcast(np.arctan)),
+    "sinh": (None, None, upcast(np.sinh)),
+    "cosh": (None, None, upcast(np.cosh)),
+    "tanh": (None, None, upcast(np.tanh)),
+    "asinh": (None, None, upcast(np.arcsinh)),
+    "acosh": (None, None, upcast(np.arccosh)),
+    "atanh": (None, None, upcast(np.arctanh)),
+    "sigmoid": (None, None, upcast(special.sigmoid)),
+    "erf": (None, None, upcast(special.erf)),
     "floor": (same, same, exact(np.floor)),
     "ceil": (same, same, exact(np.ceil)),
     "round": (same, same, exact(np.rint)),
@@ -85,8 +84,8 @@ BINARY: dict[str, tuple[Rule, Rule, Rule]] = {
     "div": (None, None, exact(np.divide)),
     "floor_divide": (None, special.integer_floor_divide, exact(np.floor_divide)),
     "remainder": (None, special.integer_remainder, exact(np.remainder)),
-    "pow": (None, special.integer_power, wide(special.power)),
-    "atan2": (None, None, wide(np.arctan2)),
+    "pow": (None, special.integer_power, upcast(special.power)),
+    "atan2": (None, None, upcast(np.arctan2)),
     "maximum": (np.logical_or, np.maximum, exact(np.maximum)),
     "minimum": (np.logical_and, np.minimum, exact(np.minimum)),
     "bitwise_and": (np.bitwise_and, np.bitwise_and, None),
@@ -106,10 +105,10 @@ COMPARISON: dict[str, np.ufunc] = {
 }
 
 
-def _ufunc(ufunc: np.ufunc, **how: Any) -> Compute:
+def _ufunc(ufunc: np.ufunc, **options: Any) -> Compute:
     if ufunc in (np.maximum, np.minimum):  # of these NumPy 2.4 wants the output by name
-        return lambda a, b, out: ufunc(a, b, out=out, **how)
-    return partial(ufunc, **how) if how else ufunc
+        return lambda a, b, out: ufunc(a, b, out=out, **options)
+    return partial(ufunc, **options) if options else ufunc
 
 
 def _computed_in(precision: Any, function: Callable[..., Any]) -> Compute:
@@ -135,8 +134,8 @@ def _by_dtype(rules: tuple[Rule, Rule, Rule]) -> Factory:
             if precision == dtype.numpy and isinstance(rule.function, np.ufunc):
                 return bind(_ufunc(rule.function), operands)
             # A 16-bit tensor meets its scalar in float32; a float32 one must not see more digits of it.
-            number = numpy_scalar(float32) if dtype.itemsize < 8 else numpy_scalar(dtype)
-            return bind(_computed_in(precision, rule.function), operands, lambda _: number)
+            number = np.float32 if dtype.itemsize < 8 else np.float64
+            return bind(_computed_in(precision, rule.function), operands, lambda _: lambda x: number(float(x)))
         all_scalars = all(o.is_scalar for o in operands[1:])
         if isinstance(rule, np.ufunc) and not all_scalars:
             return bind(_ufunc(rule), operands)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.contract import IndexOutOfBounds, Kernel, Operand
+from ..backend import IndexOutOfBounds, Kernel, Operand
 from .reduction import is_half, with_dims
 from .views import Array, Factory, bind
 
@@ -53,9 +53,9 @@ def _scatter_with(write: Callable[[Array, tuple[Any, ...], Array], object]) -> F
             src = src[tuple([slice(n) for n in index.shape])]
             try:
                 if half:
-                    wide = out.astype(np.float32)
-                    write(wide, make_key(index), src.astype(np.float32))
-                    out[...] = wide
+                    upcast = out.astype(np.float32)
+                    write(upcast, make_key(index), src.astype(np.float32))
+                    out[...] = upcast
                 else:
                     write(out, make_key(index), src)
             except IndexError:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.contract import Kernel, Operand
-from ..dtype import BOOL
+from ..backend import Kernel, Operand
 from .reduction import is_half
 from .views import Array, Factory, bind
 
@@ -19,7 +18,7 @@ def _matmul_half(a: Array, b: Array, out: Array) -> None:
 
 def _matmul(operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
     dtype = operands[0].dtype
-    if dtype.category == BOOL:
+    if dtype.name == "bool":
         return None
     return bind(_matmul_half if is_half(dtype) else np.matmul, operands)
 

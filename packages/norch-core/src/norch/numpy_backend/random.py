@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.contract import Kernel, Operand
-from ..dtype import FLOATING
+from ..backend import Kernel, Operand
 from .philox import KINDS, words
 from .views import Array, Factory, as_is, bind, python_number
 
@@ -38,7 +37,7 @@ def _random(operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel |
 
 def _arange(operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
     dtype, (n,) = operands[0].dtype, operands[0].shape
-    count = np.arange(n, dtype=np.float64 if dtype.category == FLOATING else np.int64)
+    count = np.arange(n, dtype=np.float64 if dtype.is_floating_point else np.int64)
     number = python_number(dtype)
 
     def compute(start: Any, step: Any, out: Array) -> None:

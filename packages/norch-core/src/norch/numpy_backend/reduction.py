@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.contract import Kernel, Operand
-from ..dtype import FLOATING, DType
+from ..backend import DType, Kernel, Operand
 from .views import Array, Compute, Factory, bind
 
 
 def is_half(dtype: DType) -> bool:
     """Whether `dtype` is float16 or bfloat16, which are computed in float32."""
-    return dtype.category == FLOATING and dtype.itemsize == 2
+    return dtype.is_floating_point and dtype.itemsize == 2
 
 
 def with_dims(operand: Operand) -> Operand:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from functools import partial
+from functools import cache, partial
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from ..backend.contract import Kernel, Operand
-from ..dtype import BOOL, FLOATING, DType
-from ..spec import contiguous_strides
+from ..backend import DType, Kernel, Operand
 
 Array = np.ndarray[Any, Any]
 Compute = Callable[..., object]
@@ -42,16 +42,16 @@ def layout(operand: Operand) -> Layout:
     dtype, shape, strides, _ = operand
     if 0 in shape:
         return tuple(shape), dtype.numpy, 0, None  # an empty view may start past the end of its buffer
-    if strides == contiguous_strides(shape):
+    if strides == tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1]:
         return tuple(shape), dtype.numpy, dtype.itemsize, None
     return tuple(shape), dtype.numpy, dtype.itemsize, tuple(s * dtype.itemsize for s in strides)
 
 
 def python_number(dtype: DType) -> Number:
     """The conversion of a scalar to a Python number that NumPy takes as `dtype`: integers wrap around, as in C."""
-    if dtype.category == FLOATING:
+    if dtype.is_floating_point:
         return float
-    if dtype.category == BOOL:
+    if dtype.name == "bool":
         return bool
     half = 1 << (8 * dtype.itemsize - 1) if dtype.is_signed else 0
     mask = (1 << 8 * dtype.itemsize) - 1
@@ -76,99 +76,38 @@ def bind(
     outputs: int = 1,
 ) -> Kernel:
     """The kernel that calls `compute` on views of its operands; `number` makes the conversion of each scalar."""
-    special = _BINDERS.get(tuple([o.is_scalar for o in operands])) if outputs == 1 else None
-    return special(compute, operands, number) if special else _bind_any(compute, operands, number, outputs)
-
-
-def _bind_any(
-    compute: Compute, operands: tuple[Operand, ...], number: Callable[[DType], Number], outputs: int
-) -> Kernel:
-    plan = [number(o.dtype) if o.is_scalar else layout(o) for o in operands]
-
-    def kernel(*args: Any) -> None:
-        given = iter(args)
-        token = enter_quiet()
-        try:
-            values: list[Any] = []
-            for step in plan:
-                if isinstance(step, tuple):
-                    shape, dtype, itemsize, strides = step
-                    values.append(ndarray(shape, dtype, next(given).data, next(given) * itemsize, strides))
-                else:
-                    values.append(step(next(given)))
-            compute(*values[outputs:], *values[:outputs])
-        finally:
-            leave_quiet(token)
-
+    make = _kernel_maker(tuple([o.is_scalar for o in operands]), outputs)
+    kernel: Kernel = make(compute, *[number(o.dtype) if o.is_scalar else layout(o) for o in operands])
     return kernel
 
 
-# The common cases of _bind_any, written out: they are what a small op costs.
+@cache
+def _kernel_maker(are_scalars: tuple[bool, ...], outputs: int) -> Callable[..., Kernel]:
+    """Makes kernels for operands of which these are scalars.
 
-
-def _bind_x(compute: Compute, operands: tuple[Operand, ...], number: Callable[[DType], Number]) -> Kernel:
-    (o_shape, o_dtype, o_size, o_strides), (x_shape, x_dtype, x_size, x_strides) = map(layout, operands)
-
-    def kernel(out: Any, o: int, x: Any, i: int) -> None:
-        token = enter_quiet()
-        try:
-            compute(
-                ndarray(x_shape, x_dtype, x.data, i * x_size, x_strides),
-                ndarray(o_shape, o_dtype, out.data, o * o_size, o_strides),
-            )
-        finally:
-            leave_quiet(token)
-
-    return kernel
-
-
-def _bind_a_b(compute: Compute, operands: tuple[Operand, ...], number: Callable[[DType], Number]) -> Kernel:
-    out_layout, a_layout, b_layout = map(layout, operands)
-    o_shape, o_dtype, o_size, o_strides = out_layout
-    a_shape, a_dtype, a_size, a_strides = a_layout
-    b_shape, b_dtype, b_size, b_strides = b_layout
-
-    def kernel(out: Any, o: int, a: Any, i: int, b: Any, j: int) -> None:
-        token = enter_quiet()
-        try:
-            compute(
-                ndarray(a_shape, a_dtype, a.data, i * a_size, a_strides),
-                ndarray(b_shape, b_dtype, b.data, j * b_size, b_strides),
-                ndarray(o_shape, o_dtype, out.data, o * o_size, o_strides),
-            )
-        finally:
-            leave_quiet(token)
-
-    return kernel
-
-
-def _bind_a_scalar(compute: Compute, operands: tuple[Operand, ...], number: Callable[[DType], Number]) -> Kernel:
-    (o_shape, o_dtype, o_size, o_strides), (a_shape, a_dtype, a_size, a_strides) = map(layout, operands[:2])
-    convert = number(operands[2].dtype)
-
-    def kernel(out: Any, o: int, a: Any, i: int, b: Any) -> None:
-        token = enter_quiet()
-        try:
-            compute(
-                ndarray(a_shape, a_dtype, a.data, i * a_size, a_strides),
-                convert(b),
-                ndarray(o_shape, o_dtype, out.data, o * o_size, o_strides),
-            )
-        finally:
-            leave_quiet(token)
-
-    return kernel
-
-
-def _bind_scalar_b(compute: Compute, operands: tuple[Operand, ...], number: Callable[[DType], Number]) -> Kernel:
-    out, a, b = operands
-    swapped = _bind_a_scalar(lambda b, a, out: compute(a, b, out), (out, b, a), number)
-    return lambda out, o, a, b, j: swapped(out, o, b, j, a)
-
-
-_BINDERS = {
-    (False, False): _bind_x,
-    (False, False, False): _bind_a_b,
-    (False, False, True): _bind_a_scalar,
-    (False, True, False): _bind_scalar_b,
-}
+    Written out for them, as dataclasses write `__init__`: what a loop over the operands costs is what a small op costs.
+    """
+    parameters, unpacked, values = [], [], []
+    for i, is_scalar in enumerate(are_scalars):
+        if is_scalar:
+            parameters.append(f"value{i}")
+            values.append(f"operand{i}(value{i})")
+        else:
+            parameters.append(f"buffer{i}, offset{i}")
+            unpacked.append(f"    shape{i}, dtype{i}, size{i}, strides{i} = operand{i}")
+            values.append(f"ndarray(shape{i}, dtype{i}, buffer{i}.data, offset{i} * size{i}, strides{i})")
+    lines = [
+        f"def make(compute, {', '.join(f'operand{i}' for i in range(len(are_scalars)))}):",
+        *unpacked,
+        f"    def kernel({', '.join(parameters)}):",
+        "        token = enter_quiet()",
+        "        try:",
+        f"            compute({', '.join(values[outputs:] + values[:outputs])})",
+        "        finally:",
+        "            leave_quiet(token)",
+        "    return kernel",
+    ]
+    names: dict[str, Any] = {"ndarray": ndarray, "enter_quiet": enter_quiet, "leave_quiet": leave_quiet}
+    exec("\n".join(lines), names)
+    make: Callable[..., Kernel] = names["make"]
+    return make

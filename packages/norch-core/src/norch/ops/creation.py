@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import settings
 from ..device import Device, get_default_device
-from ..dispatch.call import allocate_on, make_tensor, run
-from ..dispatch.op import SCALARS, Inferred
-from ..dispatch.plan import raise_failure
+from ..dispatch.failure import allocate_on
+from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
+from ..tensor_base import make_tensor
 from .families import primitive
+from .registry import public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -26,7 +28,7 @@ def _infer_fill(spec: Spec, value: type) -> Inferred:
     return Inferred((spec,), ((spec.dtype, ()),))
 
 
-FILL = primitive("fill", "spec value", (1,), _infer_fill)  # type: ignore[arg-type]
+FILL = primitive("fill", "spec value", (), _infer_fill, elementwise=True, numbers=(1,))
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
@@ -34,7 +36,7 @@ def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferre
     return Inferred((Spec(x.shape, layout, dtype or x.dtype, x.device),), (x,))
 
 
-COPY = primitive("copy", "x dtype row_major", 1, _infer_copy, (lambda g: g,))
+COPY = primitive("copy", "x dtype row_major", 1, _infer_copy, (lambda g: g,), elementwise=True)
 """A copy of a tensor in a dtype, on its device: in its own layout, or row by row."""
 
 
@@ -42,13 +44,33 @@ def _infer_arange(spec: Spec, start: type, step: type) -> Inferred:
     return Inferred((spec,), ((spec.dtype, ()), (spec.dtype, ())))
 
 
-ARANGE = primitive("arange", "spec start step", (1, 2), _infer_arange)  # type: ignore[arg-type]
+ARANGE = primitive("arange", "spec start step", (), _infer_arange, numbers=(1, 2))
+
+
+_specs: dict[Any, Spec] = {}
+"""By size, dtype and device: the specs of tensors that were made so before."""
+settings.on_change(_specs.clear)
 
 
 def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     """A contiguous spec from what a user gave; the default dtype and device where nothing was given."""
-    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
-    return Spec(as_shape(size, op), None, chosen, get_default_device() if device is None else Device(device))
+    if type(size) is tuple and len(size) == 1 and isinstance(size[0], tuple):
+        size = tuple(size[0])
+    key = size, dtype, get_default_device() if device is None else device
+    try:
+        spec = _specs[key]
+        for n in size:
+            if type(n) is not int:  # 2.0 and True are keys equal to ints
+                raise TypeError
+    except (KeyError, TypeError):
+        chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
+        spec = Spec(as_shape(size, op), None, chosen, Device(key[2]))
+        plain = type(size) is tuple and all(type(n) is int for n in size)
+        if plain and isinstance(dtype, DType | None) and isinstance(key[2], Device):
+            if len(_specs) > PLAN_LIMIT:
+                _specs.clear()
+            _specs[key] = spec
+    return spec
 
 
 def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
@@ -74,42 +96,41 @@ def made(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> 
 
 def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     """A tensor of `spec` that holds `value` everywhere."""
-    if type(value) not in SCALARS:
-        filled: Tensor = run(FILL, spec, value)
-        return filled
-    plan = FILL.plans[spec, type(value)]
-    try:
-        buffer = plan.make(value)
-    except Exception as error:
-        raise_failure(plan, error)
-    return make_tensor(spec, buffer)
+    return FILL.call(spec, value)
 
 
+@public(method=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
-    shape = more.pop("size") if "size" in more and not size else size
-    out = empty_spec(spec_for(shape, dtype, device, "empty"))
-    return finish(out, requires_grad) if not more else made("empty", out, requires_grad, more)
+    if more and not size:
+        size = more.pop("size", size)
+    out = empty_spec(spec_for(size, dtype, device, "empty"))
+    return made("empty", out, requires_grad, more) if more or requires_grad else out
 
 
 def empty_spec(spec: Spec) -> Tensor:
     return make_tensor(spec, allocate_on(spec.device, spec.nbytes))
 
 
+@public(method=False)
 def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
-    shape = more.pop("size") if "size" in more and not size else size
-    out = fill_spec(spec_for(shape, dtype, device, "zeros"), 0)
-    return finish(out, requires_grad) if not more else made("zeros", out, requires_grad, more)
+    if more and not size:
+        size = more.pop("size", size)
+    out = FILL.call(spec_for(size, dtype, device, "zeros"), 0)
+    return made("zeros", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
-    shape = more.pop("size") if "size" in more and not size else size
-    out = fill_spec(spec_for(shape, dtype, device, "ones"), 1)
-    return finish(out, requires_grad) if not more else made("ones", out, requires_grad, more)
+    if more and not size:
+        size = more.pop("size", size)
+    out = FILL.call(spec_for(size, dtype, device, "ones"), 1)
+    return made("ones", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def full(
     size: Any,
     fill_value: Any,
@@ -120,48 +141,54 @@ def full(
     **more: Any,
 ) -> Tensor:
     """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given."""
-    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()
     if type(value) not in SCALARS:
         raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
     chosen = scalar_dtype(type(value)) if dtype is None else dtype
-    out = fill_spec(spec_for(size, chosen, device, "full"), value)
-    return finish(out, requires_grad) if not more else made("full", out, requires_grad, more)
+    out = FILL.call(spec_for(size, chosen, device, "full"), value)
+    return made("full", out, requires_grad, more) if more or requires_grad else out
 
 
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
-    shape = tensor.spec.shape if size is None else as_shape(size, op)
-    return Spec(
-        shape,
-        None,
-        tensor.spec.dtype if dtype is None else as_dtype(dtype, op),
-        tensor.spec.device if device is None else Device(device),
+    spec = tensor.spec
+    if size is None and dtype is None and device is None and spec.is_contiguous:
+        return spec
+    return spec_for(
+        tuple(spec.shape) if size is None else size,
+        spec.dtype if dtype is None else dtype,
+        spec.device if device is None else device,
+        op,
     )
 
 
+@public(method=False)
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """An uninitialised tensor of input's shape, and its dtype and device unless given."""
     out = empty_spec(_like(input, None, dtype, device, "empty_like"))
-    return finish(out, requires_grad) if not more else made("empty_like", out, requires_grad, more)
+    return made("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """Zeros of input's shape, and its dtype and device unless given."""
     out = fill_spec(_like(input, None, dtype, device, "zeros_like"), 0)
-    return finish(out, requires_grad) if not more else made("zeros_like", out, requires_grad, more)
+    return made("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def ones_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """Ones of input's shape, and its dtype and device unless given."""
     out = fill_spec(_like(input, None, dtype, device, "ones_like"), 1)
-    return finish(out, requires_grad) if not more else made("ones_like", out, requires_grad, more)
+    return made("ones_like", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def full_like(
     input: Tensor,
     fill_value: Any,
@@ -174,9 +201,10 @@ def full_like(
     """`fill_value` in input's shape, and its dtype and device unless given."""
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
     out = fill_spec(_like(input, None, dtype, device, "full_like"), value)
-    return finish(out, requires_grad) if not more else made("full_like", out, requires_grad, more)
+    return made("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def arange(
     start: float,
     end: float | None = None,
@@ -192,19 +220,23 @@ def arange(
     """
     if end is None:
         start, end = 0, start
-    start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+    kinds = {type(start), type(end), type(step)}
+    if not kinds <= SCALARS:
+        start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+        kinds = {type(start), type(end), type(step)}
     if step == 0 or (end - start) * step < 0:
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
     chosen = dtype
     if dtype is None:
-        chosen = get_default_dtype() if float in map(type, (start, end, step)) else int64
+        chosen = get_default_dtype() if float in kinds else int64
     count = -int((start - end) // step) if type(step) is not float else int(np.ceil((end - start) / step))
     spec = spec_for((count,), chosen, device, "arange")
     if spec.dtype is bool_:
         raise DTypeError("arange(): cannot take bool")
-    return finish(run(ARANGE, spec, start, step), requires_grad)
+    return finish(ARANGE.call(spec, start, step), requires_grad)
 
 
+@public(method=False)
 def linspace(
     start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -213,9 +245,9 @@ def linspace(
     step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
     wide = spec.like(dtype=float64)
-    up: Tensor = run(ARANGE, wide, float(start), step)
-    down = up if spec.numel < 2 else run(ARANGE, wide, float(end) - step * (spec.numel - 1), step)
-    index: Tensor = run(ARANGE, wide, 0.0, 1.0)
+    up: Tensor = ARANGE.call(wide, float(start), step)
+    down = up if spec.numel < 2 else ARANGE.call(wide, float(end) - step * (spec.numel - 1), step)
+    index: Tensor = ARANGE.call(wide, 0.0, 1.0)
     out = (index < spec.numel / 2).logical_not() if spec.numel > 1 else None
     values = up if out is None else _pick(out, down, up)
     return finish(values.to(spec.dtype), requires_grad)
@@ -228,6 +260,7 @@ def _pick(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
+@public(method=False)
 def eye(
     n: int, m: int | None = None, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -236,112 +269,3 @@ def eye(
     columns = rows if m is None else arange(as_int(m, "eye", "m"), device=device)
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "eye")
     return finish((rows.unsqueeze(1) == columns).to(chosen), requires_grad)
-
-
-def tensor(
-    data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, pin_memory: bool = False
-) -> Tensor:
-    """A new tensor holding a copy of `data`: a number, nested lists, a NumPy array or a tensor.
-
-    dtype: by default that of the array, or bool, int64 or the default dtype by what the lists hold.
-    Raises ShapeError for ragged lists, DTypeError for data that are no numbers.
-    """
-    out = as_tensor(data, dtype=dtype, device=device, copy=True)
-    return finish(out.pin_memory() if pin_memory else out, requires_grad)
-
-
-def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False) -> Tensor:
-    """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted."""
-    from ..tensor import Tensor
-    from ..tensor.interop import array_to_tensor
-
-    target = None if device is None else Device(device)
-    chosen = None if dtype is None else as_dtype(dtype, "tensor")
-    if isinstance(data, Tensor):
-        moved = data.detach() if copy else data
-        moved = moved.to(target or data.device, chosen or data.dtype)
-        return moved.clone() if copy and moved.buffer is data.buffer else moved
-    if not isinstance(data, np.ndarray):
-        data = _array_of(data, chosen)
-    out = array_to_tensor(data, chosen, copy or data.dtype.hasobject)
-    target = target or get_default_device()
-    return out if target is out.device else out.to(target)
-
-
-def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
-    """Nested lists, numbers or anything with `__array__` as an array of a dtype that norch has.
-
-    dtype: what it will be converted to, so that nothing is rounded twice.
-    """
-    from ..tensor import Tensor
-
-    if isinstance(data, np.generic) or hasattr(data, "__array__"):
-        return np.asarray(data)
-    try:
-        if isinstance(data, tuple | list) and _holds_tensors(data, Tensor):
-            data = _to_lists(data, Tensor)
-        array = np.asarray(data)
-    except ValueError:
-        raise ShapeError(f"tensor(): the nested lists are ragged: {_ragged(data)}") from None
-    except OverflowError as error:
-        raise DTypeError(f"tensor(): {error}") from None
-    if array.dtype.kind not in "biuf":
-        raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
-    if array.dtype.kind == "f":
-        return array if dtype is not None else array.astype(get_default_dtype().numpy, copy=False)
-    return array if array.dtype.kind == "b" else array.astype(np.int64) if array.size else _empty(array)
-
-
-def _empty(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.astype(get_default_dtype().numpy)
-
-
-def _holds_tensors(data: Any, kind: type) -> bool:
-    while isinstance(data, tuple | list):
-        if not data:
-            return False
-        data = data[0]
-    return isinstance(data, (kind, np.ndarray))
-
-
-def _to_lists(data: Any, kind: type) -> Any:
-    if isinstance(data, (kind, np.ndarray, np.generic)):
-        return data.tolist()  # type: ignore[attr-defined]
-    return [_to_lists(d, kind) for d in data] if isinstance(data, tuple | list) else data
-
-
-def _ragged(data: Any, path: str = "data") -> str:
-    """Where nested lists stop being rectangular, in words."""
-    if not isinstance(data, tuple | list):
-        return path
-    lengths = [len(d) if isinstance(d, tuple | list) else None for d in data]
-    for i, n in enumerate(lengths):
-        if n != lengths[0]:
-            return f"{path}[0] has {_length(lengths[0])}, {path}[{i}] has {_length(n)}"
-    for i, d in enumerate(data):
-        found = _ragged(d, f"{path}[{i}]")
-        if " has " in found:
-            return found
-    return path
-
-
-def _length(n: int | None) -> str:
-    return "no length (a number)" if n is None else f"length {n}"
-
-
-def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the memory of `array`: a change of either is seen in both.
-
-    An array with negative strides or of a foreign byte order is copied. Raises DTypeError for a dtype norch lacks.
-    """
-    from ..tensor.interop import array_to_tensor
-
-    if not isinstance(array, np.ndarray):
-        raise DTypeError(f"from_numpy(): expected a NumPy array, got {type(array).__name__}")
-    return array_to_tensor(array, None, False)
-
-
-def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A 1-D tensor on the memory of an object with the buffer protocol (bytes are copied, being read-only)."""
-    array = np.frombuffer(buffer, as_dtype(dtype, "frombuffer").numpy, count, offset)
-    return finish(from_numpy(array if array.flags.writeable else array.copy()), requires_grad)

@@ -5,37 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..device import Device, get_default_device
-from ..dispatch.call import allocate_on, make_tensor
+from ..dispatch.failure import allocate_on
 from ..dtype import as_dtype, get_default_dtype
 from ..errors import ShapeError
-from ..spec import Spec, as_shape, span
-from .creation import DeviceLike, _like, empty_spec, fill_spec, finish, full, linspace, tensor
+from ..spec import Size, Spec, as_shape, span
+from ..tensor_base import make_tensor
+from .creation import DeviceLike, _like, empty_spec, fill_spec, finish, full, linspace
+from .from_data import tensor
+from .registry import method, public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@method()
 def new_empty(
     self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
-    """An uninitialised tensor of shape `size` with this one's dtype and device."""
+    """An uninitialised tensor of shape `size` with this one's dtype and device. Raises as empty does."""
     return finish(empty_spec(_like(self, size, dtype, device, "new_empty")), requires_grad)
 
 
+@method()
 def new_zeros(
     self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
-    """Zeros of shape `size` with this tensor's dtype and device."""
+    """Zeros of shape `size` with this tensor's dtype and device. Raises as zeros does."""
     return finish(fill_spec(_like(self, size, dtype, device, "new_zeros"), 0), requires_grad)
 
 
+@method()
 def new_ones(
     self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
-    """Ones of shape `size` with this tensor's dtype and device."""
+    """Ones of shape `size` with this tensor's dtype and device. Raises as ones does."""
     return finish(fill_spec(_like(self, size, dtype, device, "new_ones"), 1), requires_grad)
 
 
+@method()
 def new_full(
     self: Tensor,
     size: Any,
@@ -45,11 +52,12 @@ def new_full(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`fill_value` in shape `size` with this tensor's dtype and device."""
+    """`fill_value` in shape `size` with this tensor's dtype and device. Raises as full does."""
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
     return finish(fill_spec(_like(self, size, dtype, device, "new_full"), value), requires_grad)
 
 
+@method()
 def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
@@ -57,6 +65,7 @@ def new_tensor(
     return tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
+@method()
 def new_empty_strided(
     self: Tensor,
     size: Any,
@@ -72,10 +81,11 @@ def new_empty_strided(
     )
 
 
+@public(method=False)
 def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
-    """An uninitialised tensor whose dims lie in memory `stride` elements apart. Raises ShapeError for negative ones."""
+    """An uninitialised tensor with these strides, counted in elements. Raises ShapeError for negative ones."""
     shape, strides = as_shape(size, "empty_strided"), as_shape(stride, "empty_strided")
     if len(shape) != len(strides):
         raise ShapeError(f"empty_strided(): shape {shape} and strides {strides} differ in length")
@@ -89,11 +99,13 @@ def empty_strided(
     return finish(make_tensor(like, allocate_on(like.device, nbytes)), requires_grad)
 
 
+@public(method=False)
 def scalar_tensor(s: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """A number as a 0-d tensor, of the default dtype unless given."""
     return full((), s, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
+@public(method=False)
 def logspace(
     start: float,
     end: float,
@@ -104,8 +116,16 @@ def logspace(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`steps` values from base**start to base**end, both included, evenly spaced in the exponent."""
+    """`steps` values evenly spaced in the exponent, base**start to base**end included. Raises as linspace does."""
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "logspace")
     exponents = linspace(start, end, steps, dtype="float64", device=device)
     values: Tensor = float(base) ** exponents
     return finish(values.to(chosen), requires_grad)
+
+
+@method()
+def new(self: Tensor, *data: Any, device: DeviceLike = None) -> Tensor:
+    """`new_tensor` of data, or `new_empty` of sizes, as `Tensor(...)`. PyTorch's old form of both."""
+    if len(data) == 1 and not isinstance(data[0], int | Size):
+        return new_tensor(self, data[0], device=device)
+    return new_empty(self, *(data or (0,)), device=device)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from ..dispatch.call import binary_call, run, unary_call, view_call
-from ..dispatch.codegen import composite_call
-from ..dispatch.op import Inferred, Op
-from ..dtype import BOOL, FLOATING, INTEGER, DType, bool_, get_default_dtype, result_dtype
+from ..backend.contract import BINARY, COMPARISON, OTHER, UNARY, declare
+from ..dispatch.codegen import call_path
+from ..dispatch.op import Op
+from ..dispatch.plan import Inferred
+from ..dtype import BOOL, FLOATING, DType, bool_, float64, get_default_dtype, int64, result_dtype
 from ..errors import DTypeError
 from ..spec import Spec, broadcast_shapes, elementwise_layout
+from .registry import operator as register_operator
+from .registry import public as register
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -69,18 +73,28 @@ def infer_elementwise(op: str, values: tuple[Any, ...], takes: str = ANY, out: D
     return Inferred((Spec(shape, layout, out or common, device),), ((common, shape),) * len(values))
 
 
-def unary(name: str, vjp: Callable[..., Any] | None, doc: str, *, takes: str = FLOAT) -> UnaryFunction:
-    """An elementwise op on one tensor.
+def unary(
+    name: str,
+    vjp: Callable[..., Any] | None,
+    doc: str,
+    *,
+    takes: str = FLOAT,
+    also: tuple[str, ...] = (),
+    public: bool = True,
+) -> UnaryFunction:
+    """An elementwise op on one tensor: a function, a method and an in-place method.
 
     takes: FLOAT (bools and integers are computed in the default dtype), NUMBER (all but bool), BITS (bool and
-    integers), ANY.
+    integers), ANY. also: more names, as of `registry.public`. public: False where another function has the names.
     """
 
     def infer(x: Spec) -> Inferred:
         return infer_elementwise(name, (x,), takes)
 
+    declare(name, UNARY)
     op = _register(Op(name, ("x",), 1, infer, vjp))
-    return _documented(unary_call(op), op, doc, _UNARY_NOTE[takes])
+    function = _documented(call_path(op, _unary_signature), op, doc, _UNARY_NOTE[takes])
+    return register(*also, inplace=True)(function) if public else function
 
 
 def binary(
@@ -89,25 +103,57 @@ def binary(
     doc: str,
     *,
     takes: str = ANY,
+    also: tuple[str, ...] = (),
+    operator: str | None = None,
+    symmetric: bool = False,
+    inplace: bool = True,
+    public: bool = True,
+) -> BinaryFunction:
+    """An elementwise op on two operands, of which either may be a Python scalar; they broadcast and promote.
+
+    takes: as of `unary`. also, inplace: as of `registry.public`. operator: Python's, such as "add". symmetric: the
+    operands may be exchanged. public: False where another function has the names.
+    """
+    function = _binary(name, BINARY, vjp, doc, takes)
+    if operator is not None:
+        register_operator(operator, function, function if symmetric else _reflected(function, f"r{operator}"))
+    return register(*also, inplace=inplace)(function) if public else function
+
+
+def comparison(name: str, doc: str, also: str | None = None) -> BinaryFunction:
+    """A binary op whose result is bool, and Python's operator of that name."""
+    function = _binary(name, COMPARISON, None, doc, ANY, bool_)
+    register_operator(name, function)
+    return register(*() if also is None else (also,), inplace=True)(function)
+
+
+def _binary(
+    name: str,
+    family: list[str],
+    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None,
+    doc: str,
+    takes: str,
     out: DType | None = None,
 ) -> BinaryFunction:
-    """An elementwise op on two operands, of which either may be a Python scalar; they broadcast and promote."""
 
     def infer(a: Spec | type, b: Spec | type) -> Inferred:
         return infer_elementwise(name, (a, b), takes, out)
 
-    op = _register(Op(name, ("a", "b"), 2, infer, vjp))
-    return _documented(binary_call(op), op, doc, "Operands broadcast, and promote to a common dtype.")
+    declare(name, family)
+    op = _register(Op(name, ("a", "b"), 2, infer, vjp, mixed=(0, 1)))
+    note = "Operands broadcast, and promote to a common dtype."
+    return _documented(call_path(op, binary_signature), op, doc, note)
 
 
-def comparison(name: str, doc: str) -> BinaryFunction:
-    """A binary op whose result is bool."""
-    return binary(name, None, doc, out=bool_)
+def _unary_signature(input: Any) -> None: ...
 
 
-def reflected(function: BinaryFunction, name: str) -> BinaryFunction:
+def binary_signature(input: Any, other: Any) -> None: ...
+
+
+def _reflected(function: BinaryFunction, name: str) -> BinaryFunction:
     """`__rsub__` from `sub`: the same op with its operands exchanged."""
-    call = binary_call(op_of(function), reflected=True)
+    call = call_path(op_of(function), binary_signature, reflected=True)
     call.__name__ = call.__qualname__ = name
     return call
 
@@ -122,6 +168,10 @@ _UNARY_NOTE = {
 
 def _documented(function: F, op: Op, doc: str, note: str) -> F:
     named: Any = function
+    frame = sys._getframe(1)
+    while frame.f_globals is globals() and frame.f_back is not None:
+        frame = frame.f_back
+    named.__module__ = frame.f_globals["__name__"]
     named.__name__ = named.__qualname__ = op.name
     named.__doc__ = f"{doc}\n\n{note} Raises DTypeError for anything but tensors and scalars of fitting dtype."
     named.op = op
@@ -137,18 +187,27 @@ def op_of(function: Any) -> Op:
 def primitive(
     name: str,
     params: str,
-    tensors: int,
+    tensors: int | tuple[int, ...],
     infer: Callable[..., Inferred],
     vjp: Callable[..., Any] | tuple[Callable[..., Any] | None, ...] | None = None,
-    scalars: tuple[int, ...] = (),
+    *,
+    family: list[str] = OTHER,
+    elementwise: bool = False,
+    **more: Any,
 ) -> Op:
-    """A primitive that is in no family; its public function calls `run` on it."""
-    return _register(Op(name, tuple(params.split()), tensors, infer, vjp, scalars=scalars))
+    """A primitive whose public function calls the op's `call`, in one of the contract's lists. more: as of `Op`."""
+    declare(name, family, elementwise)
+    return _register(Op(name, tuple(params.split()), tensors, infer, vjp, **more))
 
 
-def view(name: str, params: str, infer: Callable[..., Any], vjp: Callable[..., Any]) -> Op:
-    """A view op: `infer(spec, *attrs)` gives the new spec and the offset's shift, or None where only a copy does."""
-    return Op(name, tuple(params.split()), 1, infer, vjp, kind="view")
+def view(name: str, params: str, infer: Callable[..., Any], vjp: Callable[..., Any], *, place: str | None = None) -> Op:
+    """A view op: `infer(spec, *attrs)` gives the new spec and the offset's shift, or None where only a copy does.
+
+    place: a parameter that only moves the view. `infer` is then asked with 0 for it, and `call` gets one more argument,
+    the shift in elements.
+    """
+    names = tuple(params.split())
+    return Op(name, names, 1, infer, vjp, kind="view", place=None if place is None else names.index(place))
 
 
 def composite(
@@ -157,7 +216,6 @@ def composite(
     *,
     name: str | None = None,
     joint: bool = False,
-    rare: bool = False,
     plugin: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
@@ -165,8 +223,7 @@ def composite(
     Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value; all others are
     hashable attributes. infer gets specs for tensors, types for scalars, and the attributes, in order, and returns
     Inferred or the Spec(s) of the result. vjp is one rule (of the only operand; or with `joint` of all), or a rule by
-    operand name. rare: not worth writing a fast call for, which takes time when norch is imported; all arguments must
-    then be given, in order. plugin: for an op that is not norch's own: its `kernels` and `owner`, as of `Op`.
+    operand name. plugin: for an op that is not norch's own: its `kernels` and `owner`, as of `Op`.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -176,12 +233,12 @@ def composite(
         notes = function.__annotations__
         tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
         scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
-
-        only_tensors = [i for i in tensors if notes[params[i]] != "Tensor | Scalar"]
+        optional = tuple(i for i in tensors if notes[params[i]] == "Tensor | None")
+        mixed = tuple(i for i in tensors if notes[params[i]] == "Tensor | Scalar")
 
         def full_infer(*values: Any) -> Inferred:
-            for i in only_tensors:
-                if isinstance(values[i], type):
+            for i in tensors:
+                if isinstance(values[i], type) and i not in mixed:
                     raise DTypeError(f"{title}(): {params[i]} must be a Tensor, got a Python {values[i].__name__}")
             found = infer(*values)
             if isinstance(found, Inferred):
@@ -197,16 +254,11 @@ def composite(
             rules = tuple([vjp.get(params[i]) for i in tensors])
         elif vjp is not None and not joint:
             rules = (vjp,)
-        made: dict[str, Any] = dict(kind="composite", decompose=function, scalars=scalars)
-        op = Op(title, params, tensors, full_infer, rules, **made, **(plugin or {}))
+        more: dict[str, Any] = dict(optional=optional, mixed=mixed, scalars=scalars, **(plugin or {}))
+        op = Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, **more)
         if plugin is None:
             _register(op)
-        if rare:
-            general: Any = lambda *args: run(op, *args)  # noqa: E731
-            general.op = op
-            return cast("Callable[P, R]", general)
-        optional = frozenset(i for i in tensors if notes[params[i]] == "Tensor | None")
-        call: Any = wraps(function)(composite_call(op, function, optional))
+        call: Any = wraps(function)(call_path(op, function))
         call.op = op
         return cast("Callable[P, R]", call)
 
@@ -214,8 +266,6 @@ def composite(
 
 
 def _scalar_operand(kind: type) -> DType:
-    from ..dtype import float64, int64
-
     return {bool: bool_, int: int64, float: float64}[kind]
 
 
@@ -233,14 +283,12 @@ def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if kwargs:
-            if "axis" in kwargs:
-                kwargs["dim"] = kwargs.pop("axis")
-            if "keepdims" in kwargs:
-                kwargs["keepdim"] = kwargs.pop("keepdims")
+        if not kwargs:
+            return function(*args)  # type: ignore[call-arg]
+        if "axis" in kwargs:
+            kwargs["dim"] = kwargs.pop("axis")
+        if "keepdims" in kwargs:
+            kwargs["keepdim"] = kwargs.pop("keepdims")
         return function(*args, **kwargs)
 
     return call
-
-
-__all__ = ["FLOATING", "INTEGER", "run", "view_call"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch.op import Inferred
+from ..dispatch.plan import Inferred
 from ..spec import Spec
 from .families import composite, infer_elementwise
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch.call import run, run_into, view_call
-from ..dispatch.op import SCALARS, Inferred
+import numpy as np
+
+from ..dispatch.op import Op
+from ..dispatch.plan import SCALARS, Inferred
 from ..dtype import DType, bool_, can_cast, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..spec import Spec, wrap_dim
+from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .creation import arange, empty_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
+from .from_data import from_numpy
+from .registry import public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -42,14 +46,10 @@ def _infer_gather(x: Spec, dim: Any, index: Spec) -> Inferred:
 _GATHER = primitive(
     "gather",
     "x dim index",
-    (0, 2),  # type: ignore[arg-type]
+    (0, 2),
     _infer_gather,
-    (lambda g, x_spec, dim, index: scatter_add(_zeros(g, x_spec), dim, index, g), None),
+    (lambda g, x_spec, dim, index: g.new_zeros(tuple(x_spec.shape)).scatter_add(dim, index, g), None),
 )
-
-
-def _zeros(g: Tensor, spec: Spec) -> Tensor:
-    return g.new_zeros(tuple(spec.shape))
 
 
 def _infer_scatter(index: Spec, src: Any, dim: int) -> Inferred:
@@ -61,16 +61,54 @@ _SCATTER = primitive("scatter", "index src dim", 2, _infer_scatter)
 _SCATTER_ADD = primitive("scatter_add", "index src dim", 2, _infer_scatter)
 
 
+@public()
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim 0, and so on. The result has index's shape and input's dtype.
 
     A negative index counts from the end. Raises IndexError for one out of range, ShapeError where index has another
-    number of dims than input, or is larger in another dim.
+    number of dims than input, or is larger in another dim, DTypeError unless it holds integers.
     """
     if not input.spec.ndim and not index.spec.ndim:
         return gather(input.reshape(1), dim, index.reshape(1)).reshape(())
-    out: Tensor = run(_GATHER, input, dim, index)
-    return out
+    return _GATHER.call(input, dim, index)
+
+
+def _along(index: Spec, shape: Shape, dim: int) -> Spec:
+    """A vector of indices, or a contiguous tensor of them, as a gather or scatter along `dim` of `shape` takes it."""
+    strides = [0] * len(shape)
+    strides[dim] = index.strides[0] if index.ndim == 1 else 1
+    return index.like((*shape[:dim], index.numel, *shape[dim + 1 :]), tuple(strides))
+
+
+def _infer_index(x: Spec, index: Spec, dim: int) -> Inferred:
+    shape = tuple(x.shape)
+    if not shape[dim] and index.numel:
+        raise IndexError(f"index(): index {tuple(index.shape)} into dim {dim} of shape {shape}, which is empty")
+    places = _along(index, shape, dim)
+    out = x.like((*shape[:dim], *index.shape, *shape[dim + 1 :]))
+    return Inferred((out,), (x, places), {"dim": dim}, (x.like(tuple(places.shape)),))
+
+
+def _index_vjp(g: Tensor, x_spec: Spec, index: Tensor, dim: int) -> Tensor:
+    rows = g.reshape(*x_spec.shape[:dim], -1, *x_spec.shape[dim + 1 :])
+    places = index.reshape([-1 if d == dim else 1 for d in range(x_spec.ndim)]).expand(tuple(rows.shape))
+    return g.new_zeros(tuple(x_spec.shape)).scatter_add(dim, places, rows)
+
+
+INDEX = Op("index", ("x", "index", "dim"), 2, _infer_index, (_index_vjp, None), kernel="gather")
+"""The elements along a dim that int64 indices choose; of several dims these must be contiguous."""
+
+
+def _infer_index_put(index: Spec, src: Spec, dim: int, shape: Shape) -> Inferred:
+    places = _along(index, shape, dim)
+    values = src.like(tuple(places.shape), expand_strides(src.shape, src.strides, tuple(places.shape)))
+    return Inferred((src.like(tuple(places.shape)),), (places, values), {"dim": dim})
+
+
+_PARAMS = ("index", "src", "dim", "shape")
+INDEX_PUT = Op("index_put", _PARAMS, 2, _infer_index_put, kernel="scatter")
+INDEX_ADD = Op("index_add", _PARAMS, 2, _infer_index_put, kernel="scatter_add")
+"""Into a tensor of `shape`, at a vector of int64 indices along a dim, values that broadcast to these elements."""
 
 
 def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = False) -> None:
@@ -84,7 +122,7 @@ def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = 
             src = src.narrow(d, 0, n)
         if d != dim and out.spec.shape[d] != n:
             out = out.narrow(d, 0, n)
-    run_into(_SCATTER_ADD if add else _SCATTER, out, index, src.detach(), dim)
+    (_SCATTER_ADD if add else _SCATTER).into(out, index, src.detach(), dim)
 
 
 def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
@@ -100,7 +138,7 @@ def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
     return input.like()
 
 
-def _scattered(input: Tensor, dim: int, index: Tensor, src: Tensor, add: bool) -> Tensor:
+def _scatter_copy(input: Tensor, dim: int, index: Tensor, src: Tensor, add: bool) -> Tensor:
     out = empty_spec(input.spec.like())
     out.copy_(input.detach())
     scatter_into(out, wrap_dim(dim, input.spec.ndim, "scatter"), index, src, add)
@@ -119,27 +157,29 @@ def _src_gradient(g: Tensor, dim: int, index: Tensor, src_spec: Spec) -> Tensor:
 @composite(
     _infer_functional,
     {
-        "input": lambda g, dim, index: scatter(g, dim, index, g.new_zeros(tuple(index.spec.shape))),
+        "input": lambda g, dim, index: g.scatter(dim, index, g.new_zeros(tuple(index.spec.shape))),
         "src": _src_gradient,
     },
     name="functional_scatter",
 )
 def _scatter(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scattered(input, dim, index, src, False)
+    return _scatter_copy(input, dim, index, src, False)
 
 
 @composite(_infer_functional, {"input": lambda g: g, "src": _src_gradient}, name="functional_scatter_add")
 def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scattered(input, dim, index, src, True)
+    return _scatter_copy(input, dim, index, src, True)
 
 
+@public(inplace=True)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
     """A copy of input with out[index[i][j]][j] = src[i][j] for dim 0, and so on; `src` may be a number.
 
     Where an index comes twice, one of its values is kept; with `reduce` "add" or "multiply" all of them are added to
-    what was there, or multiplied with it. Raises IndexError for an index out of range.
+    what was there, or multiplied with it. Raises IndexError for an index out of range, ShapeError for shapes that do
+    not fit, DTypeError unless src has input's dtype and index integers, ValueError for another `reduce`.
     """
     source = value if src is None else src
     if not hasattr(source, "spec"):
@@ -147,20 +187,21 @@ def scatter(
     if reduce is not None:
         from .scatter_copies import scatter_reduce
 
-        ways = {"add": "sum", "multiply": "prod"}
-        if reduce not in ways:
+        reductions = {"add": "sum", "multiply": "prod"}
+        if reduce not in reductions:
             raise ValueError(f"scatter(): reduce must be 'add' or 'multiply', got {reduce!r}; see scatter_reduce")
-        return scatter_reduce(input, dim, index, source, ways[reduce])
+        return scatter_reduce(input, dim, index, source, reductions[reduce])
     return _scatter(input, dim, index, source)
 
 
+@public(inplace=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """A copy of input with out[index[i][j]][j] += src[i][j] for dim 0, and so on. Raises IndexError out of range."""
+    """A copy of input with out[index[i][j]][j] += src[i][j] for dim 0, and so on. Raises as scatter does."""
     return _scatter_add(input, dim, index, src)
 
 
-def _along(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Tensor:
-    """A 1-D index seen as one of shape `like`, the same for all other dims."""
+def expand_index(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Tensor:
+    """A 1-D index of `dim` expanded to shape `like` in the other dims. Raises ShapeError for more dims."""
     if index.spec.ndim > 1:
         raise ShapeError(f"{op}(): index must have 1 dim, got shape {tuple(index.spec.shape)}")
     flat = index.reshape(-1)
@@ -169,64 +210,75 @@ def _along(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Tensor:
     return flat.reshape(shape).expand(*like[:dim], flat.spec.numel, *like[dim + 1 :])
 
 
+@public()
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of input along `dim` that the 1-D `index` names, in its order. Raises IndexError out of range."""
+    """The slices of input along `dim` that the 1-D `index` names, in its order.
+
+    Raises IndexError for an index out of range, ShapeError for an index of more dims.
+    """
     if not input.spec.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
     at = wrap_dim(dim, input.spec.ndim, "index_select")
-    return gather(input, at, _along(index, tuple(input.spec.shape), at, "index_select"))
+    return gather(input, at, expand_index(index, tuple(input.spec.shape), at, "index_select"))
 
 
+@public(inplace=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """A copy of input to which slice i of `source` along `dim`, times `alpha`, is added at index[i]."""
+    """A copy of input, slice i of `source` along `dim` times `alpha` added at index[i]. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_add")
     scaled = source if alpha == 1 else source * alpha
-    return scatter_add(input, at, _along(index, tuple(source.spec.shape), at, "index_add"), scaled)
+    return scatter_add(input, at, expand_index(index, tuple(source.spec.shape), at, "index_add"), scaled)
 
 
+@public(inplace=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """A copy of input whose slices at `index` along `dim` are those of `source`."""
+    """A copy of input whose slices at `index` along `dim` are those of `source`. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_copy")
-    return scatter(input, at, _along(index, tuple(source.spec.shape), at, "index_copy"), source)
+    return scatter(input, at, expand_index(index, tuple(source.spec.shape), at, "index_copy"), source)
 
 
+@public(inplace=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """A copy of input whose slices at `index` along `dim` hold `value`."""
+    """A copy of input whose slices at `index` along `dim` hold `value`. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_fill")
-    return scatter(input, at, _along(index, tuple(input.spec.shape), at, "index_fill"), value)
+    return scatter(input, at, expand_index(index, tuple(input.spec.shape), at, "index_fill"), value)
 
 
+@public()
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """The elements of input, in row-major order, that `index` names; in index's shape."""
+    """The elements of input, in row-major order, that `index` names; in index's shape. Raises as gather does."""
     return gather(input.reshape(-1), 0, index.reshape(-1)).reshape(tuple(index.spec.shape))
 
 
+@public()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather`, with input and indices broadcast in the other dims; without `dim`, `take`."""
+    """`gather`, with input and indices broadcast in the other dims; without `dim`, `take`. Raises as gather does."""
     if dim is None:
         return take(input, indices)
     at = wrap_dim(dim, input.spec.ndim, "take_along_dim")
-    from ..spec import broadcast_shapes
 
     def without(x: Tensor) -> tuple[int, ...]:
         return tuple(1 if d == at else n for d, n in enumerate(x.spec.shape))
 
     shape = list(broadcast_shapes(without(input), without(indices), op="take_along_dim"))
     shape[at] = input.spec.shape[at]
-    wide = input.expand(shape)
+    source = input.expand(shape)
     shape[at] = indices.spec.shape[at]
-    return gather(wide, at, indices.expand(shape))
+    return gather(source, at, indices.expand(shape))
 
 
+@public(inplace=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True."""
+    """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True.
+
+    Dtype kept. Raises DTypeError unless mask is bool, and where that dtype cannot hold `value`.
+    """
     if mask.spec.dtype is not bool_:
         raise DTypeError(f"masked_fill(): mask must be bool, got {mask.spec.dtype}")
-    out: Tensor = where(mask, _kept(value, input.spec.dtype), input)
-    return out
+    return where(mask, _as_fill_value(value, input.spec.dtype), input)
 
 
-def _kept(value: Any, dtype: DType) -> Any:
+def _as_fill_value(value: Any, dtype: DType) -> Any:
     """`value` as what a tensor of `dtype` can hold. Raises DTypeError where that would change it."""
     if hasattr(value, "spec"):
         if not can_cast(value.spec.dtype, dtype):
@@ -240,49 +292,62 @@ def _kept(value: Any, dtype: DType) -> Any:
     return value
 
 
+@public()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements of input where the bool `mask` is True, 1-D; the two broadcast."""
+    """The elements of input where the bool `mask` is True, 1-D; the two broadcast. Waits for the values."""
     from .shape.views import broadcast_tensors
 
-    wide, chosen = broadcast_tensors(input, mask)
-    return wide[chosen]
+    source, chosen = broadcast_tensors(input, mask)
+    return source[chosen]
 
 
+@public()
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not 0: an int64 (count, ndim) tensor, or one 1-D tensor for each dim.
 
     The number of results depends on the values, so this waits for them.
     """
-    mask = (input if input.spec.dtype is bool_ else input != 0).reshape(-1)
+    mask = input if input.spec.dtype is bool_ else input != 0
+    if mask.spec.device.type == "cpu" and mask.spec.ndim:
+        found = np.nonzero(mask.numpy())
+        return tuple([from_numpy(n) for n in found]) if as_tuple else from_numpy(np.stack(found, 1))
+    mask = mask.reshape(-1)
     total = int(mask.sum().item()) if mask.spec.numel else 0
-    # Each True gets its rank as its place, every False a place behind them all.
-    places = where(mask, mask.to(int64).cumsum(0) - 1, total)
+    # Each True is written at its rank, every False behind them all.
+    rank = where(mask, mask.to(int64).cumsum(0) - 1, total)
     flat = zeros_like(mask.new_empty(total + 1, dtype=int64))
     if mask.spec.numel:
-        scatter_into(flat, 0, places, arange(mask.spec.numel, device=mask.device))
+        scatter_into(flat, 0, rank, arange(mask.spec.numel, device=mask.device))
     rest = flat.narrow(0, 0, total)
-    columns = []
-    for n in reversed(input.spec.shape):
-        columns.append(remainder(rest, n) if n else rest)
-        rest = floor_divide(rest, n) if n else rest
-    columns.reverse()
+    columns = unravel(rest, input.spec.shape)
     if as_tuple:
-        return tuple(columns) if columns else (rest,)
+        return columns or (rest,)
     from .shape.joining import stack
 
     return stack(columns, 1) if columns else flat.new_empty(total, 0)
 
 
+def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:
+    """Row-major indices into `shape` as one tensor of indices for each dim."""
+    found = []
+    for n in reversed(shape):
+        found.append(remainder(index, n) if n else index)
+        index = floor_divide(index, n) if n else index
+    return tuple(reversed(found))
+
+
+@public()
 def argwhere(input: Tensor) -> Tensor:
-    """`nonzero`, under NumPy's name."""
-    out: Tensor = nonzero(input)
-    return out
+    """`nonzero`, under NumPy's name: (count, ndim), int64."""
+    return nonzero(input)  # type: ignore[no-any-return]
 
 
+@public(method=False)
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64 rows with a 1 at each index: (*shape) -> (*shape, num_classes); -1 takes the largest index plus 1.
 
-    Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes).
+    Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes), ShapeError for no
+    elements without `num_classes`.
     """
     if input.spec.dtype.is_floating_point or input.spec.dtype is bool_:
         raise DTypeError(f"one_hot(): index must hold integers, got {input.spec.dtype}")
@@ -302,9 +367,9 @@ def _infer_bitcast(spec: Spec, dtype: DType) -> tuple[Spec, int]:
     return spec.like(spec.shape, spec.strides, dtype), 0
 
 
-BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: _zeros(g, x_spec))
+BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: g.new_zeros(tuple(x_spec.shape)))
 
 
 def bitcast(input: Tensor, dtype: DType) -> Tensor:
-    """The same bytes read as another dtype of the same size."""
-    return view_call(BITCAST, input.detach(), (dtype,))
+    """The same bytes read as another dtype. Raises DTypeError for one of another size."""
+    return BITCAST.call(input.detach(), dtype)

@@ -10,14 +10,16 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
-from ..dispatch.call import run
-from ..dispatch.op import Inferred
-from ..dtype import as_dtype, float32, get_default_dtype, int64, uint8
+from ..dispatch.plan import Inferred
+from ..dtype import as_dtype, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
-from ..spec import Spec, as_int
-from .creation import DeviceLike, finish, frombuffer, made, spec_for
-from .families import primitive
+from ..spec import Spec, as_int, broadcast_shapes
+from .creation import DeviceLike, finish, made, spec_for
+from .families import floating, primitive
+from .from_data import frombuffer
 from .reduction.sorting import argsort
+from .registry import method, public
+from .upcast import upcast_dtype
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _MASK = 2**64 - 1
 
 
+@public(method=False)
 class Generator:
     """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
 
@@ -34,13 +37,13 @@ class Generator:
         self._lock = threading.Lock()
 
     def manual_seed(self, seed: int) -> Generator:
-        """Starts anew from `seed`, an int taken modulo 2**64."""
+        """Starts afresh from `seed`, an int taken modulo 2**64."""
         with self._lock:
             self._seed, self._offset = as_int(seed, "manual_seed", "seed") & _MASK, 0
         return self
 
     def seed(self) -> int:
-        """Starts anew from a seed that the operating system gives, and returns it."""
+        """Starts afresh from a seed that the operating system gives, and returns it."""
         import secrets
 
         value = secrets.randbits(63)
@@ -91,6 +94,7 @@ default_generator = Generator()
 _chosen: ContextVar[Generator | None] = ContextVar("generator", default=None)
 
 
+@public(method=False)
 class use_generator:
     """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
 
@@ -113,31 +117,37 @@ class use_generator:
         _chosen.reset(self._token)
 
 
+@public(method=False)
 def current_generator() -> Generator:
     """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
     return _chosen.get() or default_generator
 
 
+@public(method=False)
 def manual_seed(seed: int) -> Generator:
-    """Seeds the generator that random ops use unless given another. The same numbers follow on every device."""
+    """Seeds the generator that random ops use unless given another. Raises DTypeError for a seed that is no int."""
     return current_generator().manual_seed(seed)
 
 
+@public(method=False)
 def seed() -> int:
     """Seeds the default generator from the operating system, and returns the seed."""
     return current_generator().seed()
 
 
+@public(method=False)
 def initial_seed() -> int:
     """The seed of the default generator."""
     return current_generator().initial_seed()
 
 
+@public(method=False)
 def get_rng_state() -> Tensor:
     """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
     return current_generator().get_state()
 
 
+@public(method=False)
 def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
     """Puts the default generator back to a state that `get_rng_state` gave."""
     current_generator().set_state(new_state)
@@ -162,28 +172,26 @@ def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
     return Inferred((spec,), ((int64, ()), (int64, ())), {"kind": kind})
 
 
-_RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3))  # type: ignore[arg-type]
+_RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3))
 
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    out: Tensor = run(_RANDOM, spec, kind, *(generator or _chosen.get() or default_generator).next())
-    return out
+    return draw_keyed(spec, kind, *(generator or _chosen.get() or default_generator).next())
 
 
 def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
     """The draw that a generator in state (seed, offset) would make."""
-    out: Tensor = run(_RANDOM, spec, kind, seed, offset)
-    return out
+    return _RANDOM.call(spec, kind, seed, offset)
 
 
-def _floating(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
+def _floating_spec(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     spec = spec_for(size, dtype, device, op)
-    if not spec.dtype.is_floating_point:
-        raise DTypeError(f"{op}(): expected a floating dtype, got {spec.dtype}")
+    floating(op, spec)
     return spec
 
 
+@public(method=False)
 def rand(
     *shape: Any,
     size: Any = None,
@@ -193,11 +201,12 @@ def rand(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """Uniform in [0, 1), of shape `size`."""
-    out = draw(_floating(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
-    return finish(out, requires_grad) if not more else made("rand", out, requires_grad, more)
+    """Uniform in [0, 1), of shape `size`, by Philox4x32-10 (Salmon et al., 2011). Raises DTypeError unless floating."""
+    out = draw(_floating_spec(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
+    return made("rand", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def randn(
     *shape: Any,
     size: Any = None,
@@ -207,11 +216,12 @@ def randn(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """Normal with mean 0 and variance 1, of shape `size`. By Box and Muller (1958)."""
-    out = draw(_floating(shape if size is None else size, dtype, device, "randn"), "normal", generator)
-    return finish(out, requires_grad) if not more else made("randn", out, requires_grad, more)
+    """Normal with mean 0 and variance 1, of shape `size`, by Box and Muller (1958). DTypeError unless floating."""
+    out = draw(_floating_spec(shape if size is None else size, dtype, device, "randn"), "normal", generator)
+    return made("randn", out, requires_grad, more) if more or requires_grad else out
 
 
+@public(method=False)
 def rand_like(
     input: Tensor,
     *,
@@ -220,11 +230,12 @@ def rand_like(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`rand` in input's shape, and its dtype and device unless given."""
-    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
+    """`rand` in input's shape, and its dtype and device unless given. Raises as rand does."""
+    spec = _floating_spec(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
     return finish(draw(spec, "uniform", generator), requires_grad)
 
 
+@public(method=False)
 def randn_like(
     input: Tensor,
     *,
@@ -233,11 +244,12 @@ def randn_like(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`randn` in input's shape, and its dtype and device unless given."""
-    spec = _floating(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
+    """`randn` in input's shape, and its dtype and device unless given. Raises as randn does."""
+    spec = _floating_spec(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
     return finish(draw(spec, "normal", generator), requires_grad)
 
 
+@public(method=False)
 def randint(
     low: Any = None,
     high: Any = None,
@@ -251,7 +263,7 @@ def randint(
     """Integers from `low` (0 if left out) up to but not including `high`, of shape `size`; int64 unless `dtype`.
 
     By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32.
-    Raises ShapeError for an empty range.
+    Raises ShapeError for an empty range, DTypeError for bounds that are no ints.
     """
     if size is None:  # randint(high, size)
         low, high, size = None, low, high
@@ -262,15 +274,16 @@ def randint(
     if count <= 0 or count >= 2**63:
         raise ShapeError(f"randint(): no integers, or too many, from {first} up to {last}")
     spec = spec_for(size, dtype or int64, device, "randint")
-    wide = spec.like(dtype=int64)
+    bits = spec.like(dtype=int64)
     if count < 2**31:
-        out = (draw(wide, "bits", generator) * count) >> 32
+        out = (draw(bits, "bits", generator) * count) >> 32
     else:
-        out = draw(wide, "bits64", generator) % count
+        out = draw(bits, "bits64", generator) % count
     out = out + first if first else out
     return finish(out.to(spec.dtype), requires_grad)
 
 
+@public(method=False)
 def randint_like(
     input: Tensor,
     low: int,
@@ -280,31 +293,31 @@ def randint_like(
     dtype: Any = None,
     device: DeviceLike = None,
 ) -> Tensor:
-    """`randint` in input's shape, and its dtype and device unless given."""
+    """`randint` in input's shape, and its dtype and device unless given. Raises as randint does."""
     bounds = (0, low) if high is None else (low, high)
     shape = tuple(input.spec.shape)
     return randint(*bounds, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
 
 
+@public(method=False)
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """The integers from 0 to n - 1 in random order: the order of `n` random keys."""
+    """A random permutation of 0 to n - 1, int64 unless `dtype`: the argsort of random keys. DTypeError for no int."""
     spec = spec_for((as_int(n, "randperm", "n"),), int64, device, "randperm")
     out = argsort(draw(spec, "bits64", generator))
     return out if dtype is None else out.to(as_dtype(dtype, "randperm"))
 
 
+@public()
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability that each element of input (or `p`) gives, else 0; in input's shape and dtype."""
-    spec = input.spec.like(dtype=input.dtype if input.dtype.is_floating_point else get_default_dtype())
-    chance: Any = input.detach() if p is None else p
-    if p is None and not input.dtype.is_floating_point:
-        raise DTypeError(f"bernoulli(): probabilities must be floating, got {input.dtype}")
-    wide = spec if spec.dtype.itemsize >= 4 else spec.like(dtype=float32)
-    drawn = draw(wide, "uniform", generator)
-    out: Tensor = (drawn < chance).to(input.dtype)
-    return out
+    """1 with the probability in each element of input (or `p`), else 0; dtype kept. DTypeError unless floating."""
+    if p is None:
+        floating("bernoulli", input.spec)
+    dtype = input.dtype if input.dtype.is_floating_point else get_default_dtype()
+    drawn = draw(input.spec.like(dtype=upcast_dtype(dtype)), "uniform", generator)
+    return (drawn < (input.detach() if p is None else p)).to(input.dtype)
 
 
+@public(method=False)
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -324,14 +337,10 @@ def normal(
     if not given:
         if size is None:
             raise ShapeError("normal(): needs a size where mean and std are numbers")
-        drawn = randn(size, generator=generator, dtype=dtype, device=device)
-        return drawn * std + mean  # type: ignore[no-any-return]
-    from ..spec import broadcast_shapes
-
+        return randn(size, generator=generator, dtype=dtype, device=device) * std + mean  # type: ignore[no-any-return]
     shape = broadcast_shapes(*[v.spec.shape for v in given], op="normal")
     like = given[0]
-    drawn = randn(shape, generator=generator, dtype=like.dtype, device=like.device)
-    return drawn * std + mean  # type: ignore[no-any-return]
+    return randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean  # type: ignore[no-any-return]
 
 
 # --- In-place draws -------------------------------------------------------------------------------------------------
@@ -345,32 +354,42 @@ def _named_bounds(op: str, low: Any, high: Any, more: dict[str, Any]) -> tuple[A
     return low, high
 
 
+@method()
 def uniform_(
     self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:
-    """Fills the tensor with numbers uniform in [a, b), which may also be given as `from` and `to`."""
+    """Fills the tensor with numbers uniform in [a, b), which may also be given as `from` and `to`.
+
+    Raises DTypeError unless floating, TypeError for other arguments.
+    """
     if bounds:
         a, b = _named_bounds("uniform_", a, b, bounds)
-    drawn = draw(_floating(tuple(self.shape), self.dtype, self.device, "uniform_"), "uniform", generator)
+    drawn = draw(_floating_spec(tuple(self.shape), self.dtype, self.device, "uniform_"), "uniform", generator)
     return self.copy_(drawn if (a, b) == (0.0, 1.0) else drawn * (b - a) + a)
 
 
+@method()
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with normal numbers."""
+    """Fills the tensor with normal numbers of this mean and standard deviation. Raises as normal does."""
     return self.copy_(normal(mean, std, tuple(self.shape), generator=generator, dtype=self.dtype, device=self.device))
 
 
+@method()
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with 1 with probability `p`, else 0."""
+    """Fills the tensor with 1 with probability `p`, a number or a tensor that expands to it, else 0."""
     if hasattr(p, "spec"):
         return self.copy_(bernoulli(p.expand(tuple(self.shape)), generator=generator))
     return self.copy_(bernoulli(self, p, generator=generator))
 
 
+@method()
 def random_(
     self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:
-    """Fills the tensor with integers from `low` up to but not including `high`; also given as `from` and `to`."""
+    """Fills the tensor with integers from `low` up to but not including `high`; also given as `from` and `to`.
+
+    Raises ShapeError for an empty range, TypeError for other arguments.
+    """
     if bounds:
         low, high = _named_bounds("random_", low, high, bounds)
     if high is None:

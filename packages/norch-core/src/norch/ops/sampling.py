@@ -6,17 +6,21 @@ import math
 from typing import TYPE_CHECKING
 
 from ..dtype import float32, float64, int64
-from ..errors import DTypeError, ShapeError
+from ..errors import ShapeError
 from ..spec import Spec, as_int
 from .elementwise.arithmetic import floor, log1p, tan
+from .families import floating
 from .random import Generator, draw
 from .reduction.scan import cumsum
 from .reduction.sorting import searchsorted, topk
+from .registry import method, public
+from .upcast import upcast_dtype
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@public()
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
@@ -26,8 +30,7 @@ def multinomial(
     unless floating, ShapeError for other dims or too many samples. On the CPU, ValueError for weights that are
     negative, not finite, or of which too few are positive; elsewhere these are not looked for, which would wait.
     """
-    if not input.spec.dtype.is_floating_point:
-        raise DTypeError(f"multinomial(): expected floating weights, got {input.spec.dtype}")
+    floating("multinomial", input.spec)
     count = as_int(num_samples, "multinomial", "num_samples")
     if input.spec.ndim not in (1, 2) or not input.spec.shape[-1] or count < 1:
         raise ShapeError(
@@ -48,18 +51,14 @@ def multinomial(
         edges = cumsum(weights, -1)
         spec = weights.spec.like((*weights.spec.shape[:-1], count))
         chosen = draw(spec, "uniform", generator) * edges[..., -1:]
-        found = searchsorted(edges, chosen, right=True)
-        return found.clamp(max=input.spec.shape[-1] - 1)
+        return searchsorted(edges, chosen, right=True).clamp(max=input.spec.shape[-1] - 1)
     keys = weights / _exponential(weights.spec, generator)
     return topk(keys, count)[1].to(int64)
 
 
-def _wide(self: Tensor, op: str) -> Spec:
-    """What to draw in for a floating tensor."""
-    spec = self.spec
-    if not spec.dtype.is_floating_point:
-        raise DTypeError(f"{op}(): expected a floating dtype, got {spec.dtype}")
-    return spec.like(dtype=float32) if spec.dtype.itemsize == 2 else spec.like()
+def _draw_spec(self: Tensor, op: str) -> Spec:
+    """What to draw in for a floating tensor. Raises DTypeError for another."""
+    return self.spec.like(dtype=upcast_dtype(floating(op, self.spec)))
 
 
 def _exponential(spec: Spec, generator: Generator | None) -> Tensor:
@@ -67,16 +66,18 @@ def _exponential(spec: Spec, generator: Generator | None) -> Tensor:
     return -log1p(-draw(spec, "uniform", generator).clamp(min=1e-38 if spec.dtype is float32 else 1e-300))
 
 
+@method()
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws of the exponential distribution of rate `lambd`."""
+    """Fills the tensor with exponential draws of rate `lambd`. ValueError unless > 0, DTypeError unless floating."""
     if lambd <= 0:
         raise ValueError(f"exponential_(): lambd must be positive, got {lambd}")
-    drawn = _exponential(_wide(self, "exponential_"), generator)
+    drawn = _exponential(_draw_spec(self, "exponential_"), generator)
     return self.copy_(drawn / lambd)
 
 
+@method()
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws of the geometric distribution: trials up to the first success, of probability `p`."""
+    """Fills the tensor with geometric draws: trials up to the first success. ValueError unless 0 < p < 1."""
     if not 0 < p < 1:
         raise ValueError(f"geometric_(): p must be between 0 and 1, got {p}")
     spec = self.spec.like(dtype=float64 if self.spec.dtype is float64 else float32)
@@ -84,17 +85,19 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
     return self.copy_(drawn)
 
 
+@method()
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws of the Cauchy distribution."""
+    """Fills the tensor with Cauchy draws. ValueError unless sigma > 0, DTypeError unless floating."""
     if sigma <= 0:
         raise ValueError(f"cauchy_(): sigma must be positive, got {sigma}")
-    drawn = draw(_wide(self, "cauchy_"), "uniform", generator)
+    drawn = draw(_draw_spec(self, "cauchy_"), "uniform", generator)
     return self.copy_(tan((drawn - 0.5) * math.pi) * sigma + median)
 
 
+@method()
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws whose logarithm is normal, with this mean and standard deviation."""
+    """Fills the tensor with draws whose logarithm is normal. ValueError unless std > 0, DTypeError unless floating."""
     if std <= 0:
         raise ValueError(f"log_normal_(): std must be positive, got {std}")
-    drawn = draw(_wide(self, "log_normal_"), "normal", generator)
+    drawn = draw(_draw_spec(self, "log_normal_"), "normal", generator)
     return self.copy_((drawn * std + mean).exp())

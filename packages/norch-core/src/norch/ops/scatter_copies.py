@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch.op import Inferred
+from ..dispatch.plan import Inferred
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Spec, wrap_dim
 from .creation import arange, fill_spec
-from .elementwise.arithmetic import eq, maximum, minimum, where
+from .elementwise.arithmetic import div, eq, maximum, minimum, mul, where
 from .families import composite
-from .indexing import _along, _infer_functional, gather, scatter, scatter_add
+from .indexing import _infer_functional, expand_index, gather, scatter, scatter_add
+from .registry import public
 from .shape.joining import cat
-from .shape.views import diagonal, narrow, reshape, select, slice_dim
+from .shape.views import broadcast_tensors, diagonal, narrow, reshape, select, slice_dim
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _written(input: Tensor, src: Tensor, show: Any, op: str) -> Tensor:
-    """A copy of input with `src` in the part that `show` makes a view of."""
+def _copy_with(input: Tensor, src: Tensor, view: Any, op: str) -> Tensor:
+    """A copy of input with `src` written to a `view` of it. Raises ShapeError unless that has src's shape."""
     out = input.clone()
-    part = show(out)
+    part = view(out)
     if part.spec.shape != src.spec.shape:
-        raise ShapeError(f"{op}(): src has shape {tuple(src.spec.shape)}, its place {tuple(part.spec.shape)}")
+        raise ShapeError(f"{op}(): expected src of shape {tuple(part.spec.shape)}, got {tuple(src.spec.shape)}")
     part.copy_(src)
     return out
 
 
+@public()
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -38,19 +40,22 @@ def slice_scatter(
         raise ShapeError(f"slice_scatter(): step {step} in shape {tuple(input.spec.shape)}")
     span = range(*slice(start, end, step).indices(input.spec.shape[at]))
     first = span.start if span else 0
-    return _written(input, src, lambda x: slice_dim(x, at, first, len(span), step), "slice_scatter")
+    return _copy_with(input, src, lambda x: slice_dim(x, at, first, len(span), step), "slice_scatter")
 
 
+@public()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy of input with `src` as element `index` of `dim`. Raises ShapeError where it does not fit."""
-    return _written(input, src, lambda x: select(x, dim, index), "select_scatter")
+    """A copy of input with `src` as element `index` of `dim`. Raises as select does, ShapeError for another shape."""
+    return _copy_with(input, src, lambda x: select(x, dim, index), "select_scatter")
 
 
+@public()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of input with `src` on a diagonal. Raises ShapeError where it does not fit."""
-    return _written(input, src, lambda x: diagonal(x, offset, dim1, dim2), "diagonal_scatter")
+    """A copy of input with `src` on a diagonal, as `diagonal` says. Raises ShapeError where it does not fit."""
+    return _copy_with(input, src, lambda x: diagonal(x, offset, dim1, dim2), "diagonal_scatter")
 
 
+@public(inplace=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of input whose elements where the bool `mask`, which broadcasts, is True are those of `source`, in order.
 
@@ -60,23 +65,19 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         raise DTypeError(f"masked_scatter(): mask must be bool, got {mask.spec.dtype}")
     if source.spec.dtype is not input.spec.dtype:
         raise DTypeError(f"masked_scatter(): input is {input.spec.dtype} and source {source.spec.dtype}; convert one")
-    from .shape.views import broadcast_tensors
-
-    wide, chosen = broadcast_tensors(input, mask)
-    if not wide.spec.numel:
-        return wide.clone()
+    target, chosen = broadcast_tensors(input, mask)
     flat = reshape(chosen, -1)
-    if not source.spec.numel:
+    if not source.spec.numel or not flat.spec.numel:
         if bool(flat.any().item()):
-            raise IndexError("masked_scatter(): source has no elements, the mask asks for some")
-        return wide.clone()
-    places = where(flat, flat.to(int64).cumsum(0) - 1, 0)
-    taken = gather(reshape(source, -1), 0, places)
-    return where(chosen, reshape(taken, tuple(wide.spec.shape)), wide)
+            raise IndexError(f"masked_scatter(): source {tuple(source.spec.shape)} is empty, the mask is not")
+        return target.clone()
+    rank = where(flat, flat.to(int64).cumsum(0) - 1, 0)
+    return where(chosen, reshape(gather(reshape(source, -1), 0, rank), tuple(target.spec.shape)), target)
 
 
+@public(inplace=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of input with `source` at the elements, in row-major order, that `index` names; or added to them."""
+    """A copy of input with `source` at the row-major elements `index`, or added to them. Raises as scatter does."""
     flat, at = reshape(input, -1), reshape(index, -1)
     write: Any = scatter_add if accumulate else scatter
     return reshape(write(flat, 0, at, reshape(source, -1)), tuple(input.spec.shape))
@@ -85,13 +86,15 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 # --- scatter_reduce -------------------------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """A copy of input, its element at index[i][j] of dim 0 (and so on) combined with every src[i][j] that goes there.
+    """A copy of input, its element at index[i][j] of dim 0 (and so on) combined with every src[i][j] for it.
 
-    reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self`, input counts only where nothing goes.
-    Raises IndexError for an index out of range, ValueError for another `reduce`, DTypeError unless the dtypes agree.
+    reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self`, input counts only where nothing is
+    scattered. Raises IndexError for an index out of range, ShapeError for shapes that do not fit, ValueError for
+    another `reduce`, DTypeError unless the dtypes agree.
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise ValueError(f"scatter_reduce(): reduce must be sum, prod, mean, amax or amin, got {reduce!r}")
@@ -112,51 +115,51 @@ def scatter_reduce(
     if reduce == "sum":
         return out
     ones = fill_spec(src.spec.like(dtype=int64), 1)
-    counts = scatter_add(fill_spec(input.spec.like(dtype=int64), 1 if include_self else 0), dim, index, ones)
-    counts = counts.clamp(min=1)
-    whole = out / counts if out.spec.dtype.is_floating_point else out.div(counts, rounding_mode="floor")
-    return whole.to(out.spec.dtype)
+    count = scatter_add(fill_spec(input.spec.like(dtype=int64), 1 if include_self else 0), dim, index, ones)
+    mean = div(out, count.clamp(min=1), rounding_mode=None if out.spec.dtype.is_floating_point else "floor")
+    return mean.to(out.spec.dtype)
 
 
+@public(inplace=True)
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """`scatter_reduce` ("prod", "mean", "amax" or "amin") of whole slices of `source`: slice i of `dim` to index[i]."""
+    """`scatter_reduce` (not "sum") of whole slices of `source`: slice i of `dim` to index[i]. Raises as that does."""
     if reduce == "sum":
         raise ValueError("index_reduce(): reduce must be prod, mean, amax or amin, got 'sum'; use index_add")
     at = wrap_dim(dim, input.spec.ndim, "index_reduce")
-    places = _along(index, tuple(source.spec.shape), at, "index_reduce")
-    return scatter_reduce(input, at, places, source, reduce, include_self=include_self)
+    index = expand_index(index, tuple(source.spec.shape), at, "index_reduce")
+    return scatter_reduce(input, at, index, source, reduce, include_self=include_self)
 
 
 def _combined(input: Tensor, src: Tensor, index: Tensor, at: int, reduce: str, include_self: bool) -> Tensor:
-    """Brings what goes to one place together by a sort, combines each run by doubling, and writes its last element."""
+    """Sorts by index, combines each run of equal indices by doubling, and writes the last element of each."""
     from .reduction.sorting import sort
 
     n = index.spec.shape[at]
     if not index.spec.numel:
         return input.clone()
     size = input.spec.shape[at]
-    # A gather from all places wraps negative indices, and refuses those out of range.
+    # A gather from all indices wraps negative ones, and refuses those out of range.
     wrapped = gather(arange(size, device=index.device), 0, reshape(index.to(int64), -1))
-    places, order = sort(reshape(wrapped, tuple(index.spec.shape)), at)
-    values, reach = gather(src, at, order), 1
-    merge: Any = {"prod": lambda a, b: a * b, "amax": maximum, "amin": minimum}[reduce]
-    while reach < n:
-        later, earlier = narrow(values, at, reach, n - reach), narrow(values, at, 0, n - reach)
-        same = eq(narrow(places, at, reach, n - reach), narrow(places, at, 0, n - reach))
-        values = cat([narrow(values, at, 0, reach), where(same, merge(later, earlier), later)], at)
-        reach *= 2
+    targets, order = sort(reshape(wrapped, tuple(index.spec.shape)), at)
+    values, step = gather(src, at, order), 1
+    merge: Any = {"prod": mul, "amax": maximum, "amin": minimum}[reduce]
+    while step < n:
+        later, earlier = narrow(values, at, step, n - step), narrow(values, at, 0, n - step)
+        same = eq(narrow(targets, at, step, n - step), narrow(targets, at, 0, n - step))
+        values = cat([narrow(values, at, 0, step), where(same, merge(later, earlier), later)], at)
+        step *= 2
     if include_self:
         held = input
         for d, m in enumerate(index.spec.shape):
             held = narrow(held, d, 0, m) if d != at and held.spec.shape[d] != m else held
-        values = merge(values, gather(held, at, places))
+        values = merge(values, gather(held, at, targets))
     # All but the last of a run go to a row that is cut off again.
-    ends = fill_spec(places.spec.like((*places.spec.shape[:at], 1, *places.spec.shape[at + 1 :]), dtype=bool_), True)
-    last = cat([narrow(places, at, 1, n - 1) != narrow(places, at, 0, n - 1), ends], at)
+    ends = fill_spec(targets.spec.like((*targets.spec.shape[:at], 1, *targets.spec.shape[at + 1 :]), dtype=bool_), True)
+    last = cat([narrow(targets, at, 1, n - 1) != narrow(targets, at, 0, n - 1), ends], at)
     spare = fill_spec(input.spec.like((*input.spec.shape[:at], 1, *input.spec.shape[at + 1 :])), 0)
-    out = scatter(cat([input, spare], at), at, where(last, places, size), values)
+    out = scatter(cat([input, spare], at), at, where(last, targets, size), values)
     return narrow(out, at, 0, size).contiguous()
 
 
@@ -180,6 +183,6 @@ def _extreme_vjp(
     return share * own, gather(share, dim, index) * given, None
 
 
-@composite(_infer_extreme, _extreme_vjp, joint=True, name="functional_scatter_extreme", rare=True)
+@composite(_infer_extreme, _extreme_vjp, joint=True, name="functional_scatter_extreme")
 def _scatter_extreme(input: Tensor, src: Tensor, index: Tensor, dim: int, reduce: str, include_self: bool) -> Tensor:
     return _combined(input, src, index, wrap_dim(dim, input.spec.ndim, "scatter_reduce"), reduce, include_self)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dtype import float32
+from ..dtype import DType, float32
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def wide(x: Tensor) -> Tensor:
+def upcast(x: Tensor) -> Tensor:
     """`x` in float32 if it is a 16-bit float, else `x` itself."""
     return x if x.spec.dtype.itemsize >= 4 else x.to(float32)
+
+
+def upcast_dtype(dtype: DType) -> DType:
+    """What `upcast` makes of a floating dtype."""
+    return dtype if dtype.itemsize >= 4 else float32

@@ -127,7 +127,7 @@ def load_once(plugin: Any, hook: str, adopt: Callable[[Any, Any], None]) -> None
         except KeyboardInterrupt:
             plugin.loaded, plugin.reason = False, None  # says nothing about the plug-in: try again when asked
             raise
-        except BaseException as error:  # SystemExit, and a Rust panic, are no Exception
+        except BaseException as error:  # SystemExit, and a Rust panic, are not an Exception
             plugin.reason, plugin.advice = _explain(error, plugin)
 
 

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import norch
-
+from .. import plugins
 from ..errors import NorchError
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ def new_backend(name: str, folder: str | Path = ".", *, native: bool = False) ->
     that no device can have, and where the folder is there already.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise ScaffoldError(f"{name!r} can be no device type: lower-case letters, digits and _, a letter first")
-    if name in RESERVED or name in dir(norch):  # norch.NAME is to be the device's module
+        raise ScaffoldError(f"{name!r} cannot be a device type: lower-case letters, digits and _, a letter first")
+    if name in RESERVED or name in plugins.reserved_names():  # norch.NAME is to be the device's module
         raise ScaffoldError(f"{name!r} is a name of norch's own; choose another device type")
     to = Path(folder) / f"norch-{name.replace('_', '-')}"
     if to.exists():
@@ -81,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """0, or 2 where there can be no such package."""
+    """0, or 2 where the package cannot be made."""
     try:
         folder = new_backend(options.name, options.to, native=options.native)
     except (ScaffoldError, OSError) as error:

@@ -13,8 +13,8 @@ def replace(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
     """Makes what `write(file)` writes the contents of `path` in one step: interrupted anywhere, the old ones are whole.
 
     They go to a new file beside the target, then to the disk, then to the target's name, and so does the folder's
-    entry. A link is followed; permissions are those that open() would give or leave. What is no regular file (a pipe, a
-    device) is written as it is.
+    entry. A link is followed; permissions are those that open() would give or leave. What is not a regular file (a
+    pipe, a device) is written as it is.
     """
     given = os.fsdecode(path)
     target = os.path.realpath(given)
@@ -44,7 +44,7 @@ def replace(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
     except BaseException:  # Ctrl-C too
         try:
             os.unlink(temporary)
-        except FileNotFoundError:  # it was not made yet, or has its name already
+        except FileNotFoundError:  # it does not exist yet, or has its name already
             pass
         raise
     _sync_folder(folder)
@@ -56,10 +56,10 @@ def _write_unnamed(folder: str, name: str, mode: int | None, write: Callable[[Bi
     if not flag or not os.path.isdir("/proc/self/fd"):
         return False
     try:
-        made = open(folder, "wb", buffering=0, opener=lambda at, _: os.open(at, flag | os.O_WRONLY, 0o666))  # noqa: SIM115
+        unnamed = open(folder, "wb", buffering=0, opener=lambda at, _: os.open(at, flag | os.O_WRONLY, 0o666))  # noqa: SIM115
     except OSError:  # a file system that cannot
         return False
-    with made as file:
+    with unnamed as file:
         _fill(file, mode, write)
         try:  # with src_dir_fd, link() follows the link that /proc shows
             os.link(f"/proc/self/fd/{file.fileno()}", name, src_dir_fd=file.fileno(), follow_symlinks=True)

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch.call import make_tensor
 from ..errors import DTypeError
 from ..spec import Spec, span
+from ..tensor import Tensor
+from ..tensor_base import make_tensor
 from . import header
 from .dtypes import name_of, numpy_dtype
 from .header import Entry
@@ -30,9 +31,6 @@ from .memory import Block, blocks
 from .source import Source
 from .tree import Decoder, Encoder, device_named
 from .writing import BLANK, write_file
-
-if TYPE_CHECKING:
-    from ..tensor import Tensor
 
 VERSION = 1
 _PREFIX = b'{"__metadata__":{"norch.header":"'
@@ -50,11 +48,9 @@ def save(obj: Any, f: Any, pickle_module: None = None) -> None:
     Tensors that share memory share it again after loading; gradients and hooks are not kept. A path is written in one
     step and fsynced: whatever interrupts that, its old contents stay whole.
     """
-    from ..tensor import Tensor
-
     if pickle_module is not None:
         raise DTypeError("save(): norch does not pickle; leave out pickle_module")
-    encoder = Encoder(Tensor)
+    encoder = Encoder()
     tree = encoder.encode(obj)
     memory = blocks(encoder.tensors)
     parts: dict[str, Block | np.ndarray[Any, Any]] = {block.name: block for block in memory}
@@ -241,7 +237,7 @@ class _Reader:
         shape, strides = _sizes(record.get("shape")), _sizes(record.get("strides"))
         offset = record.get("offset", 0)
         if type(offset) is not int or offset < 0:
-            raise ValueError("its offset is no size")
+            raise ValueError("its offset is not a size")
         if shape is None:
             shape = tuple(memory.spec.shape)
         if strides is not None and len(strides) != len(shape):
@@ -260,5 +256,5 @@ def _sizes(value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
     if not header.are_sizes(value) or len(value) > header.MAX_DIMS:
-        raise ValueError("its shape or strides are no sizes")
+        raise ValueError("its shape or strides are not sizes")
     return tuple(value)

@@ -16,11 +16,12 @@ DTYPES = {name: dtype for dtype, name in NAMES.items()}
 
 _FOREIGN = {"U16": "uint16", "U32": "uint32", "U64": "uint64", "C64": "complex64"}
 _ML_DTYPES = {
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E8M0": "float8_e8m0fnu",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}  # fmt: skip
+_BY_NUMPY_NAME = {
+    **{dtype.name: name for dtype, name in NAMES.items()},
+    **{numpy_name: name for name, numpy_name in (_FOREIGN | _ML_DTYPES).items()},
 }
 
 
@@ -40,11 +41,4 @@ def numpy_dtype(name: str) -> np.dtype[Any] | None:
 
 def name_of(dtype: np.dtype[Any]) -> str | None:
     """The format's name of a NumPy dtype of any byte order; None where it has none."""
-    for name, own in NAMES.items():
-        if dtype.name == name.name:
-            return own
-    for table in (_FOREIGN, _ML_DTYPES):
-        for found, numpy_name in table.items():
-            if dtype.name == numpy_name:
-                return found
-    return None
+    return _BY_NUMPY_NAME.get(dtype.name)

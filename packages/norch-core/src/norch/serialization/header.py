@@ -49,7 +49,7 @@ def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def parse_json(text: str, fail: Fail, what: str) -> Any:
@@ -99,7 +99,7 @@ def _entry(name: str, value: Any, fail: Fail) -> Entry:
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
-        raise fail(f"the name {name!r:.80} is no valid text") from None
+        raise fail(f"the name {name!r:.80} is not valid text") from None
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
         raise fail(f"tensor {name!r:.80}: expected dtype, shape and data_offsets, got {value!r:.80}")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
@@ -107,9 +107,9 @@ def _entry(name: str, value: Any, fail: Fail) -> Entry:
     if bits is None:
         raise fail(f"tensor {name!r:.80}: unknown dtype {dtype!r:.40}")
     if not are_sizes(shape) or len(shape) > MAX_DIMS or prod([n for n in shape if n]) * bits >= 2**63:
-        raise fail(f"tensor {name!r:.80}: {shape!r:.80} is no shape that memory could hold")
+        raise fail(f"tensor {name!r:.80}: {shape!r:.80} is not a shape that memory could hold")
     if not are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise fail(f"tensor {name!r:.80}: {offsets!r:.80} are no offsets")
+        raise fail(f"tensor {name!r:.80}: {offsets!r:.80} are not offsets")
     if prod(shape) * bits != 8 * (offsets[1] - offsets[0]):
         raise fail(
             f"tensor {name!r:.80}: {dtype} of shape {shape} does not take the {offsets[1] - offsets[0]} bytes from "

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import Device
-from ..dispatch.call import make_tensor
 from ..errors import DTypeError
 from ..tensor.interop import numpy as as_array
+from ..tensor_base import make_tensor
 from .dtypes import NAMES
 
 if TYPE_CHECKING:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..device import CPU, Device
 from ..dtype import as_dtype
 from ..errors import DTypeError
-from ..tensor.interop import array_to_tensor
+from ..ops.from_data import array_to_tensor
+from ..tensor import Tensor
 from ..tensor.interop import numpy as as_array
 from . import header
 from .dtypes import NAMES
 from .source import Source
 from .writing import write_file
-
-if TYPE_CHECKING:
-    from ..tensor import Tensor
 
 
 def load_safetensors(
@@ -60,10 +57,8 @@ def save_safetensors(
     """Writes named tensors as a safetensors file for any program, in one step as `norch.save` does.
 
     Each is stored on its own: tensors that share memory do not share it after loading (with `norch.save` they do).
-    Raises DTypeError for what is no dict of tensors, or metadata that are no strings.
+    Raises DTypeError unless `tensors` is a dict of tensors and `metadata` one of strings.
     """
-    from ..tensor import Tensor
-
     if not isinstance(tensors, Mapping):
         raise DTypeError(f"save_safetensors(): expected a dict of tensors, got {type(tensors).__name__}")
     for name, tensor in tensors.items():
@@ -127,9 +122,7 @@ class safe_open:  # a function in the ancestor of the format
     def __enter__(self) -> safe_open:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._source.close()
 
 

@@ -6,15 +6,15 @@ import io
 import os
 import stat
 import zlib
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch.call import allocate_on, make_tensor
+from ..dispatch.failure import allocate_on
 from ..errors import CheckpointError, DTypeError
 from ..spec import Spec
+from ..tensor_base import make_tensor
 from . import header
 from .dtypes import DTYPES, numpy_dtype
 
@@ -30,21 +30,17 @@ _PYTORCH = (
     "safetensors.torch.save_file(torch.load(path, weights_only=True), 'weights.safetensors'), and read that with "
     "norch.load_safetensors"
 )
-_MAGIC = (
+_MAGIC: tuple[tuple[bytes | tuple[bytes, ...], str], ...] = (
     (b"PK\x03\x04", f"is a zip archive, as torch.save writes them; {_PYTORCH}"),
     (b"\x80\x02", f"is a pickle, as torch.save used to write them; {_PYTORCH}"),
-    (b"\x80\x03", f"is a pickle; {_PYTORCH}"),
-    (b"\x80\x04", f"is a pickle; {_PYTORCH}"),
-    (b"\x80\x05", f"is a pickle; {_PYTORCH}"),
+    ((b"\x80\x03", b"\x80\x04", b"\x80\x05"), f"is a pickle; {_PYTORCH}"),
     (b"\x93NUMPY", "is a NumPy array; use norch.from_numpy(numpy.load(path))"),
     (b"\x89HDF\r\n", "is an HDF5 file; open it with h5py and pass its arrays to norch.tensor"),
     (b"{", "is JSON text; where it is the index of a model in parts, load each of the files that it names"),
     (b"GGUF", "is a GGUF file, which norch does not read"),
     (b"\x1f\x8b", "is compressed with gzip; unpack it first"),
     (b"version ", "is the pointer that git-lfs leaves in place of a file; fetch the file with: git lfs pull"),
-    (b"<!DOCTYP", "is a web page, not the file it should be; download it again"),
-    (b"<!doctyp", "is a web page, not the file it should be; download it again"),
-    (b"<html", "is a web page, not the file it should be; download it again"),
+    ((b"<!DOCTYP", b"<!doctyp", b"<html"), "is a web page, not the file it should be; download it again"),
 )
 
 
@@ -81,12 +77,12 @@ class Source:
             raise self.fail(f"is {'empty' if size == 0 else f'only {size} bytes long'}: no checkpoint")
         if length > header.MAX_HEADER:
             raise self.fail(
-                f"is no safetensors file, or damaged: its header would take {length:,} bytes, the limit is "
+                f"is not a safetensors file, or damaged: its header would take {length:,} bytes, the limit is "
                 f"{header.MAX_HEADER:,}"
             )
         if length > size - 8:
             raise self.fail(
-                f"is cut off, or no safetensors file: its header should take {length:,} bytes, {size - 8:,} are there"
+                f"is cut off, or not a safetensors file: its header takes {length:,} bytes, but {size - 8:,} follow"
             )
         self._file.seek(self._start + 8)
         self.raw = self._exactly(length)
@@ -171,7 +167,10 @@ class Source:
                 f"tensor {name!r} is damaged: its bytes have checksum {found:08x}, they were saved with {checksum}"
             )
         if bad:
-            raise self.fail(f"tensor {name!r} is BOOL, but holds bytes other than 0 and 1")
+            raise self._not_bool(name)
+
+    def _not_bool(self, name: str) -> CheckpointError:
+        return self.fail(f"tensor {name!r} is BOOL, but holds bytes other than 0 and 1")
 
     def map(self, name: str) -> Tensor:
         """A tensor on the mapped file: read when it is used, copied page by page where it is written to."""
@@ -179,14 +178,12 @@ class Source:
         dtype = DTYPES[entry.dtype]
         spec = Spec(entry.shape, None, dtype, CPU)
         start = self._data + entry.begin
-        if not spec.nbytes or start % dtype.itemsize:
-            return self.read(name, CPU)
-        whole = self._whole()
+        whole = self._whole() if spec.nbytes and start % dtype.itemsize == 0 else None
         if whole is None:
             return self.read(name, CPU)
         view = whole[start : start + entry.nbytes]
         if entry.dtype == "BOOL" and any(_not_bools(view[at : at + CHUNK]) for at in range(0, len(view), CHUNK)):
-            raise self.fail(f"tensor {name!r} is BOOL, but holds bytes other than 0 and 1")
+            raise self._not_bool(name)
         buffer = CPU.backend.from_host(view)
         return self.read(name, CPU) if buffer is None else make_tensor(spec, buffer)
 
@@ -217,9 +214,7 @@ class Source:
     def __enter__(self) -> Source:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 
@@ -230,7 +225,7 @@ def _open(file: Any, op: str) -> tuple[BinaryIO, bool]:
             return opened, True
         with opened:
             if not stat.S_ISFIFO(os.fstat(opened.fileno()).st_mode):
-                raise CheckpointError(f"{op}(): {os.fsdecode(file)} is no regular file")
+                raise CheckpointError(f"{op}(): {os.fsdecode(file)} is not a regular file")
             return io.BytesIO(opened.read()), True
     if not hasattr(file, "read"):
         raise DTypeError(f"{op}(): expected a path or a binary file, got {type(file).__name__}")

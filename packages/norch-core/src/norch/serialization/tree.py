@@ -10,7 +10,7 @@ import base64
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,15 +18,13 @@ from ..device import Device
 from ..dtype import DTYPES, DType
 from ..errors import CheckpointError, DeviceError, DTypeError
 from ..spec import Size
+from ..tensor import Tensor
 from .dtypes import name_of, numpy_dtype
-
-if TYPE_CHECKING:
-    from ..tensor import Tensor
 
 MAX_DEPTH = 100
 
-_SEQUENCES: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset", Size: "Size"}
-_MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "OrderedDict", Counter: "Counter"}
+_SEQUENCES: dict[str, type] = {kind.__name__: kind for kind in (tuple, set, frozenset, Size)}
+_MAPPINGS: dict[str, type] = {kind.__name__: kind for kind in (dict, OrderedDict, Counter)}
 _DTYPES = {dtype.name: dtype for dtype in DTYPES}
 
 
@@ -36,8 +34,7 @@ _DTYPES = {dtype.name: dtype for dtype in DTYPES}
 class Encoder:
     """`encode(object)` gives JSON; the tensors and arrays that it found, each once, are in `tensors` and `arrays`."""
 
-    def __init__(self, tensor_class: type[Tensor]) -> None:
-        self._tensor_class = tensor_class
+    def __init__(self) -> None:
         self.tensors: list[tuple[str, Tensor]] = []
         self.arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
         self._numbers: dict[int, int] = {}
@@ -52,7 +49,7 @@ class Encoder:
             return value if value.bit_length() <= 1024 else {"$int": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
-        if isinstance(value, self._tensor_class):
+        if isinstance(value, Tensor):
             return {"$tensor": self._number(value, self.tensors)}
         if kind is np.ndarray:
             return self._array(value)
@@ -62,10 +59,10 @@ class Encoder:
             )
         if kind is list:
             return self._items(value)
-        if kind in _SEQUENCES:
-            return {"$" + _SEQUENCES[kind]: self._items(value)}
-        if kind in _MAPPINGS:
-            return self._mapping(value, _MAPPINGS[kind])
+        if kind in _SEQUENCES.values():
+            return {f"${kind.__name__}": self._items(value)}
+        if kind in _MAPPINGS.values():
+            return self._mapping(value, kind.__name__)
         return self._leaf(value, kind)
 
     def _leaf(self, value: Any, kind: type) -> Any:
@@ -95,7 +92,7 @@ class Encoder:
         plain = kind == "dict"
         pairs = []
         for key, value in values.items():
-            if isinstance(key, self._tensor_class | np.ndarray):
+            if isinstance(key, Tensor | np.ndarray):
                 raise DTypeError(f"save(): {self._where()} has a {type(key).__name__} as a key; use its name or number")
             plain = plain and type(key) is str and not key.startswith("$")
             self._path.append(key if isinstance(key, str) else repr(key)[:40])
@@ -186,19 +183,17 @@ class Decoder:
                 raise ValueError(f"there is no number {value!r:.40} among its {len(found)}")
             return found[value]
         name = tag[1:]
-        for kind, title in _MAPPINGS.items():
-            if name == title:
-                pairs = [(self.decode(k, depth + 1), self.decode(v, depth + 1)) for k, v in _list(value)]
-                made = kind(pairs) if kind is not Counter else Counter(dict(pairs))
-                if len(made) != len(pairs):
-                    raise ValueError("a key comes twice")
-                return made
-        for kind, title in _SEQUENCES.items():
-            if name == title:
-                items = [self.decode(v, depth + 1) for v in _list(value)]
-                if kind is Size and not all(type(n) is int for n in items):
-                    raise ValueError("the sizes are no ints")
-                return kind(items)
+        if name in _MAPPINGS:
+            pairs = [(self.decode(k, depth + 1), self.decode(v, depth + 1)) for k, v in _list(value)]
+            mapping = _MAPPINGS[name](dict(pairs))
+            if len(mapping) != len(pairs):
+                raise ValueError("a key comes twice")
+            return mapping
+        if name in _SEQUENCES:
+            items = [self.decode(v, depth + 1) for v in _list(value)]
+            if name == "Size" and not all(type(n) is int for n in items):
+                raise ValueError("the sizes are not ints")
+            return _SEQUENCES[name](items)
         if name == "complex":
             real, imaginary = (self.decode(v, depth + 1) for v in _list(value))
             return complex(float(real), float(imaginary))
@@ -230,7 +225,7 @@ def _scalar(name: str, value: Any) -> Any:
 
 
 def device_named(text: Any) -> Device:
-    """The device that a file names. Raises ValueError for what is no name of one."""
+    """The device that a file names. Raises ValueError for what does not name one."""
     kind, _, number = _text(text).partition(":")
     if not (kind.isascii() and kind.isidentifier() and len(kind) <= 40 and number.isdecimal() and len(number) <= 4):
         raise ValueError(f"{text!r:.40} names no device")

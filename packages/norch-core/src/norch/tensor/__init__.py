@@ -1,31 +1,22 @@
-"""The Tensor class: what a tensor is made of (base.py), and the ops as its methods, family by family."""
+"""The Tensor class: what a tensor is made of (base.py), and the ops as its methods (op_methods.py)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..autograd import engine, graph
-from ..dispatch import call as dispatch
-from ..dispatch import codegen as composite_call
-from ..dispatch.op import SCALARS
+from ..dispatch.plan import SCALARS
 from ..dtype import get_default_dtype
-from ..ops.creation import as_tensor, empty_spec, fill_spec, finish, spec_for
-from ..ops.reduction.reductions import sum_over
-from .base import Storage, TensorBase
-from .elementwise_methods import ElementwiseMethods
-from .indexing_methods import IndexingMethods
-from .interop import array_to_tensor
-from .interop_methods import InteropMethods
-from .movement_methods import MovementMethods
-from .other_methods import OtherMethods
-from .reduction_methods import ReductionMethods
+from ..ops.creation import empty_spec, fill_spec, finish, spec_for
+from ..ops.from_data import array_to_tensor, as_tensor
+from ..tensor_base import TensorBase
+from .base import GraphMethods, Storage
+from .op_methods import OpMethods
+from .properties import Properties
 
 __all__ = ["Storage", "Tensor", "TensorBase"]
 
 
-class Tensor(
-    TensorBase, ElementwiseMethods, ReductionMethods, MovementMethods, IndexingMethods, InteropMethods, OtherMethods
-):  # fmt: skip
+class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
     """A strided array of one dtype on one device, which autograd can differentiate through.
 
     `Tensor(data)` makes a tensor of the default dtype from nested lists, an array or a tensor; `Tensor(2, 3)` an
@@ -50,10 +41,6 @@ class Tensor(
         out.spec, out.buffer, out.offset, out.node = self.spec, self.buffer, self.offset, self.node
         out.base, out._grad = self.base, None
         return out
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _types.add(cls)
 
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:
@@ -80,10 +67,3 @@ class Tensor(
         return tensor_repr(self)
 
     __str__ = __repr__
-
-
-_types: set[type] = {Tensor}
-dispatch.bind(Tensor)
-composite_call.bind(Tensor)
-graph.bind(dispatch.make_tensor, _types)
-engine.bind(fill_spec, sum_over, dispatch.make_tensor)

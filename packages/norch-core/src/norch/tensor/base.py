@@ -9,29 +9,19 @@ from weakref import ref
 from ..autograd.engine import backward
 from ..autograd.graph import RETAIN, Leaf, Node, resolve
 from ..device import Device
-from ..dispatch.call import make_tensor
 from ..dtype import DType
 from ..errors import AutogradError, DTypeError, ShapeError
-from ..spec import Size, Spec
+from ..spec import Size
+from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
 
 
-class TensorBase:
-    """spec, buffer and offset say what the values are; node and base say where they came from.
+class GraphMethods(TensorBase):
+    """Shape and type of a tensor, and its part in the graph."""
 
-    node: see `norch.autograd.graph`. base: the tensor that this one is a view of, never a view itself, or None.
-    """
-
-    __slots__ = ("__dict__", "__weakref__", "_grad", "base", "buffer", "node", "offset", "spec")
-
-    spec: Spec
-    buffer: Any
-    offset: int
-    node: Any
-    base: Tensor | None
-    _grad: Tensor | None
+    __slots__ = ()
 
     # --- Shape and type ---------------------------------------------------------------------------------------------
 
@@ -246,6 +236,15 @@ class TensorBase:
         if RETAIN in node.hooks:
             node.hooks[RETAIN] = node.hooks.pop(RETAIN)  # comes last, to keep what the others make of the gradient
         return handle
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """Calls `hook(tensor)` after a backward pass has added to this leaf's `.grad`. AutogradError unless a leaf."""
+        node = resolve(self)  # type: ignore[arg-type]
+        if type(node) is not Leaf:
+            raise AutogradError("register_post_accumulate_grad_hook(): the tensor is no leaf that requires grad")
+        if node.hooks is None:
+            node.hooks = {}  # the engine looks for these hooks where it finds any
+        return RemovableHandle(self.__dict__.setdefault("_after_grad", {}), hook)
 
     def retain_grad(self) -> None:
         """Makes a result of an op keep its gradient in `.grad`, as leaves do."""

@@ -8,25 +8,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.graph import is_recording, resolve
-from ..dispatch.call import mark_modified, try_view, view_call
+from ..dispatch.call import mark_modified
+from ..dispatch.plan import SCALARS
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..ops.creation import arange, as_tensor
-from ..ops.indexing import gather, nonzero, scatter, scatter_into
+from ..ops.creation import arange
+from ..ops.elementwise.arithmetic import where
+from ..ops.from_data import as_tensor, from_numpy
+from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
+from ..ops.registry import method
 from ..ops.shape.joining import flip
 from ..ops.shape.views import RESHAPE, SELECT, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
-from .base import TensorBase
-from .inplace import assign, check_writable, copy_as
+from ..tensor_base import TensorBase
+from .inplace import assign, check_writable, copy_as, fill_as
+from .transfer import cast
 
 if TYPE_CHECKING:
     from . import Tensor
 
 
-_FIRST, _ALL = (0, 0), slice(None)
+_ALL = slice(None)
 
 
+@method()
 def __getitem__(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
         shape = self.spec.shape
@@ -34,12 +40,31 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             return _only(self, index)
         if not 0 <= index < shape[0]:
             index = wrap_index(index, shape[0], 0, "index", shape)
-        return view_call(SELECT, self, (0, index), _FIRST, index * self.spec.strides[0])
+        out: Tensor = SELECT.call(self, 0, index, index * self.spec.strides[0])
+        return out
+    if isinstance(index, TensorBase):
+        chosen = _by_tensor(self, index)  # type: ignore[arg-type]
+        if chosen is not None:
+            return chosen
     found = _of_ints_and_slices(self, index if type(index) is tuple else (index,))
     if found is not None:
         return found
-    view, chosen = _basic(self, index)
-    return view if not chosen else _gather(view, chosen)
+    view, tensors = _basic(self, index)
+    return view if not tensors else _gather(view, tensors)
+
+
+def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
+    """`tensor[index]` for the commonest index tensors; None for others."""
+    spec, places = tensor.spec, index.spec
+    if places.device is not spec.device or not places.ndim or not spec.ndim:
+        return None
+    if places.dtype is bool_:
+        if places.shape != spec.shape or spec.device.type != "cpu":
+            return None
+        return INDEX.call(tensor.reshape(-1), from_numpy(np.flatnonzero(index.numpy())), 0)
+    if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
+        return None
+    return INDEX.call(tensor, index, 0)
 
 
 def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
@@ -63,7 +88,7 @@ def _only(tensor: Tensor, index: int) -> Tensor:
     # A 0-d tensor has one element, and loss[0] is how the articles (and PyTorch until 0.5) read it.
     if index not in (0, -1):
         raise IndexError(f"index(): index {index} is out of bounds for a 0-d tensor, which has one element")
-    return view_call(RESHAPE, tensor, ((),))
+    return RESHAPE.call(tensor, ())
 
 
 def _is_array(part: Any) -> bool:
@@ -112,7 +137,7 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
             dim += 1
         given += _dims_used(part)
     if out is tensor and not chosen:
-        out = view_call(RESHAPE, tensor, (tuple(shape),)) if tensor.spec.is_contiguous else slice_all(tensor)
+        out = RESHAPE.call(tensor, tuple(shape)) if tensor.spec.is_contiguous else slice_all(tensor)
     return out, chosen
 
 
@@ -229,11 +254,23 @@ class _Plan:
 
 
 def _gather(view: Tensor, chosen: dict[int, Tensor]) -> Tensor:
+    if len(chosen) == 1:
+        ((dim, index),) = chosen.items()
+        return INDEX.call(view, index.to(int64).contiguous(), dim)
     plan = _Plan(view, chosen)
     return plan.placed(gather(plan.flat(view), 0, plan.rows))
 
 
+@method()
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
+    if type(value) in SCALARS and self.spec.ndim:
+        if type(index) is int:
+            fill_as("__setitem__", self[index], value)
+            return
+        if isinstance(index, TensorBase) and index.spec.dtype is bool_ and index.spec.shape == self.spec.shape:
+            mask: Any = index
+            copy_as("__setitem__", self, where(mask, value, self))
+            return
     if not isinstance(value, TensorBase):
         value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
     parts = index if isinstance(index, tuple) else (index,)
@@ -268,11 +305,14 @@ def put_flat(tensor: Tensor, places: Tensor, values: Tensor) -> None:
 
 def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, accumulate: bool) -> None:
     """Writes `value` to the elements of `view` (a view of `tensor`, or it) that index tensors choose."""
-    check_writable(view, "__setitem__")
+    tracked = check_writable(view, "__setitem__") or (value.node is not None and is_recording())
+    if len(chosen) == 1 and not tracked and _put_along(view, *next(iter(chosen.items())), value, accumulate):
+        mark_modified(tensor, "__setitem__")
+        return
     plan = _Plan(view, chosen)
     source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
     ordered = permute(view, plan.order)
-    flat = try_view(RESHAPE, ordered, ((plan.size, *plan.rest),))
+    flat = RESHAPE.call(ordered, (plan.size, *plan.rest))
     tracked = is_recording() and any(x.node is not None and resolve(x) is not None for x in (view, source))
     if tracked or flat is None:
         rows = ordered.reshape(plan.size, *plan.rest) if flat is None else flat
@@ -283,6 +323,22 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
         mark_modified(tensor, "__setitem__")
 
 
+def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate: bool) -> bool:
+    """`put` at a vector of indices along one dim, in one kernel; False where that cannot be."""
+    shape = tuple(view.spec.shape)
+    wanted = (*shape[:dim], index.spec.numel, *shape[dim + 1 :])
+    given = tuple(value.spec.shape)
+    fits = len(given) <= len(wanted) and all(n in (1, m) for n, m in zip(given, wanted[len(wanted) - len(given) :]))
+    if index.spec.ndim != 1 or not fits or value.buffer is view.buffer or not view.spec.numel or not index.spec.numel:
+        return False
+    source = cast(value if value.node is None else value.detach(), view.spec.dtype)
+    if source.spec.device is not view.spec.device:
+        source = source.to(view.spec.device)
+    (INDEX_ADD if accumulate else INDEX_PUT).into(view, cast(index, int64), source, dim, shape)
+    return True
+
+
+@method()
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice."""
     view, chosen = _basic(self, tuple([as_tensor(i, None, self.device) for i in indices]))
@@ -295,6 +351,7 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
     return self
 
 
+@method()
 def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """`index_put_` on a copy."""
     return index_put_(self.clone(), indices, values, accumulate)

@@ -7,21 +7,25 @@ the view shows". Other views of that base then make their nodes anew when they a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import RETAIN, Leaf, Node, is_recording, resolve, tick
-from ..dispatch.call import as_operand, make_tensor, mark_modified, run_into
-from ..dispatch.op import SCALARS, Op, Plan
+from ..autograd.graph import RETAIN, Leaf, Node, is_recording, new_node, resolve, view_node
+from ..dispatch.call import as_operand, mark_modified
+from ..dispatch.codegen import call_path
+from ..dispatch.op import Op
+from ..dispatch.plan import SCALARS
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
-from ..ops.creation import FILL, arange, as_tensor, empty_spec, fill_spec
+from ..ops.creation import FILL, arange, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import where
+from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
-from ..ops.shape.strided import as_strided_view, view_plan
+from ..ops.registry import method
+from ..ops.shape.strided import as_strided_view
 from ..ops.shape.views import expand
 from ..spec import Shape, Spec, span
-from .base import TensorBase
+from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -31,25 +35,26 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     """The in-place method (`add_`) of a functional op (`add`)."""
     title = (name or function.__name__.lstrip("_")) + "_"
     op: Op | None = getattr(function, "op", None)
-    direct = op if op is not None and op.kind == "primitive" else None
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 1 and len(kwargs) == 1 and "alpha" in kwargs and self.node is None:
+            changed: Tensor = call(self, args[0] * kwargs["alpha"])
+            return changed
         check_writable(self, title)
-        recording = is_recording() and _any_tracked(self, args, kwargs)
-        if not recording and direct is not None and not kwargs and _run_directly(direct, self, args):
-            mark_modified(self, title)
-            return self
         source = self
-        if recording and _keeps_input(function):
+        if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
             source = self.clone()
             args = tuple([source if a is self else a for a in args])
         value = function(source, *args, **kwargs)
         _check_result(title, self, value)
         return assign(self, value, title)
 
-    method.__name__ = method.__qualname__ = title
-    method.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
-    return method
+    call: Any = general
+    if op is not None and op.kind == "primitive":
+        call = call_path(op, method=title, otherwise=general)
+    call.__name__ = call.__qualname__ = title
+    call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
+    return call  # type: ignore[no-any-return]
 
 
 def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -58,31 +63,8 @@ def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return any(getattr(a, "node", None) is not None and resolve(a) is not None for a in (*args, *kwargs.values()))
 
 
-def _keeps_input(function: Callable[..., Tensor]) -> bool:
-    op: Op | None = getattr(function, "op", None)
-    return op is None or op.rules is None or any(0 in rule.keeps for rule in op.rules if rule is not None)
-
-
-def _run_directly(op: Op, out: Tensor, args: tuple[Any, ...]) -> bool:
-    """Runs a primitive straight into its first operand's memory; False where it needs the general way."""
-    operands = []
-    for a in args:
-        if isinstance(a, TensorBase):
-            if overlapping(out, cast("Tensor", a)):
-                return False
-        elif type(a) not in SCALARS:
-            return False
-        operands.append(a)
-    if len(operands) + 1 != len(op.params):
-        return False
-    key: Any = (out.spec, *[a.spec if isinstance(a, TensorBase) else type(a) for a in operands])
-    if len(key) == 1:
-        key = key[0]
-    result = op.plans[key].out
-    if result.shape != out.spec.shape or result.dtype is not out.spec.dtype:
-        return False
-    run_into(op, out, out, *operands)
-    return True
+def _saves_input(op: Op | None) -> bool:
+    return op is None or op.rules is None or any(0 in rule.saved_inputs for rule in op.rules if rule is not None)
 
 
 def overlapping(a: Tensor, b: Tensor) -> bool:
@@ -93,8 +75,11 @@ def overlapping(a: Tensor, b: Tensor) -> bool:
     return first < b.offset + span(b.spec.shape, b.spec.strides) and b.offset < last
 
 
-def check_writable(tensor: Tensor, op: str) -> None:
-    """Raises where `tensor` may not be changed in place."""
+def check_writable(tensor: Tensor, op: str) -> bool:
+    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change."""
+    root = tensor if tensor.base is None else tensor.base
+    if root.node is None and not tensor.spec.overlaps:
+        return False
     if tensor.spec.overlaps:
         raise ShapeError(
             f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
@@ -115,6 +100,7 @@ def check_writable(tensor: Tensor, op: str) -> None:
                 f"{op}(): this view was made under no_grad(), so that its base could not learn of the change; make the "
                 "view, or the change, in the other mode"
             )
+    return is_recording()
 
 
 def _check_result(op: str, tensor: Tensor, value: Tensor) -> None:
@@ -156,11 +142,11 @@ def rebase(tensor: Tensor, node: Node | None) -> None:
     if old is None and node is None:
         return
     form = (tuple(tensor.spec.shape), tensor.spec.strides)
-    written = _write_view.plans[root.spec, (tensor.spec, *form, 0)]  # one plan, wherever in `root` the view is
-    root.node = _node(written, (None, None, *form, tensor.offset - root.offset), None, (old, node))
-    _move_retained(old, root.node)
+    written = _write_view.plans[root.spec, tensor.spec, *form]
+    root.node = written_node = new_node(written, (old, node), (None, None, *form, tensor.offset - root.offset))
+    _move_retained(old, written_node)
     if base is not None:
-        tensor.node = _node(*view_plan(root, tensor), (root.node,))
+        tensor.node = view_node(root, tensor, written_node)
 
 
 def _move_retained(old: Node | None, new: Node) -> None:
@@ -169,16 +155,10 @@ def _move_retained(old: Node | None, new: Node) -> None:
         new.hooks = {**(new.hooks or {}), RETAIN: old.hooks.pop(RETAIN)}
 
 
-def _node(plan: Plan, values: tuple[Any, ...], result: Any, edges: tuple[Node | None, ...]) -> Node:
-    node: Node = object.__new__(Node)
-    node.order, node.plan, node.values, node.edges, node.hooks, node.result = tick(), plan, values, edges, None, result
-    return node
-
-
 def _base_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """What the base held before counts only where the view does not show it."""
     hidden = fill_spec(base_spec.like(base_spec.shape, base_spec.strides, bool_), False)
-    run_into(FILL, _part(hidden, shape, strides, shift), hidden.spec.like(shape), True)
+    FILL.into(_part(hidden, shape, strides, shift), hidden.spec.like(shape), True)
     out: Tensor = where(hidden, 0.0, g)
     return out
 
@@ -204,35 +184,40 @@ _write_view = Op(
     lambda base, value, shape, strides, shift: (base, 0),
     (_base_gradient, _view_gradient),
     kind="view",
+    place=4,
 )
 """A base after a view of it, of this shape and these strides, was given other values."""
 
 
+@method()
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
-    return _fill(self, value, "fill_")
+    return fill_as("fill_", self, value)
 
 
+@method()
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
-    return _fill(self, 0, "zero_")
+    return fill_as("zero_", self, 0)
 
 
-def _fill(self: Tensor, value: Any, op: str) -> Tensor:
-    check_writable(self, op)
+def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
+    """`fill_`, under the name that errors will give."""
+    tracked = check_writable(self, op)
     if type(value) not in SCALARS and not isinstance(value, TensorBase):
         value = as_operand(value)
     if isinstance(value, TensorBase):
         return copy_as(op, self, value)  # type: ignore[arg-type]
     if type(value) is float and not self.spec.dtype.is_floating_point:
         value = int(value)
-    run_into(FILL, self, self.spec, value)
+    FILL.into(self, self.spec, value)
     mark_modified(self, op)
-    if is_recording():
+    if tracked:
         rebase(self, None)
     return self
 
 
+@method()
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device.
 
@@ -264,15 +249,15 @@ def _plain_host_memory(self: Tensor, source: Tensor) -> memoryview | None:
 
 def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     """`copy_`, under the name that errors will give."""
-    check_writable(self, op)
+    tracked = check_writable(self, op)
     if source.spec.shape != self.spec.shape:
         source = expand(source, tuple(self.spec.shape))
-    if is_recording() and source.node is not None and resolve(source) is not None:
+    if source.node is not None and is_recording() and resolve(source) is not None:
         return assign(self, source, op)
     if source.spec.device is not self.spec.device:
         source = source.to(self.spec.device)
-    write(self, source.clone() if overlapping(self, source) else source)
+    write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)
     mark_modified(self, op)
-    if is_recording():
+    if tracked:
         rebase(self, None)
     return self

@@ -3,65 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..autograd.graph import resolve
 from ..device import CPU, Device
-from ..dispatch.call import make_tensor
-from ..dtype import DType, as_dtype, bfloat16
+from ..dtype import DType, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
-from ..spec import Spec
+from ..ops.from_data import array_to_tensor, bytes_of
+from ..ops.registry import method
 
 if TYPE_CHECKING:
     from . import Tensor
 
 
-def array_to_tensor(array: np.ndarray[Any, Any], dtype: DType | None, copy: bool) -> Tensor:
-    """A tensor of an array's values: on its memory where that can be, in memory of its own if `copy`."""
-    own = as_dtype(array.dtype, "tensor")
-    if dtype is not None and dtype is not own:
-        with np.errstate(all="ignore"):
-            array, copy, own = array.astype(dtype.numpy), False, dtype
-    flags = array.flags
-    # Strides are negative or no multiple of an element only where something lies between the elements.
-    if not flags.c_contiguous and not copy:
-        copy = any(s < 0 or s % own.itemsize for s in array.strides)
-    if copy or not array.dtype.isnative or not flags.writeable:
-        # asarray(order="C") keeps 0-d arrays 0-d, which ascontiguousarray does not
-        array = np.array(array, own.numpy, order="C", copy=True)
-    strides = None
-    if not array.flags.c_contiguous:
-        strides = tuple([s // own.itemsize for s in array.strides])
-    spec = Spec(array.shape, strides if array.size else None, own, CPU)
-    backend = CPU.backend
-    memory = _memory(array, spec)
-    buffer = backend.from_host(memory)
-    if buffer is None:
-        contiguous = np.array(array, order="C")
-        spec = spec.like()
-        buffer = backend.allocate(spec.nbytes, 0)
-        if spec.nbytes:
-            backend.copy_in(buffer, 0, _bytes(contiguous))
-    return make_tensor(spec, buffer)
-
-
-def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # see below
-
-
-def _memory(array: np.ndarray[Any, Any], spec: Spec) -> memoryview:
-    """The bytes from an array's first element to its last, gaps included."""
-    if spec.numel == 0:
-        return memoryview(bytearray(0))
-    if spec.is_contiguous and array.flags.c_contiguous:
-        return _bytes(array)
-    first = (array[(slice(0, 1),) * array.ndim] if array.ndim else array).reshape(-1)
-    flat = np.lib.stride_tricks.as_strided(first.view(np.uint8), (spec.nbytes,), (1,))
-    return memoryview(flat)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers
-
-
+@method()
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     """This tensor as an array on the same memory. bfloat16 gives an ml_dtypes array.
 
@@ -81,13 +39,14 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         values = np.empty(spec.shape, dtype)
         if spec.numel:
             source = self.contiguous()
-            spec.device.backend.copy_out(source.buffer, source.offset * size, _bytes(values))
+            spec.device.backend.copy_out(source.buffer, source.offset * size, bytes_of(values))
         return values
     if spec.is_contiguous:
         return np.ndarray(spec.shape, dtype, memory, self.offset * size)
     return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple([s * size for s in spec.strides]))
 
 
+@method()
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     values = numpy(self)
     if dtype is not None and values.dtype != dtype:
@@ -95,30 +54,48 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
     return values.copy() if copy else values
 
 
+@method()
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:
         raise ShapeError(f"item(): needs exactly one element, the tensor has shape {tuple(self.spec.shape)}")
+    spec = self.spec
+    code = _STRUCT_CODES.get(spec.dtype.name)
+    if code is not None and spec.device is CPU:
+        memory = CPU.backend.host_view(self.buffer)
+        if memory is not None:
+            return unpack_from(code, memory, self.offset * spec.dtype.itemsize)[0]
     return numpy(self.detach().cpu()).item()
 
 
+_STRUCT_CODES = {
+    "bool": "?", "uint8": "B", "int8": "b", "int16": "=h", "int32": "=i", "int64": "=q", "float16": "=e",
+    "float32": "=f", "float64": "=d",
+}  # fmt: skip
+"""How `struct` reads a dtype."""
+
+
+@method()
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers; of a 0-d tensor, the number."""
     return numpy(self.detach().cpu()).tolist()
 
 
+@method()
 def __len__(self: Tensor) -> int:
     if not self.spec.ndim:
         raise TypeError("len() of a 0-d tensor")
     return self.spec.shape[0]
 
 
+@method()
 def __iter__(self: Tensor) -> Iterator[Tensor]:
     if not self.spec.ndim:
         raise TypeError("iteration over a 0-d tensor")
     return iter(self.unbind(0))
 
 
+@method()
 def __bool__(self: Tensor) -> bool:
     if self.spec.numel != 1:
         raise ShapeError(
@@ -127,14 +104,17 @@ def __bool__(self: Tensor) -> bool:
     return bool(item(self))
 
 
+@method()
 def __float__(self: Tensor) -> float:
     return float(item(self))
 
 
+@method()
 def __int__(self: Tensor) -> int:
     return int(item(self))
 
 
+@method()
 def __index__(self: Tensor) -> int:
     if self.spec.dtype.is_floating_point or self.spec.numel != 1:
         raise DTypeError(
@@ -144,10 +124,12 @@ def __index__(self: Tensor) -> int:
     return int(item(self))
 
 
+@method()
 def __contains__(self: Tensor, value: Any) -> bool:
     return bool((self == value).any())
 
 
+@method()
 def __format__(self: Tensor, spec: str) -> str:
     """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none.
 
@@ -160,6 +142,7 @@ def __format__(self: Tensor, spec: str) -> str:
     return format(item(self), spec)
 
 
+@method()
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy of a leaf, its grad included. Raises AutogradError for a result of a recorded op."""
     if id(self) in memo:
@@ -182,6 +165,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return copied.requires_grad_() if self.requires_grad else copied
 
 
+@method()
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
     spec = self.spec
     return _rebuild, (type(self), numpy(self.detach().cpu()), spec.dtype, self.requires_grad, spec.device)
@@ -196,6 +180,7 @@ def _rebuild(
     return out.requires_grad_() if requires_grad else out
 
 
+@method()
 def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
     """A DLPack capsule on this tensor's memory. Raises DTypeError for bfloat16, which NumPy's exporter lacks."""
     if self.spec.dtype is bfloat16:
@@ -203,6 +188,7 @@ def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
     return numpy(self).__dlpack__(**kwargs)
 
 
+@method()
 def __dlpack_device__(self: Tensor) -> tuple[int, int]:
     if self.spec.device.type != "cpu":
         raise DeviceError(f"__dlpack_device__(): only CPU tensors can be exchanged, this one is on {self.spec.device}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..autograd.graph import UNTRACKED, is_recording, resolve
 from ..dispatch.call import mark_modified
 from ..errors import ShapeError
+from ..ops.registry import method
 from ..ops.shape import views as movement
 from ..ops.shape.strided import as_strided_view
 from .inplace import check_writable, fill_
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from . import Tensor
 
 
-def reshaping(function: Callable[..., Tensor]) -> Callable[..., Any]:
+def reshaping(function: Callable[..., Tensor], *also: str) -> Callable[..., Any]:
     """The in-place method (`squeeze_`) of a view op (`squeeze`)."""
     title = function.__name__ + "_"
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if not self.spec.overlaps:
             check_writable(self, title)
         view = function(self, *args, **kwargs)
@@ -34,24 +35,24 @@ def reshaping(function: Callable[..., Tensor]) -> Callable[..., Any]:
         self.node = node if node is not None else (None if self.base is None else UNTRACKED)
         return self
 
-    method.__name__ = method.__qualname__ = title
-    method.__doc__ = f"Makes this tensor what `{title[:-1]}` gives a view of. Returns the tensor."
-    return method
+    call.__name__ = call.__qualname__ = title
+    call.__doc__ = f"Makes this tensor what `{title[:-1]}` gives a view of. Returns the tensor."
+    return method(title, *also)(call)
 
 
 squeeze_ = reshaping(movement.squeeze)
 unsqueeze_ = reshaping(movement.unsqueeze)
-transpose_ = reshaping(movement.transpose)
+transpose_ = reshaping(movement.transpose, "swapaxes_", "swapdims_")
 t_ = reshaping(movement.t)
 
 
 def _refuse(title: str, instead: str) -> Callable[..., Any]:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"{title}(): a norch tensor keeps its memory; {instead}")
 
-    method.__name__ = method.__qualname__ = title
-    method.__doc__ = f"Not supported: a tensor keeps its memory. Raises NotImplementedError; {instead}."
-    return method
+    call.__name__ = call.__qualname__ = title
+    call.__doc__ = f"Not supported: a tensor keeps its memory. Raises NotImplementedError; {instead}."
+    return method()(call)
 
 
 resize_ = _refuse("resize_", "use reshape, narrow or new_empty, and assign the result")
@@ -59,6 +60,7 @@ resize_as_ = _refuse("resize_as_", "use reshape, narrow or empty_like, and assig
 set_ = _refuse("set_", "assign another tensor, or copy_ its values; `x.data = y` gives x the memory of y")
 
 
+@method()
 def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
     """Sets the main diagonal to a number; with `wrap`, of a tall matrix also those below it, every n + 1 rows.
 

@@ -4,23 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..autograd.graph import record
 from ..device import CPU, Device
-from ..dispatch.call import allocate_on, make_tensor, run
+from ..dispatch.failure import allocate_on
 from ..dispatch.op import Op
-from ..dtype import DType, as_dtype, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from ..dtype import (
+    FLOATING,
+    TENSOR_TYPES,
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    split_tensor_type,
+    uint8,
+)
 from ..errors import DTypeError
 from ..ops.creation import COPY
+from ..ops.registry import method
+from ..tensor_base import make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
 
 
+def cast(tensor: Tensor, dtype: DType) -> Tensor:
+    """The tensor in `dtype`: itself where it has that."""
+    if tensor.spec.dtype is dtype:
+        return tensor
+    if dtype.category != FLOATING and tensor.node is not None:
+        tensor = tensor.detach()  # integers have no gradient
+    return COPY.call(tensor, dtype, None)
+
+
+@method()
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
 
     `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; the names `dtype`, `device`, `copy`, `memory_format`
     and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used.
     """
+    if not kwargs and len(args) == 1 and type(args[0]) is DType:
+        return cast(self, args[0])
     spec = self.spec
     dtype, device = spec.dtype, spec.device
     for value in (*args, kwargs.get("dtype"), kwargs.get("device"), kwargs.get("other")):
@@ -35,9 +66,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     for name in kwargs:
         if name not in _NAMES:
             raise TypeError(f"to(): unexpected argument {name!r}; it takes {', '.join(_NAMES)}")
-    out = self
-    if dtype is not spec.dtype:
-        out = run(COPY, out if dtype.is_floating_point else out.detach(), dtype, None)  # integers have no gradient
+    out = cast(self, dtype)
     if device is not spec.device:
         out = _transfer(out, device)
     if "memory_format" in kwargs:
@@ -49,10 +78,8 @@ _NAMES = ("dtype", "device", "other", "copy", "non_blocking", "memory_format")
 
 
 def _transfer(tensor: Tensor, device: Device) -> Tensor:
-    from ..autograd.graph import record
-
     out = move_bytes(tensor, device)
-    record(_TRANSFER.plans[tensor.spec, (device,)], (tensor, device), (out,))
+    record(_TRANSFER.plans[tensor.spec, device], (tensor, device), (out,))
     return out
 
 
@@ -79,77 +106,90 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
 _TRANSFER = Op("to", ("x", "device"), 1, lambda spec, device: (spec.like(device=device), 0), lambda g: g, kind="view")
 
 
+@method()
 def cpu(self: Tensor) -> Tensor:
     """This tensor in host memory."""
     return to(self, CPU)
 
 
+@method()
 def cuda(self: Tensor, device: int | str | Device | None = None, non_blocking: bool = False) -> Tensor:
     """This tensor on a CUDA device, the first unless given."""
     return to(self, Device("cuda", device) if isinstance(device, int) else Device(device or "cuda"))
 
 
+@method("type")
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype."""
     if isinstance(dtype, str) and dtype.endswith("Tensor"):
-        from ..compat.legacy import named_type
-
-        dtype = named_type(dtype, "type")
+        name, device_type = split_tensor_type(dtype, "type")
+        return to(self, device_type, TENSOR_TYPES[name])
     if hasattr(dtype, "device_type"):
         return to(self, dtype.device_type, dtype.dtype)
     return repr(self.spec.dtype) if dtype is None else to(self, as_dtype(dtype, "type"))
 
 
+@method()
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor in the dtype of `other`."""
     return to(self, other.spec.dtype)
 
 
+@method("float")
 def float_(self: Tensor) -> Tensor:
     """This tensor in float32."""
-    return to(self, float32)
+    return cast(self, float32)
 
 
+@method()
 def double(self: Tensor) -> Tensor:
     """This tensor in float64."""
-    return to(self, float64)
+    return cast(self, float64)
 
 
+@method()
 def half(self: Tensor) -> Tensor:
     """This tensor in float16."""
-    return to(self, float16)
+    return cast(self, float16)
 
 
+@method("bfloat16")
 def to_bfloat16(self: Tensor) -> Tensor:
     """This tensor in bfloat16."""
-    return to(self, bfloat16)
+    return cast(self, bfloat16)
 
 
+@method()
 def long(self: Tensor) -> Tensor:
     """This tensor in int64."""
-    return to(self, int64)
+    return cast(self, int64)
 
 
+@method("int")
 def int_(self: Tensor) -> Tensor:
     """This tensor in int32."""
-    return to(self, int32)
+    return cast(self, int32)
 
 
+@method()
 def short(self: Tensor) -> Tensor:
     """This tensor in int16."""
-    return to(self, int16)
+    return cast(self, int16)
 
 
+@method()
 def char(self: Tensor) -> Tensor:
     """This tensor in int8."""
-    return to(self, int8)
+    return cast(self, int8)
 
 
+@method()
 def byte(self: Tensor) -> Tensor:
     """This tensor in uint8."""
-    return to(self, uint8)
+    return cast(self, uint8)
 
 
+@method("bool")
 def to_bool(self: Tensor) -> Tensor:
     """This tensor in bool: True where it is not 0."""
-    return to(self, bool_)
+    return cast(self, bool_)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dtype import as_dtype
-from ..ops.creation import as_tensor
+from ..ops.from_data import as_tensor
 from ..tensor import Tensor
 
 _RELATIVE = {"float16": 1e-3, "bfloat16": 1.6e-2, "float32": 1.3e-6, "float64": 1e-7}

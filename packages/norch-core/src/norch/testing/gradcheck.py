@@ -32,15 +32,16 @@ def gradcheck(
 
     Raises AutogradError with the worst element, or returns False where `raise_exception` is False.
     """
-    arguments: list[Any] = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
-    checked = [i for i, x in enumerate(arguments) if getattr(x, "requires_grad", False)]
+    arguments = list(_tuple(inputs))
+    checked = _requiring_grad(arguments)
     if not checked:
         raise AutogradError("gradcheck(): no input requires grad")
     for i in checked:
         if arguments[i].dtype is not float64:
             raise DTypeError(f"gradcheck(): input {i} must be float64, got {arguments[i].dtype}")
-    outputs = [o for o in _tuple(func(*arguments)) if getattr(o, "requires_grad", False)]
-    which = [i for i, o in enumerate(_tuple(func(*arguments))) if getattr(o, "requires_grad", False)]
+    results = _tuple(func(*arguments))
+    differentiable = _requiring_grad(results)
+    outputs = [results[i] for i in differentiable]
     if not outputs:
         raise AutogradError("gradcheck(): no result requires grad")
     draw = np.random.default_rng(0)
@@ -50,10 +51,11 @@ def gradcheck(
 
     def value() -> float:
         results = _tuple(func(*arguments))
-        return sum(float((results[i].detach().cpu().numpy() * w).sum()) for i, w in zip(which, weights, strict=True))
+        pairs = zip(differentiable, weights, strict=True)
+        return sum(float((results[i].detach().cpu().numpy() * w).sum()) for i, w in pairs)
 
     for i, analytic in zip(checked, found, strict=True):
-        numeric = _numeric(value, arguments[i], eps)
+        numeric = central_differences(value, arguments[i], eps)
         got = np.zeros_like(numeric) if analytic is None else analytic.detach().cpu().numpy()
         wrong = ~np.isclose(got, numeric, rtol, atol, equal_nan=True)
         if got.shape != numeric.shape or wrong.any():
@@ -76,10 +78,15 @@ def gradgradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:
-    """`gradcheck` of the gradients of `func`: its second derivatives."""
-    arguments: list[Any] = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
-    checked = [i for i, x in enumerate(arguments) if getattr(x, "requires_grad", False)]
-    results = [o for o in _tuple(func(*arguments)) if getattr(o, "requires_grad", False)]
+    """`gradcheck` of the gradients of `func`: its second derivatives. Raises AutogradError and DTypeError alike."""
+    arguments = list(_tuple(inputs))
+    checked = _requiring_grad(arguments)
+
+    def outputs_of(*values: Any) -> list[Any]:
+        results = _tuple(func(*values))
+        return [results[i] for i in _requiring_grad(results)]
+
+    results = outputs_of(*arguments)
     if not results:
         raise AutogradError("gradgradcheck(): no result requires grad")
     draw = np.random.default_rng(1)
@@ -87,39 +94,43 @@ def gradgradcheck(
 
     def first(*values: Any) -> tuple[Any, ...]:
         given, weights = values[: len(arguments)], values[len(arguments) :]
-        outputs = [o for o in _tuple(func(*given)) if getattr(o, "requires_grad", False)]
-        found = grad(outputs, [given[i] for i in checked], list(weights), create_graph=True, allow_unused=True)
+        found = grad(outputs_of(*given), [given[i] for i in checked], weights, create_graph=True, allow_unused=True)
         # A part that is zero throughout has no graph; it is added to one that has.
         return tuple(
             f if f is None or f.requires_grad else f + 0 * given[checked[0]].sum() for f in found if f is not None
         )
 
-    return gradcheck(
-        first, [*arguments, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception
-    )  # fmt: skip
+    return gradcheck(first, [*arguments, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
-def _numeric(value: Callable[[], float], tensor: Tensor, eps: float) -> np.ndarray[Any, Any]:
-    """Central differences of `value` in every element of `tensor`, which is changed in place and put back."""
-    inside = tensor.detach()
-    elements = inside.cpu().numpy()  # on the CPU the tensor's own memory
+def _requiring_grad(values: Sequence[Any]) -> list[int]:
+    """Which of them are tensors that require grad, by position."""
+    return [i for i, value in enumerate(values) if getattr(value, "requires_grad", False)]
+
+
+def central_differences(value: Callable[[], float], at: Any, eps: float) -> np.ndarray[Any, Any]:
+    """(f(x + eps) - f(x - eps)) / 2 eps for every element of `at`, a tensor or an array that `value` depends on.
+
+    It is changed in place and put back.
+    """
+    is_tensor = not isinstance(at, np.ndarray)
+    elements = at.detach().cpu().numpy() if is_tensor else at  # on the CPU the tensor's own memory
     result = np.zeros(elements.shape)
 
-    def move(at: tuple[int, ...], to: float) -> None:
-        elements[at] = to
-        if inside.device.type != "cpu":
-            inside.copy_(inside.new_tensor(elements))
+    def change(place: tuple[int, ...], element: float) -> None:
+        elements[place] = element
+        if is_tensor and at.device.type != "cpu":
+            at.detach().copy_(at.new_tensor(elements))
 
-    for at in np.ndindex(elements.shape):
-        before = float(elements[at])
-        move(at, before + eps)
+    for place in np.ndindex(elements.shape):
+        before = float(elements[place])
+        change(place, before + eps)
         above = value()
-        move(at, before - eps)
-        below = value()
-        move(at, before)
-        result[at] = (above - below) / (2 * eps)
+        change(place, before - eps)
+        result[place] = (above - value()) / (2 * eps)
+        change(place, before)
     return result

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..backend.contract import PRIMITIVES, Backend, Kernel, Operand
+from ..backend.registry import installed, register
 from ..device import Device
 
 _new = object.__new__
@@ -63,8 +64,6 @@ def null_device() -> Device:
 
 def ensure_registered(backend: type[Backend]) -> Device:
     """The device of a backend class, of which an instance is registered unless there is one already."""
-    from ..backend.registry import installed, register
-
     if not any(isinstance(provider.backend, backend) for provider in installed()):
         register(backend(), "norch-core")
     return Device(backend.device_type)

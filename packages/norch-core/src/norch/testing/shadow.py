@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd import no_grad
 from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Backend, Kernel, Operand
+from ..backend.registry import register, unregister
 from ..device import Device
-from ..dispatch.call import make_tensor
 from ..dispatch.op import Op, all_ops
 from ..dtype import FLOATING, DType
 from ..errors import BackendError
 from ..numpy_backend.backend import HostBuffer, NumpyBackend
 from ..spec import Spec
+from ..tensor_base import make_tensor
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 """How far apart results may be, relative to the largest that the op gives: rounding, and sums in another order."""
@@ -149,8 +151,6 @@ def shadow(device: str | Device, folder: str | Path | None = None) -> Device:
 
     The last call decides which device type is shadowed; tensors of an earlier one must be gone by then.
     """
-    from ..backend.registry import register, unregister
-
     wanted = Device(device)
     unregister("shadow")
     register(ShadowBackend(wanted.type, folder), "norch-core")
@@ -176,14 +176,19 @@ def _scale(op: str, operands: tuple[Operand, ...], args: tuple[Any, ...], before
     """How large the numbers are that may cancel each other in a result: none do in an elementwise op."""
     if op in ELEMENTWISE:
         return 0.0
-    flat, sizes = list(args), []
-    for operand in operands:
-        buffer = flat.pop(0)
-        if not operand.is_scalar:
-            values = _view(operand, before[id(buffer)], flat.pop(0))
-            sizes.append(_largest(values.astype(np.float64)) if operand.dtype.category == FLOATING else 0.0)
+    sizes = [
+        _largest(values.astype(np.float64)) if operand.dtype.category == FLOATING else 0.0
+        for operand, values in zip(operands, _values(operands, args, before), strict=True)
+        if not operand.is_scalar
+    ]
     inputs = sizes[1:] or [0.0]
     return max(*inputs, prod(inputs)) if op == "matmul" else max(inputs)
+
+
+def _values(operands: tuple[Operand, ...], args: tuple[Any, ...], before: dict[int, Any]) -> list[Any]:
+    """What each operand held when the kernel was called: an array, or a scalar's number."""
+    given = iter(args)
+    return [next(given) if o.is_scalar else _view(o, before[id(next(given))], next(given)) for o in operands]
 
 
 def _asks_for(op: Op, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> bool:
@@ -209,8 +214,6 @@ def _decomposed(op: Op, operands: tuple[Operand, ...], attrs: Mapping[str, Any])
         return make_tensor(spec, host, offset)
 
     def reference(*args: Any) -> None:
-        from ..autograd import no_grad
-
         given = iter([tensor(s, *args[2 * i : 2 * i + 2]) for i, s in enumerate(specs)][1:])
         values = [next(given) if i in op.tensors else attrs[p] for i, p in enumerate(op.params)]
         assert op.decompose is not None
@@ -239,28 +242,21 @@ def _script(
     place: tuple[int, ...],
 ) -> str:
     """The call alone: of an elementwise op only the element that is wrong."""
+    from .conformance.calls import Call
+    from .conformance.case import kernel_snippet
+    from .conformance.place import Number, Place
+
     outputs = 2 if op in TWO_OUTPUTS else 1
-    flat, values, single = list(args), [], not attrs and op not in ("matmul", "arange", "random", *IN_PLACE)
-    for i, operand in enumerate(operands):
+    one_element = not attrs and op not in ("matmul", "arange", "random", *IN_PLACE)
+    places: list[Any] = []
+    values = []
+    for i, (operand, held) in enumerate(zip(operands, _values(operands, args, before), strict=True)):
         if operand.is_scalar:
-            values.append(flat.pop(0))
-            continue
-        buffer, offset = flat.pop(0), flat.pop(0)
-        held = _view(operand, before[id(buffer)], offset)
+            places.append(Number(operand.dtype.name, held))
+        else:
+            held = held[place].reshape(1) if one_element else held
+            places.append(Place(operand.dtype.name, held.shape))
         if i >= outputs or op in IN_PLACE:
-            held = held[place].reshape(1) if single else held
-            values.append(held.astype(np.float64) if operand.dtype.category == FLOATING else held)
-    shapes = [(1,) if single and not o.is_scalar else o.shape for o in operands]
-    layouts = [(f"Number({o.dtype.name!r}, {v!r})" if o.is_scalar else "") for o, v in zip(operands[outputs:], values)]
-    places = [f"Place({o.dtype.name!r}, {s})" for o, s in zip(operands, shapes)]
-    inputs = [number or shown for number, shown in zip(layouts, places[outputs:])]
-    lines = ["import numpy as np", "", "import norch"]
-    lines += [
-        "from norch.testing.conformance import Call, Number, Place, check_values",
-        "",
-        "nan, inf = np.nan, np.inf",
-    ]
-    lines += [f"outputs = ({', '.join(places[:outputs])},)", f"inputs = ({', '.join(inputs)},)", "values = ("]
-    lines += [f"    np.array({v.tolist()})," if isinstance(v, np.ndarray) else f"    {v!r}," for v in values]
-    lines += [")", f"call = Call({op!r}, outputs, inputs, {dict(attrs)!r}, values)"]
-    return "\n".join([*lines, f"check_values(norch.device({device!r}), call)", ""])
+            values.append(held)
+    call = Call(op, tuple(places[:outputs]), tuple(places[outputs:]), dict(attrs), tuple(values))
+    return kernel_snippet(device, call, "check_values", {}) + "\n"

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import norch
-
+from .. import ops
 from ..device import Device
 from ..dtype import DType, bfloat16, float16, float32, float64
 
@@ -48,11 +47,11 @@ def check_step(
         rng = np.random.default_rng(5)
         signs = [False, *step.states.values(), False]
         lists = [[_draw(rng, shape, positive) for shape in shapes] for positive in signs]
-        moved = [[norch.tensor(a, dtype=dtype).to(device) for a in arrays] for arrays in lists]
+        moved = [[ops.tensor(a, dtype=dtype).to(device) for a in arrays] for arrays in lists]
         params, *states, grads = moved
         named = dict(zip(step.states, states, strict=True))
         for _ in range(2):
-            getattr(norch, step.function)(params, grads, **named, **step.options)
+            getattr(ops, step.function)(params, grads, **named, **step.options)
             rows = [step.formula(row[0], row[-1], *row[1:-1]) for row in zip(*lists, strict=True)]
             lists[:-1] = [list(column) for column in zip(*rows, strict=True)]
         bound = _BOUNDS[dtype]

@@ -118,7 +118,7 @@ def check_operands(op: str, operands: tuple[Operand, ...], attrs: Mapping[str, A
             raise BackendError(f"strict: {_described(op, operands)}, {dict(attrs)}: {what}")
 
     for operand in operands:
-        require(isinstance(operand, Operand) and isinstance(operand.dtype, DType), "an operand is no Operand")
+        require(isinstance(operand, Operand) and isinstance(operand.dtype, DType), "an operand is not an Operand")
         require(
             isinstance(operand.shape, tuple) and isinstance(operand.strides, tuple), "shape and strides must be tuples"
         )

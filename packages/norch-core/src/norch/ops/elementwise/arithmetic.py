@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.call import run
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import bool_, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
@@ -23,10 +22,10 @@ from ..families import (
     infer_elementwise,
     op_of,
     primitive,
-    reflected,
     unary,
 )
 from ..gradients import elementwise_gradient
+from ..registry import method, public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -44,26 +43,43 @@ def _zero(g: Tensor) -> Tensor:
 # --- Comparisons -----------------------------------------------------------------------------------------------------
 
 eq = comparison("eq", "input == other.")
-ne = comparison("ne", "input != other.")
-lt = comparison("lt", "input < other.")
-le = comparison("le", "input <= other.")
-gt = comparison("gt", "input > other.")
-ge = comparison("ge", "input >= other.")
+ne = comparison("ne", "input != other.", "not_equal")
+lt = comparison("lt", "input < other.", "less")
+le = comparison("le", "input <= other.", "less_equal")
+gt = comparison("gt", "input > other.", "greater")
+ge = comparison("ge", "input >= other.", "greater_equal")
 
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
-_add = binary("add", (lambda g: g, lambda g: g), "input + other.")
-_sub = binary("sub", (lambda g: g, lambda g: -g), "input - other. Not for two bools.", takes=NUMBER)
-mul = binary("mul", (lambda g, b: g * b, lambda g, a: g * a), "input * other.")
-_div = binary(
-    "div", (lambda g, b: g / b, lambda g, a, b: -g * a / (b * b)), "input / other, always floating.", takes=FLOAT
+_add = binary("add", (lambda g: g, lambda g: g), "input + other.", operator="add", symmetric=True, public=False)
+_sub = binary(
+    "sub", (lambda g: g, lambda g: -g), "input - other. Not for two bools.", takes=NUMBER, operator="sub", public=False
 )
-floor_divide = binary("floor_divide", (_zero, _zero), "input // other, rounded towards minus infinity.", takes=NUMBER)
+mul = binary(
+    "mul",
+    (lambda g, b: g * b, lambda g, a: g * a),
+    "input * other.",
+    also=("multiply",),
+    operator="mul",
+    symmetric=True,
+)
+_div = binary(
+    "div",
+    (lambda g, b: g / b, lambda g, a, b: -g * a / (b * b)),
+    "input / other, always floating.",
+    takes=FLOAT,
+    operator="truediv",
+    public=False,
+)
+floor_divide = binary(
+    "floor_divide", (_zero, _zero), "input // other, rounded towards minus infinity.", takes=NUMBER, operator="floordiv"
+)
 remainder = binary(
     "remainder",
     (lambda g: g, lambda g, a, b: -g * floor_divide(a, b)),
     "input % other, with the sign of other, as Python's.",
     takes=NUMBER,
+    operator="mod",
 )
 
 
@@ -81,12 +97,13 @@ def _pow_vjp_b(g: Tensor, a: Any, b: Any, y: Tensor) -> Tensor:
     return g * where((a == 0) & (b >= 0), 0.0, y * log(safe))
 
 
-_pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER)
+_pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER, operator="pow", public=False)
 atan2 = binary(
     "atan2",
     (lambda g, a, b: g * b / (a * a + b * b), lambda g, a, b: -g * a / (a * a + b * b)),
     "The angle of the point (other, input), in radians.",
     takes=FLOAT,
+    also=("arctan2",),
 )
 
 
@@ -99,34 +116,43 @@ maximum = binary(
     "maximum",
     (lambda g, a, b: _tie_share(g, a, b, gt(a, b)), lambda g, a, b: _tie_share(g, a, b, lt(a, b))),
     "The larger of input and other; NaN where either is.",
+    inplace=False,
 )
 minimum = binary(
     "minimum",
     (lambda g, a, b: _tie_share(g, a, b, lt(a, b)), lambda g, a, b: _tie_share(g, a, b, gt(a, b))),
     "The smaller of input and other; NaN where either is.",
+    inplace=False,
 )
 
 
+@public(inplace=True)
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """input + alpha * other. Operands broadcast and promote."""
+    """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
     return _add(input, other if alpha == 1 else other * alpha)
 
 
+@public("subtract", inplace=True)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
     return _sub(input, other if alpha == 1 else other * alpha)
 
 
+@public(inplace=True)
 def pow(input: Tensor, exponent: Operand) -> Tensor:
     """input ** exponent. Operands broadcast and promote; either may be a number. Raises DTypeError for bool."""
     return _pow(input, exponent)
 
 
-pow.op = op_of(_pow)  # type: ignore[attr-defined]
+add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[attr-defined]
 
 
+@public("divide", "true_divide", inplace=True)
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted."""
+    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted.
+
+    Operands broadcast. Raises ValueError for another rounding_mode.
+    """
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":
@@ -137,25 +163,26 @@ def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> T
     raise ValueError(f"div(): rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
 
 
-rsub = reflected(_sub, "rsub")
-rdiv = reflected(_div, "rdiv")
-rpow = reflected(_pow, "rpow")
-rfloor_divide = reflected(floor_divide, "rfloor_divide")
-rremainder = reflected(remainder, "rremainder")
+div.op = op_of(_div)  # type: ignore[attr-defined]
 
 # --- Bits -------------------------------------------------------------------------------------------
 
-bitwise_and = binary("bitwise_and", None, "input & other; on bool, logical and.", takes=BITS)
-bitwise_or = binary("bitwise_or", None, "input | other; on bool, logical or.", takes=BITS)
-bitwise_xor = binary("bitwise_xor", None, "input ^ other; on bool, logical exclusive or.", takes=BITS)
-bitwise_left_shift = binary("bitwise_left_shift", None, "input << other.", takes=INTS)
-bitwise_right_shift = binary("bitwise_right_shift", None, "input >> other, keeping the sign.", takes=INTS)
-bitwise_not = unary("bitwise_not", None, "~input; on bool, logical not.", takes=BITS)
-rand_ = reflected(bitwise_and, "rand")
-ror_ = reflected(bitwise_or, "ror")
-rxor_ = reflected(bitwise_xor, "rxor")
-rlshift_ = reflected(bitwise_left_shift, "rlshift")
-rrshift_ = reflected(bitwise_right_shift, "rrshift")
+bitwise_and = binary(
+    "bitwise_and", None, "input & other; on bool, logical and.", takes=BITS, operator="and", symmetric=True
+)
+bitwise_or = binary(
+    "bitwise_or", None, "input | other; on bool, logical or.", takes=BITS, operator="or", symmetric=True
+)
+bitwise_xor = binary(
+    "bitwise_xor", None, "input ^ other; on bool, logical exclusive or.", takes=BITS, operator="xor", symmetric=True
+)
+bitwise_left_shift = binary("bitwise_left_shift", None, "input << other.", takes=INTS, operator="lshift")
+bitwise_right_shift = binary(
+    "bitwise_right_shift", None, "input >> other, keeping the sign.", takes=INTS, operator="rshift"
+)
+bitwise_not = unary(
+    "bitwise_not", None, "~input; on bool, logical not.", takes=BITS, also=("bitwise_invert", "__invert__")
+)
 
 # --- Functions of one variable --------------------------------------------------------------------------------------
 
@@ -170,9 +197,9 @@ def sigmoid_grad(grad: Tensor, y: Tensor) -> Tensor:
     return grad * (y * (1 - y))
 
 
-neg = unary("neg", lambda g: -g, "-input.", takes=NUMBER)
+neg = unary("neg", lambda g: -g, "-input.", takes=NUMBER, also=("negative", "__neg__"))
 sign = unary("sign", _zero, "-1, 0 or 1 by the sign of input.", takes=ANY)
-abs = unary("abs", lambda g, x: g * sign(x), "The absolute value.", takes=NUMBER)
+abs = unary("abs", lambda g, x: g * sign(x), "The absolute value.", takes=NUMBER, also=("absolute", "__abs__"))
 exp = unary("exp", lambda g, y: g * y, "e ** input.")
 expm1 = unary("expm1", lambda g, y: g * (y + 1), "e ** input - 1, exact for small input.")
 log = unary("log", lambda g, x: g / x, "The natural logarithm.")
@@ -183,23 +210,28 @@ sqrt = unary("sqrt", lambda g, y: g / (y * 2), "The square root; NaN for negativ
 sin = unary("sin", lambda g, x: g * cos(x), "The sine; input in radians.")
 cos: UnaryFunction = unary("cos", lambda g, x: -g * sin(x), "The cosine; input in radians.")
 tan = unary("tan", lambda g, y: g * (y * y + 1), "The tangent; input in radians.")
-asin = unary("asin", lambda g, x: g / sqrt(1 - x * x), "The inverse sine, in radians.")
-acos: UnaryFunction = unary("acos", lambda g, x: -g / sqrt(1 - x * x), "The inverse cosine, in radians.")
-atan = unary("atan", lambda g, x: g / (x * x + 1), "The inverse tangent, in radians.")
+asin = unary("asin", lambda g, x: g / sqrt(1 - x * x), "The inverse sine, in radians.", also=("arcsin",))
+acos: UnaryFunction = unary(
+    "acos", lambda g, x: -g / sqrt(1 - x * x), "The inverse cosine, in radians.", also=("arccos",)
+)
+atan = unary("atan", lambda g, x: g / (x * x + 1), "The inverse tangent, in radians.", also=("arctan",))
 sinh = unary("sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
 cosh: UnaryFunction = unary("cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
 tanh = unary("tanh", tanh_grad, "The hyperbolic tangent.")
-asinh = unary("asinh", lambda g, x: g / sqrt(x * x + 1), "The inverse hyperbolic sine.")
-acosh: UnaryFunction = unary("acosh", lambda g, x: g / sqrt(x * x - 1), "The inverse hyperbolic cosine.")
-atanh = unary("atanh", lambda g, x: g / (1 - x * x), "The inverse hyperbolic tangent.")
+asinh = unary("asinh", lambda g, x: g / sqrt(x * x + 1), "The inverse hyperbolic sine.", also=("arcsinh",))
+acosh: UnaryFunction = unary(
+    "acosh", lambda g, x: g / sqrt(x * x - 1), "The inverse hyperbolic cosine.", also=("arccosh",)
+)
+atanh = unary("atanh", lambda g, x: g / (1 - x * x), "The inverse hyperbolic tangent.", also=("arctanh",))
 sigmoid = unary("sigmoid", sigmoid_grad, "1 / (1 + e ** -input), without overflow.")
 erf = unary("erf", lambda g, x: g * exp(-x * x) * _TWO_OVER_ROOT_PI, "The error function.")
 floor = unary("floor", _zero, "Rounded towards minus infinity.", takes=NUMBER)
 ceil = unary("ceil", _zero, "Rounded towards infinity.", takes=NUMBER)
-trunc = unary("trunc", _zero, "Rounded towards 0.", takes=NUMBER)
-_round = unary("round", _zero, "Rounded to the nearest integer, halves to even.", takes=NUMBER)
+trunc = unary("trunc", _zero, "Rounded towards 0.", takes=NUMBER, also=("fix",))
+_round = unary("round", _zero, "Rounded to the nearest integer, halves to even.", takes=NUMBER, public=False)
 
 
+@public(inplace=True)
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Rounded to `decimals` places, halves to even; shape and dtype kept. Raises DTypeError for places of integers."""
     if decimals == 0:
@@ -210,6 +242,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     return _round(input * scale) / scale
 
 
+@public("__pos__")
 def positive(input: Tensor) -> Tensor:
     """+input: the tensor itself. Raises DTypeError for bool."""
     if input.dtype is bool_:
@@ -236,6 +269,8 @@ _where = primitive(
     3,
     _infer_where,
     (None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)),
+    elementwise=True,
+    mixed=(1, 2),
 )
 
 
@@ -245,16 +280,24 @@ def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 
+@public(method=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast.
+    """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
-    With `condition` alone: the indices of its True elements, a tuple of int64 tensors.
+    With `condition` alone: the indices of its True elements, a tuple of int64 tensors. Raises DTypeError unless
+    condition is bool.
     """
     if input is None or other is None:
         from ..indexing import nonzero
 
         return nonzero(condition, as_tuple=True)
-    return run(_where, condition, input, other)
+    return _where.call(condition, input, other)
+
+
+@method("where")
+def _where_method(input: Tensor, condition: Tensor, other: Operand) -> Tensor:
+    """This tensor where `condition` is True, `other` elsewhere; the three broadcast."""
+    return where(condition, input, other)
 
 
 from ..creation import zeros_like  # noqa: E402  (creation uses this module)

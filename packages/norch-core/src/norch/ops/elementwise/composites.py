@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...dispatch.op import SCALARS, Inferred
-from ...dtype import bool_, result_dtype
+from ...dispatch.plan import SCALARS, Inferred
+from ...dtype import DType, bool_, finfo, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..creation import fill_spec
 from ..families import composite, describe, infer_elementwise
+from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, div, eq, maximum, minimum, mul, ne, pow, rdiv, sqrt, sub, where
+from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -23,54 +24,64 @@ if TYPE_CHECKING:
 # --- Logic ----------------------------------------------------------------------------------------------------------
 
 
-def _truth(x: Any) -> Any:
-    return x if not hasattr(x, "spec") or x.spec.dtype is bool_ else ne(x, 0)
+def _as_bool(x: Any) -> Tensor:
+    if not hasattr(x, "spec"):
+        return bool(x)  # type: ignore[return-value]
+    return x if x.spec.dtype is bool_ else ne(x, 0)
 
 
+@public(inplace=True)
 def logical_not(input: Tensor) -> Tensor:
-    """True where input is 0. A bool tensor."""
-    return bitwise_not(_truth(input))
+    """True where input is 0. A bool tensor of its shape."""
+    return bitwise_not(_as_bool(input))
 
 
+@public(inplace=True)
 def logical_and(input: Tensor, other: Operand) -> Tensor:
     """True where neither is 0; the two broadcast. A bool tensor."""
-    out: Tensor = _truth(input) & (_truth(other) if hasattr(other, "spec") else bool(other))
-    return out
+    return _as_bool(input) & _as_bool(other)
 
 
+@public(inplace=True)
 def logical_or(input: Tensor, other: Operand) -> Tensor:
     """True where either is not 0; the two broadcast. A bool tensor."""
-    out: Tensor = _truth(input) | (_truth(other) if hasattr(other, "spec") else bool(other))
-    return out
+    return _as_bool(input) | _as_bool(other)
 
 
+@public(inplace=True)
 def logical_xor(input: Tensor, other: Operand) -> Tensor:
     """True where just one is not 0; the two broadcast. A bool tensor."""
-    out: Tensor = _truth(input) ^ (_truth(other) if hasattr(other, "spec") else bool(other))
-    return out
+    return _as_bool(input) ^ _as_bool(other)
 
 
+@public()
 def isnan(input: Tensor) -> Tensor:
-    """True where input is NaN."""
+    """True where input is NaN. A bool tensor of its shape."""
     return ne(input, input)
 
 
+@public()
 def isinf(input: Tensor) -> Tensor:
-    """True where input is inf or -inf."""
+    """True where input is inf or -inf. A bool tensor of its shape."""
     if not input.spec.dtype.is_floating_point:
         return fill_spec(input.spec.like(dtype=bool_), False)
     return eq(absolute(input.detach()), math.inf)
 
 
+@public()
 def isfinite(input: Tensor) -> Tensor:
-    """True where input is neither NaN nor infinite."""
+    """True where input is neither NaN nor infinite. A bool tensor of its shape."""
     if not input.spec.dtype.is_floating_point:
         return fill_spec(input.spec.like(dtype=bool_), True)
     return absolute(input.detach()) < math.inf
 
 
+@public()
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request."""
+    """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request.
+
+    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric).
+    """
     a, b = input.detach(), other.detach()
     if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
         a, b = a.double(), b.double()
@@ -78,60 +89,66 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     return near | (isnan(a) & isnan(b)) if equal_nan else near
 
 
+@public()
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether `isclose` holds everywhere."""
+    """Whether `isclose` holds everywhere: a bool of Python, which waits for the device."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
+@public()
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape and the same elements."""
+    """Whether two tensors have the same shape and the same elements: a bool of Python, which waits for the device."""
     return input.spec.shape == other.spec.shape and bool((input == other).all().item())
 
 
 # --- Functions of one tensor ----------------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def reciprocal(input: Tensor) -> Tensor:
-    """1 / input, always floating."""
+    """1 / input, elementwise; integers and bools give the default dtype."""
     return 1 / input
 
 
+@public(inplace=True)
 def rsqrt(input: Tensor) -> Tensor:
-    """1 / sqrt(input)."""
+    """1 / sqrt(input), elementwise; integers and bools give the default dtype."""
     return 1 / sqrt(input)
 
 
+@public(inplace=True)
 def square(input: Tensor) -> Tensor:
-    """input * input."""
+    """input * input, elementwise. Shape and dtype kept."""
     return input * input
 
 
+@public(inplace=True)
 def deg2rad(input: Tensor) -> Tensor:
-    """Degrees as radians."""
+    """Degrees as radians, input * pi / 180; integers give the default dtype."""
     return input * (math.pi / 180)
 
 
+@public(inplace=True)
 def rad2deg(input: Tensor) -> Tensor:
-    """Radians as degrees."""
+    """Radians as degrees, input * 180 / pi; integers give the default dtype."""
     return input * (180 / math.pi)
 
 
+@public(inplace=True)
 def frac(input: Tensor) -> Tensor:
-    """What `trunc` leaves of input."""
+    """The fractional part, input - trunc(input), with the sign of input. Shape and dtype kept."""
     return input - input.trunc()
 
 
+@public(inplace=True)
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default."""
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default. Dtype kept."""
     if not input.spec.dtype.is_floating_point:
         return input.clone()
-    from ...dtype import finfo
-
     limits = finfo(input.spec.dtype)
     out = where(isnan(input), nan, input)
     out = where(eq(input, math.inf), limits.max if posinf is None else posinf, out)
-    result: Tensor = where(eq(input, -math.inf), limits.min if neginf is None else neginf, out)
-    return result
+    return where(eq(input, -math.inf), limits.min if neginf is None else neginf, out)
 
 
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
@@ -140,21 +157,25 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
         inside = inside & (input >= min)
     if max is not None:
         inside = inside & (input <= max)
-    out: Tensor = where(inside, g, 0.0)
-    return out
+    return where(inside, g, 0.0)
 
 
+@public("clip", inplace=True)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Input held between `min` and `max`, numbers or tensors that broadcast; either may be None. NaN stays.
+    """Input limited to [min, max], numbers or tensors that broadcast; either may be None. NaN stays.
 
-    Raises ShapeError where both are None.
+    The gradient is 0 outside. Raises ShapeError where both are None.
     """
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
     if hasattr(min, "spec") or hasattr(max, "spec"):
-        out = input if min is None else maximum(input, min)
-        return out if max is None else minimum(out, max)
+        return _between(input, min, max)
     return _clamp(input, min, max)
+
+
+def _between(input: Tensor, min: Any, max: Any) -> Tensor:
+    out = input if min is None else maximum(input, min)
+    return out if max is None else minimum(out, max)
 
 
 def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
@@ -164,99 +185,115 @@ def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
 
 @composite(_infer_clamp, {"input": _clamp_rule}, name="clamp")
 def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
-    out = input if min is None else maximum(input, min)
-    return out if max is None else minimum(out, max)
+    return _between(input, min, max)
 
 
+@public(inplace=True)
 def clamp_min(input: Tensor, min: Any) -> Tensor:
-    """`clamp` from below."""
+    """`clamp` from below. Raises as clamp does."""
     return clamp(input, min)
 
 
+@public(inplace=True)
 def clamp_max(input: Tensor, max: Any) -> Tensor:
-    """`clamp` from above."""
+    """`clamp` from above. Raises as clamp does."""
     return clamp(input, None, max)
 
 
 # --- Functions of several tensors -----------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """input + weight * (end - input); the three broadcast."""
+    """Linear interpolation, input + weight * (end - input); the three broadcast and promote."""
     return input + (end - input) * weight
 
 
+@public(inplace=True)
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2; the three broadcast."""
+    """input + value * tensor1 * tensor2; the three broadcast and promote."""
     product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
     return input + (product if value == 1 else product * value)
 
 
+@public(inplace=True)
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2; the three broadcast."""
-    quotient = div(tensor1, tensor2) if hasattr(tensor1, "spec") else rdiv(tensor2, tensor1)  # type: ignore[arg-type]
+    """input + value * tensor1 / tensor2; the three broadcast and promote."""
+    quotient = tensor1 / tensor2
     return input + (quotient if value == 1 else quotient * value)
 
 
+@public(inplace=True)
 def fmod(input: Tensor, other: Operand) -> Tensor:
-    """The remainder of input / other with the sign of input, as C's."""
+    """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
     size = absolute(input) % abs(other)  # type: ignore[arg-type]
-    out: Tensor = where(input < 0, -size, size)
-    return out
+    return where(input < 0, -size, size)
 
 
-def _require_floating(op: str, *operands: Any) -> None:
+def promoted_dtype(op: str, *operands: Any) -> DType:
+    """The dtype that tensors and Python scalars promote to. Raises DTypeError for an operand that is neither."""
     for value in operands:
         if not hasattr(value, "spec") and type(value) not in SCALARS:
-            raise DTypeError(f"{op}(): expected tensors, got {type(value).__name__} {value!r:.60}")
-    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+            raise DTypeError(f"{op}(): expected a Tensor or a number, got {type(value).__name__} {value!r:.60}")
+    return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+
+
+def require_floating(op: str, *operands: Any) -> None:
+    """Raises DTypeError unless the operands promote to a floating dtype."""
+    dtype = promoted_dtype(op, *operands)
     if not dtype.is_floating_point:
         raise DTypeError(f"{op}(): expected a floating dtype, got {dtype}")
 
 
+@public(inplace=True)
 def hypot(input: Tensor, other: Tensor) -> Tensor:
-    """sqrt(input**2 + other**2), without overflow."""
-    _require_floating("hypot", input, other)
+    """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
+    require_floating("hypot", input, other)
     a, b = absolute(input), absolute(other)
     large, small = maximum(a, b), minimum(a, b)
     ratio = small / where(eq(large, 0), 1.0, large)
     return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1))
 
 
+@public()
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """log(exp(input) + exp(other)), without overflow."""
-    _require_floating("logaddexp", input, other)
+    """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
+    require_floating("logaddexp", input, other)
     top = maximum(input, other)
     gap = where(eq(input, other), 0.0, -absolute(input - other))
     return top + gap.exp().log1p()
 
 
+@public()
 def fmax(input: Tensor, other: Tensor) -> Tensor:
-    """The larger of input and other, or the one that is a number where the other is NaN."""
+    """The larger of input and other, or the one that is not NaN (IEEE's maxNum). Operands broadcast and promote."""
     return where(isnan(other), input, where(isnan(input), other, maximum(input, other)))
 
 
+@public()
 def fmin(input: Tensor, other: Tensor) -> Tensor:
-    """The smaller of input and other, or the one that is a number where the other is NaN."""
+    """The smaller of input and other, or the one that is not NaN (IEEE's minNum). Operands broadcast and promote."""
     return where(isnan(other), input, where(isnan(input), other, minimum(input, other)))
 
 
+@public()
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross product of vectors of 3 along `dim`."""
+    """The cross product of vectors of 3 along `dim`. Raises ShapeError for another size of `dim`."""
+    from ..shape.joining import stack
+
     if input.size(dim) != 3 or other.size(dim) != 3:
         raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
     a, b = input.unbind(dim), other.unbind(dim)
-    from ..shape.joining import stack
-
-    parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
-    return stack(parts, dim)
+    return stack([a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)], dim)
 
 
+@public(inplace=True)
 def float_power(input: Tensor, exponent: Operand) -> Tensor:
-    """`pow` in float64."""
+    """`pow` in float64. Operands broadcast."""
     return pow(input.double(), exponent)
 
 
+@public()
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """The `p`-norm of input - other."""
+    """The `p`-norm of input - other, 0-d; the two broadcast."""
     return sub(input, other).norm(p)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...dispatch.op import Inferred
 from ...dtype import float64
-from ...spec import Spec
-from ..families import composite, infer_elementwise
+from ..families import composite
+from ..registry import public
 from .arithmetic import abs as absolute
 from .arithmetic import eq, floor, log, lt, sin, tan, where
-from .special import floated
+from .special import as_floating, infer_unary
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 # Stirling's series: Bernoulli's numbers B2, B4, ... over what each function divides them by. From 10 on it is exact to
 # rounding; smaller input is brought there by the recurrence.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
-_STEPS = 10
+_SHIFT = 10
 
 
 def _series(x: Tensor, coefficients: list[float]) -> Tensor:
@@ -34,10 +32,10 @@ def _series(x: Tensor, coefficients: list[float]) -> Tensor:
 
 def _positive_lgamma(x: Tensor) -> Tensor:
     product = x
-    for k in range(1, _STEPS):
+    for k in range(1, _SHIFT):
         product = product * (x + k)
-    small = x < _STEPS
-    z = where(small, x + _STEPS, x)
+    small = x < _SHIFT
+    z = where(small, x + _SHIFT, x)
     series = _series(z, [b / (2 * n * (2 * n - 1)) for n, b in enumerate(_BERNOULLI, 1)]) / z
     out = (z - 0.5) * log(z) - z + 0.5 * math.log(2 * math.pi) + series
     out = out - log(where(small, product, 1.0))
@@ -45,12 +43,12 @@ def _positive_lgamma(x: Tensor) -> Tensor:
 
 
 def _positive_digamma(x: Tensor) -> Tensor:
-    small = x < _STEPS
+    small = x < _SHIFT
     safe = where(small, x, 1.0)
     steps = 1 / safe
-    for k in range(1, _STEPS):
+    for k in range(1, _SHIFT):
         steps = steps + 1 / (safe + k)
-    z = where(small, x + _STEPS, x)
+    z = where(small, x + _SHIFT, x)
     series = _series(z, [b / (2 * n) for n, b in enumerate(_BERNOULLI, 1)]) / (z * z)
     return log(z) - 0.5 / z - series - where(small, steps, 0.0)
 
@@ -59,27 +57,20 @@ def _trigamma(x: Tensor) -> Tensor:
     below = lt(x, 0.5)
     z = where(below, 1 - x, x)
     steps = 1 / (z * z)
-    for k in range(1, _STEPS):
+    for k in range(1, _SHIFT):
         steps = steps + 1 / ((z + k) * (z + k))
-    far = z + _STEPS
+    far = z + _SHIFT
     series = _series(far, list(_BERNOULLI)) / (far * far * far)
     out = steps + 1 / far + 0.5 / (far * far) + series
-    turn = math.pi / sin(where(below, x, 0.5) * math.pi)
-    return where(below, turn * turn - out, out)
-
-
-def _infer(name: str) -> Callable[[Spec], Inferred]:
-    def infer(input: Spec) -> Inferred:
-        return infer_elementwise(name, (input,))
-
-    return infer
+    reflection = math.pi / sin(where(below, x, 0.5) * math.pi)
+    return where(below, reflection * reflection - out, out)
 
 
 def _lgamma_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * digamma(input)
 
 
-@composite(_infer("lgamma"), _lgamma_rule, name="lgamma", rare=True)
+@composite(infer_unary("lgamma"), _lgamma_rule, name="lgamma")
 def _lgamma(input: Tensor) -> Tensor:
     x = input.to(float64)
     below = lt(x, 0.5)
@@ -92,34 +83,43 @@ def _lgamma(input: Tensor) -> Tensor:
     return where(below, reflected, out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def lgamma(input: Tensor) -> Tensor:
-    """log |gamma(input)|; infinite at 0 and negative integers. Integers and bools give the default dtype."""
-    return _lgamma(floated(input))
+    """log |gamma(input)|; infinite at 0 and negative integers. Integers and bools give the default dtype.
+
+    By Stirling's series after the recurrence up to 10, and Euler's reflection formula below 1/2.
+    """
+    return _lgamma(as_floating(input))
 
 
 def _digamma_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * polygamma(1, input)
 
 
-@composite(_infer("digamma"), _digamma_rule, name="digamma", rare=True)
+@composite(infer_unary("digamma"), _digamma_rule, name="digamma")
 def _digamma(input: Tensor) -> Tensor:
     x = input.to(float64)
     below = lt(x, 0.5)
     out = _positive_digamma(where(below, 1 - x, x))
     whole = below & eq(x, floor(x))
-    turn = math.pi / tan(where(below & ~whole, x - floor(x), 0.5) * math.pi)
-    out = where(below, out - turn, out)
+    reflection = math.pi / tan(where(below & ~whole, x - floor(x), 0.5) * math.pi)
+    out = where(below, out - reflection, out)
     return where(whole, where(eq(x, 0), -math.inf, math.nan), out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def digamma(input: Tensor) -> Tensor:
-    """The derivative of `lgamma`; -inf at 0, NaN at negative integers. Integers and bools give the default dtype."""
-    return _digamma(floated(input))
+    """The derivative of `lgamma`; -inf at 0, NaN at negative integers. Integers and bools give the default dtype.
+
+    By the asymptotic series, recurrence and reflection, as lgamma.
+    """
+    return _digamma(as_floating(input))
 
 
+@public(method=False)
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of `digamma`, for n 0 and 1. Raises ValueError for other n."""
-    x = floated(input)
+    x = as_floating(input)
     if n == 0:
         return digamma(x)
     if n != 1:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...dispatch.op import SCALARS, Inferred
-from ...dtype import INTEGER, DType, bool_, float32, float64, get_default_dtype, int8, int16, int32, int64, result_dtype
+from ...dispatch.plan import Inferred
+from ...dtype import INTEGER, DType, bool_, float64, get_default_dtype, int8, int16, int32, int64
 from ...errors import DTypeError
 from ...spec import Spec
 from ..creation import fill_spec, full
-from ..families import composite, describe, infer_elementwise
+from ..families import composite, infer_elementwise
 from ..indexing import bitcast
+from ..registry import public
+from ..upcast import upcast
 from .arithmetic import abs as absolute
 from .arithmetic import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, remainder, sin, sqrt, where
-from .composites import _require_floating, isinf, logaddexp
+from .composites import isinf, logaddexp, promoted_dtype, require_floating
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -25,24 +28,21 @@ if TYPE_CHECKING:
 # --- Operands -------------------------------------------------------------------------------------------------------
 
 
-def floated(input: Tensor) -> Tensor:
+def as_floating(input: Tensor) -> Tensor:
     """`input`, in the default dtype where its own is not floating."""
     return input if input.spec.dtype.is_floating_point else input.to(get_default_dtype())
 
 
 def floating_pair(op: str, input: Any, other: Any) -> tuple[Tensor, Tensor]:
     """Two operands, of which one may be a Python scalar, as tensors of the floating dtype that they promote to."""
-    for value in (input, other):
-        if not hasattr(value, "spec") and type(value) not in SCALARS:
-            raise DTypeError(f"{op}(): expected tensors or numbers, got {type(value).__name__} {value!r:.60}")
-    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (input, other)]))
+    dtype = promoted_dtype(op, input, other)
     dtype = dtype if dtype.is_floating_point else get_default_dtype()
     a, b = (v.to(dtype) if hasattr(v, "spec") else full((), v, dtype=dtype) for v in (input, other))
     return a, b
 
 
 def _integer_pair(op: str, input: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    dtype = result_dtype(*describe(input.spec, other.spec))
+    dtype = promoted_dtype(op, input, other)
     if dtype.category != INTEGER:
         raise DTypeError(f"{op}(): expected integers, got {input.spec.dtype} and {other.spec.dtype}")
     return input.to(dtype), other.to(dtype)
@@ -51,13 +51,13 @@ def _integer_pair(op: str, input: Tensor, other: Tensor) -> tuple[Tensor, Tensor
 # --- The error function's relatives ---------------------------------------------------------------------------------
 
 # log(erfc(x) exp(x**2) / t) as a polynomial in 2 t - 1, where t = 2 / (2 + x): interpolated at Chebyshev's points.
-# By falling power; the shorter one is right to 6e-9, the longer to 4e-15.
-_ERFC_SINGLE = (
+# By descending power; the shorter one is right to 6e-9, the longer to 4e-15.
+_ERFC_FLOAT32 = (
     1.3371503491274448e-05, -8.7283810216884778e-05, -3.2113772312125475e-05, 0.00057376637200504707,
     -0.00018278214171601269, -0.0022887652385930059, 0.0017706661186296711, 0.008808825369385995,
     -0.009874534918291376, -0.046893640559962625, 0.047343417521067507, 0.67264315477454295, -0.67179408515172145,
 )  # fmt: skip
-_ERFC_DOUBLE = (
+_ERFC_FLOAT64 = (
     -1.2776086555480389e-08, 2.9805133645356904e-08, 7.7455724090583775e-08, -2.8956265674471434e-07,
     -4.1468537554301974e-08, 1.2833949153590487e-06, -1.4094459914223091e-06, -2.9634842309636684e-06,
     8.662535397465155e-06, 1.3989370477956789e-07, -3.0237840540065049e-05, 3.1746935423270395e-05,
@@ -76,33 +76,30 @@ def _polynomial(x: Tensor, coefficients: tuple[float, ...]) -> Tensor:
     return out
 
 
-def _infer_smooth(name: str) -> Any:
-    def infer(input: Spec) -> Inferred:
-        return infer_elementwise(name, (input,))
-
-    return infer
+def infer_unary(name: str) -> Callable[[Spec], Inferred]:
+    """The inference rule of an elementwise composite of one operand."""
+    return lambda input: infer_elementwise(name, (input,))
 
 
 def _erfc_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * (exp(-(input * input)) * -_TWO_OVER_ROOT_PI)
 
 
-@composite(_infer_smooth("erfc"), _erfc_rule, name="erfc", rare=True)
+@composite(infer_unary("erfc"), _erfc_rule, name="erfc")
 def _erfc(input: Tensor) -> Tensor:
-    x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
+    x = upcast(input)
     size = absolute(x)
     t: Tensor = 2 / (size + 2)
-    tail: Tensor = t * exp(
-        _polynomial(t * 2 - 1, _ERFC_DOUBLE if x.spec.dtype is float64 else _ERFC_SINGLE) - size * size
-    )
+    tail = t * exp(_polynomial(t * 2 - 1, _ERFC_FLOAT64 if x.spec.dtype is float64 else _ERFC_FLOAT32) - size * size)
     # 1 - erf is exact to rounding where erfc is not small.
-    out = where(x < 0.5, 1 - erf(x), where(isinf(size), 0.0, tail))
+    out = where(lt(x, 0.5), 1 - erf(x), where(isinf(size), 0.0, tail))
     return out.to(input.spec.dtype)
 
 
+@public(inplace=True)
 def erfc(input: Tensor) -> Tensor:
     """1 - erf(input), as exact for large input as for small. Integers and bools give the default dtype."""
-    return _erfc(floated(input))
+    return _erfc(as_floating(input))
 
 
 # Giles, "Approximating the erfinv function" (2011), single precision: in w - 2.5 for w = -log(1 - x**2) < 5, and in
@@ -121,9 +118,9 @@ def _erfinv_rule(g: Tensor, y: Tensor) -> Tensor:
     return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
 
 
-@composite(_infer_smooth("erfinv"), _erfinv_rule, name="erfinv", rare=True)
+@composite(infer_unary("erfinv"), _erfinv_rule, name="erfinv")
 def _erfinv(input: Tensor) -> Tensor:
-    x = input.to(float32) if input.spec.dtype.itemsize == 2 else input
+    x = upcast(input)
     size = absolute(x)
     w = -(log1p(-size) + log1p(size))
     root = sqrt(where(w < 5, 5.0, w)) - 3
@@ -136,29 +133,35 @@ def _erfinv(input: Tensor) -> Tensor:
     return where(lt(x, 0), -out, out).to(input.spec.dtype)
 
 
+@public(inplace=True)
 def erfinv(input: Tensor) -> Tensor:
-    """The number whose erf is input; infinite at -1 and 1, NaN beyond. Integers and bools give the default dtype."""
-    return _erfinv(floated(input))
+    """The inverse of erf: infinite at -1 and 1, NaN beyond. Integers and bools give the default dtype.
+
+    By the approximation of Giles (2011), with two steps of Newton's method in float64.
+    """
+    return _erfinv(as_floating(input))
 
 
 # --- Logarithms and powers ------------------------------------------------------------------------------------------
 
 
+@public(inplace=True)
 def exp2(input: Tensor) -> Tensor:
-    """2 ** input. Integers and bools give the default dtype."""
-    x = floated(input)
-    out: Tensor = 2.0**x
+    """2 ** input, elementwise. Integers and bools give the default dtype."""
+    out: Tensor = 2.0 ** as_floating(input)
     return out
 
 
+@public(inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(input / (1 - input)), after a clamp to [eps, 1 - eps] if eps is given. Integers give the default dtype."""
-    x = floated(input)
+    x = as_floating(input)
     if eps is not None:
         x = x.clamp(eps, 1 - eps)
     return log(x / (1 - x))
 
 
+@public(inplace=True)
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), 0 where input is 0 (unless other is NaN). Either may be a number; always floating."""
     x, y = floating_pair("xlogy", input, other)
@@ -167,21 +170,24 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return x * log(where(zero, 1.0, y))
 
 
+@public()
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
-    """log2(2**input + 2**other), without overflow."""
-    _require_floating("logaddexp2", input, other)
+    """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
+    require_floating("logaddexp2", input, other)
     a, b = floating_pair("logaddexp2", input, other)
     return logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
 
 
+@public(inplace=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other. Always floating; the two broadcast."""
-    return floated(input) * exp2(other)
+    return as_floating(input) * exp2(other)
 
 
+@public(inplace=True)
 def sinc(input: Tensor) -> Tensor:
     """sin(pi * input) / (pi * input), 1 at 0. Integers and bools give the default dtype."""
-    x = floated(input) * math.pi
+    x = as_floating(input) * math.pi
     zero = eq(x, 0)
     safe = where(zero, 1.0, x)
     return where(zero, 1.0, sin(safe) / safe)
@@ -192,26 +198,30 @@ def sinc(input: Tensor) -> Tensor:
 _SAME_SIZE: dict[int, DType] = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
+@public()
 def signbit(input: Tensor) -> Tensor:
-    """True where the sign bit is set: for negative numbers, and also for -0.0 and negative NaN."""
+    """True where the sign bit is set: for negative numbers, and also for -0.0 and negative NaN. A bool tensor."""
     dtype = input.spec.dtype
     if dtype.is_floating_point:
         return bitcast(input, _SAME_SIZE[dtype.itemsize]) < 0
     return fill_spec(input.spec.like(dtype=bool_), False) if not dtype.is_signed else input.detach() < 0
 
 
+@public(inplace=True)
 def copysign(input: Tensor, other: Operand) -> Tensor:
-    """The size of input with the sign of other, a tensor or number. Always floating; the two broadcast."""
+    """The magnitude of input with the sign of other, a tensor or number. Always floating; the two broadcast."""
     a, b = floating_pair("copysign", input, other)
     size = absolute(a)
     return where(signbit(b), -size, size)
 
 
+@public(inplace=True)
 def sgn(input: Tensor) -> Tensor:
     """`sign`: norch has no complex dtypes."""
     return input.sign()
 
 
+@public(inplace=True)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 where input is negative, 1 where it is positive, `values` where it is 0; the two broadcast.
 
@@ -220,24 +230,22 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     if input.spec.dtype is not values.spec.dtype:
         raise DTypeError(f"heaviside(): input is {input.spec.dtype} and values {values.spec.dtype}; convert one")
     x = input.detach()
-    out: Tensor = where(eq(x, 0), values.detach(), gt(x, 0).to(input.spec.dtype))
-    return out
+    return where(eq(x, 0), values.detach(), gt(x, 0).to(input.spec.dtype))
 
 
+@public()
 def isposinf(input: Tensor) -> Tensor:
-    """True where input is inf."""
-    if not input.spec.dtype.is_floating_point:
-        return fill_spec(input.spec.like(dtype=bool_), False)
-    return eq(input.detach(), math.inf)
+    """True where input is inf. A bool tensor of its shape."""
+    return isinf(input) & gt(input.detach(), 0)
 
 
+@public()
 def isneginf(input: Tensor) -> Tensor:
-    """True where input is -inf."""
-    if not input.spec.dtype.is_floating_point:
-        return fill_spec(input.spec.like(dtype=bool_), False)
-    return eq(input.detach(), -math.inf)
+    """True where input is -inf. A bool tensor of its shape."""
+    return isinf(input) & lt(input.detach(), 0)
 
 
+@public()
 def isreal(input: Tensor) -> Tensor:
     """True everywhere: norch has no complex dtypes."""
     return fill_spec(input.spec.like(dtype=bool_), True)
@@ -246,12 +254,14 @@ def isreal(input: Tensor) -> Tensor:
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """other - alpha * input. Operands broadcast and promote."""
+    """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
     out: Tensor = other - (input if alpha == 1 else input * alpha)
     return out
 
 
+@public(inplace=True)
 def gcd(input: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor of integers, never negative, by Euclid's steps. The two broadcast and promote.
 
@@ -265,6 +275,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     return a if a.spec.shape == b.spec.shape else a + b
 
 
+@public(inplace=True)
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers, never negative; 0 where either is 0. The two broadcast and promote.
 

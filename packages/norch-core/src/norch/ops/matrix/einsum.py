@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
 from ...errors import ShapeError
+from ...spec import Shape
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
 def contract(equation: str, operands: list[Tensor]) -> Tensor:
-    """See `norch.einsum`."""
-    terms, output = _parse(equation, operands)
+    """See `norch.einsum`. Raises ShapeError for an equation that does not fit its operands."""
+    terms, output = _parse(equation, tuple([tuple(x.spec.shape) for x in operands]))
     sizes: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):
         for label, n in zip(term, x.spec.shape, strict=True):
@@ -28,24 +30,26 @@ def contract(equation: str, operands: list[Tensor]) -> Tensor:
     for i, (x, term) in enumerate(parts[1:], 1):
         wanted = set(output).union(*(t for _, t in parts[i + 1 :]))
         result, labels = _pair(result, labels, x, term, wanted, sizes)
-    gone = [i for i, label in enumerate(labels) if label not in output]
-    if gone:
-        result = result.sum(gone, dtype=result.dtype)
+    summed = [i for i, label in enumerate(labels) if label not in output]
+    if summed:
+        result = result.sum(summed, dtype=result.dtype)
         labels = [label for label in labels if label in output]
     return result.permute([labels.index(label) for label in output]) if labels != output else result
 
 
-def _parse(equation: str, operands: list[Tensor]) -> tuple[list[list[str]], list[str]]:
+@lru_cache(maxsize=1024)
+def _parse(equation: str, shapes: tuple[Shape, ...]) -> tuple[list[list[str]], list[str]]:
+    """The labels of each operand's dims, and those of the result."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
-    if len(terms) != len(operands):
-        raise ShapeError(f"einsum(): {equation!r} has {len(terms)} terms for {len(operands)} operands")
+    if len(terms) != len(shapes):
+        raise ShapeError(f"einsum(): {equation!r} has {len(terms)} terms for {len(shapes)} operands")
     parsed, widest = [], 0
-    for term, x in zip(terms, operands, strict=True):
+    for term, shape in zip(terms, shapes, strict=True):
         head, dots, tail = term.partition("...")
-        extra = x.spec.ndim - len(head) - len(tail)
+        extra = len(shape) - len(head) - len(tail)
         if (extra < 0 or (extra and not dots)) or (not (head + tail).isalpha() and head + tail):
-            raise ShapeError(f"einsum(): {equation!r}: term {term!r} does not fit shape {tuple(x.spec.shape)}")
+            raise ShapeError(f"einsum(): {equation!r}: term {term!r} does not fit shape {shape}")
         widest = max(widest, extra)
         parsed.append((head, extra, tail))
     # Batch dims of "..." get labels that no letter has, aligned from the right.
@@ -64,6 +68,8 @@ def _parse(equation: str, operands: list[Tensor]) -> tuple[list[list[str]], list
 
 def _diagonals(x: Tensor, term: list[str]) -> tuple[Tensor, list[str]]:
     """Takes the diagonal of dims that share a label."""
+    if len(set(term)) == len(term):
+        return x, term
     labels = list(term)
     for label in set(labels):
         while labels.count(label) > 1:
@@ -77,9 +83,9 @@ def _diagonals(x: Tensor, term: list[str]) -> tuple[Tensor, list[str]]:
 def _pair(
     a: Tensor, a_labels: list[str], b: Tensor, b_labels: list[str], wanted: set[str], sizes: dict[str, int]
 ) -> tuple[Tensor, list[str]]:
-    """The product of two operands, summed over the labels that nothing else wants."""
-    a, a_labels = _sum_alone(a, a_labels, wanted | set(b_labels))
-    b, b_labels = _sum_alone(b, b_labels, wanted | set(a_labels))
+    """The product of two operands, summed over the labels that no other operand and not the output has."""
+    a, a_labels = _sum_unshared(a, a_labels, wanted | set(b_labels))
+    b, b_labels = _sum_unshared(b, b_labels, wanted | set(a_labels))
     shared = [c for c in a_labels if c in b_labels]
     batch = [c for c in shared if c in wanted]
     inner = [c for c in shared if c not in wanted]
@@ -87,16 +93,24 @@ def _pair(
     columns = [c for c in b_labels if c not in shared]
 
     def arrange(x: Tensor, labels: list[str], *groups: list[str]) -> Tensor:
-        x = x.permute([labels.index(c) for group in groups for c in group])
-        x = x.expand([sizes[c] for group in groups for c in group])
-        return x.reshape([sizes[c] for c in batch] + [prod(sizes[c] for c in group) for group in groups[1:]])
+        ordered = [c for group in groups for c in group]
+        if ordered != labels:
+            x = x.permute([labels.index(c) for c in ordered])
+        whole = tuple([sizes[c] for c in ordered])
+        if x.spec.shape != whole:
+            x = x.expand(whole)
+        shape = (*[sizes[c] for c in batch], *[prod([sizes[c] for c in group]) for group in groups[1:]])
+        return x if shape == whole else x.reshape(shape)
 
     left = arrange(a, a_labels, batch, rows, inner)
     right = arrange(b, b_labels, batch, inner, columns)
     out = left @ right
-    return out.reshape([sizes[c] for c in batch + rows + columns]), batch + rows + columns
+    labels = batch + rows + columns
+    shape = tuple([sizes[c] for c in labels])
+    return out if out.spec.shape == shape else out.reshape(shape), labels
 
 
-def _sum_alone(x: Tensor, labels: list[str], wanted: set[str]) -> tuple[Tensor, list[str]]:
-    alone = [i for i, c in enumerate(labels) if c not in wanted]
-    return (x.sum(alone, dtype=x.dtype), [c for c in labels if c in wanted]) if alone else (x, labels)
+def _sum_unshared(x: Tensor, labels: list[str], wanted: set[str]) -> tuple[Tensor, list[str]]:
+    """Sums over the labels that are not wanted."""
+    summed = [i for i, c in enumerate(labels) if c not in wanted]
+    return (x.sum(summed, dtype=x.dtype), [c for c in labels if c in wanted]) if summed else (x, labels)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import binary_call, run_mixed
-from ...dispatch.op import Inferred, Op
+from ...dispatch.call import run_mixed
+from ...dispatch.codegen import call_path
+from ...dispatch.plan import Inferred
 from ...dtype import bool_
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
-from ..families import _register
+from ..families import BinaryFunction, binary_signature, primitive
+from ..registry import method, public
 from ..shape.views import diagonal
-from .einsum import contract  # here, so that the function `ops.einsum` keeps its name from the module
+from .einsum import contract
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 def _infer_matmul(a: Spec, b: Spec) -> Inferred:
     if type(a) is not Spec or type(b) is not Spec:
-        raise DTypeError("matmul(): both operands must be tensors; use * for scalars")
+        scalar: Any = a if type(a) is not Spec else b
+        raise DTypeError(f"matmul(): expected a Tensor, got {scalar.__name__}; use * for scalars")
     if a.dtype is not b.dtype:
         raise DTypeError(f"matmul(): operands of dtypes {a.dtype} and {b.dtype}; convert one")
     if a.dtype is bool_:
@@ -39,12 +42,12 @@ def _infer_matmul(a: Spec, b: Spec) -> Inferred:
         )
     batch = broadcast_shapes(tuple(a_shape[:-2]), tuple(b_shape[:-2]), op="matmul")
     full = (*batch, a_shape[-2], b_shape[-1])
-    seen = full[:-1] if columns else full
+    shape = full[:-1] if columns else full
     if rows:
-        seen = (*batch, *seen[len(batch) + 1 :])
+        shape = (*batch, *shape[len(batch) + 1 :])
     left = a.like((*batch, *a_shape[-2:]), expand_strides(tuple(a_shape), tuple(a_strides), (*batch, *a_shape[-2:])))
     right = b.like((*batch, *b_shape[-2:]), expand_strides(tuple(b_shape), tuple(b_strides), (*batch, *b_shape[-2:])))
-    return Inferred((a.like(seen),), (left, right), {}, (a.like(full),))
+    return Inferred((a.like(shape),), (left, right), {}, (a.like(full),))
 
 
 def _matmul_vjp_a(g: Tensor, b: Tensor, a_spec: Spec) -> Tensor:
@@ -67,90 +70,110 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
     return a.mT @ g
 
 
-_MATMUL = _register(Op("matmul", ("a", "b"), 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b)))
-matmul = binary_call(_MATMUL)
+_MATMUL = primitive("matmul", "a b", 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b))
+matmul: BinaryFunction = call_path(_MATMUL, binary_signature)
 matmul.__name__ = matmul.__qualname__ = "matmul"
+matmul.__module__ = __name__
 matmul.__doc__ = """The matrix product, over broadcast batch dims, by NumPy's rules: (..., m, k) @ (..., k, n).
 
 A 1-D operand is a row (left) or column (right) whose dim then disappears. Raises ShapeError where the inner sizes
 differ, DTypeError where the dtypes do."""
 matmul.op = _MATMUL  # type: ignore[attr-defined]
+public("__matmul__")(matmul)
 
 
-def rmatmul(self: Tensor, other: Any) -> Tensor:
+@method("__rmatmul__")
+def _rmatmul(self: Tensor, other: Any) -> Tensor:
     """`other @ self`, for an array on the left."""
-    out: Tensor = run_mixed(_MATMUL, other, self)
-    return out
+    return run_mixed(_MATMUL, other, self)  # type: ignore[no-any-return]
 
 
-def _require_dims(op: str, *pairs: tuple[Any, int]) -> None:
+def require_dims(op: str, *pairs: tuple[Any, int]) -> None:
+    """Raises ShapeError unless each tensor has its number of dims."""
     for tensor, ndim in pairs:
         if tensor.spec.ndim != ndim:
             shapes = " and ".join(str(tuple(x.spec.shape)) for x, _ in pairs)
             raise ShapeError(f"{op}(): expected tensors of {' and '.join(str(n) for _, n in pairs)} dims, got {shapes}")
 
 
-def _require_inner(op: str, a: Tensor, b: Tensor) -> None:
-    if a.spec.shape[-1] != b.spec.shape[-2 if b.spec.ndim > 1 else 0]:
-        raise ShapeError(f"{op}(): shapes {tuple(a.spec.shape)} and {tuple(b.spec.shape)} do not match")
+def _product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> Tensor:
+    """`matmul` of operands of so many dims, without broadcasting."""
+    check_product(op, a, a_ndim, b, b_ndim)
+    return matmul(a, b)
 
 
+def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> None:
+    """Raises ShapeError unless the operands have so many dims, equal inner sizes and, of 3 dims, equal batches."""
+    require_dims(op, (a, a_ndim), (b, b_ndim))
+    first, second = tuple(a.spec.shape), tuple(b.spec.shape)
+    if first[:-2] != second[:-2]:
+        raise ShapeError(f"{op}(): batches of {first} and {second} differ in size")
+    if first[-1] != second[-2 if len(second) > 1 else 0]:
+        raise ShapeError(f"{op}(): shapes {first} and {second} do not match")
+
+
+@public()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices: (m, k) @ (k, n). No broadcasting."""
-    _require_dims("mm", (input, 2), (mat2, 2))
-    _require_inner("mm", input, mat2)
-    return matmul(input, mat2)
+    """The product of two matrices: (m, k) @ (k, n), without broadcasting. Raises as matmul does."""
+    return _product("mm", input, 2, mat2, 2)
 
 
+@public()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of two batches of matrices: (b, m, k) @ (b, k, n). No broadcasting."""
-    _require_dims("bmm", (input, 3), (mat2, 3))
-    if input.spec.shape[0] != mat2.spec.shape[0]:
-        raise ShapeError(f"bmm(): batches of {tuple(input.spec.shape)} and {tuple(mat2.spec.shape)} differ in size")
-    _require_inner("bmm", input, mat2)
-    return matmul(input, mat2)
+    """The products of two batches of matrices: (b, m, k) @ (b, k, n), without broadcasting. Raises as matmul does."""
+    return _product("bmm", input, 3, mat2, 3)
 
 
+@public()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """A matrix times a vector: (m, k) @ (k)."""
-    _require_dims("mv", (input, 2), (vec, 1))
-    _require_inner("mv", input, vec)
-    return matmul(input, vec)
+    """A matrix times a vector: (m, k) @ (k) -> (m). Raises as matmul does."""
+    return _product("mv", input, 2, vec, 1)
 
 
+@public()
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """The inner product of two vectors, a 0-d tensor."""
-    _require_dims("dot", (input, 1), (tensor, 1))
-    _require_inner("dot", input, tensor)
-    return matmul(input, tensor)
+    """The inner product of two vectors, (k) and (k), a 0-d tensor. Raises as matmul does."""
+    return _product("dot", input, 1, tensor, 1)
 
 
+@public("ger")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """The products of every element of one vector with every one of another: (n), (m) -> (n, m)."""
-    _require_dims("outer", (input, 1), (vec2, 1))
+    """The outer product: (n), (m) -> (n, m). Dtypes promote. Raises ShapeError unless both are vectors."""
+    require_dims("outer", (input, 1), (vec2, 1))
     return input.unsqueeze(1) * vec2
 
 
+@public(inplace=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the product. With beta 0 `input` is not read."""
-    product = mm(mat1, mat2)
+    """beta * input + alpha * (mat1 @ mat2), of shape (m, n).
+
+    `input` broadcasts to it; with beta 0 it is not read. Raises ShapeError for shapes that do not fit, DTypeError as
+    matmul does.
+    """
+    return add_product("addmm", input, mm(mat1, mat2), beta, alpha)
+
+
+def add_product(op: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    """beta * input + alpha * product, in its shape. Raises ShapeError where input does not broadcast to it."""
     if alpha != 1:
         product = product * alpha
     if beta == 0:
         return product
     out = product + (input if beta == 1 else input * beta)
     if out.spec.shape != product.spec.shape:
-        raise ShapeError(f"addmm(): input {tuple(input.spec.shape)} does not broadcast to {tuple(product.spec.shape)}")
+        raise ShapeError(f"{op}(): input {tuple(input.spec.shape)} does not broadcast to {tuple(product.spec.shape)}")
     return out
 
 
+@public(inplace=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The lower triangle of the last two dims, up to the given diagonal; zeros elsewhere."""
+    """The lower triangle of the last two dims; zeros above the given diagonal. Raises ShapeError below 2 dims."""
     return _triangle(input, diagonal, True, "tril")
 
 
+@public(inplace=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The upper triangle of the last two dims, from the given diagonal; zeros elsewhere."""
+    """The upper triangle of the last two dims; zeros below the given diagonal. Raises ShapeError below 2 dims."""
     return _triangle(input, diagonal, False, "triu")
 
 
@@ -159,17 +182,15 @@ def _triangle(input: Tensor, offset: int, lower: bool, op: str) -> Tensor:
         raise ShapeError(f"{op}(): needs at least 2 dims, got shape {tuple(input.spec.shape)}")
     m, n = input.spec.shape[-2:]
     row, column = arange(m, device=input.device).unsqueeze(1) + offset, arange(n, device=input.device)
-    out: Tensor = where(
-        column <= row if lower else column >= row, input, False if input.spec.dtype.category == 0 else 0
-    )
-    return out
+    return where(column <= row if lower else column >= row, input, False if input.spec.dtype is bool_ else 0)
 
 
+@public()
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """A vector as the diagonal of a square matrix; of a matrix, a copy of its diagonal."""
+    """A vector as the diagonal of a square matrix; of a matrix, its diagonal, a copy. ShapeError for other dims."""
     if input.spec.ndim == 2:
         return _diagonal(input, diagonal).clone()
-    _require_dims("diag", (input, 1))
+    require_dims("diag", (input, 1))
     n = input.spec.shape[0] + abs(diagonal)
     out = input.new_zeros(n, n)
     _diagonal(out, diagonal).copy_(input)
@@ -179,12 +200,14 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 _diagonal = diagonal
 
 
+@public()
 def trace(input: Tensor) -> Tensor:
-    """The sum of the main diagonal of a matrix."""
-    _require_dims("trace", (input, 2))
+    """The sum of the main diagonal of a matrix, 0-d; int64 for integers. Raises ShapeError for other dims."""
+    require_dims("trace", (input, 2))
     return diagonal(input).sum()
 
 
+@public(method=False)
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
 

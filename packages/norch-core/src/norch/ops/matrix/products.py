@@ -5,23 +5,28 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DTypeError, ShapeError
+from ...errors import ShapeError
 from ...spec import as_int, broadcast_shapes, wrap_dim
 from ..elementwise.arithmetic import where
+from ..families import floating
 from ..reduction.reductions import _root, norm
 from ..reduction.reductions import sum as total
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, permute, reshape, unsqueeze
-from .matmul import _require_dims, _require_inner, bmm, dot, matmul, mm, mv, outer
+from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer, require_dims
+from .multi_dot import multi_dot
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+@public(method=False)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """The products of two tensors summed over dims of both: `dims` last of `a` and first of `b`, or two lists of dims.
+    """The products of two tensors summed over dims of both, as one matrix product.
 
-    One matrix product. Raises ShapeError where the sizes differ.
+    dims: a number, for the last of `a` and the first of `b`, or two lists of dims. Raises ShapeError where the sizes
+    differ, IndexError for a dim out of range.
     """
     if hasattr(dims, "spec"):
         dims = dims.tolist()
@@ -40,27 +45,35 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         )
     rows = [d for d in range(a.spec.ndim) if d not in left]
     columns = [d for d in range(b.spec.ndim) if d not in right]
-    inner_size = math.prod(sizes)
-    shape = [a.spec.shape[d] for d in rows] + [b.spec.shape[d] for d in columns]
+    shape, inner_size = [a.spec.shape[d] for d in rows] + [b.spec.shape[d] for d in columns], math.prod(sizes)
     first = reshape(permute(a, [*rows, *left]), (math.prod(shape[: len(rows)]), inner_size))
     second = reshape(permute(b, [*right, *columns]), (inner_size, math.prod(shape[len(rows) :])))
     return reshape(matmul(first, second), shape)
 
 
+@public()
 def inner(input: Tensor, other: Tensor) -> Tensor:
-    """The products summed over the last dims of both: (..., k), (*, k) -> (..., *). With a 0-d tensor, `*`."""
+    """The products summed over the last dims of both: (..., k), (*, k) -> (..., *); `*` with a 0-d tensor.
+
+    Raises ShapeError where the last sizes differ.
+    """
     if not input.spec.ndim or not other.spec.ndim:
         return input * other
     return tensordot(input, other, ([-1], [-1]))
 
 
+@public()
 def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """`dot`: norch has no complex dtypes."""
+    """`dot`: norch has no complex dtypes. Raises as dot does."""
     return dot(input, other)
 
 
+@public()
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """The Kronecker product: each element of input times the whole of other, laid out as blocks."""
+    """The Kronecker product: each element of input times the whole of other, laid out as blocks.
+
+    Each dim is the product of both; the shorter shape is led by 1s. Dtypes promote.
+    """
     ndim = max(input.spec.ndim, other.spec.ndim)
     first = (1,) * (ndim - input.spec.ndim) + tuple(input.spec.shape)
     second = (1,) * (ndim - other.spec.ndim) + tuple(other.spec.shape)
@@ -69,89 +82,84 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return reshape(a * b, [n * m for n, m in zip(first, second, strict=True)])
 
 
+@public(method=False)
 def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of several matrices, in the order that needs the fewest multiplications."""
-    from ...linalg import multi_dot
-
+    """The product of several matrices, in the order that needs the fewest multiplications. Raises as matmul does."""
     return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
 
 
+@public()
 def matrix_power(input: Tensor, n: int) -> Tensor:
-    """A square matrix (or a batch) multiplied by itself, `n` factors; negative `n`: its inverse. By squaring."""
+    """A square matrix (..., n, n) multiplied by itself, `n` factors, by squaring; for a negative `n` its inverse.
+
+    Raises ShapeError for other shapes, DTypeError for an `n` that is no int.
+    """
     power = as_int(n, "matrix_power", "n")
     if input.spec.ndim < 2 or input.spec.shape[-1] != input.spec.shape[-2]:
         raise ShapeError(f"matrix_power(): expected square matrices, got shape {tuple(input.spec.shape)}")
     if power < 0:
-        from ...linalg import inv
-
-        return matrix_power(inv(input), -power)
+        return matrix_power(input.inverse(), -power)
     if power == 0:
         from ..creation import eye
 
         one = eye(input.spec.shape[-1], dtype=input.spec.dtype, device=input.device)
         return broadcast_to(one, tuple(input.spec.shape)).clone()
-    out, square = None, input
-    while power:
-        if power & 1:
-            out = square if out is None else matmul(out, square)
-        power >>= 1
-        if power:
-            square = matmul(square, square)
-    assert out is not None
-    return out.clone() if out is input else out
+    if power == 1:
+        return input.clone()
+    root = matrix_power(input, power // 2) if power > 3 else input
+    out = matmul(root, root)
+    return matmul(out, input) if power % 2 else out
 
 
 # --- beta * input + alpha * product ---------------------------------------------------------------------------------
 
 
-def _added(op: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    if alpha != 1:
-        product = product * alpha
-    if beta == 0:
-        return product
-    out = product + (input if beta == 1 else input * beta)
-    if out.spec.shape != product.spec.shape:
-        raise ShapeError(f"{op}(): input {tuple(input.spec.shape)} does not broadcast to {tuple(product.spec.shape)}")
-    return out
-
-
+@public(inplace=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec); `input` broadcasts to the product. With beta 0 `input` is not read."""
-    return _added("addmv", input, mv(mat, vec), beta, alpha)
+    """beta * input + alpha * (mat @ vec), of shape (m), to which `input` broadcasts. Raises as addmm does."""
+    return add_product("addmv", input, mv(mat, vec), beta, alpha)
 
 
+@public(inplace=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to it. With beta 0 `input` is not read."""
-    return _added("addr", input, outer(vec1, vec2), beta, alpha)
+    """beta * input + alpha * outer(vec1, vec2), of shape (n, m), to which `input` broadcasts. Raises as addmm does."""
+    return add_product("addr", input, outer(vec1, vec2), beta, alpha)
 
 
+@public(inplace=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * bmm(batch1, batch2); `input` broadcasts to it. With beta 0 `input` is not read."""
-    return _added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+    """beta * input + alpha * bmm(batch1, batch2), of shape (b, m, n), to which `input` broadcasts.
+
+    With beta 0 `input` is not read. Raises as addmm does.
+    """
+    return add_product("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
+@public(inplace=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha times the sum of the products of two batches of matrices, which is one product."""
-    _require_dims("addbmm", (batch1, 3), (batch2, 3))
-    _require_inner("addbmm", batch1, batch2)
-    if batch1.spec.shape[0] != batch2.spec.shape[0]:
-        raise ShapeError(
-            f"addbmm(): batches of {tuple(batch1.spec.shape)} and {tuple(batch2.spec.shape)} differ in size"
-        )
+    """beta * input + alpha * bmm(batch1, batch2).sum(0), as one matrix product, of shape (m, n).
+
+    `input` broadcasts to it; with beta 0 it is not read. Raises as addmm does.
+    """
+    check_product("addbmm", batch1, 3, batch2, 3)
     b, m, k = batch1.spec.shape
     left = reshape(permute(batch1, [1, 0, 2]), (m, b * k))
-    return _added("addbmm", input, mm(left, reshape(batch2, (b * k, batch2.spec.shape[2]))), beta, alpha)
+    return add_product("addbmm", input, mm(left, reshape(batch2, (b * k, batch2.spec.shape[2]))), beta, alpha)
 
 
 # --- Blocks ---------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
-    """Matrices along the diagonal of a larger one, zeros elsewhere; vectors and 0-d tensors are rows."""
+    """Matrices along the diagonal of a larger one, zeros elsewhere; vectors and 0-d tensors are rows.
+
+    Dtypes promote. Raises ShapeError above 2 dims.
+    """
     from ..shape.joining import common_spec
 
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
-    dtype = common_spec(given, "block_diag").dtype
+    dtype = common_spec([x.spec for x in given], "block_diag").dtype
     blocks = []
     for x in given:
         if x.spec.ndim > 2:
@@ -170,11 +178,13 @@ def block_diag(*tensors: Tensor) -> Tensor:
 # --- Distances ------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The `p`-norm distance of every row of x1 to every row of x2: (..., n, k), (..., m, k) -> (..., n, m).
 
     Euclidean distances of more than 25 rows come from a matrix product, which is faster and less exact for near rows;
-    `compute_mode` "donot_use_mm_for_euclid_dist" never does that, "use_mm_for_euclid_dist" always.
+    `compute_mode` "donot_use_mm_for_euclid_dist" never does that, "use_mm_for_euclid_dist" always. Raises ShapeError
+    for shapes that do not fit, DTypeError unless both are floating, ValueError for a negative `p` or another mode.
     """
     modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
     if compute_mode not in modes:
@@ -185,9 +195,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         )
     if p < 0:
         raise ValueError(f"cdist(): p must not be negative, got {p}")
-    for x in (x1, x2):
-        if not x.spec.dtype.is_floating_point:
-            raise DTypeError(f"cdist(): expected a floating dtype, got {x.spec.dtype}")
+    floating("cdist", x1.spec, x2.spec)
     many = x1.spec.shape[-2] > 25 or x2.spec.shape[-2] > 25
     if p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and many)):
         # |a - b|**2 = |a|**2 + |b|**2 - 2 a.b, the norms as two more columns of the factors.
@@ -199,19 +207,27 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     return norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
 
 
+@public(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The `p`-norm distances of every two rows of a matrix: those of `cdist` above its diagonal, in row order."""
+    """The `p`-norm distances of every two rows of a matrix: (n, k) -> (n * (n - 1) / 2), in the order of the rows.
+
+    Raises ShapeError unless input has 2 dims.
+    """
     from ..indexing import index_select
     from ..shape.arranging import triu_indices
 
-    _require_dims("pdist", (input, 2))
+    require_dims("pdist", (input, 2))
     n = input.spec.shape[0]
     first, second = triu_indices(n, n, 1, device=input.device).unbind(0)
     return norm(index_select(input, 0, first) - index_select(input, 0, second), p, -1)
 
 
+@public(inplace=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """Each slice along `dim` whose `p`-norm is above `maxnorm` scaled down to it. Raises ShapeError below 2 dims."""
+    """Each slice along `dim` whose `p`-norm is above `maxnorm` scaled down to it. Shape and dtype kept.
+
+    Raises ShapeError below 2 dims, for p <= 0 and a negative maxnorm; IndexError for a dim out of range.
+    """
     at = wrap_dim(dim, input.spec.ndim, "renorm")
     if input.spec.ndim < 2 or p <= 0 or maxnorm < 0:
         raise ShapeError(

@@ -14,8 +14,9 @@ from ..elementwise.arithmetic import erf, exp, expm1, ge, gt, le, log, log1p, ma
 from ..families import accepts_axis, composite, floating
 from ..gradients import elementwise_gradient, gradient_along_dim
 from ..reduction.reductions import amax
+from ..registry import public
 from ..shape.views import narrow
-from ..upcast import wide
+from ..upcast import upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -42,13 +43,14 @@ def relu_grad(grad: Tensor, y: Tensor) -> Tensor:
     return where(le(y, 0), 0.0, grad)
 
 
+@public(inplace=True)
 @composite(_infer_relu, relu_grad)
 def relu(input: Tensor) -> Tensor:
     """max(input, 0), elementwise; NaN stays. Shape and dtype kept. Raises DTypeError for bool."""
     return maximum(input, 0)
 
 
-# --- Elementwise, in pieces -----------------------------------------------------------------------------------------
+# --- Piecewise --------------------------------------------------------------------------------------------------------
 
 
 @elementwise_gradient
@@ -56,26 +58,28 @@ def leaky_relu_grad(grad: Tensor, input: Tensor, negative_slope: float) -> Tenso
     return where(gt(input, 0), grad, grad * negative_slope)
 
 
+@public(method=False, inplace=True)
 @composite(_elementwise("leaky_relu"), leaky_relu_grad)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """`input` where it is positive, `negative_slope * input` elsewhere. Shape and dtype kept; floating only."""
+    """`input` where positive, else `negative_slope * input` (Maas et al., 2013). DTypeError unless floating."""
     return where(gt(input, 0), input, input * negative_slope)
 
 
 @elementwise_gradient
 def elu_grad(grad: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
-    below = exp(minimum(wide(input), 0) * input_scale) * (alpha * scale * input_scale)
+    below = exp(minimum(upcast(input), 0) * input_scale) * (alpha * scale * input_scale)
     return (grad * where(gt(input, 0), scale, below)).to(grad.dtype)
 
 
 @composite(_elementwise("elu"), elu_grad, name="elu")
 def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     # The minimum keeps the branch that is not taken finite, and with it the branch's gradient.
-    x = wide(input)
+    x = upcast(input)
     below = expm1(minimum(x, 0) * input_scale) * alpha
     return (where(gt(x, 0), x, below) * scale).to(input.dtype)
 
 
+@public(method=False, inplace=True)
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`input` where it is positive, `alpha * (exp(input) - 1)` elsewhere (Clevert et al., 2015).
 
@@ -84,6 +88,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _elu(input, alpha, 1.0, 1.0)
 
 
+@public(method=False, inplace=True)
 def selu(input: Tensor) -> Tensor:
     """The `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017, whose constants it has).
 
@@ -92,6 +97,7 @@ def selu(input: Tensor) -> Tensor:
     return _elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1.0)
 
 
+@public(method=False, inplace=True)
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`input` where it is positive, `alpha * (exp(input / alpha) - 1)` elsewhere (Barron, 2017).
 
@@ -105,46 +111,51 @@ def hardtanh_grad(grad: Tensor, y: Tensor, min_val: float, max_val: float) -> Te
     return where(le(y, min_val) | ge(y, max_val), 0.0, grad)
 
 
+@public(method=False)
 @composite(_elementwise("hardtanh"), hardtanh_grad)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """`input` held between `min_val` and `max_val`; the gradient is 0 at and beyond both. NaN stays.
-
-    Shape and dtype kept; raises DTypeError unless floating.
-    """
+    """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays. DTypeError unless floating."""
     return minimum(maximum(input, min_val), max_val)
 
 
+@public(method=False)
 def relu6(input: Tensor) -> Tensor:
-    """min(max(input, 0), 6), elementwise. Shape and dtype kept; floating only."""
+    """min(max(input, 0), 6), elementwise. Shape and dtype kept; raises DTypeError unless floating."""
     return hardtanh(input, 0.0, 6.0)
 
 
+@public(method=False)
 def hardsigmoid(input: Tensor) -> Tensor:
-    """relu6(input + 3) / 6: `sigmoid` in three straight pieces. Shape and dtype kept; floating only."""
+    """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
     return relu6(input + 3) / 6
 
 
+@public(method=False)
 def hardswish(input: Tensor) -> Tensor:
-    """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape and dtype kept; floating only."""
+    """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
     return input * hardsigmoid(input)
 
 
+@public(method=False)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`input` where it is above `threshold`, `value` elsewhere; NaN stays. Shape and dtype kept; floating only."""
+    """`input` where it is above `threshold`, else `value`; NaN stays. Dtype kept; DTypeError unless floating."""
     floating("threshold", input.spec)
     return where(le(input, threshold), float(value), input)
 
 
+@public()
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """0 where |input| <= lambd, `input` elsewhere; NaN stays. Shape and dtype kept; floating only."""
+    """0 where |input| <= lambd, else `input`; NaN stays. Dtype kept; raises DTypeError unless floating."""
     floating("hardshrink", input.spec)
     return where(le(absolute(input), lambd), 0.0, input)
 
 
+@public()
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """`input` where it is positive, `weight * input` elsewhere (He et al., 2015). Shape and dtype kept; floating only.
+    """`input` where it is positive, `weight * input` elsewhere (He et al., 2015). Shape and dtype kept.
 
-    weight: one slope, or one for each of the channels, which are dim 1. Raises ShapeError for another number.
+    weight: one slope, or one for each of the channels, which are dim 1. Raises ShapeError for another number,
+    DTypeError unless both are floating.
     """
     floating("prelu", input.spec, weight.spec)
     shape, ndim = tuple(input.spec.shape), input.spec.ndim
@@ -158,40 +169,42 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return where(gt(input, 0), input, input * weight)
 
 
-# --- Elementwise, smooth --------------------------------------------------------------------------------------------
+# --- Smooth -----------------------------------------------------------------------------------------------------------
 
-_ROOT_HALF = math.sqrt(0.5)
-_NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)
-_TANH_SCALE = math.sqrt(2 / math.pi)
+_SQRT_HALF = math.sqrt(0.5)
+_INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+_SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return tanh((x + x * x * x * _CUBIC) * _SQRT_2_OVER_PI)
 
 
 @elementwise_gradient
 def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
-    x = wide(input)
+    x = upcast(input)
     if approximate == "none":
-        slope = (erf(x * _ROOT_HALF) + 1) * 0.5 + x * exp(x * x * -0.5) * _NORMAL_DENSITY
+        slope = (erf(x * _SQRT_HALF) + 1) * 0.5 + x * exp(x * x * -0.5) * _INV_SQRT_2PI
     else:
-        t = tanh((x + x * x * x * _CUBIC) * _TANH_SCALE)
-        inner = (x * x * (3 * _CUBIC) + 1) * _TANH_SCALE
+        t = _gelu_tanh(x)
+        inner = (x * x * (3 * _CUBIC) + 1) * _SQRT_2_OVER_PI
         slope = (t + 1) * 0.5 + x * (1 - t * t) * inner * 0.5
     return (grad * slope).to(grad.dtype)
 
 
 @composite(_elementwise("gelu"), gelu_grad, name="gelu")
 def _gelu(input: Tensor, approximate: str) -> Tensor:
-    x = wide(input)
-    if approximate == "none":
-        gate = erf(x * _ROOT_HALF)
-    else:
-        gate = tanh((x + x * x * x * _CUBIC) * _TANH_SCALE)
+    x = upcast(input)
+    gate = erf(x * _SQRT_HALF) if approximate == "none" else _gelu_tanh(x)
     return (x * (gate + 1) * 0.5).to(input.dtype)
 
 
+@public(method=False)
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """input times the normal distribution function of input (Hendrycks and Gimpel, 2016).
+    """input * Phi(input), Phi being the standard normal distribution function (Hendrycks and Gimpel, 2016).
 
-    approximate: "none" for the error function, "tanh" for their approximation by it. Shape and dtype kept; raises
+    approximate: "none" for Phi by the error function, "tanh" for their approximation. Shape and dtype kept; raises
     DTypeError unless floating, ValueError for another `approximate`.
     """
     if approximate not in ("none", "tanh"):
@@ -205,9 +218,10 @@ def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
     return grad * (s * (input * (1 - s) + 1))
 
 
+@public(method=False)
 @composite(_elementwise("silu"), silu_grad)
 def silu(input: Tensor) -> Tensor:
-    """input * sigmoid(input), also called swish (Elfwing et al., 2017). Shape and dtype kept; floating only."""
+    """input * sigmoid(input), or swish (Elfwing et al., 2017). Dtype kept; raises DTypeError unless floating."""
     return input * sigmoid(input)
 
 
@@ -217,15 +231,16 @@ def _log1p_exp(x: Tensor) -> Tensor:
 
 
 def _mish_rule(g: Tensor, input: Tensor) -> Tensor:
-    x = wide(input)
+    x = upcast(input)
     t = tanh(_log1p_exp(x))
     return g * (t + x * sigmoid(x) * (1 - t * t))
 
 
+@public(method=False)
 @composite(_elementwise("mish"), _mish_rule)
 def mish(input: Tensor) -> Tensor:
-    """input * tanh(softplus(input)) (Misra, 2019). Shape and dtype kept; floating only."""
-    x = wide(input)
+    """input * tanh(softplus(input)) (Misra, 2019). Shape and dtype kept; raises DTypeError unless floating."""
+    x = upcast(input)
     return (x * tanh(_log1p_exp(x))).to(input.dtype)
 
 
@@ -235,6 +250,7 @@ def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) ->
     return where(gt(scaled, threshold), grad, grad * sigmoid(scaled))
 
 
+@public(method=False)
 @composite(_elementwise("softplus"), softplus_grad)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * input)) / beta, and `input` itself where beta * input exceeds `threshold`.
@@ -250,23 +266,26 @@ def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
     return g / (size * size)
 
 
+@public(method=False)
 @composite(_elementwise("softsign"), _softsign_rule)
 def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|). Shape and dtype kept; floating only."""
+    """input / (1 + |input|). Shape and dtype kept; raises DTypeError unless floating."""
     return input / (absolute(input) + 1)
 
 
+@public(method=False)
 @composite(_elementwise("logsigmoid"), lambda g, input: g * sigmoid(-input))
 def logsigmoid(input: Tensor) -> Tensor:
-    """log(sigmoid(input)), computed without overflow. Shape and dtype kept; floating only."""
+    """log(sigmoid(input)) without overflow. Shape and dtype kept; raises DTypeError unless floating."""
     return minimum(input, 0) - log1p(exp(-absolute(input)))
 
 
+@public(method=False)
 @accepts_axis
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along `dim` times the sigmoid of the second (Dauphin et al., 2016): (…, 2n, …) -> (…, n, …).
 
-    Raises ShapeError for an odd size, or a 0-d input; DTypeError unless floating.
+    Raises ShapeError for an odd size or a 0-d input, IndexError for a dim out of range, DTypeError unless floating.
     """
     floating("glu", input.spec)
     at = wrap_dim(dim, input.spec.ndim, "glu")
@@ -279,7 +298,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 # --- Along a dim ----------------------------------------------------------------------------------------------------
 
 
-def _infer_softmax(name: str) -> Any:
+def _infer_along_dim(name: str) -> Any:
     def infer(input: Spec, dim: int) -> Spec:
         floating(name, input)
         wrap_dim(dim, input.ndim, name)
@@ -301,43 +320,46 @@ def log_softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
     return grad - exp(y) * grad.sum(dim, True)
 
 
-@composite(_infer_softmax("softmax"), softmax_grad, name="softmax")
+def _shifted(input: Tensor, dim: int) -> Tensor:
+    """`input` less its largest along `dim`, so that no exp overflows."""
+    x = upcast(contiguous(input))
+    return x - amax(x, dim, True) if x.spec.numel else x.clone()
+
+
+@composite(_infer_along_dim("softmax"), softmax_grad, name="softmax")
 def _softmax(input: Tensor, dim: int) -> Tensor:
-    if not input.spec.numel:  # a largest of no elements there is not
-        return input.clone()
-    x = wide(contiguous(input))
-    e = exp(x - amax(x, dim, True))
+    e = exp(_shifted(input, dim))
     return (e / e.sum(dim, True)).to(input.dtype)
 
 
-@composite(_infer_softmax("log_softmax"), log_softmax_grad, name="log_softmax")
+@composite(_infer_along_dim("log_softmax"), log_softmax_grad, name="log_softmax")
 def _log_softmax(input: Tensor, dim: int) -> Tensor:
-    if not input.spec.numel:
-        return input.clone()
-    x = wide(contiguous(input))
-    shifted = x - amax(x, dim, True)
+    shifted = _shifted(input, dim)
     return (shifted - log(exp(shifted).sum(dim, True))).to(input.dtype)
 
 
+@public()
 @accepts_axis
 def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """exp(input) over its sum along `dim`, without overflow. Shape kept.
+    """exp(input) over its sum along `dim`, shifted by the maximum against overflow. Shape kept.
 
-    dtype: what to convert input to first. Raises DTypeError unless that is floating, IndexError for a dim not there.
+    dtype: what to convert input to first. Raises DTypeError unless that is floating, IndexError for a dim out of range.
     """
     return _softmax(input if dtype is None else input.to(as_dtype(dtype, "softmax")), dim)
 
 
+@public(method=False)
 @accepts_axis
 def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """softmax(-input). Shape kept; floating only."""
+    """softmax(-input), the smallest getting most. Shape and dtype kept; raises as softmax does."""
     return softmax(-input, dim, dtype)
 
 
+@public()
 @accepts_axis
 def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """log(softmax(input)) along `dim`, computed without either's overflow. Shape kept.
+    """log(softmax(input)) along `dim`, computed as input - logsumexp(input). Shape kept.
 
-    dtype: what to convert input to first. Raises DTypeError unless that is floating, IndexError for a dim not there.
+    dtype: what to convert input to first. Raises DTypeError unless that is floating, IndexError for a dim out of range.
     """
     return _log_softmax(input if dtype is None else input.to(as_dtype(dtype, "log_softmax")), dim)

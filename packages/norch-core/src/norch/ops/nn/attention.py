@@ -12,6 +12,7 @@ from ..creation import arange
 from ..elementwise.arithmetic import eq, le, where
 from ..families import composite, floating
 from ..reduction.reductions import amax
+from ..registry import public
 from ..shape.joining import repeat_interleave
 from .activation import softmax
 from .dropout import dropout
@@ -23,7 +24,7 @@ _OP = "scaled_dot_product_attention"
 
 
 def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float) -> Tensor:
-    """What the softmax is taken of; -inf where a query may not look."""
+    """The masked scores: -inf where a query may not attend."""
     scores = (query * scale) @ key.mT
     if is_causal:
         rows, columns = scores.spec.shape[-2:]
@@ -35,12 +36,12 @@ def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: boo
 
 
 def _weights(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float) -> Tensor:
-    """How much each query takes of each value: rows that add up to 1, or 0 for a query that may look nowhere."""
+    """The attention weights: rows that sum to 1, or to 0 for a query whose keys are all masked."""
     scores = _scores(query, key, attn_mask, is_causal, scale)
     if attn_mask is None or not scores.spec.numel:
         return softmax(scores, -1)
-    nowhere = eq(amax(scores.detach(), -1, True), -math.inf)
-    return where(nowhere, 0.0, softmax(where(nowhere, 0.0, scores), -1))
+    all_masked = eq(amax(scores.detach(), -1, True), -math.inf)
+    return where(all_masked, 0.0, softmax(where(all_masked, 0.0, scores), -1))
 
 
 def _infer_attention(
@@ -62,22 +63,19 @@ def _infer_attention(
         if broadcast_shapes(full, attn_mask.shape, op=_OP) != full:
             raise ShapeError(f"{_OP}(): attn_mask {tuple(attn_mask.shape)} does not broadcast to {full}")
     batch = broadcast_shapes(batch, value.shape[:-2], op=_OP)
-    return _in_layout_of(query, (*batch, query.shape[-2], value.shape[-1]))
+    return _laid_out_like(query, (*batch, query.shape[-2], value.shape[-1]))
 
 
-def _in_layout_of(spec: Spec, shape: tuple[int, ...]) -> Spec:
+def _laid_out_like(spec: Spec, shape: tuple[int, ...]) -> Spec:
     """A result whose dims lie as those of `spec`: heads that were split off the last dim are joined without a copy."""
     if len(shape) != spec.ndim or 0 in spec.strides or 0 in shape:
         return spec.like(shape)
     return Spec(shape, packed_strides(shape, spec.strides), spec.dtype, spec.device)
 
 
-def _infer_attention_grad(
-    grad: Spec, query: Spec, key: Spec, value: Spec, is_causal: bool, scale: float
-) -> tuple[Spec, Spec, Spec]:
+def _infer_attention_grad(grad: Spec, query: Spec, key: Spec, value: Spec, *attrs: Any) -> tuple[Spec, ...]:
     batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], op=_OP)
-    first, second, third = [_in_layout_of(s, (*batch, *s.shape[-2:])) for s in (query, key, value)]
-    return first, second, third
+    return tuple(_laid_out_like(s, (*batch, *s.shape[-2:])) for s in (query, key, value))
 
 
 @composite(_infer_attention_grad, name=f"{_OP}_grad")
@@ -85,8 +83,7 @@ def _attention_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value where there is no mask."""
-    first, second, third, _ = _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))
-    return first, second, third
+    return _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))[:3]
 
 
 def _attention_rule(
@@ -105,25 +102,18 @@ def _attention_rule(
 
 
 def _gradients(
-    g: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None,
-    is_causal: bool,
-    scale: float,
-    needs: tuple[bool, ...],
+    g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float, needs: Any
 ) -> tuple[Any, ...]:
     # The weights are computed again, so that memory for them is needed only here.
-    weights = _weights(query, key, attn_mask, is_causal, scale)
-    for_value = weights.mT @ g if needs[2] else None
+    weights = _weights(query, key, mask, is_causal, scale)
+    grad_value = weights.mT @ g if needs[2] else None
     if not (needs[0] or needs[1] or needs[3]):
-        return None, None, for_value, None
-    slopes = g @ value.mT
-    slopes = (slopes - (slopes * weights).sum(-1, True)) * weights
-    for_query = (slopes @ key) * scale if needs[0] else None
-    for_key = slopes.mT @ (query * scale) if needs[1] else None
-    return for_query, for_key, for_value, slopes if needs[3] else None
+        return None, None, grad_value, None
+    grad_weights = g @ value.mT
+    grad_scores = (grad_weights - (grad_weights * weights).sum(-1, True)) * weights
+    grad_query = (grad_scores @ key) * scale if needs[0] else None
+    grad_key = grad_scores.mT @ (query * scale) if needs[1] else None
+    return grad_query, grad_key, grad_value, grad_scores if needs[3] else None
 
 
 @composite(_infer_attention, _attention_rule, name=_OP, joint=True)
@@ -133,6 +123,7 @@ def _attention(
     return _weights(query, key, attn_mask, is_causal, scale) @ value
 
 
+@public(method=False)
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -146,16 +137,17 @@ def scaled_dot_product_attention(
     """softmax(query @ key.mT * scale + mask) @ value (Vaswani et al., 2017): from (…, l, e), (…, s, e) and (…, s, v),
     in that order, to (…, l, v).
 
-    attn_mask: bool, True where a query may look, or a number to add; it broadcasts to (…, l, s). A query that may look
-    nowhere gets 0. is_causal: query i looks at keys 0 to i; not with a mask. scale: 1 / sqrt(e) by default. dropout_p:
-    of the weights. enable_gqa: each key and value head serves several query heads. Batch dims broadcast.
+    attn_mask: bool, True where a query may attend, or floating, added to the scores; it broadcasts to (…, l, s). A
+    query whose keys are all masked gets 0. is_causal: query i attends to keys 0 to i; not with a mask. scale:
+    1 / sqrt(e) by default. dropout_p: of the weights. enable_gqa: grouped-query attention, in which each key and value
+    head serves several query heads (Ainslie et al., 2023). Batch dims broadcast.
     Raises ShapeError for shapes that do not fit, and for both kinds of mask; DTypeError unless all have one floating
     dtype.
     """
     if attn_mask is not None and is_causal:
         raise ShapeError(f"{_OP}(): takes attn_mask {tuple(attn_mask.spec.shape)} or is_causal, not both")
     if enable_gqa:
-        key, value = _repeated(query, key), _repeated(query, value)
+        key, value = _repeat_heads(query, key), _repeat_heads(query, value)
     if scale is None:
         scale = 1 / math.sqrt(query.spec.shape[-1]) if query.spec.ndim and query.spec.shape[-1] else 1.0
     if not dropout_p:
@@ -164,7 +156,7 @@ def scaled_dot_product_attention(
     return dropout(_weights(query, key, attn_mask, is_causal, scale), dropout_p) @ value
 
 
-def _repeated(query: Tensor, x: Tensor) -> Tensor:
+def _repeat_heads(query: Tensor, x: Tensor) -> Tensor:
     """The heads of `x`, each as often as makes their number that of query's."""
     a, b = query.spec.shape, x.spec.shape
     if len(a) < 3 or len(b) < 3 or not b[-3] or a[-3] % b[-3]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import bool_
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating
 from ..indexing import gather, scatter, scatter_add
-from ..upcast import wide
+from ..registry import public
+from ..upcast import upcast
 from .activation import log_softmax, log_softmax_grad
-from .loss import reduced
+from .loss import check_reduction, reduce_loss
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
-
-_REDUCTIONS = ("none", "mean", "sum")
 
 
 def _check(op: str, input: Spec, target: Spec, weight: Spec | None, reduction: str) -> Spec:
@@ -26,17 +25,23 @@ def _check(op: str, input: Spec, target: Spec, weight: Spec | None, reduction: s
     floating(op, input, weight)
     if target.dtype.is_floating_point or target.dtype is bool_:
         raise DTypeError(f"{op}(): target must hold class indices (integers), got {target.dtype}")
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"{op}(): reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
-    at = min(input.ndim - 1, 1)
+    check_reduction(reduction, op)
+    at = _class_dim(input)
     if not input.ndim or tuple(target.shape) != (*input.shape[:at], *input.shape[at + 1 :]):
         raise ShapeError(
             f"{op}(): target {tuple(target.shape)} does not fit input {tuple(input.shape)}: expected (n, ...) for "
             "(n, classes, ...), or () for (classes)"
         )
-    if weight is not None and tuple(weight.shape) != (input.shape[at],):
-        raise ShapeError(f"{op}(): weight {tuple(weight.shape)} does not fit the {input.shape[at]} classes of input")
+    _check_weight(op, input, weight)
     return input.like(target.shape if reduction == "none" else ())
+
+
+def _check_weight(op: str, input: Spec, weight: Spec | None) -> None:
+    classes = input.shape[_class_dim(input)]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise ShapeError(
+            f"{op}(): weight {tuple(weight.shape)} does not fit the {classes} classes of input {tuple(input.shape)}"
+        )
 
 
 def _class_dim(spec: Spec) -> int:
@@ -60,7 +65,7 @@ class _Targets:
 
     def total(self, like: Tensor) -> Tensor:
         """What the mean divides by: the weights of all targets, or how many are not ignored."""
-        return wide(self.weight).sum() if self.weight is not None else self.counted.sum().to(wide(like).dtype)
+        return upcast(self.weight).sum() if self.weight is not None else self.counted.sum().to(upcast(like).dtype)
 
     def scales(self, g: Tensor, reduction: str) -> Tensor:
         """The gradient of minus the logarithm of each target's probability, from that of the loss."""
@@ -73,10 +78,10 @@ class _Targets:
         picked = gather(logs, self.dim, self.index).squeeze(self.dim)
         return where(self.counted, -picked if self.weight is None else -picked * self.weight, 0.0)
 
-    def reduced(self, losses: Tensor, reduction: str, op: str) -> Tensor:
+    def reduce(self, losses: Tensor, reduction: str, op: str) -> Tensor:
         if reduction != "mean":
-            return reduced(losses, reduction, op)
-        return (wide(losses).sum() / self.total(losses)).to(losses.dtype)
+            return reduce_loss(losses, reduction, op)
+        return (upcast(losses).sum() / self.total(losses)).to(losses.dtype)
 
 
 def _out_of_range(op: str, input: Spec) -> IndexError:
@@ -109,9 +114,10 @@ def _nll_rule(
 @composite(_infer_nll, {"input": _nll_rule}, name="nll_loss")
 def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
     targets = _Targets(input.spec, target, weight, ignore_index)
-    return targets.reduced(targets.losses(input), reduction, "nll_loss").to(input.dtype)
+    return targets.reduce(targets.losses(input), reduction, "nll_loss").to(input.dtype)
 
 
+@public(method=False)
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -160,14 +166,12 @@ def _cross_entropy_rule(
     reduction: str,
 ) -> Tensor:
     (g_loss, g_logs), logs = g, y[1]
-    out: Any = None
+    parts = []
     if g_loss is not None:
-        out = cross_entropy_grad(g_loss, logs, target, ignore_index, reduction)
+        parts.append(cross_entropy_grad(g_loss, logs, target, ignore_index, reduction))
     if g_logs is not None:
-        through = log_softmax_grad(g_logs, logs, _class_dim(logs.spec))
-        out = through if out is None else out + through
-    result: Tensor = out
-    return result
+        parts.append(log_softmax_grad(g_logs, logs, _class_dim(logs.spec)))
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 @composite(_infer_cross_entropy, {"input": _cross_entropy_rule}, name="cross_entropy")
@@ -175,9 +179,10 @@ def _cross_entropy(input: Tensor, target: Tensor, ignore_index: int, reduction: 
     """The loss, and the log-softmax that its gradient needs."""
     logs = log_softmax(input, _class_dim(input.spec))
     targets = _Targets(input.spec, target, None, ignore_index)
-    return targets.reduced(targets.losses(logs), reduction, "cross_entropy"), logs
+    return targets.reduce(targets.losses(logs), reduction, "cross_entropy"), logs
 
 
+@public(method=False)
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -230,7 +235,7 @@ def _weighted(
         everywhere = -(logs if weight is None else logs * _per_class(weight, logs.spec)).sum(dim)
         even = where(targets.counted, everywhere, 0.0) * (label_smoothing / targets.classes)
         losses = losses * (1 - label_smoothing) + even
-    return targets.reduced(losses, reduction, "cross_entropy").to(input.dtype)
+    return targets.reduce(losses, reduction, "cross_entropy").to(input.dtype)
 
 
 def _per_class(weight: Tensor, spec: Spec) -> Tensor:
@@ -248,15 +253,11 @@ def _of_probabilities(
             f"input {tuple(spec.shape)} and target {tuple(target.spec.shape)}"
         )
     dim = _class_dim(spec)
-    if weight is not None and tuple(weight.spec.shape) != (spec.shape[dim],):
-        raise ShapeError(
-            f"cross_entropy(): weight {tuple(weight.spec.shape)} does not fit input {tuple(spec.shape)} with "
-            f"{spec.shape[dim]} classes"
-        )
+    _check_weight("cross_entropy", spec, weight.spec if weight is not None else None)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / spec.shape[dim]
     logs = log_softmax(input, dim)
     products = -logs * target
-    return reduced(
-        (products if weight is None else products * _per_class(weight, spec)).sum(dim), reduction, "cross_entropy"
-    )
+    if weight is not None:
+        products = products * _per_class(weight, spec)
+    return reduce_loss(products.sum(dim), reduction, "cross_entropy")

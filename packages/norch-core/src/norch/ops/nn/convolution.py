@@ -6,7 +6,6 @@ and conv2d_weight_grad, and theirs are found among the three again.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DTypeError, ShapeError
@@ -14,8 +13,23 @@ from ...spec import Spec, as_int
 from ..copying import contiguous
 from ..creation import fill_spec
 from ..families import composite, floating
-from ..upcast import wide
-from .windows import Pads, Pair, Windows, added, counts, cropped, padded, pair, planned, reach, show
+from ..registry import public
+from ..upcast import upcast
+from .windows import (
+    Pads,
+    Pair,
+    Windows,
+    as_images,
+    cached,
+    col2im,
+    crop,
+    effective_size,
+    from_images,
+    im2col,
+    output_size,
+    pad2d,
+    pair,
+)
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -36,8 +50,9 @@ def _infer_conv2d(
     input: Spec, weight: Spec, bias: Spec | None, stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Spec:
     _same_dtype("conv2d", input, weight, bias)
-    count = counts(tuple(input.shape[2:]), pads, _windows(weight.shape, stride, dilation), "conv2d")  # type: ignore[arg-type]
-    return input.like((input.shape[0], weight.shape[0], *count))
+    h, w = input.shape[2:]
+    size = output_size((h, w), pads, _windows(weight.shape, stride, dilation), "conv2d")
+    return input.like((input.shape[0], weight.shape[0], *size))
 
 
 def _conv2d_to_input(
@@ -62,30 +77,39 @@ def _conv2d(
 ) -> Tensor:
     n, (o, c, kh, kw) = input.spec.shape[0], weight.spec.shape
     windows = _windows(weight.spec.shape, stride, dilation)
-    x = padded(input, pads, 0)
-    count = counts(tuple(x.spec.shape[2:]), (0, 0, 0, 0), windows, "conv2d")  # type: ignore[arg-type]
-    columns = show(x, count, windows, "ngcijyx", groups).reshape(n, groups, c * kh * kw, count[0] * count[1])
-    product = weight.reshape(groups, o // groups, c * kh * kw) @ columns
-    out = product.reshape(n, o, *count)
+    h, w = input.spec.shape[2:]
+    size = output_size((h, w), pads, windows, "conv2d")
+    columns = im2col(pad2d(input, pads, 0), size, windows, "ngcijyx", groups)
+    product = weight.reshape(groups, o // groups, c * kh * kw) @ columns.reshape(
+        n, groups, c * kh * kw, size[0] * size[1]
+    )
+    out = product.reshape(n, o, *size)
     return out if bias is None else out + bias.reshape(o, 1, 1)
 
 
-def _first(out: Tensor, spec: Spec) -> Tensor:
+def _crop_like(out: Tensor, spec: Spec) -> Tensor:
     """The windows that a gradient of `spec` is of: the output_padding of a transposed convolution may hold more."""
-    return cropped(out, (0, 0, 0, 0), (spec.shape[2], spec.shape[3]))
+    return crop(out, (0, 0), (spec.shape[2], spec.shape[3]))
 
 
-def _infer_input_grad(
-    grad: Spec, weight: Spec, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
-) -> Spec:
-    _same_dtype("conv2d_input_grad", grad, weight)
-    return grad.like(shape)
+def _infer_grad(op: str) -> Any:
+    """The rule of both gradients, which are given the shape of their result."""
+
+    def infer(grad: Spec, other: Spec, shape: tuple[int, ...], *attrs: Any) -> Spec:
+        _same_dtype(op, grad, other)
+        return grad.like(shape)
+
+    return infer
+
+
+_infer_input_grad = _infer_grad("conv2d_input_grad")
+_infer_weight_grad = _infer_grad("conv2d_weight_grad")
 
 
 def _input_grad_to_grad(
     g: Tensor, grad_spec: Spec, weight: Tensor, stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
-    return _first(_conv2d(g, weight, None, stride, pads, dilation, groups), grad_spec)
+    return _crop_like(_conv2d(g, weight, None, stride, pads, dilation, groups), grad_spec)
 
 
 def _input_grad_to_weight(
@@ -98,29 +122,24 @@ def _input_grad_to_weight(
 def conv2d_input_grad(
     grad: Tensor, weight: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
-    """The gradient of conv2d's input, which has `shape`, from that of its result: (n, out, y, x) -> (n, in, h, w)."""
+    """The gradient of conv2d's input, which has `shape`, from that of its result: (n, out, y, x) -> (n, in, h, w).
+
+    Raises DTypeError unless both have one floating dtype.
+    """
     n, o, rows, columns = grad.spec.shape
     _, c, kh, kw = weight.spec.shape
     flat = weight.reshape(groups, o // groups, c * kh * kw)
-    parts = wide(flat.mT @ grad.reshape(n, groups, o // groups, rows * columns))
-    parts = parts.reshape(n, groups * c, kh, kw, rows, columns)
-    spec = parts.spec.like(shape)
-    windows = _windows(weight.spec.shape, stride, dilation)
-    out = added(lambda i, j: parts[:, :, i, j], spec, pads, (rows, columns), windows)
+    windows = upcast(flat.mT @ grad.reshape(n, groups, o // groups, rows * columns))
+    windows = windows.reshape(n, groups * c, kh, kw, rows, columns)
+    moves = _windows(weight.spec.shape, stride, dilation)
+    out = col2im(lambda i, j: windows[:, :, i, j], windows.spec.like(shape), pads, (rows, columns), moves)
     return contiguous(out.to(grad.dtype))
-
-
-def _infer_weight_grad(
-    grad: Spec, input: Spec, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
-) -> Spec:
-    _same_dtype("conv2d_weight_grad", grad, input)
-    return grad.like(shape)
 
 
 def _weight_grad_to_grad(
     g: Tensor, grad_spec: Spec, input: Tensor, stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
-    return _first(_conv2d(input, g, None, stride, pads, dilation, groups), grad_spec)
+    return _crop_like(_conv2d(input, g, None, stride, pads, dilation, groups), grad_spec)
 
 
 def _weight_grad_to_input(
@@ -133,13 +152,15 @@ def _weight_grad_to_input(
 def conv2d_weight_grad(
     grad: Tensor, input: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
-    """The gradient of conv2d's weight, which has `shape`, from that of its result (n, out, y, x)."""
+    """The gradient of conv2d's weight, which has `shape`, from that of its result (n, out, y, x).
+
+    Raises DTypeError unless both have one floating dtype.
+    """
     n, o, rows, columns = grad.spec.shape
     _, c, kh, kw = shape
     if not grad.spec.numel:
         return fill_spec(grad.spec.like(shape), 0)
-    x = padded(input, pads, 0)
-    windows = show(x, (rows, columns), _windows(shape, stride, dilation), "gnyxcij", groups)
+    windows = im2col(pad2d(input, pads, 0), (rows, columns), _windows(shape, stride, dilation), "gnyxcij", groups)
     right = windows.reshape(groups, n * rows * columns, c * kh * kw)
     left = grad.reshape(n, groups, o // groups, rows * columns).permute(1, 2, 0, 3)
     product = left.reshape(groups, o // groups, n * rows * columns) @ right
@@ -149,19 +170,19 @@ def conv2d_weight_grad(
 # --- As called ------------------------------------------------------------------------------------------------------
 
 
-def _pads(padding: Any, op: str, windows: Windows) -> Pads:
+def _pads(padding: Any, op: str, kernel: tuple[int, ...], stride: Pair, dilation: Pair, dims: int) -> Pads:
     """`padding` as four numbers. "same" puts the odd element behind, as PyTorch does."""
-    if isinstance(padding, str):
-        if padding == "valid":
-            return 0, 0, 0, 0
-        if padding != "same":
-            raise ValueError(f"{op}(): padding must be ints, 'same' or 'valid', got {padding!r}")
-        if windows.stride != (1, 1):
-            raise ShapeError(f"{op}(): padding 'same' needs stride 1, got {windows.stride}")
-        h, w = (reach(k, d) - 1 for k, d in zip(windows.kernel, windows.dilation))
-        return h // 2, h - h // 2, w // 2, w - w // 2
-    h, w = pair(padding, op, "padding", 0)
-    return h, h, w, w
+    if padding == "valid":
+        return 0, 0, 0, 0
+    if not isinstance(padding, str):
+        h, w = pair(padding, op, "padding", 0, dims)
+        return h, h, w, w
+    if padding != "same":
+        raise ValueError(f"{op}(): padding must be ints, 'same' or 'valid', got {padding!r}")
+    if stride != (1, 1):
+        raise ShapeError(f"{op}(): padding 'same' needs stride 1, got {stride}")
+    h, w = (effective_size(k, d) - 1 for k, d in zip(kernel, dilation))
+    return h // 2, h - h // 2, w // 2, w - w // 2
 
 
 def _check(op: str, input: Spec, weight: Spec, bias: Spec | None, groups: int, dims: int, transposed: bool) -> int:
@@ -186,14 +207,7 @@ def _check(op: str, input: Spec, weight: Spec, bias: Spec | None, groups: int, d
     return out
 
 
-def _flat_pair(value: Any, op: str, what: str, least: int, other: int) -> Pair:
-    """A 1-D op's parameter as that of the 2-D op, whose other dim has size 1."""
-    values = tuple(value) if isinstance(value, tuple | list) else (value,)
-    if len(values) != 1:
-        raise ShapeError(f"{op}(): {what} must be one int, got {value!r}")
-    return other, pair(values[0], op, what, least)[1]
-
-
+@public(method=False)
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -212,6 +226,7 @@ def conv2d(
     return _conv(input, weight, bias, (stride, padding, dilation), groups, "conv2d", 2)
 
 
+@public(method=False)
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -226,41 +241,27 @@ def conv1d(
 
 
 def _conv(
-    input: Tensor, weight: Tensor, bias: Tensor | None, how: tuple[Any, Any, Any], groups: int, op: str, dims: int
+    input: Tensor, weight: Tensor, bias: Tensor | None, settings: tuple[Any, ...], groups: int, op: str, dims: int
 ) -> Tensor:
-    specs = (op, dims, input.spec, weight.spec, None if bias is None else bias.spec, groups)
-    stride, pads, dilation = planned(_plan, specs, how)
-    if input.spec.ndim == dims + 1:
-        return _conv(input.unsqueeze(0), weight, bias, how, groups, op, dims).squeeze(0)
-    if dims == 1:
-        input, weight = input.unsqueeze(2), weight.unsqueeze(2)
-    out = _conv2d(input, weight, bias, stride, pads, dilation, groups)
-    return out.squeeze(2) if dims == 1 else out
+    """`settings`: stride, padding and dilation as they were given."""
+    specs = (input.spec, weight.spec, None if bias is None else bias.spec, groups)
+    stride, pads, dilation = _conv_plan(op, dims, *specs, *settings)
+    x, kernel = as_images(input, dims, op), weight if dims == 2 else weight.unsqueeze(2)
+    return from_images(_conv2d(x, kernel, bias, stride, pads, dilation, groups), input, dims)
 
 
-@lru_cache(512, typed=True)
-def _plan(
-    op: str,
-    dims: int,
-    input: Spec,
-    weight: Spec,
-    bias: Spec | None,
-    groups: int,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+@cached
+def _conv_plan(
+    op: str, dims: int, input: Spec, weight: Spec, bias: Spec | None, groups: int, *settings: Any
 ) -> tuple[Pair, Pads, Pair]:
     """Stride, pads and dilation of the 2-D op, all checked."""
     _check(op, input, weight, bias, groups, dims, False)
-    kernel = tuple(weight.shape[2:])
-    if dims == 1:
-        stride, dilation = _flat_pair(stride, op, "stride", 1, 1), _flat_pair(dilation, op, "dilation", 1, 1)
-        padding = padding if isinstance(padding, str) else _flat_pair(padding, op, "padding", 0, 0)
-        kernel = (1, *kernel)
-    windows = Windows((kernel[0], kernel[1]), pair(stride, op, "stride", 1), pair(dilation, op, "dilation", 1))
-    return windows.stride, _pads(padding, op, windows), windows.dilation
+    stride, dilation = pair(settings[0], op, "stride", 1, dims), pair(settings[2], op, "dilation", 1, dims)
+    kernel = (*(1,) * (2 - dims), *weight.shape[2:])
+    return stride, _pads(settings[1], op, kernel, stride, dilation, dims), dilation
 
 
+@public(method=False)
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -276,9 +277,12 @@ def conv_transpose2d(
     h is (y - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Raises ShapeError for shapes that do
     not fit, or an output_padding not below stride or dilation; DTypeError unless all have one floating dtype.
     """
-    return _transposed(input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose2d", 2)
+    return _conv_transpose(
+        input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose2d", 2
+    )
 
 
+@public(method=False)
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -289,42 +293,40 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """The transpose of conv1d: (n, in, x), with weight (in, out / groups, j), gives (n, out, w)."""
-    return _transposed(input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose1d", 1)
+    """The transpose of conv1d: (n, in, x), (in, out / groups, j) -> (n, out, w). Raises as conv_transpose2d does."""
+    return _conv_transpose(
+        input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose1d", 1
+    )
 
 
-def _transposed(
-    input: Tensor, weight: Tensor, bias: Tensor | None, how: tuple[Any, Any, Any, Any], groups: int, op: str, dims: int
+def _conv_transpose(
+    input: Tensor, weight: Tensor, bias: Tensor | None, settings: tuple[Any, ...], groups: int, op: str, dims: int
 ) -> Tensor:
-    specs = (op, dims, input.spec, weight.spec, None if bias is None else bias.spec, groups)
-    shape, stride, pads, dilation = planned(_plan_transposed, specs, how)
-    if input.spec.ndim == dims + 1:
-        return _transposed(input.unsqueeze(0), weight, bias, how, groups, op, dims).squeeze(0)
-    if dims == 1:
-        input, weight = input.unsqueeze(2), weight.unsqueeze(2)
-    out = conv2d_input_grad(input, weight, shape, stride, pads, dilation, groups)
+    """`settings`: stride, padding, output_padding and dilation as they were given."""
+    specs = (input.spec, weight.spec, None if bias is None else bias.spec, groups)
+    shape, stride, pads, dilation = _conv_transpose_plan(op, dims, *specs, *settings)
+    x, kernel = as_images(input, dims, op), weight if dims == 2 else weight.unsqueeze(2)
+    out = conv2d_input_grad(x, kernel, shape, stride, pads, dilation, groups)
     if bias is not None:
         out = out + bias.reshape(shape[1], 1, 1)
-    return out.squeeze(2) if dims == 1 else out
+    return from_images(out, input, dims)
 
 
-@lru_cache(512, typed=True)
-def _plan_transposed(
-    op: str, dims: int, input: Spec, weight: Spec, bias: Spec | None, groups: int, *how: Any
+@cached
+def _conv_transpose_plan(
+    op: str, dims: int, input: Spec, weight: Spec, bias: Spec | None, groups: int, *settings: Any
 ) -> tuple[Any, Pair, Pads, Pair]:
     """The result's shape, and stride, pads and dilation, of the 2-D op, all checked. An input without n has n 1."""
     channels = _check(op, input, weight, bias, as_int(groups, op, "groups"), dims, True)
     _same_dtype(op, input, weight, bias)
     limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
-    places, kernel = tuple(input.shape[-dims:]), tuple(weight.shape[2:])
-    if dims == 1:
-        places, kernel = (1, *places), (1, *kernel)
-        stride, pad, extra, dilation = (_flat_pair(v, op, w, low, low) for v, (w, low) in zip(how, limits))
-    else:
-        stride, pad, extra, dilation = (pair(v, op, w, low) for v, (w, low) in zip(how, limits))
+    stride, pad, extra, dilation = (pair(v, op, w, low, dims) for v, (w, low) in zip(settings, limits))
+    ones = (1,) * (2 - dims)
     size = []
-    for n, k, s, p, e, d in zip(places, kernel, stride, pad, extra, dilation):
-        size.append((n - 1) * s - 2 * p + reach(k, d) + e)
+    for n, k, s, p, e, d in zip(
+        (*ones, *input.shape[-dims:]), (*ones, *weight.shape[2:]), stride, pad, extra, dilation
+    ):
+        size.append((n - 1) * s - 2 * p + effective_size(k, d) + e)
         if e >= max(s, d) or size[-1] < 1 or n < 1:
             raise ShapeError(
                 f"{op}(): input {tuple(input.shape)} with weight {tuple(weight.shape)}, stride {stride}, "

@@ -9,6 +9,7 @@ from ...spec import Spec, elementwise_layout
 from ..elementwise.arithmetic import ge, where
 from ..families import composite, floating
 from ..random import current_generator, draw_keyed
+from ..registry import public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -32,6 +33,7 @@ def _dropout(input: Tensor, p: Scalar, seed: Scalar, offset: Scalar) -> Tensor:
     return where(ge(drawn, p), input * (1 / (1 - p) if p < 1 else 0.0), 0.0)
 
 
+@public(method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Each element 0 with probability `p`, the others divided by 1 - p (Srivastava et al., 2014).
 

@@ -11,6 +11,7 @@ from ..creation import fill_spec
 from ..elementwise.arithmetic import eq, lt, where
 from ..families import composite
 from ..indexing import gather, scatter_into
+from ..registry import public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -90,6 +91,7 @@ def _wrong_index(input: Tensor, weight: Tensor) -> IndexError | None:
     )
 
 
+@public(method=False)
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """The rows of `weight` that the integers `input` name: (*shape), (rows, features) -> (*shape, features).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.graph import is_recording
@@ -9,6 +10,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..elementwise.arithmetic import sigmoid, sigmoid_grad, tanh, tanh_grad
 from ..families import composite, floating
+from ..registry import public
 from .activation import gelu, relu, relu_grad, silu
 
 if TYPE_CHECKING:
@@ -33,12 +35,9 @@ def _infer_linear(input: Spec, weight: Spec, bias: Spec | None) -> Spec:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """All dims but the last made into one."""
+    """All dims but the last flattened into one."""
     shape = x.spec.shape
-    count = 1
-    for n in shape[:-1]:
-        count *= n
-    return x if len(shape) == 2 else x.reshape(count, shape[-1])
+    return x if len(shape) == 2 else x.reshape(prod(shape[:-1]), shape[-1])
 
 
 @composite(lambda grad, weight: grad.like((*grad.shape[:-1], weight.shape[1])))
@@ -87,16 +86,18 @@ def _activation_rule(
 
 @composite(lambda input, weight, bias, activation: _infer_linear(input, weight, bias), _activation_rule, joint=True)
 def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
-    """An activation of `linear`. It has a gradient for those in _GRADIENTS only."""
+    """An activation of `linear`, in one pass. It has a gradient for those in _GRADIENTS only. Raises as linear does."""
     out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
     return out
 
 
+@public(method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str | None = None) -> Tensor:
     """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out).
 
     activation: "relu", "gelu", "silu", "tanh" or "sigmoid" to apply it to the result in the same pass. Raises
-    ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
+    ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype, ValueError for another
+    activation.
     """
     if activation is None:
         return _linear(input, weight, bias)
@@ -111,19 +112,19 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
     return out
 
 
+@public(method=False)
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k] for each k: (..., in1), (..., in2), (out, in1, in2), (out) -> (..., out).
 
-    Raises ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype.
+    Raises ShapeError for shapes that do not fit, DTypeError unless all are floating.
     """
-    specs = (input1.spec, input2.spec, weight.spec)
-    floating("bilinear", *specs, None if bias is None else bias.spec)
-    lead, shapes = tuple(input1.spec.shape[:-1]), ", ".join(str(tuple(s.shape)) for s in specs)
-    if weight.spec.ndim != 3 or not input1.spec.ndim or not input2.spec.ndim or tuple(input2.spec.shape[:-1]) != lead:
-        raise ShapeError(f"bilinear(): expected (*, in1), (*, in2) and weight (out, in1, in2), got {shapes}")
-    out, a, b = weight.spec.shape
-    if (input1.spec.shape[-1], input2.spec.shape[-1]) != (a, b):
-        raise ShapeError(f"bilinear(): expected (*, in1), (*, in2) and weight (out, in1, in2), got {shapes}")
+    first, second, third = (tuple(x.spec.shape) for x in (input1, input2, weight))
+    floating("bilinear", input1.spec, input2.spec, weight.spec, None if bias is None else bias.spec)
+    if not first or not second or second[:-1] != first[:-1] or third[1:] != (first[-1], second[-1]):
+        raise ShapeError(
+            f"bilinear(): expected (*, in1), (*, in2) and weight (out, in1, in2), got {first}, {second}, {third}"
+        )
+    (out, a, b), lead = third, first[:-1]
     # (rows, out * b) from one product with input1, then the sum with input2.
     rows = input1.reshape(-1, a) @ weight.permute(1, 0, 2).reshape(a, out * b)
     result = (rows.reshape(-1, out, b) @ input2.reshape(-1, b, 1)).reshape((*lead, out))

@@ -14,8 +14,9 @@ from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import eq, exp, log, log1p, lt, maximum, minimum, sigmoid, sign, where
 from ..families import composite, floating
 from ..gradients import elementwise_gradient
+from ..registry import public
 from ..shape.views import expand
-from ..upcast import wide
+from ..upcast import upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -23,56 +24,60 @@ if TYPE_CHECKING:
 Both = tuple["Tensor | None", "Tensor | None"]
 
 
-def reduced(loss: Tensor, reduction: str, op: str) -> Tensor:
-    """`loss` as it is ("none"), its "mean" or its "sum". Raises ValueError for another reduction."""
+def check_reduction(reduction: str, op: str) -> None:
+    """Raises ValueError for a reduction that is none of the three."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{op}(): reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+
+
+def reduce_loss(loss: Tensor, reduction: str, op: str) -> Tensor:
+    """`loss` as it is ("none"), its "mean" or its "sum", which are 0-d. Raises ValueError for another reduction."""
+    check_reduction(reduction, op)
     if reduction == "none":
         return loss
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"{op}(): reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
     # A float16 sum overflows long before its mean does.
-    total = wide(loss).sum()
+    total = upcast(loss).sum()
     return (total / float(loss.spec.numel) if reduction == "mean" else total).to(loss.dtype)
 
 
-def matched(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The two, floating and of one shape. Raises ShapeError where only broadcasting would make them so, if `strict`."""
+def match_shapes(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The two in one shape. Raises ShapeError if `strict` and the shapes differ, DTypeError for what is no Tensor."""
     try:
-        a, b = input.spec, target.spec
+        a, b = input.spec.shape, target.spec.shape
     except AttributeError:
-        wrong = target if hasattr(input, "spec") else input
-        raise DTypeError(
-            f"{op}(): input and target must be Tensors, got {type(wrong).__name__} {wrong!r:.60}"
-        ) from None
-    floating(op, a, b)
-    if a.shape != b.shape:
-        if strict:
-            raise ShapeError(
-                f"{op}(): input {tuple(a.shape)} and target {tuple(b.shape)} differ in shape; reshape one, or pass "
-                "strict=False to let them broadcast"
-            )
-        shape = broadcast_shapes(a.shape, b.shape, op=op)
-        input, target = expand(input, shape), expand(target, shape)
-    return input, target
+        name, wrong = ("target", target) if hasattr(input, "spec") else ("input", input)
+        raise DTypeError(f"{op}(): expected a Tensor for {name}, got {type(wrong).__name__} {wrong!r:.60}") from None
+    if a == b:
+        return input, target
+    if strict:
+        raise ShapeError(
+            f"{op}(): input {tuple(a)} and target {tuple(b)} differ in shape; reshape one, or pass strict=False to let "
+            "them broadcast"
+        )
+    shape = broadcast_shapes(a, b, op=op)
+    return expand(input, shape), expand(target, shape)
 
 
-def _infer(name: str) -> Any:
-    """One number for each pair, or one for all if the composite has a reduction."""
+def _infer(name: str, reduced: bool = True) -> Any:
+    """The loss of each pair, or of all together where the composite has a reduction, which is its first attribute."""
 
-    def infer(input: Spec, target: Spec, *attrs: Any) -> Spec:
+    def infer(input: Spec, target: Spec, reduction: Any = "none", *attrs: Any) -> Spec:
         dtype = floating(name, input, target)
-        shape = input.shape if not attrs or attrs[0] == "none" else ()
-        layout = elementwise_layout(shape, (input, target)) if shape else None
-        return input.like(shape, layout, dtype)
+        if reduced:
+            check_reduction(reduction, name)
+        if reduced and reduction != "none":
+            return input.like((), None, dtype)
+        return input.like(input.shape, elementwise_layout(input.shape, (input, target)), dtype)
 
     return infer
 
 
-def _spread(g: Tensor, reduction: str, spec: Spec) -> Tensor:
+def _unreduce(g: Tensor, reduction: str, spec: Spec) -> Tensor:
     """The gradient of each pair's loss, from that of the reduced one."""
     return g / float(max(spec.numel, 1)) if reduction == "mean" else g
 
 
-def _both(gradient: Tensor, needs: tuple[bool, ...]) -> Both:
+def _of_difference(gradient: Tensor, needs: tuple[bool, ...]) -> Both:
     """Gradients of input and target of a function of their difference."""
     return gradient if needs[0] else None, -gradient if needs[1] else None
 
@@ -82,7 +87,7 @@ def _both(gradient: Tensor, needs: tuple[bool, ...]) -> Both:
 
 @elementwise_gradient
 def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -> Tensor:
-    return (input - target) * (_spread(grad, reduction, input.spec) * 2)
+    return (input - target) * (_unreduce(grad, reduction, input.spec) * 2)
 
 
 @composite(
@@ -95,35 +100,32 @@ def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -
 )
 def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     difference = input - target
-    return reduced(difference * difference, reduction, "mse_loss")
+    return reduce_loss(difference * difference, reduction, "mse_loss")
 
 
+@public(method=False)
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
     """(input - target) ** 2, as its "mean", its "sum", or elementwise ("none").
 
-    Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating.
+    Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating Tensors, ValueError for
+    another reduction.
     """
-    try:
-        alike = input.spec.shape == target.spec.shape
-    except AttributeError:  # no tensor, which `matched` refuses
-        alike = False
-    if not alike:
-        input, target = matched("mse_loss", strict, input, target)
-    return _mse_loss(input, target, reduction)
+    return _mse_loss(*match_shapes("mse_loss", strict, input, target), reduction)
 
 
 def _l1_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:
-    return _both(sign(input - target) * _spread(g, reduction, input.spec), needs)
+    return _of_difference(sign(input - target) * _unreduce(g, reduction, input.spec), needs)
 
 
 @composite(_infer("l1_loss"), _l1_rule, name="l1_loss", joint=True)
 def _l1_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
-    return reduced(absolute(input - target), reduction, "l1_loss")
+    return reduce_loss(absolute(input - target), reduction, "l1_loss")
 
 
+@public(method=False)
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
     """|input - target|, as its "mean", its "sum", or elementwise ("none"). Raises as mse_loss does."""
-    return _l1_loss(*matched("l1_loss", strict, input, target), reduction)
+    return _l1_loss(*match_shapes("l1_loss", strict, input, target), reduction)
 
 
 def _clipped(input: Tensor, target: Tensor, limit: float) -> Tensor:
@@ -133,15 +135,16 @@ def _clipped(input: Tensor, target: Tensor, limit: float) -> Tensor:
 def _huber_rule(
     g: Tensor, input: Tensor, target: Tensor, reduction: str, delta: float, needs: tuple[bool, ...]
 ) -> Both:
-    return _both(_clipped(input, target, delta) * _spread(g, reduction, input.spec), needs)
+    return _of_difference(_clipped(input, target, delta) * _unreduce(g, reduction, input.spec), needs)
 
 
 @composite(_infer("huber_loss"), _huber_rule, name="huber_loss", joint=True)
 def _huber_loss(input: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor:
     size = absolute(input - target)
-    return reduced(where(lt(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction, "huber_loss")
+    return reduce_loss(where(lt(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction, "huber_loss")
 
 
+@public(method=False)
 def huber_loss(
     input: Tensor, target: Tensor, *, reduction: str = "mean", delta: float = 1.0, strict: bool = True
 ) -> Tensor:
@@ -151,21 +154,24 @@ def huber_loss(
     """
     if not delta > 0:
         raise ValueError(f"huber_loss(): delta must be positive, got {delta}")
-    return _huber_loss(*matched("huber_loss", strict, input, target), reduction, delta)
+    return _huber_loss(*match_shapes("huber_loss", strict, input, target), reduction, delta)
 
 
 def _smooth_l1_rule(
     g: Tensor, input: Tensor, target: Tensor, reduction: str, beta: float, needs: tuple[bool, ...]
 ) -> Both:
-    return _both(_clipped(input, target, beta) * (_spread(g, reduction, input.spec) / beta), needs)
+    return _of_difference(_clipped(input, target, beta) * (_unreduce(g, reduction, input.spec) / beta), needs)
 
 
 @composite(_infer("smooth_l1_loss"), _smooth_l1_rule, name="smooth_l1_loss", joint=True)
 def _smooth_l1_loss(input: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor:
     size = absolute(input - target)
-    return reduced(where(lt(size, beta), size * size * (0.5 / beta), size - 0.5 * beta), reduction, "smooth_l1_loss")
+    return reduce_loss(
+        where(lt(size, beta), size * size * (0.5 / beta), size - 0.5 * beta), reduction, "smooth_l1_loss"
+    )
 
 
+@public(method=False)
 def smooth_l1_loss(
     input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0, strict: bool = True
 ) -> Tensor:
@@ -178,7 +184,7 @@ def smooth_l1_loss(
         raise ValueError(f"smooth_l1_loss(): beta must not be negative, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction, strict=strict)
-    return _smooth_l1_loss(*matched("smooth_l1_loss", strict, input, target), reduction, beta)
+    return _smooth_l1_loss(*match_shapes("smooth_l1_loss", strict, input, target), reduction, beta)
 
 
 # --- Of probabilities -----------------------------------------------------------------------------------------------
@@ -190,23 +196,24 @@ def _bounded_log(x: Tensor) -> Tensor:
     return maximum(log(x), _LEAST_LOG)
 
 
-def _chances_input(g: Tensor, input: Tensor, target: Tensor) -> Tensor:
+def _probabilities_input(g: Tensor, input: Tensor, target: Tensor) -> Tensor:
     return g * (input - target) / maximum(input * (1 - input), 1e-12)
 
 
-def _chances_target(g: Tensor, input: Tensor) -> Tensor:
+def _probabilities_target(g: Tensor, input: Tensor) -> Tensor:
     return g * (_bounded_log(1 - input) - _bounded_log(input))
 
 
 @composite(
-    _infer("binary_cross_entropy"),
-    {"input": _chances_input, "target": _chances_target},
+    _infer("binary_cross_entropy", reduced=False),
+    {"input": _probabilities_input, "target": _probabilities_target},
     name="binary_cross_entropy",
 )
 def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
     return (target - 1) * _bounded_log(1 - input) - target * _bounded_log(input)
 
 
+@public(method=False)
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean", strict: bool = True
 ) -> Tensor:
@@ -215,8 +222,8 @@ def binary_cross_entropy(
     The logarithms are held at -100 at least. `weight` broadcasts. As its "mean", its "sum", or elementwise ("none").
     Input outside [0, 1] gives NaN: to raise for it would wait for the device. Raises as mse_loss does.
     """
-    loss = _binary_cross_entropy(*matched("binary_cross_entropy", strict, input, target))
-    return reduced(_weighted(loss, weight, "binary_cross_entropy"), reduction, "binary_cross_entropy")
+    loss = _binary_cross_entropy(*match_shapes("binary_cross_entropy", strict, input, target))
+    return reduce_loss(_weighted(loss, weight, "binary_cross_entropy"), reduction, "binary_cross_entropy")
 
 
 def _weighted(loss: Tensor, weight: Tensor | None, op: str) -> Tensor:
@@ -267,6 +274,7 @@ def _with_logits(input: Tensor, target: Tensor, pos_weight: Tensor | None) -> Te
     return (1 - target) * input + (tail if pos_weight is None else tail * ((pos_weight - 1) * target + 1))
 
 
+@public(method=False)
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -282,12 +290,11 @@ def binary_cross_entropy_with_logits(
     "mean", its "sum", or elementwise ("none"). Raises as mse_loss does.
     """
     op = "binary_cross_entropy_with_logits"
-    loss = _with_logits(*matched(op, strict, input, target), pos_weight)
-    return reduced(_weighted(loss, weight, op), reduction, op)
+    loss = _with_logits(*match_shapes(op, strict, input, target), pos_weight)
+    return reduce_loss(_weighted(loss, weight, op), reduction, op)
 
 
-def _infer_kl(input: Spec, target: Spec, log_target: bool) -> Spec:
-    return input.like(dtype=floating("kl_div", input, target))
+_infer_kl = _infer("kl_div", reduced=False)
 
 
 def _kl_input(g: Tensor, target: Tensor, log_target: bool) -> Tensor:
@@ -306,6 +313,7 @@ def _kl_div(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
     return target * log(where(eq(target, 0), 1.0, target)) - target * input
 
 
+@public(method=False)
 def kl_div(
     input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False, strict: bool = True
 ) -> Tensor:
@@ -314,8 +322,8 @@ def kl_div(
     log_target: target does too. reduction: "batchmean" (the sum over the size of dim 0, which is the divergence), or
     "mean", "sum", or elementwise ("none"). Raises as mse_loss does.
     """
-    loss = _kl_div(*matched("kl_div", strict, input, target), bool(log_target))
+    loss = _kl_div(*match_shapes("kl_div", strict, input, target), bool(log_target))
     if reduction == "batchmean":
-        total = reduced(loss, "sum", "kl_div")
+        total = reduce_loss(loss, "sum", "kl_div")
         return total / float(loss.spec.shape[0]) if loss.spec.ndim else total
-    return reduced(loss, reduction, "kl_div")
+    return reduce_loss(loss, reduction, "kl_div")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import finfo, float32
+from ...autograd.mode import no_grad
+from ...dtype import finfo
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_shape
 from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
-from ..optimizer import sgd_step_
 from ..reduction.reductions import mean, norm
-from ..shape.views import expand
-from ..upcast import wide
+from ..registry import public
+from ..shape.views import broadcast_tensors, expand
+from ..upcast import upcast, upcast_dtype
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -24,21 +26,21 @@ if TYPE_CHECKING:
 Gradients = tuple["Tensor | None", "Tensor | None", "Tensor | None"]
 
 
-def _standardized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor]:
-    """(x - mean) / sqrt(variance + eps) over `dims`, and the factor 1 / sqrt(variance + eps)."""
-    centred = x - mean(x, dims, True)
-    factor = 1 / sqrt(mean(centred * centred, dims, True) + eps)
-    return centred * factor, factor
+def _standardize(x: Tensor, dims: list[int], eps: float, centred: bool = True) -> tuple[Tensor, Tensor]:
+    """(x - mean) / sqrt(variance + eps) over `dims`, and the factor 1 / sqrt(variance + eps).
+
+    Unless `centred` the mean is taken for 0, which leaves the root mean square.
+    """
+    if centred:
+        x = x - mean(x, dims, True)
+    factor = 1 / sqrt(mean(x * x, dims, True) + eps)
+    return x * factor, factor
 
 
-def _standardized_grad(g: Tensor, x: Tensor, factor: Tensor, dims: list[int]) -> Tensor:
-    """The gradient of what was standardized to `x`: without g's parts along 1 and along x."""
-    return (g - mean(g, dims, True) - x * mean(g * x, dims, True)) * factor
-
-
-def _wide_spec(input: Spec, shape: Shape) -> Spec:
-    """A contiguous spec in the dtype that `wide` has."""
-    return input.like(shape, dtype=input.dtype if input.dtype.itemsize >= 4 else float32)
+def _standardize_grad(g: Tensor, x: Tensor, factor: Tensor, dims: list[int], centred: bool = True) -> Tensor:
+    """The gradient of what was standardized to `x`: without g's parts along 1 (if `centred`) and along x."""
+    rest = g - mean(g, dims, True) if centred else g
+    return (rest - x * mean(g * x, dims, True)) * factor
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -47,7 +49,7 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def _channels(x: Tensor | None, ndim: int) -> Any:
-    """A (c) tensor so that it broadcasts to (n, c, ...)."""
+    """A (c) tensor in a shape that broadcasts to (n, c, ...)."""
     return None if x is None else x.reshape((-1, *(1,) * (ndim - 2)) if x.spec.numel else (0, *(1,) * (ndim - 2)))
 
 
@@ -65,33 +67,37 @@ def _check_channels(op: str, input: Spec, **given: Spec | None) -> None:
 # --- Over the last dims ---------------------------------------------------------------------------------------------
 
 
-def _last(op: str, input: Spec, shape: Shape, *given: Spec | None) -> None:
+def _check_last_dims(op: str, input: Spec, shape: Shape, *given: Spec | None) -> Spec:
     floating(op, input, *given)
     if not shape or tuple(input.shape[input.ndim - len(shape) :]) != shape or len(shape) > input.ndim:
         raise ShapeError(f"{op}(): input {tuple(input.shape)} does not end in normalized_shape {shape}")
     for spec in given:
         if spec is not None and tuple(spec.shape) != shape:
             raise ShapeError(f"{op}(): weight or bias {tuple(spec.shape)} is not of normalized_shape {shape}")
+    return input.like()
 
 
 def _infer_layer_norm(input: Spec, shape: Shape, weight: Spec | None, bias: Spec | None, eps: float) -> Spec:
-    _last("layer_norm", input, shape, weight, bias)
-    return input.like()
+    return _check_last_dims("layer_norm", input, shape, weight, bias)
 
 
 def _infer_layer_norm_grad(
     grad: Spec, input: Spec, shape: Shape, weight: Spec | None, eps: float, affine: bool
 ) -> tuple[Spec, ...]:
-    return (input.like(), *[_wide_spec(input, shape)] * 2) if affine else (input.like(),)
+    return (input.like(), *[input.like(shape, dtype=upcast_dtype(input.dtype))] * 2) if affine else (input.like(),)
 
 
 @composite(_infer_layer_norm_grad)
 def layer_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, affine: bool) -> Any:
     """The gradient of layer_norm's input, and if `affine` those of weight and bias."""
-    dims, lead, g = list(range(-len(shape), 0)), list(range(input.spec.ndim - len(shape))), wide(grad)
-    x, factor = _standardized(wide(input), dims, eps)
-    into = _standardized_grad(g if weight is None else g * weight, x, factor, dims).to(input.dtype)
+    dims, lead, g = _last_dims(shape), list(range(input.spec.ndim - len(shape))), upcast(grad)
+    x, factor = _standardize(upcast(input), dims, eps)
+    into = _standardize_grad(g if weight is None else g * weight, x, factor, dims).to(input.dtype)
     return (into, _sum(g * x, lead), _sum(g, lead)) if affine else into
+
+
+def _last_dims(shape: Shape) -> list[int]:
+    return list(range(-len(shape), 0))
 
 
 def _sum(x: Tensor, dims: list[int]) -> Tensor:
@@ -102,17 +108,17 @@ def _layer_norm_rule(
     g: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
 ) -> Gradients:
     if needs[1] or needs[2]:
-        found: Gradients = layer_norm_grad(g, input, shape, weight, eps, True)
-        return found
+        return layer_norm_grad(g, input, shape, weight, eps, True)  # type: ignore[no-any-return]
     return layer_norm_grad(g, input, shape, weight, eps, False), None, None
 
 
 @composite(_infer_layer_norm, _layer_norm_rule, name="layer_norm", joint=True)
 def _layer_norm(input: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    x, _ = _standardized(wide(input), list(range(-len(shape), 0)), eps)
+    x, _ = _standardize(upcast(input), _last_dims(shape), eps)
     return _affine(x, weight, bias).to(input.dtype)
 
 
+@public(method=False)
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
@@ -124,53 +130,46 @@ def layer_norm(
     return _layer_norm(input, as_shape(normalized_shape, "layer_norm"), weight, bias, eps)
 
 
-def _rms(x: Tensor, shape: Shape, eps: float) -> tuple[Tensor, Tensor, list[int]]:
-    dims = list(range(-len(shape), 0))
-    factor = 1 / sqrt(mean(x * x, dims, True) + eps)
-    return x * factor, factor, dims
-
-
 def _infer_rms_norm(input: Spec, shape: Shape, weight: Spec | None, eps: float) -> Spec:
-    _last("rms_norm", input, shape, weight)
-    return input.like()
+    return _check_last_dims("rms_norm", input, shape, weight)
 
 
 def _infer_rms_norm_grad(
     grad: Spec, input: Spec, shape: Shape, weight: Spec | None, eps: float, affine: bool
 ) -> tuple[Spec, ...]:
-    return (input.like(), _wide_spec(input, shape)) if affine else (input.like(),)
+    return (input.like(), input.like(shape, dtype=upcast_dtype(input.dtype))) if affine else (input.like(),)
 
 
 @composite(_infer_rms_norm_grad)
 def rms_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, affine: bool) -> Any:
     """The gradient of rms_norm's input, and if `affine` that of weight."""
-    g = wide(grad)
-    x, factor, dims = _rms(wide(input), shape, eps)
-    part = g if weight is None else g * weight
-    into = ((part - x * mean(part * x, dims, True)) * factor).to(input.dtype)
-    return (into, _sum(g * x, list(range(input.spec.ndim - len(shape))))) if affine else into
+    dims, lead, g = _last_dims(shape), list(range(input.spec.ndim - len(shape))), upcast(grad)
+    x, factor = _standardize(upcast(input), dims, eps, centred=False)
+    into = _standardize_grad(g if weight is None else g * weight, x, factor, dims, centred=False).to(input.dtype)
+    return (into, _sum(g * x, lead)) if affine else into
 
 
 def _rms_norm_rule(
     g: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor | None]:
     if needs[1]:
-        found: tuple[Tensor, Tensor] = rms_norm_grad(g, input, shape, weight, eps, True)
-        return found
+        return rms_norm_grad(g, input, shape, weight, eps, True)  # type: ignore[no-any-return]
     return rms_norm_grad(g, input, shape, weight, eps, False), None
 
 
 @composite(_infer_rms_norm, _rms_norm_rule, name="rms_norm", joint=True)
 def _rms_norm(input: Tensor, shape: Shape, weight: Tensor | None, eps: float) -> Tensor:
-    return _affine(_rms(wide(input), shape, eps)[0], weight, None).to(input.dtype)
+    x, _ = _standardize(upcast(input), _last_dims(shape), eps, centred=False)
+    return _affine(x, weight, None).to(input.dtype)
 
 
 @lru_cache(64)
 def _epsilon(input: Spec) -> float:
     floating("rms_norm", input)
-    return finfo(input.dtype if input.dtype.itemsize >= 4 else float32).eps
+    return finfo(upcast_dtype(input.dtype)).eps
 
 
+@public(method=False)
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """input / sqrt(mean(input ** 2) + eps) * weight over the last dims (Zhang and Sennrich, 2019). Shape, dtype kept.
 
@@ -193,25 +192,23 @@ def _infer_group_norm(input: Spec, groups: int, weight: Spec | None, bias: Spec 
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
-    n, c = x.spec.shape[:2]
-    inner = 1
-    for size in x.spec.shape[2:]:
-        inner *= size
-    return x.reshape(n, groups, c // groups * inner)
+    n, *rest = x.spec.shape
+    return x.reshape(n, groups, prod(rest) // groups)
 
 
 def _group_norm_rule(
     g: Tensor, input: Tensor, num_groups: int, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
 ) -> Gradients:
-    shape, ndim, g = input.spec.shape, input.spec.ndim, wide(g)
-    x, factor = _standardized(_grouped(wide(input), num_groups), [2], eps)
+    shape, ndim, g = input.spec.shape, input.spec.ndim, upcast(g)
+    x, factor = _standardize(_grouped(upcast(input), num_groups), [2], eps)
     others, into = [0, *range(2, ndim)], None
     if needs[0]:
         part = g if weight is None else g * _channels(weight, ndim)
-        into = _standardized_grad(_grouped(part, num_groups), x, factor, [2]).reshape(shape)
+        into = _standardize_grad(_grouped(part, num_groups), x, factor, [2]).reshape(shape)
     return into, (g * x.reshape(shape)).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
 
 
+@public(method=False)
 @composite(_infer_group_norm, _group_norm_rule, joint=True)
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
@@ -221,27 +218,26 @@ def group_norm(
     weight, bias: (c). Raises ShapeError where the groups do not divide the channels, DTypeError unless all floating.
     """
     ndim = input.spec.ndim
-    x = _standardized(_grouped(wide(input), num_groups), [2], eps)[0].reshape(input.spec.shape)
+    x = _standardize(_grouped(upcast(input), num_groups), [2], eps)[0].reshape(input.spec.shape)
     return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
 
 
-def _infer_batch_norm(input: Spec, weight: Spec | None, bias: Spec | None, eps: float) -> tuple[Spec, Spec, Spec]:
-    channels = _wide_spec(input, (input.shape[1],))
+def _infer_batch_norm(input: Spec, *rest: Any) -> tuple[Spec, Spec, Spec]:
+    channels = input.like((input.shape[1],), dtype=upcast_dtype(input.dtype))
     return input.like(), channels, channels
 
 
-def _infer_batch_norm_grad(grad: Spec, input: Spec, weight: Spec | None, eps: float) -> tuple[Spec, Spec, Spec]:
-    channels = _wide_spec(input, (input.shape[1],))
-    return input.like(), channels, channels
+def _infer_batch_norm_grad(grad: Spec, input: Spec, *rest: Any) -> tuple[Spec, Spec, Spec]:
+    return _infer_batch_norm(input)
 
 
 @composite(_infer_batch_norm_grad)
 def batch_norm_grad(grad: Tensor, input: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of batch_norm's input, weight and bias."""
-    ndim, g = input.spec.ndim, wide(grad)
+    ndim, g = input.spec.ndim, upcast(grad)
     others = [0, *range(2, ndim)]
-    x, factor = _standardized(wide(input), others, eps)
-    into = _standardized_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
+    x, factor = _standardize(upcast(input), others, eps)
+    into = _standardize_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
     return into.to(input.dtype), (g * x).sum(others), g.sum(others)
 
 
@@ -254,14 +250,14 @@ def _batch_norm_rule(
 @composite(_infer_batch_norm, _batch_norm_rule, name="batch_norm", joint=True)
 def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """`batch_norm` with the statistics of the batch, and those: the mean and unbiased variance of each channel."""
-    ndim, x = input.spec.ndim, wide(input)
+    ndim, x = input.spec.ndim, upcast(input)
     others = [0, *range(2, ndim)]
-    centre = mean(x, others, True)
-    centred = x - centre
-    spread = mean(centred * centred, others, True)
-    out = _affine(centred * (1 / sqrt(spread + eps)), _channels(weight, ndim), _channels(bias, ndim))
+    batch_mean = mean(x, others, True)
+    centred = x - batch_mean
+    variance = mean(centred * centred, others, True)
+    out = _affine(centred * (1 / sqrt(variance + eps)), _channels(weight, ndim), _channels(bias, ndim))
     count = input.spec.numel / max(input.spec.shape[1], 1)
-    return out.to(input.dtype), centre.reshape(-1), spread.reshape(-1) * (count / max(count - 1, 1))
+    return out.to(input.dtype), batch_mean.reshape(-1), variance.reshape(-1) * (count / max(count - 1, 1))
 
 
 @lru_cache(256)
@@ -272,6 +268,7 @@ def _check_batch_norm(
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
 
 
+@public(method=False)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -294,41 +291,47 @@ def batch_norm(
         if running_mean is None or running_var is None:
             raise ShapeError("batch_norm(): needs running_mean and running_var unless training")
         ndim = input.spec.ndim
-        factor = 1 / sqrt(wide(running_var) + eps)
+        factor = 1 / sqrt(upcast(running_var) + eps)
         factor = factor if weight is None else factor * weight
         shift = -running_mean * factor if bias is None else bias - running_mean * factor
-        out: Tensor = input * _channels(factor, ndim) + _channels(shift, ndim)
-        return out.to(input.dtype)
+        return (input * _channels(factor, ndim) + _channels(shift, ndim)).to(input.dtype)  # type: ignore[no-any-return]
     count = input.spec.numel // max(input.spec.shape[1], 1)
     if count <= 1 and input.spec.numel:
         raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
-    normal, centre, spread = _batch_norm(input, weight, bias, eps)
-    moved = [pair for pair in ((running_mean, centre), (running_var, spread)) if pair[0] is not None]
-    if moved:
-        running, new = zip(*moved, strict=True)
-        # running += momentum * (new - running)
-        sgd_step_(running, new, lr=momentum, weight_decay=1.0, maximize=True)
-    return normal
+    out, batch_mean, batch_var = _batch_norm(input, weight, bias, eps)
+    _update_running(running_mean, batch_mean, momentum)
+    _update_running(running_var, batch_var, momentum)
+    return out
+
+
+def _update_running(running: Tensor | None, batch: Tensor, momentum: float) -> None:
+    """(1 - momentum) * running + momentum * batch, in place and unrecorded."""
+    if running is not None:
+        with no_grad():
+            running.mul_(1.0 - momentum).add_(batch * momentum)
 
 
 # --- To norm 1 ------------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 @accepts_axis
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
-    """input / max(norm, eps), the norm being the `p`-norm along `dim`. Shape and dtype kept; floating only."""
+    """input / max(norm, eps), the norm being the `p`-norm along `dim`.
+
+    Shape and dtype kept; raises DTypeError unless floating, IndexError for a dim out of range.
+    """
     floating("normalize", input.spec)
     return input / expand(norm(input, p, dim, True).clamp(eps), tuple(input.spec.shape))
 
 
+@public(method=False)
 @accepts_axis
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """The cosine of the angle between x1 and x2 along `dim`, which goes; the two broadcast. Norms are at least `eps`.
+    """x1 @ x2 / (max(|x1|, eps) * max(|x2|, eps)) of the vectors along `dim`, which goes; the two broadcast.
 
-    Raises DTypeError unless both are floating.
+    Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
     """
-    from ..shape.views import broadcast_tensors
-
     floating("cosine_similarity", x1.spec, x2.spec)
     a, b = broadcast_tensors(x1, x2)
     sizes = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ShapeError
 from ...spec import as_int
+from ..registry import public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -18,10 +19,11 @@ def _check(op: str, input: Tensor, least: int, factor: int, what: str) -> tuple[
     return shape, n
 
 
+@public(method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Groups of channels laid out as pixels (Shi et al., 2016): (*, c * r * r, h, w) -> (*, c, h * r, w * r).
 
-    Raises ShapeError where r * r does not divide the channels.
+    Raises ShapeError where r * r does not divide the channels, DTypeError for an r that is no int.
     """
     shape, r = _check("pixel_shuffle", input, 3, upscale_factor, "upscale_factor")
     lead, (c, h, w) = shape[:-3], shape[-3:]
@@ -33,8 +35,12 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return cut.permute(0, 1, 4, 2, 5, 3).reshape((*lead, c // (r * r), h * r, w * r))
 
 
+@public(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w). Raises ShapeError where r is no divisor."""
+    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w).
+
+    Raises ShapeError where r does not divide height and width, DTypeError for an r that is no int.
+    """
     shape, r = _check("pixel_unshuffle", input, 3, downscale_factor, "downscale_factor")
     lead, (c, h, w) = shape[:-3], shape[-3:]
     if h % r or w % r:
@@ -45,10 +51,11 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return cut.permute(0, 1, 3, 5, 2, 4).reshape((*lead, c * r * r, h // r, w // r))
 
 
+@public(method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels, dim 1, dealt out again: the first of each of `groups` groups, then the second (Zhang et al., 2018).
+    """Channels, dim 1, interleaved: the first of each of `groups` groups, then the second (Zhang et al., 2018).
 
-    Shape kept. Raises ShapeError where the groups do not divide the channels.
+    Shape kept. Raises ShapeError where the groups do not divide the channels, DTypeError for groups that are no int.
     """
     shape, g = _check("channel_shuffle", input, 3, groups, "groups")
     if shape[1] % g:

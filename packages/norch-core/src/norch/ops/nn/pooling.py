@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import FLOATING, iinfo, int64
+from ...dtype import BOOL, FLOATING, DType, iinfo, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int
 from ..copying import contiguous
@@ -15,32 +14,52 @@ from ..elementwise.arithmetic import floor_divide, remainder
 from ..families import composite, floating
 from ..indexing import gather, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
-from ..upcast import wide
-from .windows import Pads, Windows, added, counts, padded, pair, planned, reach, show
+from ..registry import public
+from ..upcast import upcast
+from .windows import (
+    Pads,
+    Windows,
+    as_images,
+    cached,
+    col2im,
+    effective_size,
+    from_images,
+    im2col,
+    output_size,
+    pad2d,
+    pair,
+)
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _windowed(input: Spec, windows: Windows, pads: Pads, op: str) -> Spec:
-    return input.like((*input.shape[:2], *counts((input.shape[2], input.shape[3]), pads, windows, op)))
+def _output(input: Spec, windows: Windows, pads: Pads, op: str) -> Spec:
+    """(n, c, y, x): an element for each window."""
+    return input.like((*input.shape[:2], *output_size((input.shape[2], input.shape[3]), pads, windows, op)))
+
+
+def _all_windows(input: Tensor, windows: Windows, pads: Pads, value: float) -> Tensor:
+    """A (n, c, y, x, i, j) view of all windows of `input` padded with `value`."""
+    x = pad2d(input, pads, value)
+    _, _, rows, columns = _output(x.spec, windows, (0, 0, 0, 0), "pooling").shape
+    return im2col(x, (rows, columns), windows, "ncyxij")
 
 
 # --- Maximum --------------------------------------------------------------------------------------------------------
 
 
 def _infer_max(input: Spec, windows: Windows, pads: Pads) -> Spec:
-    return _windowed(input, windows, pads, "max_pool2d")
+    return _output(input, windows, pads, "max_pool2d")
 
 
 def _infer_max_indices(input: Spec, windows: Windows, pads: Pads) -> Spec:
-    return _windowed(input, windows, pads, "max_pool2d").like(dtype=int64)
+    return _output(input, windows, pads, "max_pool2d").like(dtype=int64)
 
 
-def _padded_below(input: Tensor, pads: Pads) -> Tensor:
-    """`input` padded with what no element is less than."""
-    dtype = input.spec.dtype
-    return padded(input, pads, -math.inf if dtype.category == FLOATING else iinfo(dtype).min)
+def _lowest(dtype: DType) -> float:
+    """What no element is less than."""
+    return -math.inf if dtype.category == FLOATING else iinfo(dtype).min
 
 
 def _max_rule(g: Tensor, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
@@ -49,9 +68,7 @@ def _max_rule(g: Tensor, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
 
 @composite(_infer_max, _max_rule, name="max_pool2d")
 def _max_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
-    x = _padded_below(input, pads)
-    count = _windowed(input.spec, windows, pads, "max_pool2d").shape[2:]
-    return amax(show(x, (count[0], count[1]), windows, "ncyxij"), (4, 5))
+    return amax(_all_windows(input, windows, pads, _lowest(input.spec.dtype)), (4, 5))
 
 
 @composite(_infer_max_indices, name="max_pool2d_indices")
@@ -59,11 +76,11 @@ def _max_pool2d_indices(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     """For each window where in its plane of h * w elements the first largest is."""
     n, c, h, w = input.spec.shape
     (kh, kw), (step_y, step_x), (dy, dx) = windows
-    _, _, rows, columns = _windowed(input.spec, windows, pads, "max_pool2d").shape
-    seen = show(_padded_below(input, pads), (rows, columns), windows, "ncyxij")
-    best = argmax(seen.reshape(n, c, rows, columns, kh * kw), -1)
+    columns = _all_windows(input, windows, pads, _lowest(input.spec.dtype))
+    rows, width = columns.spec.shape[2:4]
+    best = argmax(columns.reshape(n, c, rows, width, kh * kw), -1)
     top = (arange(rows, device=input.device) * step_y - pads[0]).unsqueeze(1)
-    left = arange(columns, device=input.device) * step_x - pads[2]
+    left = arange(width, device=input.device) * step_x - pads[2]
     # A window of nothing but -inf may find its largest in the padding; the nearest element is as large.
     y = (floor_divide(best, kw) * dy + top).clamp(0, max(h - 1, 0))
     x = (remainder(best, kw) * dx + left).clamp(0, max(w - 1, 0))
@@ -94,7 +111,7 @@ def _max_pool2d_grad(grad: Tensor, input: Tensor, windows: Windows, pads: Pads) 
 
 def _infer_sum(input: Spec, windows: Windows, pads: Pads) -> Spec:
     floating("avg_pool2d", input)
-    return _windowed(input, windows, pads, "avg_pool2d")
+    return _output(input, windows, pads, "avg_pool2d")
 
 
 def _infer_sum_grad(grad: Spec, shape: tuple[int, ...], windows: Windows, pads: Pads) -> Spec:
@@ -107,9 +124,9 @@ def _sum_grad_rule(g: Tensor, windows: Windows, pads: Pads) -> Tensor:
 
 @composite(_infer_sum_grad, {"grad": _sum_grad_rule}, name="sum_pool2d_grad")
 def _sum_pool2d_grad(grad: Tensor, shape: tuple[int, ...], windows: Windows, pads: Pads) -> Tensor:
-    g = wide(grad)
+    g = upcast(grad)
     rows, columns = grad.spec.shape[2:]
-    out = added(lambda i, j: g, g.spec.like(shape), pads, (rows, columns), windows)
+    out = col2im(lambda i, j: g, g.spec.like(shape), pads, (rows, columns), windows)
     return contiguous(out.to(grad.dtype))
 
 
@@ -120,9 +137,7 @@ def _sum_rule(g: Tensor, input_spec: Spec, windows: Windows, pads: Pads) -> Tens
 @composite(_infer_sum, {"input": _sum_rule}, name="sum_pool2d")
 def _sum_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     """The sums of windows."""
-    x = padded(input, pads, 0)
-    count = _windowed(input.spec, windows, pads, "avg_pool2d").shape[2:]
-    return show(x, (count[0], count[1]), windows, "ncyxij").sum((4, 5))
+    return _all_windows(input, windows, pads, 0).sum((4, 5))
 
 
 def _sizes(n: int, count: int, kernel: int, stride: int, padding: int, whole: bool) -> list[float]:
@@ -142,25 +157,25 @@ def _behind(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_
     """The padding behind a dim: more than in front where `ceil_mode` lets a last window hang over."""
     if not ceil_mode:
         return padding
-    room = n + 2 * padding - reach(kernel, dilation)
+    room = n + 2 * padding - effective_size(kernel, dilation)
     steps = -(-room // stride)
     if steps * stride >= n + padding:  # a window may not lie in the padding alone
         steps -= 1
     return padding + max(steps * stride - room, 0)
 
 
-@lru_cache(512, typed=True)
+@cached
 def _plan(
-    op: str, input: Spec, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any
+    op: str, input: Spec, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, dims: int = 2
 ) -> tuple[Windows, Pads]:
-    """Checked windows and pads of a (n, c, h, w) input."""
-    kernel = pair(kernel_size, op, "kernel_size", 1)
+    """Checked windows and pads of a (n, c, h, w) input, for the arguments of an op over `dims` of its dims."""
+    kernel = pair(kernel_size, op, "kernel_size", 1, dims)
     windows = Windows(
         kernel,
-        kernel if stride is None or stride == () else pair(stride, op, "stride", 1),
-        pair(dilation, op, "dilation", 1),
+        kernel if stride is None or stride in ((), []) else pair(stride, op, "stride", 1, dims),
+        pair(dilation, op, "dilation", 1, dims),
     )
-    pads = pair(padding, op, "padding", 0)
+    pads = pair(padding, op, "padding", 0, dims)
     if any(2 * p > k for p, k in zip(pads, kernel)):
         raise ShapeError(f"{op}(): padding {pads} is more than half of kernel_size {kernel}")
     h, w = input.shape[2:]
@@ -170,41 +185,20 @@ def _plan(
     return windows, (pads[0], behind[0], pads[1], behind[1])
 
 
-def _batched(input: Tensor, dims: int, op: str) -> Tensor:
-    """`input` as (n, c, h, w), h being 1 for a 1-D op."""
-    if input.spec.ndim not in (dims + 1, dims + 2):
-        raise ShapeError(f"{op}(): expected {dims + 1} or {dims + 2} dims, got shape {tuple(input.spec.shape)}")
-    x = input if input.spec.ndim == dims + 2 else input.unsqueeze(0)
-    return x if dims == 2 else x.unsqueeze(2)
-
-
-def _unbatched(out: Tensor, input: Tensor, dims: int) -> Tensor:
-    out = out if dims == 2 else out.squeeze(2)
-    return out if input.spec.ndim == dims + 2 else out.squeeze(0)
-
-
-def _flat(how: tuple[Any, ...], op: str) -> tuple[Any, ...]:
-    """The parameters of a 1-D op as those of the 2-D op."""
-    kernel_size, stride, padding, dilation, ceil_mode = how
-    values = []
-    for value, other in ((kernel_size, 1), (stride, 1), (padding, 0), (dilation, 1)):
-        one = value[0] if isinstance(value, tuple | list) and len(value) == 1 else value
-        values.append(None if one is None else (other, as_int(one, op, "window size")))
-    return (*values, ceil_mode)
-
-
-def _max_pool(input: Tensor, how: tuple[Any, ...], return_indices: bool, dims: int) -> Any:
+def _max_pool(input: Tensor, settings: tuple[Any, ...], return_indices: bool, dims: int) -> Any:
+    """`settings`: kernel_size, stride, padding, dilation and ceil_mode as they were given."""
     op = f"max_pool{dims}d"
-    if input.spec.dtype.category == 0:
+    if input.spec.dtype.category == BOOL:
         raise DTypeError(f"{op}(): cannot take bool; convert it first")
-    x = _batched(input, dims, op)
-    windows, pads = planned(_plan, (op, x.spec), how if dims == 2 else _flat(how, op))
-    out = _unbatched(_max_pool2d(x, windows, pads), input, dims)
+    x = as_images(input, dims, op)
+    windows, pads = _plan(op, x.spec, *settings, dims)
+    out = from_images(_max_pool2d(x, windows, pads), input, dims)
     if not return_indices:
         return out
-    return ValuesIndices(out, _unbatched(_max_pool2d_indices(x.detach(), windows, pads), input, dims))
+    return ValuesIndices(out, from_images(_max_pool2d_indices(x.detach(), windows, pads), input, dims))
 
 
+@public(method=False)
 def max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -224,6 +218,7 @@ def max_pool2d(
     return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 2)
 
 
+@public(method=False)
 def max_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -233,18 +228,18 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest of each window: (n, c, w) or (c, w) -> the same with x windows. See max_pool2d."""
+    """The largest of each window: (n, c, w) or (c, w) -> (n, c, x). See max_pool2d, as which it raises."""
     return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 1)
 
 
-def _avg_pool(input: Tensor, how: tuple[Any, ...], whole: bool, divisor: Any, dims: int) -> Tensor:
+def _avg_pool(input: Tensor, settings: tuple[Any, ...], whole: bool, divisor: Any, dims: int) -> Tensor:
     op = f"avg_pool{dims}d"
     floating(op, input.spec)
-    x = _batched(input, dims, op)
-    windows, pads = planned(_plan, (op, x.spec), how if dims == 2 else _flat(how, op))
+    x = as_images(input, dims, op)
+    windows, pads = _plan(op, x.spec, *settings, dims)
     if divisor is not None and as_int(divisor, op, "divisor_override") == 0:
         raise ShapeError(f"{op}(): divisor_override must not be 0")
-    total = _sum_pool2d(wide(x), windows, pads)
+    total = _sum_pool2d(upcast(x), windows, pads)
     (kh, kw), stride, _ = windows
     if divisor is not None or not any(pads) or (whole and pads[0] == pads[1] and pads[2] == pads[3]):
         out = total / float(kh * kw if divisor is None else divisor)
@@ -252,9 +247,10 @@ def _avg_pool(input: Tensor, how: tuple[Any, ...], whole: bool, divisor: Any, di
         rows = _sizes(x.spec.shape[2], total.spec.shape[2], kh, stride[0], pads[0], whole)
         columns = _sizes(x.spec.shape[3], total.spec.shape[3], kw, stride[1], pads[2], whole)
         out = total / (total.new_tensor(rows).unsqueeze(1) * total.new_tensor(columns))
-    return _unbatched(out.to(input.dtype), input, dims)
+    return from_images(out.to(input.dtype), input, dims)
 
 
+@public(method=False)
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -271,10 +267,10 @@ def avg_pool2d(
     divisor_override: what to divide the sums by instead. Raises ShapeError for windows that do not fit, DTypeError
     unless floating.
     """
-    how = (kernel_size, stride, padding, 1, ceil_mode)
-    return _avg_pool(input, how, count_include_pad, divisor_override, 2)
+    return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, divisor_override, 2)
 
 
+@public(method=False)
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -283,7 +279,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The average of each window: (n, c, w) or (c, w) -> the same with x windows. See avg_pool2d."""
+    """The average of each window: (n, c, w) or (c, w) -> (n, c, x). See avg_pool2d, as which it raises."""
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
 
 
@@ -314,14 +310,17 @@ def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
         # Parts of one size: each becomes a dim of its own, and is averaged over.
         cut = [k for n, m in zip(sizes, wanted) for k in (m, n // m)]
         lead = input.spec.shape[:-dims]
-        parts = input.reshape((*lead, *cut)).sum([len(lead) + 2 * d + 1 for d in range(dims)], dtype=wide(input).dtype)
+        parts = input.reshape((*lead, *cut)).sum(
+            [len(lead) + 2 * d + 1 for d in range(dims)], dtype=upcast(input).dtype
+        )
         return (parts / float(math.prod(cut[1::2]))).to(input.dtype)
-    out = wide(input) @ _averaging(wide(input), sizes[-1], wanted[-1]).mT
+    out = upcast(input) @ _averaging(upcast(input), sizes[-1], wanted[-1]).mT
     if dims == 2:
         out = _averaging(out, sizes[0], wanted[0]) @ out
     return out.to(input.dtype)
 
 
+@public(method=False)
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of y * x parts: (…, h, w) -> (…, y, x). Part i of y has rows from floor(i h / y) to ceil((i + 1) h / y).
 
@@ -331,6 +330,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive(input, output_size, 2)
 
 
+@public(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Averages of x parts of the last dim: (…, w) -> (…, x). See adaptive_avg_pool2d."""
+    """Averages of x parts of the last dim: (…, w) -> (…, x). See adaptive_avg_pool2d, as which it raises."""
     return _adaptive(input, output_size, 1)

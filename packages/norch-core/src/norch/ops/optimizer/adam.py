@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ..elementwise.arithmetic import maximum
+from ..registry import public
 from .driver import Tensors, descending, run_step, step_op
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _RADAM = step_op("radam_step_", "decoupled rectified maximize")
 _ADAMAX = step_op("adamax_step_", "maximize")
 
 
+@public(method=False)
 def adam_step_(
     params: Tensors,
     grads: Tensors,
@@ -62,6 +64,7 @@ def adam_step_(
     run_step(_ADAM, (bool(decoupled), amsgrad, bool(maximize)), lists, scalars, one)
 
 
+@public(method=False)
 def nadam_step_(
     params: Tensors,
     grads: Tensors,
@@ -102,6 +105,7 @@ def nadam_step_(
     run_step(_NADAM, (bool(decoupled), bool(maximize)), (params, exp_avgs, exp_avg_sqs, grads), scalars, one)
 
 
+@public(method=False)
 def radam_step_(
     params: Tensors,
     grads: Tensors,
@@ -146,6 +150,7 @@ def radam_step_(
     run_step(_RADAM, (bool(decoupled), rectified, bool(maximize)), lists, scalars, one)
 
 
+@public(method=False)
 def adamax_step_(
     params: Tensors,
     grads: Tensors,

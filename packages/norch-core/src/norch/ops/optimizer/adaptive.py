@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..registry import public
 from .driver import Tensors, descending, run_step, step_op
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ _ADADELTA = step_op("adadelta_step_", "maximize")
 _RMSPROP = step_op("rmsprop_step_", "centered momentum maximize")
 
 
+@public(method=False)
 def adagrad_step_(
     params: Tensors,
     grads: Tensors,
@@ -42,6 +44,7 @@ def adagrad_step_(
     run_step(_ADAGRAD, (bool(maximize),), (params, state_sums, grads), (lr, weight_decay, eps), one)
 
 
+@public(method=False)
 def adadelta_step_(
     params: Tensors,
     grads: Tensors,
@@ -76,6 +79,7 @@ def adadelta_step_(
     run_step(_ADADELTA, (bool(maximize),), (params, square_avgs, acc_deltas, grads), (lr, weight_decay, rho, eps), one)
 
 
+@public(method=False)
 def rmsprop_step_(
     params: Tensors,
     grads: Tensors,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..elementwise.arithmetic import sign, where
+from ..registry import public
 from .driver import Tensors, descending, run_step, step_op
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ _RPROP = step_op("rprop_step_", "maximize")
 _LION = step_op("lion_step_", "maximize")
 
 
+@public(method=False)
 def sgd_step_(
     params: Tensors,
     grads: Tensors,
@@ -52,6 +54,7 @@ def sgd_step_(
     run_step(_SGD, (built, bool(nesterov), bool(maximize)), lists, (lr, weight_decay, momentum, dampening), one)
 
 
+@public(method=False)
 def asgd_step_(
     params: Tensors,
     grads: Tensors,
@@ -83,6 +86,7 @@ def asgd_step_(
     run_step(_ASGD, (bool(maximize),), (params, axs, grads), (eta, weight_decay, lambd, mu), one)
 
 
+@public(method=False)
 def rprop_step_(
     params: Tensors,
     grads: Tensors,
@@ -119,6 +123,7 @@ def rprop_step_(
     run_step(_RPROP, (bool(maximize),), (params, prevs, step_sizes, grads), scalars, one)
 
 
+@public(method=False)
 def lion_step_(
     params: Tensors,
     grads: Tensors,

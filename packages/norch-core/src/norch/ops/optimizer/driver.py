@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.graph import is_recording, set_recording, tick
-from ...backend.contract import Operand
-from ...dispatch.call import allocate_on, call_in_place, make_tensor
-from ...dispatch.op import Op, Plan, Plans
-from ...dispatch.plan import compile_kernel
+from ...autograd.graph import is_recording, next_sequence_number, set_recording
+from ...dispatch.call import call_in_place
+from ...dispatch.failure import allocate_on
+from ...dispatch.op import Op
+from ...dispatch.plan import Inferred
 from ...dtype import float64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, span
+from ...tensor_base import make_tensor
 from ..copying import write
 
 if TYPE_CHECKING:
@@ -31,10 +32,28 @@ def run_step(
 
 
 def step_op(name: str, attrs: str) -> Op:
-    """The entry of a step: its name, which is that of its function, and the names of its attributes."""
-    op = Op(name, tuple(attrs.split()), (), lambda *_: None, kind="step")
-    op.plans = _Steps(op)
-    return op
+    """The entry of a step: its name, which is that of its function, and the names of its attributes.
+
+    All tensors, parameters' first and gradients last, are one operand; the step writes all but the gradients.
+    """
+    names = tuple(attrs.split())
+
+    def infer(tensors: tuple[Spec, ...], attrs: tuple[bool, ...], count: int, scalars: int) -> Inferred | None:
+        for i, spec in enumerate(tensors):
+            param = tensors[i % count]
+            if not spec.dtype.is_floating_point:
+                raise DTypeError(f"{name}(): expected a floating dtype, got {spec.dtype}")
+            if spec.shape != param.shape:
+                raise ShapeError(
+                    f"{name}(): a parameter of shape {tuple(param.shape)} has a gradient or state of shape "
+                    f"{tuple(spec.shape)}"
+                )
+        if not all(_suits(spec, tensors[i % count], tensors[0]) for i, spec in enumerate(tensors)):
+            return None
+        flat = tuple([s.like((s.numel,)) for s in tensors])
+        return Inferred(flat, ((float64, ()),) * scalars, dict(zip(names, attrs, strict=True), count=count))
+
+    return Op(name, ("tensors", "attrs", "count", "scalars"), 1, infer, kind="step", kernel=name[:-1], variadic=True)
 
 
 def descending(p: Tensor, g: Tensor, weight_decay: float, maximize: bool) -> Tensor:
@@ -45,40 +64,6 @@ def descending(p: Tensor, g: Tensor, weight_decay: float, maximize: bool) -> Ten
 
 
 # --- All at once ----------------------------------------------------------------------------------------------------
-
-
-class _Steps(Plans):
-    """Plans by attributes, numbers of parameters and scalars, and the specs of all tensors."""
-
-    __slots__ = ()
-
-    def __missing__(self, key: Any) -> Plan:
-        if key not in self.old:
-            self.old[key] = _make_plan(self.op, *key)
-        return super().__missing__(key)
-
-
-def _make_plan(op: Op, attrs: tuple[bool, ...], count: int, scalars: int, *specs: Spec) -> Plan:
-    """The plan for `specs`, all parameters' first; its kernel is None where the tensors do not suit one."""
-    plan: Plan = object.__new__(Plan)
-    plan.op, plan.inputs, plan.outputs, plan.out = op, specs, specs[:count], specs[0]
-    plan.kernel = None  # type: ignore[assignment]
-    for i, spec in enumerate(specs):
-        if not spec.dtype.is_floating_point:
-            raise DTypeError(f"{op.name}(): expected a floating dtype, got {spec.dtype}")
-        if spec.shape != specs[i % count].shape:
-            raise ShapeError(
-                f"{op.name}(): a parameter of shape {tuple(specs[i % count].shape)} has a gradient or state of shape "
-                f"{tuple(spec.shape)}"
-            )
-    if all(_suits(spec, specs[i % count], specs[0]) for i, spec in enumerate(specs)):
-        operands = [Operand(s.dtype, (s.numel,), (1,)) for s in specs]
-        operands += [Operand(float64, (), (), True)] * scalars
-        kernel = compile_kernel(
-            op.name[:-1], plan.out.device, tuple(operands), dict(zip(op.params, attrs, strict=True), count=count), False
-        )
-        plan.kernel = kernel  # type: ignore[assignment]
-    return plan
 
 
 def _suits(spec: Spec, param: Spec, first: Spec) -> bool:
@@ -94,29 +79,29 @@ def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scala
     """Makes the step in one kernel; False where that cannot be."""
     params, *others = lists
     count = len(params)
-    key: list[Any] = [attrs, count, len(scalars)]
+    specs: list[Spec] = []
     args: list[Any] = []
     # Two loops: parameters are of a class of their own, and attributes are found faster where all have one class.
     for t in params:
-        key.append(t.spec)
+        specs.append(t.spec)
         args.append(t.buffer)
         args.append(t.offset)
     for tensors in others:
         if len(tensors) != count:
             raise ShapeError(f"{op.name}(): {count} parameters, but {len(tensors)} gradients or states")
         for t in tensors:
-            key.append(t.spec)
+            specs.append(t.spec)
             args.append(t.buffer)
             args.append(t.offset)
     if not count:
         return True
-    plan = op.plans[tuple(key)]
+    plan = op.plans[tuple(specs), attrs, count, len(scalars)]
     buffers = args[::2]
     if plan.kernel is None or (len(set(buffers)) != len(buffers) and _any_overlap([t for ts in lists for t in ts])):
         return False
     args += scalars
     call_in_place(plan, args)
-    change = tick(), op.name
+    change = next_sequence_number(), op.name
     for buffer in buffers[:-count]:
         buffer.modified = change
     return True
@@ -157,7 +142,7 @@ def _apart(
             if not _together(op, attrs, tuple(zip(*rows, strict=True)), scalars):
                 for row in rows:
                     one(*row)
-                    change = tick(), op.name
+                    change = next_sequence_number(), op.name
                     for t in row[:-1]:
                         t.buffer.modified = change
     finally:

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from ...dispatch.call import run_one
-from ...dispatch.op import Inferred
+from ...backend.contract import REDUCTION
+from ...dispatch.op import Op
+from ...dispatch.plan import Inferred
 from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
-from ...errors import DTypeError, IndexError, ShapeError
-from ...spec import Shape, Spec, wrap_dim, wrap_dims
+from ...errors import DTypeError, ShapeError
+from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
-from ..elementwise.arithmetic import exp, log, sqrt, where
+from ..elementwise.arithmetic import exp, log, maximum, minimum, sqrt, where
 from ..families import accepts_axis, primitive
 from ..indexing import gather
-from ..shape.views import flatten, reshape, squeeze
+from ..registry import method, public
+from ..shape.views import flatten, inverse_permutation, reshape, squeeze
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -25,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _reduced(spec: Spec, dims: Shape, keepdim: bool, dtype: DType) -> tuple[Spec, Spec]:
+def _reduced_specs(spec: Spec, dims: Shape, keepdim: bool, dtype: DType) -> tuple[Spec, Spec]:
     """The result's spec as the caller sees it, and as the kernel does (every reduced dim kept, of size 1)."""
     kept = tuple(1 if i in dims else n for i, n in enumerate(spec.shape))
     shape = kept if keepdim else tuple(n for i, n in enumerate(spec.shape) if i not in dims)
@@ -43,14 +45,14 @@ def _infer_reduction(name: str, out: str, empty: bool) -> Any:
             compute, result = x.dtype, int64 if out == "index" else x.dtype
         if not empty and x.numel == 0 and 0 in [x.shape[d] for d in dims]:
             raise ShapeError(f"{name}(): cannot reduce no elements, shape {tuple(x.shape)} along dims {dims}")
-        seen, kernel = _reduced(x, dims, keepdim, result)
+        seen, kernel = _reduced_specs(x, dims, keepdim, result)
         return Inferred((seen,), ((compute, x.shape),), {"dims": dims}, (kernel,))
 
     return infer
 
 
-def _restored(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
-    """A reduction's gradient or result with its dims put back, so that it broadcasts to the operand."""
+def _unsqueezed(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
+    """A reduction's gradient or result with its dims as of `keepdim`, so that it broadcasts to the operand."""
     if keepdim:
         return g
     dims = wrap_dims(dim, x_spec.ndim, "sum")
@@ -58,14 +60,14 @@ def _restored(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
 
 
 def _sum_vjp(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
-    return _restored(g, x_spec, dim, keepdim).expand(tuple(x_spec.shape))
+    return _unsqueezed(g, x_spec, dim, keepdim).expand(tuple(x_spec.shape))
 
 
 def _extreme_vjp(g: Tensor, x: Tensor, y: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
     # Equal extremes share the gradient, as in PyTorch.
-    best = _restored(y, x_spec, dim, keepdim)
+    best = _unsqueezed(y, x_spec, dim, keepdim)
     is_best = ((x == best) | ((x != x) & (best != best))).to(g.dtype)
-    return _restored(g, x_spec, dim, keepdim) * is_best / is_best.sum(_dims(dim), True)
+    return _unsqueezed(g, x_spec, dim, keepdim) * is_best / is_best.sum(_dims(dim), True)
 
 
 def _dims(dim: Any) -> Any:
@@ -87,38 +89,46 @@ def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Te
     before = cumprod(cat([one, rows[..., :-1]], -1), -1)
     after = cumprod(cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
     others = (before * after).reshape(tuple(x_spec.shape[d] for d in order))
-    back = [0] * len(order)
-    for i, d in enumerate(order):
-        back[d] = i
-    return _restored(g, x_spec, dim, keepdim) * others.permute(back)
+    return _unsqueezed(g, x_spec, dim, keepdim) * others.permute(inverse_permutation(order))
 
 
-_PARAMS = "x dim keepdim dtype"
-_SUM = primitive("sum", _PARAMS, 1, _infer_reduction("sum", "sum", True), (_sum_vjp,))
-_PROD = primitive("prod", _PARAMS, 1, _infer_reduction("prod", "sum", True), (_prod_vjp,))
-_AMAX = primitive("amax", _PARAMS, 1, _infer_reduction("amax", "same", False), (_extreme_vjp,))
-_AMIN = primitive("amin", _PARAMS, 1, _infer_reduction("amin", "same", False), (_extreme_vjp,))
-_ANY = primitive("any", _PARAMS, 1, _infer_reduction("any", "bool", True))
-_ALL = primitive("all", _PARAMS, 1, _infer_reduction("all", "bool", True))
-_ARGMAX = primitive("argmax", _PARAMS, 1, _infer_reduction("argmax", "index", False))
-_ARGMIN = primitive("argmin", _PARAMS, 1, _infer_reduction("argmin", "index", False))
+def _reduction(name: str, gives: str, of_none: bool, *vjp: Callable[..., Any]) -> Op:
+    infer = _infer_reduction(name, gives, of_none)
+    return primitive(name, "x dim keepdim dtype", 1, infer, vjp or None, family=REDUCTION)
 
 
-def asked(dtype: Any, op: str) -> DType | None:
+_SUM = _reduction("sum", "sum", True, _sum_vjp)
+_PROD = _reduction("prod", "sum", True, _prod_vjp)
+_AMAX = _reduction("amax", "same", False, _extreme_vjp)
+_AMIN = _reduction("amin", "same", False, _extreme_vjp)
+_ANY = _reduction("any", "bool", True)
+_ALL = _reduction("all", "bool", True)
+_ARGMAX = _reduction("argmax", "index", False)
+_ARGMIN = _reduction("argmin", "index", False)
+
+
+def optional_dtype(dtype: Any, op: str) -> DType | None:
+    """`dtype` as a DType, or None. Raises DTypeError for what names none."""
     return None if dtype is None else as_dtype(dtype, op)
 
 
+def _reduce(op: Op, input: Tensor, dim: Any, keepdim: bool, dtype: DType | None = None) -> Tensor:
+    return op.call(input, _none_if_empty(dim), keepdim, dtype)
+
+
+@public()
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`."""
-    out: Tensor = run_one(_SUM, input, _none_if_empty(dim), keepdim, dtype if dtype is None else as_dtype(dtype, "sum"))
-    return out
+    """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`.
+
+    Raises IndexError for a dim out of range, as all reductions do.
+    """
+    return _reduce(_SUM, input, dim, keepdim, optional_dtype(dtype, "sum"))
 
 
 def sum_over(input: Tensor, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:
     """`sum` for dims that are known to be a tuple."""
-    out: Tensor = run_one(_SUM, input, dims, keepdim, None)
-    return out
+    return _SUM.call(input, dims, keepdim, None)
 
 
 def _none_if_empty(dim: Any) -> Any:
@@ -142,15 +152,18 @@ def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+@public()
 @accepts_axis
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The mean over `dim` (None for all). NaN where there are no elements. Raises DTypeError for integers and bools."""
-    chosen = asked(dtype, "mean") or input.dtype
+    """The mean over `dim` (None for all), in `dtype` if given. NaN where there are no elements.
+
+    Raises DTypeError for integers and bools without a `dtype`, IndexError for a dim out of range.
+    """
+    chosen = optional_dtype(dtype, "mean") or input.dtype
     if not chosen.is_floating_point:
         raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
     half = chosen.itemsize == 2  # the sum may be more than 16 bits hold
-    total = sum(input, dim, keepdim, dtype=float32 if half else chosen)
-    out = total / _count(input, dim)
+    out = sum(input, dim, keepdim, dtype=float32 if half else chosen) / _count(input, dim)
     return out.to(chosen) if half else out
 
 
@@ -159,61 +172,67 @@ def _count(input: Tensor, dim: Any) -> float:
     return float(math.prod(input.spec.shape[d] for d in dims))
 
 
+@public()
 @accepts_axis
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over `dim` (None for all). Integers and bools are multiplied in int64 unless `dtype`."""
-    out: Tensor = run_one(_PROD, input, _none_if_empty(dim), keepdim, asked(dtype, "prod"))
-    return out
+    """The product over `dim` (None for all), of integers and bools in int64 unless `dtype`. Raises as sum does."""
+    return _reduce(_PROD, input, dim, keepdim, optional_dtype(dtype, "prod"))
 
 
+@public()
 @accepts_axis
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
-    out: Tensor = run_one(_AMAX, input, _none_if_empty(dim), keepdim, None)
-    return out
+    """The largest over `dim` (None for all); NaN wins; equals share the gradient. Dtype kept.
+
+    Raises ShapeError for no elements, IndexError for a dim out of range.
+    """
+    return _reduce(_AMAX, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The smallest over `dim` (None for all); NaN wins, equals share the gradient. ShapeError for no elements."""
-    out: Tensor = run_one(_AMIN, input, _none_if_empty(dim), keepdim, None)
-    return out
+    """The smallest over `dim` (None for all); NaN wins; equals share the gradient. Dtype kept. Raises as amax does."""
+    return _reduce(_AMIN, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether any element over `dim` (None for all) is not 0. A bool tensor."""
-    out: Tensor = run_one(_ANY, input, _none_if_empty(dim), keepdim, None)
-    return out
+    """Whether any element over `dim` (None for all) is not 0. A bool tensor. Raises as sum does."""
+    return _reduce(_ANY, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements over `dim` (None for all) are not 0. A bool tensor."""
-    out: Tensor = run_one(_ALL, input, _none_if_empty(dim), keepdim, None)
-    return out
+    """Whether all elements over `dim` (None for all) are not 0. A bool tensor. Raises as sum does."""
+    return _reduce(_ALL, input, dim, keepdim)
 
 
-def _arg(op: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    if dim is None:
-        out: Tensor = run_one(op, flatten(input), 0, False, None)
-        return out.reshape((1,) * input.spec.ndim) if keepdim else out
-    if not input.spec.ndim:
-        wrap_dim(dim, 0, op.name)
-        return run_one(op, flatten(input), 0, False, None)  # type: ignore[no-any-return]
-    out = run_one(op, input, wrap_dim(dim, input.spec.ndim, op.name), keepdim, None)
-    return out
+def _arg(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if dim is not None:
+        dim = wrap_dim(dim, input.spec.ndim, op.name)
+        if input.spec.ndim:
+            return _reduce(op, input, dim, keepdim)
+    out = _reduce(op, flatten(input), 0, False)
+    return out.reshape((1,) * input.spec.ndim) if keepdim else out
 
 
+@public()
 @accepts_axis
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index (int64) of the first largest along `dim`, or among all elements in row-major order; NaN is largest."""
+    """The index (int64) of the first largest along `dim`, or of all elements in row-major order; NaN is largest.
+
+    Raises ShapeError for no elements, IndexError for a dim out of range.
+    """
     return _arg(_ARGMAX, input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index (int64) of the first smallest along `dim`, or among all elements in row-major order; NaN wins."""
+    """The index (int64) of the first smallest along `dim` or of all; NaN wins. Raises as argmax does."""
     return _arg(_ARGMIN, input, dim, keepdim)
 
 
@@ -224,47 +243,52 @@ class ValuesIndices(NamedTuple):
     indices: Tensor
 
 
-def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Any, elementwise: Any, arg: Any) -> Any:
+def _extreme(input: Tensor, dim: Any, keepdim: bool, value: Op, elementwise: Any, index: Op) -> Any:
     if dim is None:
-        return whole(input)
+        return value.call(input, None, False, None)
     if hasattr(dim, "spec"):
         return elementwise(input, dim)
+    name = index.name[3:]
     if not isinstance(dim, int):
-        raise DTypeError(
-            f"{arg.__name__[3:]}(): dim must be an int or a tensor, got {dim!r}; for several dims use "
-            f"a{arg.__name__[3:]}"
-        )
-    indices = arg(input, dim, True)
+        raise DTypeError(f"{name}(): dim must be an int or a tensor, got {dim!r}; for several dims use a{name}")
+    at = wrap_dim(dim, input.spec.ndim, name)
     if not input.spec.ndim:
-        return ValuesIndices(input.clone(), indices.reshape(()))
-    values = gather(input, dim, indices)
-    if not keepdim:
-        values, indices = squeeze(values, dim), squeeze(indices, dim)
-    return ValuesIndices(values, indices)
+        return ValuesIndices(input.clone(), _arg(index, input, 0, False))
+    if input.node is None:
+        return ValuesIndices(value.call(input, at, keepdim, None), index.call(input, at, keepdim, None))
+    # The gradient is that of the element whose index is returned, not shared among equals as amax's is.
+    indices = index.call(input, at, True, None)
+    values = gather(input, at, indices)
+    return ValuesIndices(values, indices) if keepdim else ValuesIndices(squeeze(values, at), squeeze(indices, at))
 
 
+@public()
 @accepts_axis
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
-    """The largest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `maximum`."""
-    from ..elementwise.arithmetic import maximum
+    """The largest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `maximum`.
 
-    return _extreme(input, dim if other is None else other, keepdim, amax, maximum, argmax)
+    Raises ShapeError for no elements, IndexError for a dim out of range, DTypeError for several dims (see amax).
+    """
+    return _extreme(input, dim if other is None else other, keepdim, _AMAX, maximum, _ARGMAX)
 
 
+@public()
 @accepts_axis
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
-    """The smallest element; along `dim`, a (values, indices) pair; with a tensor (`other`), elementwise `minimum`."""
-    from ..elementwise.arithmetic import minimum
-
-    return _extreme(input, dim if other is None else other, keepdim, amin, minimum, argmin)
+    """The smallest element: see max, whose arguments it has; with a tensor (`other`), elementwise `minimum`."""
+    return _extreme(input, dim if other is None else other, keepdim, _AMIN, minimum, _ARGMIN)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
-    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, biased 0)."""
+    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, biased 0).
+
+    In two passes, in float32 for 16-bit floats. Raises as mean does.
+    """
     if correction is None:
         correction = 1 if unbiased else 0
     centred = input - mean(input, dim, True)
@@ -273,30 +297,33 @@ def var(
     return total / (degrees if degrees > 0 else 0.0)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
-    """The standard deviation over `dim` (None for all): the square root of `var`."""
+    """The standard deviation over `dim` (None for all): the square root of `var`. Raises as mean does."""
     return _root(var(input, dim, unbiased, keepdim, correction=correction))
 
 
+@public(method=False)
 @accepts_axis
 @_in_float32
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`var` and `mean` together."""
+    """`var` and `mean` together, a tuple. Raises as mean does."""
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
+@public()
 @accepts_axis
 @_in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2).
 
-    It is computed in `dtype`, if given.
+    It is computed in `dtype`, if given. The gradient at 0 is 0, as PyTorch's. Raises IndexError for a dim out of range.
     """
     if dtype is not None:
         input = input.to(dtype)
@@ -328,10 +355,14 @@ def _root(square: Tensor) -> Tensor:
     return where(zero, 0.0, sqrt(where(zero, 1.0, square)))
 
 
+@public()
 @accepts_axis
 @_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(input))) over `dim`, without overflow."""
+    """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow.
+
+    Integers and bools give the default dtype; raises IndexError for a dim out of range.
+    """
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
     if 0 in [input.spec.shape[d] for d in dims]:
         return log(sum(exp(input), dim, keepdim))
@@ -342,31 +373,40 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return total if keepdim else squeeze(total, dims)
 
 
+@public()
 @accepts_axis
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many elements over `dim` (None for all) are not 0, as int64."""
+    """How many elements over `dim` (None for all) are not 0, as int64. Raises as sum does."""
     return sum(input if input.dtype.category == BOOL else input != 0, dim)
 
 
+@public()
 @accepts_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one."""
-    from .sorting import sort
+    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one.
+
+    Raises ShapeError for no elements, or with `dim` IndexError.
+    """
+    from .sorting import in_order, take_rank
 
     if dim is None:
-        flat = flatten(input)
-        if not flat.spec.numel:
+        if not input.spec.numel:
             raise ShapeError(f"median(): no elements, shape {tuple(input.spec.shape)}")
-        return median(flat, 0)[0]
-    at = wrap_dim(dim, input.spec.ndim, "median")
-    if not input.spec.ndim:
-        return sort(input)
-    size = input.spec.shape[at]
-    if size == 0:
-        raise IndexError(f"median(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
-    values, indices = sort(input, at)
-    last = values.detach().narrow(at, size - 1, 1)
+        return median(flatten(input), 0)[0]
+    at, values, indices = in_order(input, dim, "median")
+    size, found = values.spec.shape[at], values.detach()
+    last = found.narrow(at, size - 1, 1)
     # NaN comes last; where there is one, the first of them is the median.
-    place = where(last != last, size - count_nonzero(values.detach() != values, at).unsqueeze(at), (size - 1) // 2)
-    found = ValuesIndices(gather(values, at, place), gather(indices, at, place))
-    return found if keepdim else ValuesIndices(squeeze(found.values, at), squeeze(found.indices, at))
+    rank = where(last != last, size - count_nonzero(found != found, at).unsqueeze(at), (size - 1) // 2)
+    return take_rank(values, indices, at, rank, keepdim, input)
+
+
+@method()
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """The sum over the dims that `size` lacks or has 1 in. Raises ShapeError where `size` does not broadcast back."""
+    wanted, shape = as_shape(size, "sum_to_size"), tuple(input.spec.shape)
+    lead = len(shape) - len(wanted)
+    if lead < 0 or not {n == m or n == 1 for n, m in zip(wanted, shape[lead:])} <= {True}:
+        raise ShapeError(f"sum_to_size(): shape {shape} does not sum to {wanted}")
+    dims = [d for d, m in enumerate(shape) if d < lead or (wanted[d - lead] == 1 != m)]
+    return reshape(sum(input, dims, dtype=input.spec.dtype) if dims else input, wanted)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import run_one
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import DType, bool_, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, wrap_dim
@@ -14,10 +14,11 @@ from ..elementwise.arithmetic import ge, le, where
 from ..elementwise.composites import logaddexp
 from ..families import accepts_axis, primitive
 from ..indexing import gather
+from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, narrow
-from ..upcast import wide
-from .reductions import ValuesIndices, asked
+from ..upcast import upcast
+from .reductions import ValuesIndices, optional_dtype
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -36,96 +37,102 @@ def _cumsum_vjp(g: Tensor, dim: int) -> Tensor:
 _CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (_cumsum_vjp,))
 
 
+@public(inplace=True)
 @accepts_axis
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """The running sum along `dim`. Integers and bools are summed in int64 unless `dtype`."""
+    """The running sum along `dim`, in int64 for integers unless `dtype`. IndexError for a dim out of range."""
     if not input.spec.ndim:
         wrap_dim(dim, 0, "cumsum")
         return cumsum(input.unsqueeze(0), 0, dtype=dtype).reshape(())
-    out: Tensor = run_one(_CUMSUM, input, dim, asked(dtype, "cumsum"))
-    return out
+    return _CUMSUM.call(input, dim, optional_dtype(dtype, "cumsum"))
 
 
+@public(inplace=True)
 @accepts_axis
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running product along `dim`. Integers and bools are multiplied in int64 unless `dtype`.
 
-    By doubling (Hillis and Steele, 1986): log2(n) products of whole tensors. Zeros have their true gradient.
+    By doubling (Hillis and Steele, 1986): log2(n) products of whole tensors. Zeros have their true gradient. Raises
+    IndexError for a dim out of range.
     """
     at = wrap_dim(dim, input.spec.ndim, "cumprod")
-    chosen = asked(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64)
-    out = input.to(chosen)
-    if not input.spec.ndim:
-        return out.clone()
-    size, reach = input.spec.shape[at], 1
-    while reach < size:
-        moved = out.narrow(at, reach, size - reach) * out.narrow(at, 0, size - reach)
-        out = cat([out.narrow(at, 0, reach), moved], at)
-        reach *= 2
-    return out.clone() if out is input else out
+    out = input.to(optional_dtype(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64))
+    result = _scan(out, at, lambda later, earlier: later * earlier)
+    return out.clone() if result is input else result
+
+
+def _scan(x: Tensor, at: int, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """The running `combine(later, earlier)` along `at`, by doubling; `x` itself where there is nothing to combine."""
+    size, step = x.spec.shape[at] if x.spec.ndim else 1, 1
+    while step < size:
+        combined = combine(narrow(x, at, step, size - step), narrow(x, at, 0, size - step))
+        x = cat([narrow(x, at, 0, step), combined], at)
+        step *= 2
+    return x
 
 
 # --- Running extremes -----------------------------------------------------------------------------------------------
 
 
-def _running(input: Tensor, dim: int, op: str, wins: Any) -> ValuesIndices:
-    """By doubling, as `cumprod`: where the later of two `wins(later, earlier)`, it is the extreme of both."""
+def _running_extreme(input: Tensor, dim: int, op: str, wins: Any) -> ValuesIndices:
+    """By doubling, as `_scan`, on values and indices: the later of two is the extreme where `wins(later, earlier)`."""
     at = wrap_dim(dim, input.spec.ndim, op)
     if not input.spec.ndim:
         return ValuesIndices(input.clone(), fill_spec(input.spec.like(dtype=int64), 0))
     size = input.spec.shape[at]
     shape = tuple(input.spec.shape)
     count = arange(size, device=input.device).reshape([-1 if d == at else 1 for d in range(len(shape))])
-    values, places, reach = input.detach(), broadcast_to(count, shape), 1
-    while reach < size:
-        later, earlier = narrow(values, at, reach, size - reach), narrow(values, at, 0, size - reach)
+    values, indices, step = input.detach(), broadcast_to(count, shape), 1
+    while step < size:
+        later, earlier = narrow(values, at, step, size - step), narrow(values, at, 0, size - step)
         mask = wins(later, earlier) | (later != later)
-        best = where(mask, narrow(places, at, reach, size - reach), narrow(places, at, 0, size - reach))
-        values = cat([narrow(values, at, 0, reach), where(mask, later, earlier)], at)
-        places = cat([narrow(places, at, 0, reach), best], at)
-        reach *= 2
-    return ValuesIndices(gather(input, at, places), places.clone() if reach == 1 else places)
+        best = where(mask, narrow(indices, at, step, size - step), narrow(indices, at, 0, size - step))
+        values = cat([narrow(values, at, 0, step), where(mask, later, earlier)], at)
+        indices = cat([narrow(indices, at, 0, step), best], at)
+        step *= 2
+    return ValuesIndices(gather(input, at, indices), indices.clone() if step == 1 else indices)
 
 
+@public()
 @accepts_axis
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
-    """The largest so far along `dim`, and where (int64) it was seen last. NaN wins."""
-    return _running(input, dim, "cummax", ge)
+    """The largest so far along `dim`, and its last index (int64). NaN wins. IndexError for a dim out of range."""
+    return _running_extreme(input, dim, "cummax", ge)
 
 
+@public()
 @accepts_axis
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
-    """The smallest so far along `dim`, and where (int64) it was seen last. NaN wins."""
-    return _running(input, dim, "cummin", le)
+    """The smallest so far along `dim`, and its last index (int64). NaN wins. Raises as cummax does."""
+    return _running_extreme(input, dim, "cummin", le)
 
 
+@public()
 @accepts_axis
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """log(cumsum(exp(input))) along `dim`, without overflow, by doubling. Raises DTypeError unless floating."""
+    """log(cumsum(exp(input))) along `dim`, without overflow, by doubling. Shape and dtype kept.
+
+    Raises DTypeError unless floating, IndexError for a dim out of range.
+    """
     at = wrap_dim(dim, input.spec.ndim, "logcumsumexp")
     if not input.spec.dtype.is_floating_point:
         raise DTypeError(f"logcumsumexp(): expected a floating dtype, got {input.spec.dtype}")
-    if not input.spec.ndim:
-        return input.clone()
-    out = wide(input)
-    size, reach = input.spec.shape[at], 1
-    while reach < size:
-        both = logaddexp(narrow(out, at, reach, size - reach), narrow(out, at, 0, size - reach))
-        out = cat([narrow(out, at, 0, reach), both], at)
-        reach *= 2
-    return input.clone() if reach == 1 else out.to(input.spec.dtype)
+    out = _scan(upcast(input), at, logaddexp).to(input.spec.dtype)
+    return out.clone() if out is input else out
 
 
 # --- Neighbours -----------------------------------------------------------------------------------------------------
 
 
+@public()
 @accepts_axis
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
     """Each element less the one before it along `dim`, `n` times over; of bools, whether the two differ.
 
-    prepend, append: put before and behind input first. Raises ShapeError for a 0-d tensor or a negative `n`.
+    prepend, append: put before and behind input first. The dim is shorter by `n`; dtype kept. Raises ShapeError for a
+    0-d tensor or a negative `n`, IndexError for a dim out of range.
     """
     if not input.spec.ndim or n < 0:
         raise ShapeError(f"diff(): n is {n}, the shape {tuple(input.spec.shape)}; needs n >= 0 and at least 1 dim")
@@ -140,7 +147,7 @@ def diff(
     return out.clone() if out is input else out
 
 
-def _slabs(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str) -> Tensor:
+def _trapezoids(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str) -> Tensor:
     """The areas of the trapezoids between neighbours."""
     at = wrap_dim(dim, y.spec.ndim, op)
     if not y.spec.ndim or (x is not None and dx is not None):
@@ -154,13 +161,18 @@ def _slabs(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str) -> 
     return total * diff(x, dim=at - y.spec.ndim) / 2
 
 
+@public("trapz", method=False)
 @accepts_axis
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
-    """The integral of `y` along `dim` by the trapezoidal rule, over points `x` or at a distance `dx` (1)."""
-    return _slabs(y, x, dx, dim, "trapezoid").sum(dim)
+    """The integral of `y` along `dim` by the trapezoidal rule, over points `x` or at a distance `dx` (1).
+
+    Raises ShapeError for a 0-d tensor or for both x and dx, IndexError for a dim out of range.
+    """
+    return _trapezoids(y, x, dx, dim, "trapezoid").sum(dim)
 
 
+@public(method=False)
 @accepts_axis
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
-    """`trapezoid` up to each point but the first."""
-    return cumsum(_slabs(y, x, dx, dim, "cumulative_trapezoid"), dim)
+    """`trapezoid` up to each point but the first. Raises as trapezoid does."""
+    return cumsum(_trapezoids(y, x, dx, dim, "cumulative_trapezoid"), dim)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import run
-from ...dispatch.op import Inferred
+from ...dispatch.plan import Inferred
 from ...dtype import int32, int64
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
 from ..creation import arange, full
 from ..elementwise.arithmetic import where
 from ..families import accepts_axis, primitive
 from ..indexing import gather, index_select, nonzero, scatter, scatter_add
+from ..registry import public
 from ..shape.joining import cat
-from ..shape.views import movedim, narrow, reshape
+from ..shape.views import movedim, narrow, reshape, squeeze
 from .reductions import ValuesIndices
 from .scan import cumsum
 
@@ -35,24 +35,54 @@ def _sort_vjp(g: Any, y: Any, x_spec: Spec, dim: int) -> Tensor:
 _SORT = primitive("sort", "x dim descending", 1, _infer_sort, (_sort_vjp,))
 
 
+@public()
 @accepts_axis
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
-    """The elements in order along `dim`, and the indices (int64) they came from. Always stable; NaN is largest."""
+    """The elements ascending along `dim` (or descending), and the indices (int64) they came from.
+
+    Always stable; NaN is largest. Shape kept. Raises IndexError for a dim out of range.
+    """
     if not input.spec.ndim:
         wrap_dim(dim, 0, "sort")
         return ValuesIndices(input.clone(), arange(1, device=input.device).reshape(()))
-    return ValuesIndices(*run(_SORT, input, dim, bool(descending)))
+    return ValuesIndices(*_SORT.call(input, dim, bool(descending)))
 
 
+def in_order(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor, Tensor]:
+    """The dim, and values and indices in order along it; a 0-d tensor as one of 1 dim. Raises IndexError for size 0."""
+    at = wrap_dim(dim, input.spec.ndim, op)
+    x = input if input.spec.ndim else reshape(input, 1)
+    if not x.spec.shape[at]:
+        raise IndexError(f"{op}(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
+    return at, *sort(x, at)
+
+
+def take_rank(values: Tensor, indices: Tensor, at: int, rank: Tensor, keepdim: bool, input: Tensor) -> ValuesIndices:
+    """The elements of `rank` among those that `in_order` gave for `input`."""
+    return keep_dim(gather(values, at, rank), gather(indices, at, rank), at, keepdim, input)
+
+
+def keep_dim(values: Tensor, indices: Tensor, at: int, keepdim: bool, input: Tensor) -> ValuesIndices:
+    """The result of a reduction of `input` whose dim has size 1: with it if `keepdim`, else without."""
+    if keepdim and input.spec.ndim:
+        return ValuesIndices(values, indices)
+    return ValuesIndices(squeeze(values, at), squeeze(indices, at))
+
+
+@public()
 @accepts_axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices (int64) that put the elements along `dim` in order."""
+    """The indices (int64) that sort the elements along `dim`. Raises as sort does."""
     return sort(input.detach(), dim, descending)[1]
 
 
+@public()
 @accepts_axis
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The `k` largest (or smallest) elements along `dim`, in order, and their indices (int64)."""
+    """The `k` largest (or smallest) elements along `dim`, sorted, and their indices (int64).
+
+    Raises ShapeError for a `k` outside [0, size], IndexError for a dim out of range.
+    """
     at = wrap_dim(dim, input.spec.ndim, "topk")
     size = input.spec.shape[at] if input.spec.ndim else 1
     if not 0 <= as_int(k, "topk", "k") <= size:
@@ -63,6 +93,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return ValuesIndices(narrow(values, at, 0, k), narrow(indices, at, 0, k))
 
 
+@public()
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -80,9 +111,10 @@ def unique(
     order, places = sort(reshape(input.detach(), -1))
     found = _runs(order, order[1:] != order[:-1], 0)
     inverse = scatter(places.new_zeros(places.spec.numel), 0, places, found[1])
-    return _asked(found[0], reshape(inverse, tuple(input.spec.shape)), found[2], return_inverse, return_counts)
+    return _requested(found[0], reshape(inverse, tuple(input.spec.shape)), found[2], return_inverse, return_counts)
 
 
+@public()
 @accepts_axis
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
@@ -97,7 +129,7 @@ def unique_consecutive(
     else:
         at = wrap_dim(dim, input.spec.ndim, "unique_consecutive")
         values, rank, counts = _runs(input.detach(), _changes(input.detach(), at), at)
-    return _asked(values, rank, counts, return_inverse, return_counts)
+    return _requested(values, rank, counts, return_inverse, return_counts)
 
 
 def _changes(x: Tensor, at: int) -> Tensor:
@@ -128,22 +160,24 @@ def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool
     for i in range(columns.spec.shape[1] - 1, -1, -1):
         order = gather(order, 0, argsort(gather(columns.select(1, i), 0, order)))
     values, rank, counts = _runs(index_select(x, at, order), _changes(index_select(columns, 0, order), 0), at)
-    return _asked(values, scatter(rank.new_zeros(n), 0, order, rank), counts, return_inverse, return_counts)
+    return _requested(values, scatter(rank.new_zeros(n), 0, order, rank), counts, return_inverse, return_counts)
 
 
-def _asked(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+def _requested(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
     results = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
     return results[0] if len(results) == 1 else tuple(results)
 
 
+@public(method=False)
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """True where an element is one of `test_elements` (with `invert`, where it is none); either may be a number.
 
-    NaN is never found. `assume_unique` is only a hint in PyTorch, and takes no part here.
+    NaN is never found. `assume_unique` is only a hint in PyTorch, and takes no part here. Raises DTypeError unless one
+    is a Tensor.
     """
     given = next((v for v in (elements, test_elements) if hasattr(v, "spec")), None)
     if given is None:
-        raise DTypeError(f"isin(): expected a tensor, got {elements!r:.40} and {test_elements!r:.40}")
+        raise DTypeError(f"isin(): expected a Tensor, got {elements!r:.40} and {test_elements!r:.40}")
     x, among = (v if hasattr(v, "spec") else full((), v, device=given.device) for v in (elements, test_elements))
     x, among = x.detach(), reshape(among.detach(), -1)
     size = among.spec.numel
@@ -156,6 +190,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return ~found if invert else found
 
 
+@public()
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -199,6 +234,7 @@ def searchsorted(
     return reshape(low, shape)
 
 
+@public(method=False)
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """`searchsorted(boundaries, input)`."""
+    """`searchsorted(boundaries, input)`, in input's shape. Raises as searchsorted does."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

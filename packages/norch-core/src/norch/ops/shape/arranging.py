@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...dtype import INTEGER
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import as_int, wrap_dim
-from ..creation import DeviceLike, arange, as_tensor
-from ..elementwise.arithmetic import floor_divide, remainder
-from ..indexing import index_select
+from ..creation import DeviceLike, arange
+from ..from_data import as_tensor
+from ..indexing import index_select, unravel
+from ..registry import public
 from .joining import cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
 
@@ -19,43 +20,52 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _each(function: Any, tensors: tuple[Any, ...]) -> Any:
+def _map(function: Any, tensors: tuple[Any, ...]) -> Any:
     """`function` of one tensor, or a tuple of what it gives for several."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
-    made = tuple(function(x) for x in given)
-    return made[0] if len(tensors) == 1 and given is tensors else made
+    results = tuple(function(x) for x in given)
+    return results[0] if len(tensors) == 1 and given is tensors else results
 
 
+@public(method=False)
 def atleast_1d(*tensors: Any) -> Any:
-    """A 0-d tensor as a vector, others as they are; for several tensors, a tuple."""
-    return _each(lambda x: x if x.spec.ndim else reshape(x, 1), tensors)
+    """A 0-d tensor as a vector, others as they are; for several tensors, a tuple. Views where possible."""
+    return _map(lambda x: x if x.spec.ndim else reshape(x, 1), tensors)
 
 
+@public(method=False)
 def atleast_2d(*tensors: Any) -> Any:
     """A vector as a row, a 0-d tensor as a 1 x 1 matrix, others as they are; for several tensors, a tuple."""
-    return _each(lambda x: x if x.spec.ndim > 1 else reshape(x, 1, -1), tensors)
+    return _map(lambda x: x if x.spec.ndim > 1 else reshape(x, 1, -1), tensors)
 
 
+@public(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """A matrix with a third dim of 1, a vector as (1, n, 1), others as they are; for several tensors, a tuple."""
-    return _each(lambda x: x if x.spec.ndim > 2 else unsqueeze(atleast_2d(x), 2), tensors)
+    return _map(lambda x: x if x.spec.ndim > 2 else unsqueeze(atleast_2d(x), 2), tensors)
 
 
+@public(method=False)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Vectors as columns, and matrices, joined along dim 1."""
+    """Vectors as columns, and matrices, joined along dim 1. Dtypes promote; raises as cat does."""
     return cat([reshape(x, -1, 1) if x.spec.ndim < 2 else x for x in tensors], 1)
 
 
+@public(method=False)
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along dim 2, after `atleast_3d`."""
+    """Joined along dim 2, after `atleast_3d`. Dtypes promote; raises as cat does."""
     return cat([atleast_3d(x) for x in tensors], 2)
 
 
 # --- Splits ---------------------------------------------------------------------------------------------------------
 
 
+@public()
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of so many parts along `dim`, the first of them larger by 1 if need be; or of the parts between indices."""
+    """Views of so many parts along `dim`, the first of them larger by 1 if need be; or of the parts between indices.
+
+    Raises ShapeError for a 0-d tensor or no parts, IndexError for a dim out of range.
+    """
     return _cut(input, indices_or_sections, dim, "tensor_split")
 
 
@@ -84,26 +94,42 @@ def _cut_evenly(input: Tensor, cuts: Any, dim: int, op: str, ndim: int) -> tuple
     return _cut(input, cuts, dim, op)
 
 
+@public()
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 1; of a vector along dim 0."""
+    """Views of equal parts, or of those between indices, along dim 1; of a vector along dim 0.
+
+    Raises ShapeError for a 0-d tensor, or where the size is no multiple of the number of parts.
+    """
     return _cut_evenly(input, indices_or_sections, min(input.spec.ndim - 1, 1), "hsplit", 1)
 
 
+@public()
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 0. Raises ShapeError below 2 dims."""
+    """Views of equal parts, or of those between indices, along dim 0.
+
+    Raises ShapeError below 2 dims, or where the size is no multiple of the number of parts.
+    """
     return _cut_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
+@public()
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 2. Raises ShapeError below 3 dims."""
+    """Views of equal parts, or of those between indices, along dim 2.
+
+    Raises ShapeError below 3 dims, or where the size is no multiple of the number of parts.
+    """
     return _cut_evenly(input, indices_or_sections, 2, "dsplit", 3)
 
 
 # --- Diagonals and triangles ----------------------------------------------------------------------------------------
 
 
+@public()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The last dim as a diagonal of square matrices in new dims `dim1` and `dim2`, zeros elsewhere."""
+    """The last dim as a diagonal of square matrices in new dims `dim1` and `dim2`, zeros elsewhere.
+
+    Raises ShapeError for a 0-d tensor or equal dims, IndexError for a dim out of range.
+    """
     ndim = input.spec.ndim + 1
     first, second = wrap_dim(dim1, ndim, "diag_embed"), wrap_dim(dim2, ndim, "diag_embed")
     if first == second or not input.spec.ndim:
@@ -114,33 +140,41 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return movedim(out, (-2, -1), (first, second))
 
 
+@public()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """All elements, in row-major order, as the diagonal of a square matrix."""
+    """All elements, in row-major order, as the diagonal of a square matrix: (*) -> (n, n)."""
     return diag_embed(reshape(input, -1), offset)
 
 
 def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
     rows, columns = arange(row, device=device).unsqueeze(1) + offset, arange(col, device=device)
-    places = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
-    out: Tensor = places if dtype is None else places.to(dtype)
-    return out
+    indices: Tensor = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
+    return indices if dtype is None else indices.to(dtype)
 
 
+@public(method=False)
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """Where the lower triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
     return _triangle_indices(row, col, offset, dtype, device, True)
 
 
+@public(method=False)
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """Where the upper triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
     return _triangle_indices(row, col, offset, dtype, device, False)
 
 
+@public()
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """A copy turned `k` times by 90 degrees in the plane of two dims, from the first towards the second."""
-    first, second = (wrap_dim(d, input.spec.ndim, "rot90") for d in _two(dims, input))
-    if first == second:
+    """A copy rotated `k` times by 90 degrees in the plane of two dims, from the first towards the second.
+
+    Raises ShapeError unless there are two different dims, IndexError for one out of range.
+    """
+    ndim = input.spec.ndim
+    plane = [wrap_dim(d, ndim, "rot90") for d in dims]
+    if ndim < 2 or len(plane) != 2 or plane[0] == plane[1]:
         raise ShapeError(f"rot90(): needs two different dims, got {tuple(dims)} of shape {tuple(input.spec.shape)}")
+    first, second = plane
     turns = k % 4
     if turns == 2:
         return flip(input, first, second)
@@ -149,17 +183,12 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return transpose(flip(input, first), first, second) if turns else input.clone()
 
 
-def _two(dims: Sequence[int], input: Tensor) -> Sequence[int]:
-    if len(dims) != 2 or input.spec.ndim < 2:
-        raise ShapeError(f"rot90(): needs two dims, got {tuple(dims)} of shape {tuple(input.spec.shape)}")
-    return dims
-
-
 # --- Combinations ---------------------------------------------------------------------------------------------------
 
 
+@public(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """Every way to take one element of each vector, a row each, the last varying first; of one vector, itself."""
+    """The Cartesian product of vectors, a row each, the last varying first. Raises ShapeError for other dims."""
     for x in tensors:
         if x.spec.ndim != 1:
             raise ShapeError(f"cartesian_prod(): expected vectors, got shape {tuple(x.spec.shape)}")
@@ -168,20 +197,25 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     return stack([reshape(g, -1) for g in meshgrid(*tensors)], 1)
 
 
+@public(method=False)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Every way to take `r` elements of a vector, a row each, in its order."""
+    """The combinations of `r` elements of a vector, a row each. Raises ShapeError for other dims and r < 0."""
     if input.spec.ndim != 1 or r < 0:
         raise ShapeError(f"combinations(): expected a vector and r >= 0, got shape {tuple(input.spec.shape)} and {r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     chosen = list(choose(range(input.spec.shape[0]), r)) if r else []
     if not chosen:
         return input.new_empty(0, r) if r else input.new_empty(0)
-    places = as_tensor([i for row in chosen for i in row], device=input.device)
-    return reshape(index_select(input, 0, places), (len(chosen), r))
+    index = as_tensor([i for row in chosen for i in row], device=input.device)
+    return reshape(index_select(input, 0, index), (len(chosen), r))
 
 
+@public(method=False)
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers of each element of a vector, a row each, `N` of them (as many as elements), falling by default."""
+    """The Vandermonde matrix: the powers of each element of a vector, a row each, descending by default.
+
+    N: how many powers, as many as elements by default. Raises ShapeError for what is no vector.
+    """
     if x.spec.ndim != 1:
         raise ShapeError(f"vander(): expected a vector, got shape {tuple(x.spec.shape)}")
     count = x.spec.shape[0] if N is None else N
@@ -190,15 +224,15 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return unsqueeze(values, 1) ** (powers if increasing else count - 1 - powers).to(values.spec.dtype)
 
 
+@public(method=False)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Row-major indices into `shape` as one tensor of indices for each dim. Raises IndexError for a shape without."""
+    """Row-major indices into `shape` as one tensor of indices for each dim.
+
+    Raises DTypeError unless they are integers, IndexError for a shape without elements.
+    """
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if indices.spec.dtype.category != INTEGER:
         raise DTypeError(f"unravel_index(): indices must hold integers, got {indices.spec.dtype}")
     if not sizes or min(sizes) < 1:
         raise IndexError(f"unravel_index(): no index is in shape {sizes}")
-    found, rest = [], indices
-    for n in reversed(sizes):
-        found.append(remainder(rest, n))
-        rest = floor_divide(rest, n)
-    return tuple(reversed(found))
+    return unravel(indices, sizes)

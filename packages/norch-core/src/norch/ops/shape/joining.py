@@ -3,154 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.graph import Node, is_recording, resolve, tick
+from ...autograd.graph import shared_ops
+from ...dispatch.op import Op
+from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
-from ...errors import DeviceError, DTypeError, ShapeError
+from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
-from ..copying import write_parts
-from ..creation import arange, empty_spec, fill_spec
+from ..creation import arange
 from ..indexing import gather
-from .views import broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
+from ..registry import method, public
+from .views import SLICE, broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-class _CatNode(Node):
-    """The node of `cat`, which has as many operands as it is given: hands each its part of the gradient."""
-
-    __slots__ = ("dim", "specs")
-
-    dim: int
-    specs: tuple[Spec, ...]
-
-    def name(self) -> str:
-        return "cat_backward"
-
-    def apply(self, grad: Tensor) -> tuple[Tensor | None, ...]:
-        parts, at = [], 0
-        for spec, edge in zip(self.specs, self.edges, strict=True):
-            size = spec.shape[self.dim]
-            part = None if edge is None else narrow(grad, self.dim, at, size)
-            parts.append(part if part is None or part.spec.dtype is spec.dtype else part.to(spec.dtype))
-            at += size
-        return tuple(parts)
-
-    def release(self) -> None:
-        pass
+# --- Joining --------------------------------------------------------------------------------------------------------
 
 
-class _StackNode(_CatNode):
-    """The node of `stack`."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        return "stack_backward"
-
-    def apply(self, grad: Tensor) -> tuple[Tensor | None, ...]:
-        pairs = zip(unbind(grad, self.dim), self.specs, self.edges, strict=True)
-        return tuple([None if e is None else p if p.spec.dtype is s.dtype else p.to(s.dtype) for p, s, e in pairs])
-
-
-def common_spec(tensors: Sequence[Tensor], op: str) -> Spec:
-    """The spec of the first of the tensors to be joined, with the dtype that all promote to."""
-    if not tensors:
+def common_spec(specs: Sequence[Spec], op: str) -> Spec:
+    """The first spec of tensors to be joined, with the dtype that all promote to. ShapeError where there is none."""
+    if not specs:
         raise ShapeError(f"{op}(): expected at least one tensor")
-    try:
-        dtype = result_dtype([(s.dtype, s.ndim) for s in dict.fromkeys([x.spec for x in tensors])])
-    except AttributeError:
-        kinds = ", ".join(type(x).__name__ for x in tensors)
-        raise DTypeError(f"{op}(): expected a sequence of tensors, got {kinds}") from None
-    spec = tensors[0].spec
-    return spec if spec.dtype is dtype else spec.like(dtype=dtype)
+    dtype = result_dtype([(s.dtype, s.ndim) for s in dict.fromkeys(specs)])
+    return specs[0] if specs[0].dtype is dtype else specs[0].like(dtype=dtype)
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
-    """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
-
-    A 1-D tensor without elements joins any others, as in PyTorch.
-    """
-    if axis is not None:
-        dim = axis
-    tensors = list(tensors)
+def _infer_cat(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
     spec = common_spec(tensors, "cat")
-    real = [x for x in tensors if x.spec.shape != (0,)] or tensors[:1]
-    first = real[0].spec
+    # A 1-D tensor without elements joins any others, as in PyTorch.
+    real = [(i, s) for i, s in enumerate(tensors) if s.shape != (0,)] or [(0, tensors[0])]
+    first = real[0][1]
     at = wrap_dim(dim, first.ndim, "cat")
     if not first.ndim:
         raise ShapeError("cat(): 0-d tensors cannot be joined; use stack")
-    for other in dict.fromkeys([x.spec for x in real]):
-        if other.device is not first.device:
-            raise DeviceError(f"cat(): operands are on different devices: {first.device} and {other.device}")
-        same = len(other.shape) == first.ndim and all(
-            n == m for d, (n, m) in enumerate(zip(other.shape, first.shape, strict=True)) if d != at
-        )
-        if not same:
+    for _, other in real:
+        if (*other.shape[:at], *other.shape[at + 1 :]) != (*first.shape[:at], *first.shape[at + 1 :]):
             raise ShapeError(f"cat(): shapes {tuple(first.shape)} and {tuple(other.shape)} differ outside dim {dim}")
-    size = sum(x.spec.shape[at] for x in real)
-    out = empty_spec(first.like((*first.shape[:at], size, *first.shape[at + 1 :]), dtype=spec.dtype))
-    start, step = 0, out.spec.strides[at]
-    for spec, run in groupby(real, lambda x: x.spec):
-        alike, n = list(run), spec.shape[at]
-        if spec.numel:
-            form = out.spec.like((*first.shape[:at], n, *first.shape[at + 1 :]), out.spec.strides)
-            write_parts(out, alike, form, range(start * step, (start + n * len(alike)) * step, n * step))
-        start += n * len(alike)
-    _record(_CatNode, out, real, at)
-    return out
+    size = sum(s.shape[at] for _, s in real)
+    out = first.like((*first.shape[:at], size, *first.shape[at + 1 :]), dtype=spec.dtype)
+    parts, start = [], 0
+    for i, s in real:
+        if s.numel:
+            parts.append(Part("copy", out.like(s.shape, out.strides), start * out.strides[at], i))
+        start += s.shape[at]
+    return Inferred((out,), tensors, {"dim": at}, parts=tuple(parts))
 
 
-def _record(kind: type[_CatNode], out: Tensor, tensors: list[Tensor], dim: int) -> None:
-    if is_recording():
-        edges = tuple([None if x.node is None else resolve(x) for x in tensors])
-        if any(edges):
-            node: _CatNode = object.__new__(kind)
-            node.order, node.edges, node.hooks = tick(), edges, None
-            node.values = node.result = None
-            node.dim, node.specs = dim, tuple([x.spec for x in tensors])
-            out.node = node
+def _cat_vjp(g: Tensor, tensors_spec: tuple[Spec, ...], dim: int, needs: tuple[bool, ...]) -> list[Tensor | None]:
+    grads: list[Tensor | None] = []
+    start = 0
+    for spec, needed in zip(tensors_spec, needs, strict=True):
+        joined = spec.ndim == g.spec.ndim
+        size = spec.shape[dim] if joined else 0
+        grads.append(narrow(g, dim, start, size) if needed and joined else None)
+        start += size
+    return grads
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
-    """Tensors of one shape along a new dim `dim`."""
-    if axis is not None:
-        dim = axis
-    tensors = list(tensors)
+_CAT = Op("cat", ("tensors", "dim"), 1, _infer_cat, _cat_vjp, kind="composite", variadic=True)
+
+
+@public("concat", "concatenate", method=False)
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
+    """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
+
+    A 1-D tensor without elements joins any others, as in PyTorch. Raises ShapeError for no tensors, 0-d ones and sizes
+    that differ, DTypeError for anything but tensors, DeviceError for tensors on several devices.
+    """
+    return _CAT.call(tuple(tensors), dim if axis is None else axis)
+
+
+def _infer_stack(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
     spec = common_spec(tensors, "stack")
     shape = tuple(spec.shape)
-    for other in dict.fromkeys([x.spec for x in tensors]):
-        if other.shape != spec.shape:
+    for other in tensors:
+        if other.shape != shape:
             raise ShapeError(f"stack(): shapes {shape} and {tuple(other.shape)} differ")
-        if other.device is not spec.device:
-            raise DeviceError(f"stack(): operands are on different devices: {spec.device} and {other.device}")
     at = wrap_dim(dim, len(shape) + 1, "stack")
-    out = empty_spec(spec.like((*shape[:at], len(tensors), *shape[at:])))
-    strides = out.spec.strides
-    form, step, start = out.spec.like(shape, (*strides[:at], *strides[at + 1 :])), strides[at], 0
-    for _, run in groupby(tensors, lambda x: x.spec):
-        same = list(run)
-        if spec.numel:
-            write_parts(out, same, form, range(start * step, (start + len(same)) * step, step))
-        start += len(same)
-    _record(_StackNode, out, tensors, at)
-    return out
+    out = spec.like((*shape[:at], len(tensors), *shape[at:]))
+    strides = out.strides
+    form = out.like(shape, (*strides[:at], *strides[at + 1 :]))
+    parts = tuple([Part("copy", form, i * strides[at], i) for i in range(len(tensors)) if spec.numel])
+    return Inferred((out,), tensors, {"dim": at}, parts=parts)
 
 
+def _stack_vjp(g: Tensor, dim: int, needs: tuple[bool, ...]) -> list[Tensor | None]:
+    at = wrap_dim(dim, g.spec.ndim, "stack")
+    return [select_dim(g, at, i) if needed else None for i, needed in enumerate(needs)]
+
+
+_STACK = Op("stack", ("tensors", "dim"), 1, _infer_stack, _stack_vjp, kind="composite", variadic=True)
+
+
+@public(method=False)
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
+    """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
+    return _STACK.call(tuple(tensors), dim if axis is None else axis)
+
+
+shared_ops["stack"] = stack
+
+
+@public(method=False)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dim 1; vectors along dim 0."""
     joined = [x.reshape(-1) if not x.spec.ndim else x for x in tensors]
     return cat(joined, 0 if joined and joined[0].spec.ndim == 1 else 1)
 
 
+@public("row_stack", method=False)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dim 0; vectors become rows."""
     return cat([reshape(x, 1, -1) if x.spec.ndim < 2 else x for x in tensors], 0)
 
 
+@public("split_with_sizes")
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`."""
     at = wrap_dim(dim, input.spec.ndim, "split")
@@ -168,16 +138,19 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
         if step < 0 or (step == 0 and size):
             raise ShapeError(f"split(): parts of size {step}")
         sizes = [min(step, size - i) for i in range(0, size, step)] if size else [0]
-    starts = [sum(sizes[:i]) for i in range(len(sizes))] if len(sizes) < 16 else _starts(sizes)
-    return tuple(slice_dim(input, at, start, n) for start, n in zip(starts, sizes, strict=True))
+    return _cut(input, at, sizes)
 
 
-def _starts(sizes: list[int]) -> list[int]:
-    from itertools import accumulate
+def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
+    """Views of parts of these sizes, one after another."""
+    parts, start, stride, view = [], 0, input.spec.strides[dim], SLICE.call
+    for n in sizes:
+        parts.append(view(input, dim, start, n, 1, start * stride if n else 0))
+        start += n
+    return tuple(parts)
 
-    return [0, *accumulate(sizes)][:-1]
 
-
+@public()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
     if chunks < 1:
@@ -186,9 +159,11 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     size = input.spec.shape[at] if input.spec.ndim else 0
     if size == 0:
         return split(input, 0, at) * chunks if input.spec.ndim else split(input, 0, at)
-    return split(input, -(-size // chunks), at)
+    step = -(-size // chunks)
+    return _cut(input, at, [min(step, size - i) for i in range(0, size, step)])
 
 
+@public()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of the slices along `dim`, without that dim."""
     at = wrap_dim(dim, input.spec.ndim, "unbind")
@@ -197,6 +172,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(select_dim(input, at, i) for i in range(input.spec.shape[at]))
 
 
+@method()
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """The tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
     times = as_shape(sizes if repeats is None else repeats, "repeat")
@@ -210,12 +186,14 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     )
 
 
+@public()
 def tile(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """`repeat` that takes fewer sizes than dims: they count from the last dim."""
     times = as_shape(given if dims is None else dims, "tile")
     return repeat(input, (1,) * (input.spec.ndim - len(times)) + times)
 
 
+@public()
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
@@ -257,6 +235,7 @@ def _reorder(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return gather(input, dim, broadcast_to(reshape(index, shape), tuple(input.spec.shape)))
 
 
+@public()
 def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """A copy with the order of the elements along `dims`, ints or one sequence of them, reversed."""
     dims = given if dims is None else (dims,)
@@ -268,16 +247,19 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     return out.clone() if out is input else out
 
 
+@public()
 def fliplr(input: Tensor) -> Tensor:
     """Dim 1 reversed."""
     return flip(input, 1)
 
 
+@public()
 def flipud(input: Tensor) -> Tensor:
     """Dim 0 reversed."""
     return flip(input, 0)
 
 
+@public()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other."""
     if dims is None:
@@ -301,6 +283,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 _PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
+@public(method=False)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements put around the tensor, or cut off where negative: `pad` has (before, after) of the last dim first.
 
@@ -333,35 +316,28 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     return out.clone() if out is input else out
 
 
-class _PadNode(_CatNode):
-    """The node of `pad` with a constant: the part of the gradient that is the operand's. `dim` is not used."""
+def _infer_pad(x: Spec, before: Shape, after: Shape, value: type) -> Inferred:
+    out = x.like(tuple([n + a + b for n, a, b in zip(x.shape, before, after, strict=True)]))
+    shift = sum([a * s for a, s in zip(before, out.strides, strict=True)])
+    parts = [Part("fill", out, 0, 1)]
+    if x.numel:
+        parts.append(Part("copy", out.like(x.shape, out.strides), shift, 0))
+    return Inferred((out,), (x, (x.dtype, ())), {"before": before, "after": after}, parts=tuple(parts))
 
-    __slots__ = ("before",)
 
-    before: list[int]
+def _pad_vjp(g: Tensor, x_spec: Spec, before: Shape) -> Tensor:
+    for d, (start, size) in enumerate(zip(before, x_spec.shape, strict=True)):
+        if size != g.spec.shape[d]:
+            g = slice_dim(g, d, start, size)
+    return g
 
-    def name(self) -> str:
-        return "pad_backward"
 
-    def apply(self, grad: Tensor) -> tuple[Tensor | None, ...]:
-        for d, (start, size) in enumerate(zip(self.before, self.specs[0].shape, strict=True)):
-            if size != grad.spec.shape[d]:
-                grad = slice_dim(grad, d, start, size)
-        return (grad,)
+_PAD = Op("pad", ("x", "before", "after", "value"), 1, _infer_pad, (_pad_vjp,), kind="composite", numbers=(3,))
 
 
 def _pad_constant(x: Tensor, amounts: dict[int, tuple[int, int]], value: float) -> Tensor:
-    both = [amounts.get(d, (0, 0)) for d in range(x.spec.ndim)]
-    shape = tuple(x.spec.shape)
-    out = fill_spec(x.spec.like(tuple([n + a + b for n, (a, b) in zip(shape, both, strict=True)])), value)
-    strides = out.spec.strides
-    if x.spec.numel:
-        place = sum([a * s for (a, _), s in zip(both, strides, strict=True)])
-        write_parts(out, [x], out.spec.like(shape, strides), [place])
-    _record(_PadNode, out, [x], 0)
-    if out.node is not None:
-        out.node.before = [a for a, _ in both]
-    return out
+    pads = [amounts.get(d, (0, 0)) for d in range(x.spec.ndim)]
+    return _PAD.call(x, tuple([a for a, _ in pads]), tuple([b for _, b in pads]), value)
 
 
 def _pad_by_index(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
@@ -390,6 +366,7 @@ def pad_end(input: Tensor, shape: Shape) -> Tensor:
     return pad(input, amounts)
 
 
+@public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims."""
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)

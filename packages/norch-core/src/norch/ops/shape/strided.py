@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import view_call
-from ...dispatch.op import Plan
+from ...autograd.graph import shared_ops
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, span, wrap_dim
 from ..copying import write
 from ..creation import arange, fill_spec
 from ..families import view
+from ..registry import method, public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -42,7 +42,9 @@ def _strided_vjp(g: Tensor, x_spec: Spec, shape: Shape, strides: Shape, shift: i
     return as_strided_view(zeros, x_spec.shape, x_spec.strides, start)
 
 
-STRIDED = view("as_strided", "x shape strides shift", _infer_strided, _strided_vjp)
+STRIDED = shared_ops["as_strided"] = view(
+    "as_strided", "x shape strides shift", _infer_strided, _strided_vjp, place="shift"
+)
 
 
 def _infer_unfold(spec: Spec, dim: Any, size: Any, step: Any) -> tuple[Spec, int]:
@@ -64,18 +66,12 @@ def _unfold_vjp(g: Tensor, x_spec: Spec, dim: int, size: int, step: int) -> Tens
 UNFOLD = view("unfold", "x dim size step", _infer_unfold, _unfold_vjp)
 
 
-def view_plan(base: Tensor, tensor: Tensor) -> tuple[Plan, tuple[Any, ...], tuple[tuple[Any, int]]]:
-    """The plan, and the arguments and result to record, by which `tensor` is a view of `base`."""
-    form = (tuple(tensor.spec.shape), tensor.spec.strides)
-    shift = tensor.offset - base.offset
-    return STRIDED.plans[base.spec, (*form, 0)], (None, *form, shift), ((None, shift),)
-
-
 def as_strided_view(input: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """`as_strided` with an offset relative to input's, unchecked."""
-    return view_call(STRIDED, input, (shape, strides, shift), (shape, strides, 0), shift)
+    return STRIDED.call(input, shape, strides, shift, shift)
 
 
+@public()
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A view of input's buffer with any `size`, `stride` and `storage_offset` (in elements).
 
@@ -95,9 +91,10 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return as_strided_view(input, shape, strides, offset - input.offset)
 
 
+@method()
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """A view of all windows of `size` along a dim, `step` apart; the window's elements become the last dim."""
     if not input.spec.ndim:
         wrap_dim(dimension, 0, "unfold")
         return unfold(input.unsqueeze(0), 0, size, step).reshape(size)
-    return view_call(UNFOLD, input, (dimension, size, step))
+    return UNFOLD.call(input, dimension, size, step)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.call import try_view, view_call
+from ...dtype import as_dtype
 from ...errors import IndexError, ShapeError
 from ...spec import (
     Shape,
@@ -23,6 +23,7 @@ from ...spec import (
 from ..copying import contiguous, write
 from ..creation import fill_spec
 from ..families import view
+from ..registry import method, public
 from .strided import as_strided_view
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _infer_transpose(spec: Spec, dim0: Any, dim1: Any) -> tuple[Spec, int]:
     return _permute_spec(spec, tuple(dims)), 0
 
 
-TRANSPOSE = view("transpose", "x dim0 dim1", _infer_transpose, lambda g, dim0, dim1: transpose(g, dim0, dim1))
+TRANSPOSE = view("transpose", "x dim0 dim1", _infer_transpose, lambda g, dim0, dim1: g.transpose(dim0, dim1))
 
 
 def _permutation(spec: Spec, dims: Any) -> Shape:
@@ -53,18 +54,16 @@ def _permutation(spec: Spec, dims: Any) -> Shape:
     return wrapped
 
 
-def _permute_vjp(g: Tensor, dims: Shape) -> Tensor:
-    back = [0] * len(dims)
-    for i, d in enumerate(dims):
-        back[d] = i
-    return permute(g, back)
+def inverse_permutation(dims: Shape) -> list[int]:
+    """The `dims` that undo a `permute` by these (the argsort)."""
+    return sorted(range(len(dims)), key=lambda i: dims[i])
 
 
 PERMUTE = view(
     "permute",
     "x dims",
     lambda spec, dims: (_permute_spec(spec, _permutation(spec, dims)), 0),
-    lambda g, dims: _permute_vjp(g, tuple(d % len(dims) for d in dims)),
+    lambda g, dims: g.permute(inverse_permutation(tuple(d % len(dims) for d in dims))),
 )
 
 
@@ -75,7 +74,7 @@ def _infer_reshape(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int] | Non
     return None if strides is None else (spec.like(size, strides), 0)
 
 
-RESHAPE = view("reshape", "x shape", _infer_reshape, lambda g, x_spec: reshape(g, x_spec.shape))
+RESHAPE = view("reshape", "x shape", _infer_reshape, lambda g, x_spec: g.reshape(x_spec.shape))
 
 
 def _infer_expand(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int]:
@@ -102,7 +101,7 @@ def _narrow_vjp(g: Tensor, x_spec: Spec, dim: int, start: int, length: int, step
     return _into_zeros(g, x_spec, lambda zeros: slice_dim(zeros, dim, start, length, step))
 
 
-SLICE = view("slice", "x dim start length step", _infer_narrow, _narrow_vjp)
+SLICE = view("slice", "x dim start length step", _infer_narrow, _narrow_vjp, place="start")
 
 
 def _infer_select(spec: Spec, dim: int, index: int) -> tuple[Spec, int]:
@@ -115,7 +114,8 @@ SELECT = view(
     "select",
     "x dim index",
     _infer_select,
-    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: select(zeros, dim, index)),
+    lambda g, x_spec, dim, index: _into_zeros(g, x_spec, lambda zeros: zeros.select(dim, index)),
+    place="index",
 )
 
 
@@ -136,7 +136,7 @@ DIAGONAL = view(
     "diagonal",
     "x offset dim1 dim2",
     _infer_diagonal,
-    lambda g, x_spec, offset, dim1, dim2: _into_zeros(g, x_spec, lambda zeros: diagonal(zeros, offset, dim1, dim2)),
+    lambda g, x_spec, offset, dim1, dim2: _into_zeros(g, x_spec, lambda zeros: zeros.diagonal(offset, dim1, dim2)),
 )
 
 
@@ -148,40 +148,48 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
     return zeros
 
 
+@public("swapaxes", "swapdims")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """A view with dims `dim0` and `dim1` exchanged."""
-    return view_call(TRANSPOSE, input, (dim0, dim1))
+    """A view with dims `dim0` and `dim1` exchanged. Raises IndexError for a dim out of range."""
+    return TRANSPOSE.call(input, dim0, dim1)
 
 
+@public()
 def t(input: Tensor) -> Tensor:
     """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
     if input.spec.ndim > 2:
         raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
-    return (
-        transpose(input, 0, 1)
-        if input.spec.ndim == 2
-        else as_strided_view(input, input.spec.shape, input.spec.strides, 0)
-    )
+    if input.spec.ndim == 2:
+        return transpose(input, 0, 1)
+    return as_strided_view(input, input.spec.shape, input.spec.strides, 0)
 
 
+@public("permute_dims")
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """A view with its dims in the order `dims`, ints or one sequence of them."""
+    """A view with its dims in the order `dims`, ints or one sequence of them.
+
+    Raises ShapeError unless they are a permutation of all dims, IndexError for a dim out of range.
+    """
     dims = order if dims is None else (dims,)
-    return view_call(PERMUTE, input, (tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims,))
+    return PERMUTE.call(input, tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims)
 
 
+@public("moveaxis")
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """A view with dims `source` (an int or several) at the places `destination`, the others in their order."""
+    """A view with dims `source` (an int or several) at the positions `destination`, the others in their order.
+
+    Raises ShapeError for lists of different lengths or repeated dims, IndexError for a dim out of range.
+    """
     n = input.spec.ndim
-    sources = [wrap_dim(d, n, "movedim") for d in (source if isinstance(source, tuple | list) else (source,))]
-    places = [
-        wrap_dim(d, n, "movedim") for d in (destination if isinstance(destination, tuple | list) else (destination,))
-    ]
-    if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
+    sources, targets = (
+        [wrap_dim(d, n, "movedim") for d in (dims if isinstance(dims, tuple | list) else (dims,))]
+        for dims in (source, destination)
+    )
+    if not len(sources) == len(targets) == len(set(sources)) == len(set(targets)):
         raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
     order = [d for d in range(n) if d not in sources]
-    for place, dim in sorted(zip(places, sources, strict=True)):
-        order.insert(place, dim)
+    for target, dim in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, dim)
     return permute(input, order)
 
 
@@ -190,27 +198,28 @@ def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
 
 
+@public()
 def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     """The same elements, in row-major order, in another `shape`, ints or one sequence of them; one size may be -1.
 
     A view wherever the strides allow, else a copy. Raises ShapeError where the element counts differ.
     """
     sizes = _sizes(given) if shape is None else tuple(shape)
-    out = try_view(RESHAPE, input, (sizes,))
-    return out if out is not None else view_call(RESHAPE, contiguous(input), (sizes,))
+    out: Tensor | None = RESHAPE.call(input, sizes)
+    return RESHAPE.call(contiguous(input), sizes) if out is None else out
 
 
+@method("view")
 def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
-    """`reshape` that never copies. Raises ShapeError where the strides would need a copy."""
+    """`reshape` that never copies; with a dtype, `bitcast`. Raises ShapeError where the strides would need a copy."""
     if size is not None:
         shape = (tuple(size),)
     if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
-        from ...dtype import as_dtype
         from ..indexing import bitcast
 
         return bitcast(input, as_dtype(shape[0], "view"))
     sizes = _sizes(shape)
-    out = try_view(RESHAPE, input, (sizes,))
+    out: Tensor | None = RESHAPE.call(input, sizes)
     if out is None:
         raise ShapeError(
             f"view(): shape {tuple(input.spec.shape)} with strides {input.spec.strides} cannot be viewed as {sizes}; "
@@ -219,18 +228,27 @@ def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     return out
 
 
+@method()
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """`view` in the shape of `other`."""
+    """`view` in the shape of `other`. Raises as view does."""
     return view_as_shape(input, other.spec.shape)
 
 
+@method()
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
-    """`reshape` to the shape of `other`."""
+    """`reshape` to the shape of `other`. Raises as reshape does."""
     return reshape(input, other.spec.shape)
 
 
+@public("ravel")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims `start_dim` to `end_dim` made into one; a view where the strides allow."""
+    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow.
+
+    Raises ShapeError for a start after the end, IndexError for a dim out of range.
+    """
+    if start_dim == 0 and end_dim == -1:
+        out: Tensor | None = RESHAPE.call(input, (-1,))
+        return RESHAPE.call(contiguous(input), (-1,)) if out is None else out
     shape = input.spec.shape
     first, last = wrap_dim(start_dim, len(shape), "flatten"), wrap_dim(end_dim, len(shape), "flatten")
     if first > last:
@@ -238,61 +256,75 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(input, (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
+@public()
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Dim `dim` cut into `sizes`, of which one may be -1."""
+    """Dim `dim` split into `sizes`, of which one may be -1; a view where the strides allow.
+
+    Raises ShapeError for sizes that do not multiply to its size, IndexError for a dim out of range.
+    """
     shape = input.spec.shape
     at = wrap_dim(dim, len(shape), "unflatten")
     return reshape(input, (*shape[:at], *infer_size(tuple(sizes), shape[at], "unflatten", shape), *shape[at + 1 :]))
 
 
+@public()
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """A view without the dims of size 1: all, or those of `dim` (an int or a tuple) that have size 1."""
+    """A view without the dims of size 1, or those of `dim` (one or several). IndexError for a dim out of range."""
     shape = input.spec.shape
     dims = wrap_dims(dim, len(shape), "squeeze")
-    return view_call(RESHAPE, input, (tuple(n for i, n in enumerate(shape) if n != 1 or i not in dims),))
+    return RESHAPE.call(input, tuple([n for i, n in enumerate(shape) if n != 1 or i not in dims]))
 
 
+@public()
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """A view with a dim of size 1 put in before `dim`."""
+    """A view with a dim of size 1 inserted before `dim`. Raises IndexError for a dim out of range."""
     shape = input.spec.shape
     at = wrap_dim(dim, len(shape) + 1, "unsqueeze")
-    return view_call(RESHAPE, input, ((*shape[:at], 1, *shape[at:]),))
+    return RESHAPE.call(input, (*shape[:at], 1, *shape[at:]))
 
 
+@method()
 def expand(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
-    """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory."""
-    return view_call(EXPAND, input, (_sizes(shape) if size is None else tuple(size),))
+    """A view with dims of size 1 repeated to `shape`, and new dims in front; -1 keeps a size. Uses no memory.
+
+    Raises ShapeError for a shape that this one does not expand to.
+    """
+    return EXPAND.call(input, _sizes(shape) if size is None else tuple(size))
 
 
+@method()
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
-    """`expand` to the shape of `other`."""
-    return view_call(EXPAND, input, (tuple(other.spec.shape),))
+    """`expand` to the shape of `other`. Raises as expand does."""
+    return EXPAND.call(input, tuple(other.spec.shape))
 
 
+@public()
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
-    """`expand`, under the array API's name."""
-    return view_call(EXPAND, input, (as_shape(shape, "broadcast_to"),))
+    """`expand`, under the array API's name. Raises as expand does."""
+    return EXPAND.call(input, as_shape(shape, "broadcast_to"))
 
 
+@public(method=False)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Views of the tensors, all of the shape that they broadcast to."""
+    """Views of the tensors, all of the shape that they broadcast to. Raises ShapeError where they do not."""
     shape = broadcast_shapes(*[x.spec.shape for x in tensors], op="broadcast_tensors")
-    return tuple(view_call(EXPAND, x, (shape,)) for x in tensors)
+    return tuple([EXPAND.call(x, shape) for x in tensors])
 
 
 def slice_dim(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
     """Every `step`-th of the elements from `start`, `length` of them, along `dim`; all in range."""
     shift = start * input.spec.strides[dim] if length else 0
-    return view_call(SLICE, input, (dim, start, length, step), (dim, 0, length, step), shift)
+    return SLICE.call(input, dim, start, length, step, shift)
 
 
 def select_dim(input: Tensor, dim: int, index: int) -> Tensor:
     """`select` of a dim and an index that are in range and not negative."""
-    return view_call(SELECT, input, (dim, index), (dim, 0), index * input.spec.strides[dim])
+    return SELECT.call(input, dim, index, index * input.spec.strides[dim])
 
 
+@public()
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """A view of `length` elements from `start` along `dim`. Raises IndexError where they are not there."""
+    """A view of `length` elements from `start` along `dim`. Raises IndexError where they are out of range."""
     at = wrap_dim(dim, input.spec.ndim, "narrow")
     size = input.spec.shape[at] if input.spec.ndim else 0
     first, count = as_int(start, "narrow", "start"), as_int(length, "narrow", "length")
@@ -304,8 +336,9 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return slice_dim(input, at, first, count)
 
 
+@public()
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """A view of element `index` along `dim`, without that dim. Raises IndexError out of range."""
+    """A view of element `index` along `dim`, without that dim. Raises IndexError for an index or dim out of range."""
     at = wrap_dim(dim, input.spec.ndim, "select")
     if not input.spec.ndim:
         raise IndexError("select(): a 0-d tensor has no dim to select from")
@@ -313,13 +346,17 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 def wrap_index(index: Any, size: int, dim: int, op: str, shape: Shape) -> int:
-    """`index` counted from the front. Raises IndexError naming the dim and its size."""
+    """`index` counted from the front. Raises IndexError out of range, naming the dim and its size."""
     at = as_int(index, op, "index")
     if not -size <= at < size:
         raise IndexError(f"{op}(): index {at} is out of bounds for dim {dim} of size {size} (shape {tuple(shape)})")
     return at + size if at < 0 else at
 
 
+@public()
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A view of a diagonal of dims `dim1` and `dim2`, as the last dim; `offset` > 0 is above the main one."""
-    return view_call(DIAGONAL, input, (offset, dim1, dim2))
+    """A view of a diagonal of dims `dim1` and `dim2`, as the last dim; `offset` > 0 is above the main one.
+
+    Raises ShapeError unless the dims differ, IndexError for one out of range.
+    """
+    return DIAGONAL.call(input, offset, dim1, dim2)

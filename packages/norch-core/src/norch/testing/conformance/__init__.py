@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ...backend import registry
 from ...device import Device
 from . import contract, kernels, layouts, memory, samples, training
 from .calls import Call
@@ -67,13 +68,10 @@ def run(
     progress: Callable[[Result], None] | None = None,
 ) -> Report:
     """Tries every case on a device and reports. Raises DeviceError, saying why, where the device cannot be used."""
-    from ...backend import registry
-
     device = Device(device)
     backend = device.backend
-    provider = next((p for p in registry.installed() if p.backend is backend), None)
-    distribution = f"{provider.distribution} {provider.version}" if provider else type(backend).__name__
-    report = Report(str(device), distribution, tuple(levels))
+    provider = registry.provider_of(backend)
+    report = Report(str(device), f"{provider.distribution} {provider.version}", tuple(levels))
     start = time.perf_counter()
     for case in cases(levels, ops):
         result = check(case, device)

@@ -12,15 +12,14 @@ import numpy as np
 
 from ...backend.contract import BINARY, COMPARISON, REDUCTION, UNARY
 from ...dtype import BOOL, DTYPES, FLOATING, INTEGER, DType, as_dtype
+from ..samples import SAMPLES
 from .place import Array, Number, Place
 
 ALL = tuple(d.name for d in DTYPES)
 FLOATS = tuple(d.name for d in DTYPES if d.category == FLOATING)
 INTS = tuple(d.name for d in DTYPES if d.category == INTEGER)
 NUMBERS = (*INTS, *FLOATS)
-_WITHOUT_BOOL = (
-    "neg abs floor ceil round trunc sub floor_divide remainder pow sum prod cumsum matmul arange argmax argmin"
-).split()
+_NUMERIC = frozenset("sum prod cumsum matmul arange argmax argmin".split())
 
 SHAPES = ((), (1,), (7,), (3, 5), (2, 3, 4, 5), (1030,), (33, 65))
 REDUCED = (
@@ -74,28 +73,19 @@ class Call:
 
 def dtypes_of(op: str) -> tuple[str, ...]:
     """The dtypes that an op must take, the first being the one that it is tried with first."""
-    if op in ("bitwise_left_shift", "bitwise_right_shift"):
-        found = INTS
-    elif op.startswith("bitwise"):
-        found = ("bool", *INTS)
+    if op in (*UNARY, *BINARY, *COMPARISON):
+        record = SAMPLES[op]
+        found = FLOATS if record.gives == "float" else tuple(d.name for d in record.dtypes)
     elif op in ("any", "all"):
         found = ("bool",)
     elif op == "random":
         found = ("int64", *FLOATS)
-    elif op in _WITHOUT_BOOL:
+    elif op in _NUMERIC:
         found = NUMBERS
-    elif op in UNARY or op in ("div", "atan2"):
-        found = FLOATS
     else:
         found = ALL
     first = next(d for d in ("float32", "int64", "bool") if d in found)
     return (first, *(d for d in found if d != first))
-
-
-_RANGES = {
-    "log": (0.1, 9), "log2": (0.1, 9), "log10": (0.1, 9), "log1p": (-0.8, 9), "sqrt": (0, 9), "asin": (-0.95, 0.95),
-    "acos": (-0.95, 0.95), "acosh": (1.1, 9), "atanh": (-0.95, 0.95), "tan": (-1.4, 1.4), "prod": (0.9, 1.1),
-}  # fmt: skip
 
 
 def draw(op: str, dtype: str, shape: tuple[int, ...], position: int = 0) -> Array:
@@ -116,7 +106,10 @@ def draw(op: str, dtype: str, shape: tuple[int, ...], position: int = 0) -> Arra
             least, end = 0, 5
         values = np.asarray(rng.integers(least, end, shape))
         return np.where((values == 0) & (right and op in ("floor_divide", "remainder")), 3, values).astype(kind.numpy)
-    low, high = _RANGES.get(op, (-2.0, 2.0))
+    low, high = (0.9, 1.1) if op == "prod" else (-2.0, 2.0)
+    if op in UNARY:
+        operand = SAMPLES[op].cases[0].args[0]
+        low, high = operand.low, operand.high
     if op in ("sum", "cumsum", "scatter_add") and prod(shape) >= 1000:
         return np.asarray(rng.integers(-1, 3, shape)).astype(kind.numpy)
     if op == "pow" and not right:
@@ -229,7 +222,7 @@ def _sorts(op: str, dtype: str, few: bool) -> Iterator[Call]:
             yield Call(op, outputs, (Place(dtype, shape),), attrs, (draw(op, dtype, shape),))
 
 
-def _counts(op: str, dtype: str, few: bool) -> Iterator[Call]:
+def _ranges(op: str, dtype: str, few: bool) -> Iterator[Call]:
     whole = as_dtype(dtype).category == INTEGER
     for n, start, step in ((1, 3, 1), (7, 2, 3), (90, 0, 1)):
         numbers = (Number(dtype, start if whole else start + 0.5), Number(dtype, step if whole else step * 0.25))
@@ -245,5 +238,5 @@ def _randoms(op: str, dtype: str, few: bool) -> Iterator[Call]:
 
 _MAKERS = {
     "fill": _fills, "where": _choices, "cumsum": _scans, "matmul": _products, "gather": _gathers, "scatter": _scatters,
-    "scatter_add": _scatters, "sort": _sorts, "arange": _counts, "random": _randoms,
+    "scatter_add": _scatters, "sort": _sorts, "arange": _ranges, "random": _randoms,
 }  # fmt: skip

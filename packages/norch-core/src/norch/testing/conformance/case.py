@@ -68,12 +68,13 @@ def kernel_case(level: int, call: Call, check: Callable[..., None], **options: A
     def snippet(device: str) -> str:
         if call.size > 400:
             return rerunning(f"{level}: {name}")(device)
-        return _kernel_snippet(device, call, check.__name__, options)
+        return kernel_snippet(device, call, check.__name__, options)
 
     return Case(level, call.op, dtype, name, call.size, run, snippet)
 
 
-def _kernel_snippet(device: str, call: Call, check: str, options: dict[str, Any]) -> str:
+def kernel_snippet(device: str, call: Call, check: str, options: dict[str, Any]) -> str:
+    """A script that holds a kernel call to `check`."""
     held = len(call.values) - len(call.inputs)
     places = [*call.outputs[:held], *call.inputs]
     values = [
@@ -83,30 +84,27 @@ def _kernel_snippet(device: str, call: Call, check: str, options: dict[str, Any]
         for place, value in zip(places, call.values)
     ]
     extra = "".join(f", {k}={v!r}" for k, v in options.items())
-    return "\n".join(
-        [
-            "import numpy as np",
-            "",
-            "import norch",
-            f"from norch.testing.conformance import Call, Number, Place, {check}",
-            "",
-            "nan, inf = np.nan, np.inf",
-            f"outputs = {_tuple(call.outputs)}",
-            f"inputs = {_tuple(call.inputs)}",
-            "values = (",
-            *values,
-            ")",
-            f"{check}(norch.device({device!r}), Call({call.op!r}, outputs, inputs, {call.attrs!r}, values){extra})",
-        ]
-    )
+    lines = [
+        "import numpy as np",
+        "",
+        "import norch",
+        f"from norch.testing.conformance import Call, Number, Place, {check}",
+        "",
+        "nan, inf = np.nan, np.inf",
+        f"outputs = {_tuple(call.outputs)}",
+        f"inputs = {_tuple(call.inputs)}",
+        "values = (",
+        *values,
+        ")",
+        f"{check}(norch.device({device!r}), Call({call.op!r}, outputs, inputs, {call.attrs!r}, values){extra})",
+    ]
+    return "\n".join(lines)
 
 
 def _tuple(places: tuple[Any, ...]) -> str:
-    shown = []
-    for p in places:
+    def text(p: Any) -> str:
         if isinstance(p, Number):
-            shown.append(f"Number({p.dtype!r}, {p.value!r})")
-        else:
-            layout = "" if p.layout == "dense" else f", {p.layout!r}"
-            shown.append(f"Place({p.dtype!r}, {p.shape}{layout})")
-    return f"({', '.join(shown)},)"
+            return f"Number({p.dtype!r}, {p.value!r})"
+        return f"Place({p.dtype!r}, {p.shape}" + (")" if p.layout == "dense" else f", {p.layout!r})")
+
+    return f"({', '.join(map(text, places))},)"

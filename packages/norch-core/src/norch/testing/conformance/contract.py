@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -54,6 +54,16 @@ def _case(name: str, check: Callable[[Device], None], op: str = "contract") -> C
     return Case(8, op, "-", name, 10, check, rerunning(f"8: {name}"))
 
 
+@contextmanager
+def _raising(expected: type[Exception] | tuple[type[Exception], ...], otherwise: str) -> Iterator[None]:
+    """Expects an error of these types; where there is none, `otherwise` says what happened."""
+    try:
+        yield
+    except expected:
+        return
+    raise AssertionError(otherwise)
+
+
 def _out_of_range(op: str, index: int) -> Callable[[Device], None]:
     def check(device: Device) -> None:
         where, values = np.array([0, index, 1]), np.arange(5, dtype=np.float32)
@@ -64,13 +74,12 @@ def _out_of_range(op: str, index: int) -> Callable[[Device], None]:
             inputs, given, out = (inputs[1], Place("float32", (3,))), (values, where, values[:3]), (5,)
         call = Call(op, (Place("float32", out),), inputs, {"dim": 0}, given)
         kernel = compiled(device, call)
-        try:
+        with _raising(
+            (IndexOutOfBounds, IndexError),
+            f"index {index} of a dim of 5 raised nothing, not even at the next synchronisation",
+        ):
             Ran(device, call, kernel=kernel)
             device.backend.synchronize(device.index or 0)
-        except (IndexOutOfBounds, IndexError):
-            pass
-        else:
-            raise AssertionError(f"index {index} of a dim of 5 raised nothing, not even at the next synchronisation")
         good = tuple(np.array([0, -4, 4]) if v is where else v for v in given)
         check_values(device, replace(call, values=good))
 
@@ -154,18 +163,10 @@ def _calls_overlap(device: Device) -> None:
 
 
 def _out_of_memory(device: Device) -> None:
-    try:
+    with _raising(MemoryError, "allocate() gave a buffer of 2**60 bytes"):
         device.backend.allocate(1 << 60, device.index or 0)
-    except MemoryError:
-        pass
-    else:
-        raise AssertionError("allocate() gave a buffer of 2**60 bytes")
-    try:
+    with _raising(OutOfMemoryError, "norch.empty() gave a tensor of 2**58 bytes"):
         ops.empty(1 << 40, 1 << 16, device=device)
-    except OutOfMemoryError:
-        pass
-    else:
-        raise AssertionError("norch.empty() gave a tensor of 2**58 bytes")
     if (ops.ones(3, device=device) + 1).tolist() != [2, 2, 2]:
         raise AssertionError("1 + 1 is not 2 after memory ran out")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backend.contract import IN_PLACE, PRIMITIVES, UNARY
 from ...device import Device
-from .calls import ALL, FLOATS, Call, calls, dtypes_of
+from .calls import ALL, FLOATS, Call, calls, draw, dtypes_of
 from .oracle import expected, wrong
 from .place import Array, Place, get, put
 
@@ -188,8 +188,6 @@ _LAYOUTS = (
 
 
 def _odd_shapes() -> Iterator[Call]:
-    from .calls import draw
-
     for shape in ((2, 1, 7), (1, 1), (2, 3, 1, 2, 3, 2)):
         for op, count in (("exp", 1), ("add", 2)):
             values = tuple(draw(op, "float32", shape, i) for i in range(count))

@@ -1,5 +1,5 @@
-"""What kernels should give: every primitive in NumPy, floats in float64, integers exactly. It shares nothing with the
-reference backend."""
+"""What kernels should give: every primitive in NumPy, floats in float64, integers exactly. The elementwise ones are in
+their sample records. It shares nothing with the reference backend."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...dtype import BOOL, FLOATING, DType, as_dtype
+from ..samples import SAMPLES
 
 Array = Any
 
@@ -22,46 +23,7 @@ class Expected(NamedTuple):
     scale: Array = 0.0
 
 
-def _erf(x: Array) -> Array:
-    import math
-
-    return np.vectorize(math.erf, otypes=[np.float64])(x)
-
-
-def _sigmoid(x: Array) -> Array:
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
-
-
-UNARY: dict[str, Callable[[Array], Array]] = {
-    "neg": np.negative, "abs": np.abs, "sign": np.sign, "exp": np.exp, "expm1": np.expm1, "log": np.log,
-    "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos,
-    "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sigmoid": _sigmoid, "erf": _erf,
-    "floor": np.floor, "ceil": np.ceil, "round": np.round, "trunc": np.trunc, "bitwise_not": np.invert,
-}  # fmt: skip
 EXACT = frozenset("neg abs sign floor ceil round trunc bitwise_not maximum minimum".split())
-
-
-def _shift(direction: int) -> Callable[[Array, Array], Array]:
-    def shifted(a: Array, b: Array) -> Array:
-        """Of Python's numbers; too far, or by less than nothing, leaves 0, or -1 of a negative number to the right."""
-        rest = np.where((a < 0) & (direction < 0), -1, 0)
-        fits = (b >= 0) & (b < 63)
-        count = np.where(fits, b, 0)
-        return np.where(fits, a << count if direction > 0 else a >> count, rest)
-
-    return shifted
-
-
-BINARY: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floor_divide": np.floor_divide,
-    "remainder": np.remainder, "pow": np.power, "atan2": np.arctan2, "maximum": np.maximum, "minimum": np.minimum,
-    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
-    "bitwise_left_shift": _shift(1), "bitwise_right_shift": _shift(-1),
-}  # fmt: skip
-COMPARISON: dict[str, Callable[[Array, Array], Array]] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-}  # fmt: skip
 
 
 def widened(values: Array) -> Array:
@@ -86,27 +48,12 @@ def expected(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], outputs: 
     dtype = as_dtype(outputs[0].dtype.name)
     arrays = list(inputs) if op == "random" else [widened(x) for x in inputs]  # seeds are too large for int64
     with np.errstate(all="ignore"):
-        if op in UNARY:
-            return [_rounded(op, UNARY[op](arrays[0]), dtype)]
-        if op in BINARY:
-            return [_rounded(op, _binary(op, arrays[0], arrays[1], dtype), dtype)]
-        if op in COMPARISON:
-            return [Expected(COMPARISON[op](*arrays))]
-        found = _OTHER[op](arrays, attrs, outputs)
-    return [e._replace(values=as_stored(e.values, as_dtype(o.dtype.name))) for e, o in zip(found, outputs)]
-
-
-def _rounded(op: str, values: Array, dtype: DType) -> Expected:
+        if op in _OTHER:
+            found = _OTHER[op](arrays, attrs, outputs)
+            return [e._replace(values=as_stored(e.values, as_dtype(o.dtype.name))) for e, o in zip(found, outputs)]
+        values = np.asarray(SAMPLES[op].oracle(*arrays))
     units = 0.51 if op in EXACT else 2 if op in ("add", "sub", "mul", "div", "sqrt") else 16
-    return Expected(as_stored(values, dtype), units)
-
-
-def _binary(op: str, a: Array, b: Array, dtype: DType) -> Array:
-    if dtype.category == BOOL and op in ("add", "mul"):
-        return a | b if op == "add" else a & b
-    if op == "pow" and dtype.category != FLOATING:
-        return np.where(b >= 0, np.power(a, np.maximum(b, 0)), np.where(np.abs(a) == 1, a ** (b & 1), 0))
-    return BINARY[op](a, b)
+    return [Expected(as_stored(values, dtype), units)]
 
 
 def _copy(arrays: list[Array], attrs: Any, outputs: Any) -> list[Expected]:

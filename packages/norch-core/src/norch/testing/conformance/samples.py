@@ -17,6 +17,7 @@ from ...backend.contract import PRIMITIVES
 from ...device import Device
 from ...dtype import DType, bfloat16, float32, float64, int64
 from ...tensor import Tensor
+from ..gradcheck import central_differences
 from ..samples import SAMPLES, Sample, checks
 from ..samples import record as records
 from .case import Case, rerunning
@@ -27,7 +28,7 @@ STEP = 1e-6
 
 def gradients() -> Iterator[Case]:
     """Level 5: derivatives of every differentiable op, in float64."""
-    for sample in (*SAMPLES.values(), *plugin_ops.samples()):
+    for sample in (*SAMPLES.values(), *of_plugins()):
         if sample.differentiable:
             for one in sample.cases:
                 if any(o.dtype is None for o in one.operands()):
@@ -43,11 +44,25 @@ def composites() -> Iterator[Case]:
             if dtype in sample.dtypes and (dtype is not int64 or float32 not in sample.dtypes):
                 for one in sample.cases:
                     yield _case(6, sample, one, dtype, _value_check(sample, one, dtype))
-    for sample in plugin_ops.samples():
+    for sample in of_plugins():
         for dtype in sample.dtypes:
             for one in sample.cases:
                 for layout in records.LAYOUTS:
                     yield _case(6, sample, one, dtype, _value_check(sample, one, dtype, layout), layout=layout)
+
+
+def of_plugin(function: Any) -> Sample | str:
+    """The record of an op of a plug-in, or why there is none."""
+    try:
+        found = function.sample()
+    except Exception as error:
+        return f"its sample raised {type(error).__name__}: {error}"
+    return found if isinstance(found, Sample) else f"its sample gives {found!r:.60}, no norch.testing.samples.Sample"
+
+
+def of_plugins() -> Iterator[Sample]:
+    """The records of the ops of all plug-ins that can be used."""
+    return (s for s in map(of_plugin, plugin_ops.load_all()) if isinstance(s, Sample))
 
 
 def _case(
@@ -108,20 +123,7 @@ def _differences(sample: Sample, built: records.Built, weights: dict[int, Array]
             results = records.flat(sample.oracle(*built.arrays, **built.array_kwargs))
         return float(sum((np.asarray(results[i], np.float64) * w).sum() for i, w in weights.items()))
 
-    wanted = []
-    for tensor in built.tensors:
-        array = arrays[id(tensor)]
-        slope = np.zeros(array.shape)
-        for place in np.ndindex(array.shape):
-            before = array[place]
-            ends = []
-            for step in (STEP, -STEP):
-                array[place] = before + step
-                ends.append(total())
-            array[place] = before
-            slope[place] = (ends[0] - ends[1]) / (2 * STEP)
-        wanted.append(slope)
-    return wanted
+    return [central_differences(total, arrays[id(tensor)], STEP) for tensor in built.tensors]
 
 
 def _pairs(tensors: Any, arrays: Any) -> Iterator[tuple[Tensor, Array]]:

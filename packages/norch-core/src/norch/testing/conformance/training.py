@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def _model(name: str, of_nn: bool = True) -> Callable[[Any], Any]:
 def _with_modules(model: Callable[[Any, Any, Device], None]) -> Callable[[Device], None]:
     def check(device: Device) -> None:
         try:
-            from norch import nn, optim
+            nn, optim = import_module("norch.nn"), import_module("norch.optim")
         except ImportError:
             raise Skipped("norch-nn is not installed: pip install norch-nn") from None
         ops.manual_seed(0)

@@ -60,10 +60,10 @@ ALONG = (case(x(2, 3), 1), case(x(2, 3, 2), 0), case(x(3), -1), case(x(2, 3, low
 
 SAMPLES = samples(
     unary("relu", lambda v: np.maximum(v, 0), takes="number", strict=False, gives="same"),
-    activation("leaky_relu", lambda v, slope=0.01: np.where(v > 0, v, slope * v), (0.2,)),
-    activation("elu", _elu, (0.5,)),
-    activation("selu", lambda v: 1.0507009873554805 * _elu(v, 1.6732632423543772)),
-    activation("celu", lambda v, alpha=1.0: np.where(v > 0, v, alpha * np.expm1(v / alpha)), (0.5,)),
+    activation("leaky_relu", lambda v, slope=0.01: np.where(v > 0, v, slope * v), (0.2,), inplace="leaky_relu_"),
+    activation("elu", _elu, (0.5,), inplace="elu_"),
+    activation("selu", lambda v: 1.0507009873554805 * _elu(v, 1.6732632423543772), inplace="selu_"),
+    activation("celu", lambda v, alpha=1.0: np.where(v > 0, v, alpha * np.expm1(v / alpha)), (0.5,), inplace="celu_"),
     activation("hardtanh", lambda v, low=-1.0, high=1.0: np.clip(v, low, high), (-0.5, 1.5)),
     activation("relu6", lambda v: np.clip(v, 0, 6)),
     activation("hardsigmoid", _hard),

@@ -71,7 +71,7 @@ def float_divide(a: Array, b: Array) -> Array:
 def power(a: Array, b: Array) -> Array:
     if np.asarray(a).dtype.kind == "f" or np.asarray(b).dtype.kind == "f":
         return np.power(np.asarray(a, np.float64), b)
-    return by_element(lambda p, q: math.trunc(float(p) ** int(q)) if p or q >= 0 else 0)(a, b).astype(np.int64)
+    return np.where(b >= 0, np.power(a, np.maximum(b, 0)), np.where(np.abs(a) == 1, a ** (b & 1), 0))
 
 
 def divided(a: Array, b: Array, rounding_mode: str | None = None) -> Array:

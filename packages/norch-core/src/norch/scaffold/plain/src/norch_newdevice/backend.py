@@ -5,12 +5,13 @@ norch.backend.Backend says what each primitive must do; `norch conformance --dev
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from norch.backend import Backend, IndexOutOfBounds, Kernel, Operand
+from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, IndexOutOfBounds, Kernel, Operand
 from norch.numpy_backend import philox  # how seed and counter become random numbers is part of the contract
 
 Array = Any
@@ -50,10 +51,9 @@ class NewDeviceBackend(Backend):
 
         def kernel(*args: Any) -> None:
             given = iter(args)
+            values = [next(given) if o.is_scalar else view(o, next(given), next(given)) for o in operands]
             with np.errstate(all="ignore"):
-                function(
-                    *[next(given) if o.is_scalar else view(o, next(given), next(given)) for o in operands], **attrs
-                )
+                function(*values, **attrs)
 
         return kernel
 
@@ -72,14 +72,14 @@ KERNELS["fill"] = lambda out, value: np.copyto(out, value, "unsafe")
 
 
 # --- Elementwise
-def wide(x: Array) -> Array:
+def upcast(x: Array) -> Array:
     """16-bit floats are computed in float32 and rounded once, when they are written."""
     return x.astype(np.float32) if getattr(x, "dtype", None) in ("float16", "bfloat16") else x
 
 
 def gives(function: Callable[..., Array]) -> Callable[..., None]:
     """The kernel that writes what `function` returns."""
-    return lambda out, *x, **attrs: np.copyto(out, function(*map(wide, x), **attrs), "unsafe")
+    return lambda out, *x, **attrs: np.copyto(out, function(*map(upcast, x), **attrs), "unsafe")
 
 
 def power(a: Array, b: Array) -> Array:
@@ -88,21 +88,19 @@ def power(a: Array, b: Array) -> Array:
     return np.where(b >= 0, np.power(a, np.maximum(b, 0)), np.where(abs(a) == 1, a ** (b & 1), 0))
 
 
-def shift(function: Callable[..., Array], rest: int) -> Callable[..., Array]:
-    """Too far a shift leaves `rest` of a negative number and 0 of others."""
-    return lambda a, b: np.where((b >= 0) & (b < 64), function(np.int64(a), np.int64(b) & 63), np.where(a < 0, rest, 0))
-
-
-NUMPY = "abs exp expm1 log log1p log2 log10 sqrt sin cos tan sinh cosh tanh floor ceil round trunc maximum minimum"
-NUMPY += " asin acos atan asinh acosh atanh atan2 floor_divide remainder where bitwise_and bitwise_or bitwise_xor"
-KERNELS |= {n: gives(getattr(np, n, None) or getattr(np, f"arc{n[1:]}")) for n in NUMPY.split()} | {  # asin is arcsin
-    "eq": gives(np.equal), "ne": gives(np.not_equal), "lt": gives(np.less), "le": gives(np.less_equal),
-    "gt": gives(np.greater), "ge": gives(np.greater_equal), "neg": gives(np.negative), "bitwise_not": gives(np.invert),
-    "add": gives(np.add), "sub": gives(np.subtract), "mul": gives(np.multiply), "div": gives(np.divide),
-    "bitwise_left_shift": gives(shift(np.left_shift, 0)), "bitwise_right_shift": gives(shift(np.right_shift, -1)),
-    "pow": gives(power), "sign": gives(lambda x: np.sign(x * 1)), "erf": gives(np.vectorize(math.erf, otypes=[float])),
-    "sigmoid": gives(lambda x: np.exp(np.minimum(x, 0)) / (1 + np.exp(-abs(x)))),
+OWN: dict[str, Callable[..., Array]] = {
+    "div": np.divide, "bitwise_left_shift": np.left_shift, "bitwise_right_shift": np.right_shift, "pow": power,
+    "sign": lambda x: np.sign(x * 1), "sigmoid": lambda x: np.exp(np.minimum(x, 0)) / (1 + np.exp(-abs(x))),
 }  # fmt: skip
+
+
+def named(op: str) -> Callable[..., Array]:
+    """What an op is called after: in NumPy (acos may be arccos there), or in Python's operator (neg) or math (erf)."""
+    found: Any = getattr(np, op, None) or getattr(np, f"arc{op[1:]}", None) or getattr(operator, op, None)
+    return found or np.vectorize(getattr(math, op), otypes=[float])
+
+
+KERNELS |= {op: gives(OWN.get(op) or named(op)) for op in (*UNARY, *BINARY, *COMPARISON, "where")}
 
 
 # --- Reductions and matmul
@@ -111,7 +109,7 @@ def along(name: str) -> Callable[..., None]:
     return gives(lambda x, dims: function(x, axis=dims[0] if one and dims else dims or None, keepdims=True))
 
 
-KERNELS |= {n: along(n) for n in "sum prod amax amin any all argmax argmin".split()}
+KERNELS |= {n: along(n) for n in REDUCTION}
 KERNELS |= {"matmul": gives(np.matmul), "cumsum": gives(lambda x, dim: np.cumsum(x, dim) if x.ndim else x)}
 
 
@@ -126,15 +124,15 @@ def places(x: Array, index: Array, dim: int) -> tuple[Array, ...]:
 
 
 def scatter_add(out: Array, index: Array, src: Array, dim: int) -> None:
-    total = wide(out).copy()
-    np.add.at(total, places(out, index, dim), wide(src))
+    total = upcast(out).copy()
+    np.add.at(total, places(out, index, dim), upcast(src))
     out[...] = total
 
 
 def sort(values: Array, indices: Array, x: Array, dim: int, descending: bool) -> None:
     """Stable both ways: the last of equals is the first from behind."""
     x, n = (x, x.shape[dim]) if x.ndim else (x.reshape(1), 1)
-    order = np.argsort(np.flip(wide(x), dim) if descending else wide(x), dim, kind="stable")
+    order = np.argsort(np.flip(upcast(x), dim) if descending else upcast(x), dim, kind="stable")
     order = np.flip(n - 1 - order, dim) if descending else order
     values[...] = np.take_along_axis(x, order, dim).reshape(values.shape)
     indices[...] = order.reshape(indices.shape)

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..device import Device
-from ..errors import DeviceError
-from . import registry
+from .backend import registry
+from .device import Device
+from .dtype import TENSOR_TYPES
+from .errors import DeviceError
+from .ops.random import default_generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..ops.random import Generator
-    from ..tensor import Tensor
-    from .contract import Backend
-
-ALWAYS = ("cpu", "cuda", "mps", "xpu")
-"""Device types that have a module with nothing installed: PyTorch users ask `cuda.is_available()` first of all."""
-
-
-def _seed_all(seed: int) -> None:
-    """Seeds norch's one generator: the same numbers follow on every device."""
-    from ..ops import manual_seed
-
-    manual_seed(seed)
-
-
-def _amp() -> Any:
-    from .. import amp
-
-    return amp
-
+    from .tensor import Tensor
 
 LIKE_PYTORCH: dict[str, Any] = {
-    "manual_seed": _seed_all,
-    "manual_seed_all": _seed_all,
     "empty_cache": lambda: None,  # a backend that keeps memory has its own
     "is_initialized": lambda: False,
 }
@@ -47,20 +28,17 @@ class DeviceModule:
     def __init__(self, device_type: str) -> None:
         self.device_type = device_type
 
-    def _backend(self) -> Backend | None:
-        try:
-            return registry.find(self.device_type)
-        except DeviceError:
-            return None
+    def _module(self) -> Any:
+        """What the backend adds; None where there is nothing."""
+        return getattr(registry.find(self.device_type), "module", None) if self.is_available() else None
 
     def is_available(self) -> bool:
         """Whether the device type can be used. Never raises."""
-        return self._backend() is not None
+        return registry.is_usable(self.device_type)
 
     def device_count(self) -> int:
         """How many devices there are; 0 where the type cannot be used."""
-        backend = self._backend()
-        return 0 if backend is None else backend.device_count()
+        return registry.find(self.device_type).device_count() if self.is_available() else 0
 
     def why_not(self) -> str | None:
         """Why the device type cannot be used, and what to do about it; None where it can."""
@@ -90,27 +68,27 @@ class DeviceModule:
 
     def manual_seed(self, seed: int) -> None:
         """`norch.manual_seed`, for every device."""
-        _generator().manual_seed(seed)
+        default_generator.manual_seed(seed)
 
     manual_seed_all = manual_seed
 
     def seed(self) -> None:
         """`norch.seed`, for every device."""
-        _generator().seed()
+        default_generator.seed()
 
     seed_all = seed
 
     def initial_seed(self) -> int:
         """`norch.initial_seed`."""
-        return _generator().initial_seed()
+        return default_generator.initial_seed()
 
     def get_rng_state(self, device: Device | str | int | None = None) -> Tensor:
         """`norch.get_rng_state`."""
-        return _generator().get_state()
+        return default_generator.get_state()
 
     def set_rng_state(self, new_state: Tensor, device: Device | str | int | None = None) -> None:
         """`norch.set_rng_state`, for every device."""
-        _generator().set_state(new_state)
+        default_generator.set_state(new_state)
 
     def get_rng_state_all(self) -> list[Tensor]:
         """The state once for each device; none where the type cannot be used."""
@@ -124,15 +102,17 @@ class DeviceModule:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "device_type":  # asked for by copy, pickle and inspect: no reason to load
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        extra = getattr(self._backend(), "module", None)
-        if extra is not None and hasattr(extra, name):
-            return getattr(extra, name)
+        added = self._module()
+        if added is not None and hasattr(added, name):
+            return getattr(added, name)
         if name == "amp":
-            return _amp()
-        if name.endswith("Tensor"):
-            from ..compat.legacy import NAMES, tensor_type
+            from . import amp
 
-            if name in NAMES:
+            return amp
+        if name.endswith("Tensor"):
+            from .compat.legacy import tensor_type
+
+            if name in TENSOR_TYPES:
                 return tensor_type(name, self.device_type)
         if name in LIKE_PYTORCH:
             return LIKE_PYTORCH[name]
@@ -140,18 +120,10 @@ class DeviceModule:
         raise AttributeError(f"norch.{self.device_type} has no attribute {name!r}; {hint}")
 
     def __dir__(self) -> list[str]:
-        extra = getattr(self._backend(), "module", None)
-        added = () if extra is None else (n for n in dir(extra) if not n.startswith("_"))
-        return sorted({*super().__dir__(), *added})
+        return sorted({*super().__dir__(), *(n for n in dir(self._module()) if not n.startswith("_"))})
 
     def __repr__(self) -> str:
         return f"<device module norch.{self.device_type}>"
-
-
-def _generator() -> Generator:
-    from ..ops.random import default_generator
-
-    return default_generator
 
 
 _modules: dict[str, DeviceModule] = {}
@@ -159,6 +131,4 @@ _modules: dict[str, DeviceModule] = {}
 
 def lookup(name: str) -> DeviceModule | None:
     """The module of a device type that an installed plug-in provides (loading none), or None."""
-    if name not in ALWAYS and not any(p.device_type == name for p in registry.installed()):
-        return None
-    return _modules.setdefault(name, DeviceModule(name))
+    return _modules.setdefault(name, DeviceModule(name)) if registry.is_device_type(name) else None

@@ -1,0 +1,43 @@
+"""What a user sees of an exception that a backend raised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..backend.contract import IndexOutOfBounds
+from ..errors import BackendError, IndexError, NorchError, OutOfMemoryError
+from ..spec import Spec
+
+if TYPE_CHECKING:
+    from ..device import Device
+    from .plan import Plan
+
+
+def provider(device: Device) -> str:
+    """The distribution behind a device, with its version, for error messages."""
+    from ..backend.registry import provider_of  # loads what finds plug-ins, which `import norch` need not
+
+    found = provider_of(device.backend)
+    return f"backend '{device.type}' of {found.distribution} {found.version}"
+
+
+def raise_failure(plan: Plan, error: Exception) -> NoReturn:
+    """Raises what a user should see of an exception from a kernel of `plan`, or from the allocation for it."""
+    if isinstance(error, IndexOutOfBounds):
+        shapes = ", ".join(str(tuple(s.shape)) for s in plan.inputs if type(s) is Spec)
+        raise IndexError(f"{plan.op.name}(): {error} (operands of shapes {shapes})") from None
+    if isinstance(error, NorchError | ZeroDivisionError):
+        raise error
+    if isinstance(error, MemoryError):
+        raise OutOfMemoryError(
+            f"{plan.op.name}(): device {plan.out.device} has no room for {plan.out}: {error}"
+        ) from error
+    raise BackendError(f"{provider(plan.out.device)}: kernel {plan.op.name} raised {error!r}") from error
+
+
+def allocate_on(device: Device, nbytes: int) -> Any:
+    """A buffer for a tensor that no kernel has made yet. Raises OutOfMemoryError."""
+    try:
+        return device.backend.allocate(nbytes, device.index)
+    except MemoryError as error:
+        raise OutOfMemoryError(f"device {device} has no room for {nbytes:,} bytes: {error}") from error

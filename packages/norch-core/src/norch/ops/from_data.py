@@ -1,0 +1,194 @@
+"""Tensors of data: numbers, nested lists, arrays and buffers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..device import CPU, Device, get_default_device
+from ..dtype import INTEGER, DType, as_dtype, get_default_dtype, int64, scalar_dtype
+from ..errors import DTypeError, ShapeError
+from ..spec import Spec
+from ..tensor_base import TensorBase, make_tensor
+from .creation import DeviceLike, finish
+from .registry import public
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+@public(method=False)
+def tensor(
+    data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
+    """A new tensor holding a copy of `data`: a number, nested lists, a NumPy array or a tensor.
+
+    dtype: by default that of the array, or bool, int64 or the default dtype by what the lists hold.
+    Raises ShapeError for ragged lists, DTypeError for data that are no numbers.
+    """
+    out = as_tensor(data, dtype=dtype, device=device, copy=True)
+    return finish(out.pin_memory() if pin_memory else out, requires_grad)
+
+
+@public("asarray", method=False)
+def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False) -> Tensor:
+    """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted."""
+    target = get_default_device() if device is None else Device(device)
+    chosen = None if dtype is None else as_dtype(dtype, "tensor")
+    if isinstance(data, TensorBase):
+        given: Tensor = data  # type: ignore[assignment]
+        moved = given.detach() if copy else given
+        moved = moved.to(given.device if device is None else target, chosen or given.dtype)
+        return moved.clone() if copy and moved.buffer is given.buffer else moved
+    if type(data) is list and (found := _of_one_type(data, chosen)) is not None:
+        out = found
+    else:
+        if not isinstance(data, np.ndarray):
+            data = _array_of(data, chosen)
+        out = array_to_tensor(data, chosen, copy or data.dtype.hasobject)
+    return out if target is out.spec.device else out.to(target)
+
+
+def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
+    """A vector of a list of Python numbers of one type, without what `_array_of` asks; None for any other list."""
+    kinds = set(map(type, data))
+    if len(kinds) != 1:
+        return None
+    kind = kinds.pop()
+    if kind not in (float, int, bool):
+        return None
+    chosen = scalar_dtype(kind) if dtype is None else dtype
+    if chosen.category == INTEGER and (kind is float or chosen is not int64):
+        return None  # NumPy's own checks of range and rounding
+    try:
+        array = np.array(data, chosen.numpy)
+        memory = memoryview(array).cast("B")  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):  # too large for int64; bfloat16, which memoryview does not know
+        return None
+    buffer = CPU.backend.from_host(memory)
+    return None if buffer is None else make_tensor(Spec(array.shape, None, chosen, CPU), buffer)
+
+
+def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+    """Nested lists, numbers or anything with `__array__` as an array of a dtype that norch has.
+
+    dtype: what it will be converted to, so that nothing is rounded twice.
+    """
+    if isinstance(data, np.generic) or hasattr(data, "__array__"):
+        return np.asarray(data)
+    try:
+        if isinstance(data, tuple | list) and _holds_tensors(data):
+            data = _to_lists(data)
+        array = np.asarray(data)
+    except ValueError:
+        raise ShapeError(f"tensor(): the nested lists are ragged: {_ragged(data)}") from None
+    except OverflowError as error:
+        raise DTypeError(f"tensor(): {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
+    if array.dtype.kind == "f":
+        return array if dtype is not None else array.astype(get_default_dtype().numpy, copy=False)
+    return array if array.dtype.kind == "b" else array.astype(np.int64) if array.size else _empty(array)
+
+
+def _empty(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(get_default_dtype().numpy)
+
+
+def _holds_tensors(data: Any) -> bool:
+    while isinstance(data, tuple | list):
+        if not data:
+            return False
+        data = data[0]
+    return isinstance(data, (TensorBase, np.ndarray))
+
+
+def _to_lists(data: Any) -> Any:
+    if isinstance(data, (TensorBase, np.ndarray, np.generic)):
+        return data.tolist()  # type: ignore[union-attr]
+    return [_to_lists(d) for d in data] if isinstance(data, tuple | list) else data
+
+
+def _ragged(data: Any, path: str = "data") -> str:
+    """Where nested lists stop being rectangular, in words."""
+    if not isinstance(data, tuple | list):
+        return path
+    lengths = [len(d) if isinstance(d, tuple | list) else None for d in data]
+    for i, n in enumerate(lengths):
+        if n != lengths[0]:
+            return f"{path}[0] has {_length(lengths[0])}, {path}[{i}] has {_length(n)}"
+    for i, d in enumerate(data):
+        found = _ragged(d, f"{path}[{i}]")
+        if " has " in found:
+            return found
+    return path
+
+
+def _length(n: int | None) -> str:
+    return "no length (a number)" if n is None else f"length {n}"
+
+
+@public(method=False)
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on the memory of `array`: a change of either is seen in both.
+
+    An array with negative strides or of a foreign byte order is copied. Raises DTypeError for a dtype norch lacks.
+    """
+    if not isinstance(array, np.ndarray):
+        raise DTypeError(f"from_numpy(): expected a NumPy array, got {type(array).__name__}")
+    return array_to_tensor(array, None, False)
+
+
+@public(method=False)
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A 1-D tensor on the memory of an object with the buffer protocol (bytes are copied, being read-only)."""
+    array = np.frombuffer(buffer, as_dtype(dtype, "frombuffer").numpy, count, offset)
+    return finish(from_numpy(array if array.flags.writeable else array.copy()), requires_grad)
+
+
+# --- Arrays ---------------------------------------------------------------------------------------------------------
+
+
+def array_to_tensor(array: np.ndarray[Any, Any], dtype: DType | None, copy: bool) -> Tensor:
+    """A tensor of an array's values: on its memory where that can be, in memory of its own if `copy`."""
+    own = as_dtype(array.dtype, "tensor")
+    if dtype is not None and dtype is not own:
+        with np.errstate(all="ignore"):
+            array, copy, own = array.astype(dtype.numpy), False, dtype
+    flags = array.flags
+    # Strides are negative or no multiple of an element only where something lies between the elements.
+    if not flags.c_contiguous and not copy:
+        copy = any(s < 0 or s % own.itemsize for s in array.strides)
+    if copy or not array.dtype.isnative or not flags.writeable:
+        # asarray(order="C") keeps 0-d arrays 0-d, which ascontiguousarray does not
+        array = np.array(array, own.numpy, order="C", copy=True)
+    strides = None
+    if not array.flags.c_contiguous:
+        strides = tuple([s // own.itemsize for s in array.strides])
+    spec = Spec(array.shape, strides if array.size else None, own, CPU)
+    backend = CPU.backend
+    memory = _memory(array, spec)
+    buffer = backend.from_host(memory)
+    if buffer is None:
+        contiguous = np.array(array, order="C")
+        spec = spec.like()
+        buffer = backend.allocate(spec.nbytes, 0)
+        if spec.nbytes:
+            backend.copy_in(buffer, 0, bytes_of(contiguous))
+    return make_tensor(spec, buffer)
+
+
+def bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # see below
+
+
+def _memory(array: np.ndarray[Any, Any], spec: Spec) -> memoryview:
+    """The bytes from an array's first element to its last, gaps included."""
+    if spec.numel == 0:
+        return memoryview(bytearray(0))
+    if spec.is_contiguous and array.flags.c_contiguous:
+        return bytes_of(array)
+    first = (array[(slice(0, 1),) * array.ndim] if array.ndim else array).reshape(-1)
+    flat = np.lib.stride_tricks.as_strided(first.view(np.uint8), (spec.nbytes,), (1,))
+    return memoryview(flat)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers

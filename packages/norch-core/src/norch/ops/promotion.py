@@ -1,0 +1,21 @@
+"""What several operands come to: the dtype that they promote to, the shape that they broadcast to."""
+
+from __future__ import annotations
+
+from ..dtype import DType, result_dtype
+from ..spec import Size
+from ..spec import broadcast_shapes as common_shape
+from .families import describe
+from .registry import public
+
+
+@public(method=False)
+def result_type(*operands: object) -> DType:
+    """The dtype that arithmetic on these tensors and Python scalars has."""
+    return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+
+
+@public(method=False)
+def broadcast_shapes(*shapes: tuple[int, ...]) -> Size:
+    """The shape that all of `shapes` broadcast to. Raises ShapeError where there is none."""
+    return Size(common_shape(*[tuple(s) for s in shapes]))

@@ -1,0 +1,70 @@
+"""The public names of ops. An entry registers its function here; `norch.*`, `norch.ops.*` and Tensor are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""Functions of `norch` and `norch.ops` by name."""
+
+METHODS: dict[str, Callable[..., Any]] = {}
+"""Methods of Tensor by name, operators such as `__add__` among them."""
+
+IN_PLACE: dict[str, Callable[..., Any]] = {}
+"""By name of the in-place method, such as `add_` or `__iadd__`: the function whose result it writes."""
+
+LOOKUPS: list[Callable[[str], Any]] = []
+"""Asked for a name that is none of these: the function of a plug-in's op, or None."""
+
+
+def public(*also: str, function: bool = True, method: bool = True, inplace: bool = False) -> Callable[[F], F]:
+    """Makes a function public under its own name, and under those of `also`.
+
+    function: as a function of `norch` and `norch.ops`. method: as a method of Tensor. inplace: with an in-place method,
+    whose name has "_" behind it. A name such as "__matmul__" among `also` is a method only. Raises ValueError for a
+    name that is taken.
+    """
+
+    def register(target: F) -> F:
+        for name in (target.__name__, *also):
+            operator = name.startswith("__")
+            if function and not operator:
+                _add(FUNCTIONS, name, target)
+            if method or operator:
+                _add(METHODS, name, target)
+            if inplace and not operator:
+                _add(IN_PLACE, f"{name}_", target)
+        return target
+
+    return register
+
+
+def method(*names: str) -> Callable[[F], F]:
+    """Makes a function a method of Tensor only, under `names`, or else its own name. Raises ValueError as `public`."""
+
+    def register(target: F) -> F:
+        for name in names or (target.__name__,):
+            _add(METHODS, name, target)
+        return target
+
+    return register
+
+
+def operator(name: str, call: Callable[..., Any], reflected: Callable[..., Any] | None = None) -> None:
+    """Makes `call` Python's operator `name` ("add") on tensors; `reflected` is it with the operands exchanged.
+
+    An operator that has a reflected form has an in-place form too. Raises ValueError as `public`.
+    """
+    _add(METHODS, f"__{name}__", call)
+    if reflected is not None:
+        _add(METHODS, f"__r{name}__", reflected)
+        _add(IN_PLACE, f"__i{name}__", call)
+
+
+def _add(table: dict[str, Callable[..., Any]], name: str, target: Callable[..., Any]) -> None:
+    if name in table:
+        raise ValueError(f"{target.__module__}: the name {name!r} is taken by {table[name].__module__}")
+    table[name] = target

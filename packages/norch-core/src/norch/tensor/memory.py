@@ -1,0 +1,43 @@
+"""Methods about where a tensor's memory is: pinned, shared, used by streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..device import Device
+from ..errors import DeviceError
+from ..ops.registry import method
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+
+@method()
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """A copy in host memory that a GPU reads directly. Raises DeviceError where no device has such memory."""
+    if self.spec.device.type != "cpu":
+        raise DeviceError(f"pin_memory(): only CPU tensors can be pinned, this one is on {self.spec.device}")
+    try:
+        backend: Any = Device("cuda" if device is None else device).backend
+    except DeviceError as error:
+        raise DeviceError(f"pin_memory(): there is no device to pin memory for: {error}") from None
+    out: Tensor = backend.module.pin_memory(self)
+    (out if out.base is None else out.base).__dict__["_pinned"] = True
+    return out
+
+
+@method()
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether `pin_memory` made this tensor, or what it is a view of."""
+    return "_pinned" in (self if self.base is None else self.base).__dict__
+
+
+@method()
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Does nothing: memory notes by itself which streams use it."""
+
+
+@method()
+def share_memory_(self: Tensor) -> Tensor:
+    """Not supported. Raises NotImplementedError: to pass values between processes, send arrays."""
+    raise NotImplementedError("share_memory_(): norch has no memory that processes share; send x.numpy()")

@@ -1,0 +1,38 @@
+"""The methods of Tensor that are functions elsewhere: ops and operators, their in-place forms, conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ..ops.registry import IN_PLACE, METHODS, method
+from . import elements, indexing, interop, memory, shape_changes, transfer  # noqa: F401  (they register methods)
+from .inplace import inplace
+
+
+def _of_linalg(name: str) -> Callable[[Any], Any]:
+    """A function of `norch.linalg`, which is loaded when it is first used."""
+
+    def call(self: Any) -> Any:
+        return getattr(import_module("norch.linalg"), name)(self)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`norch.linalg.{name}` of this tensor."
+    return call
+
+
+_LINALG = {"det": "det", "logdet": "logdet", "slogdet": "slogdet", "inverse": "inv", "pinverse": "pinv"}
+for _name, _original in _LINALG.items():
+    method(_name)(_of_linalg(_original))
+
+_in_place: dict[str, Any] = {}
+_shared: dict[Any, Any] = {}  # aliases such as sub_ and subtract_ are one method
+for _name, _function in IN_PLACE.items():
+    _key = (_function, _name.startswith("__"))
+    if _key not in _shared:
+        _shared[_key] = inplace(_function, _name[:-1])
+    _in_place[_name] = _shared[_key]
+
+# A class that has __eq__ would else have no __hash__.
+OpMethods = type("OpMethods", (), {"__slots__": (), "__hash__": object.__hash__, **METHODS, **_in_place})

@@ -1,0 +1,113 @@
+"""Transposes as properties, and what PyTorch's scripts ask of a tensor beside its spec."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ShapeError
+from ..ops.shape.views import permute, transpose
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+
+class Properties:
+    __slots__ = ()
+
+    # --- Transposes ---
+    @property
+    def T(self: Any) -> Tensor:
+        """A view with all dims in reverse order."""
+        return permute(self, tuple(range(self.spec.ndim))[::-1])
+
+    @property
+    def mT(self: Any) -> Tensor:
+        """A view with the last two dims exchanged. Raises ShapeError below 2 dims."""
+        if self.spec.ndim < 2:
+            raise ShapeError(f"mT: expected at least 2 dims, got shape {tuple(self.spec.shape)}")
+        return transpose(self, -2, -1)
+
+    @property
+    def H(self: Any) -> Tensor:
+        """The transpose of a matrix. Raises ShapeError unless 2-D."""
+        if self.spec.ndim != 2:
+            raise ShapeError(f"H: expected a matrix, got shape {tuple(self.spec.shape)}; use mH")
+        return transpose(self, 0, 1)
+
+    mH = mT
+
+    def adjoint(self: Any) -> Tensor:
+        """`mT`: norch has no complex dtypes."""
+        out: Tensor = self.mT
+        return out
+
+    # --- Complex and sparse tensors, which norch does not have ---
+    @property
+    def real(self: Any) -> Tensor:
+        """The tensor itself: norch has no complex dtypes."""
+        out: Tensor = self
+        return out
+
+    def to_dense(self: Any) -> Tensor:
+        """The tensor itself: norch has no sparse tensors."""
+        out: Tensor = self
+        return out
+
+    def is_conj(self) -> bool:
+        """False: norch has no complex dtypes."""
+        return False
+
+    def is_coalesced(self) -> bool:
+        """False: norch has no sparse tensors."""
+        return False
+
+    @property
+    def layout(self) -> Any:
+        """`norch.strided`."""
+        from ..memory_format import strided
+
+        return strided
+
+    @property
+    def is_sparse(self) -> bool:
+        """False: norch has no sparse tensors."""
+        return False
+
+    is_sparse_csr = is_quantized = is_mkldnn = is_meta = is_nested = is_sparse
+
+    # --- Devices and memory ---
+    @property
+    def is_mps(self: Any) -> bool:
+        """Whether the values are on a device of type "mps"."""
+        return bool(self.spec.device.type == "mps")
+
+    @property
+    def is_xpu(self: Any) -> bool:
+        """Whether the values are on a device of type "xpu"."""
+        return bool(self.spec.device.type == "xpu")
+
+    def get_device(self: Any) -> int:
+        """The index of the tensor's device; -1 for the CPU."""
+        return -1 if self.spec.device.type == "cpu" else int(self.spec.device.index)
+
+    def is_set_to(self: Any, tensor: Tensor) -> bool:
+        """Whether both show the same memory in the same way."""
+        return bool(self.buffer is tensor.buffer and self.offset == tensor.offset and self.spec is tensor.spec)
+
+    def is_shared(self) -> bool:
+        """False: tensors are not in memory that processes share."""
+        return False
+
+    # --- Values, shape and graph ---
+    def is_nonzero(self: Any) -> bool:
+        """Whether the only element is not 0. Raises ShapeError where there is not exactly one."""
+        return bool(self)
+
+    def is_same_size(self: Any, other: Tensor) -> bool:
+        """Whether two tensors have the same shape."""
+        return bool(self.spec.shape == other.spec.shape)
+
+    @property
+    def output_nr(self) -> int:
+        """Which result of its op this is."""
+        return int(getattr(getattr(self, "node", None), "position", 0))

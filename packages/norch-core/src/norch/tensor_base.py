@@ -1,0 +1,49 @@
+"""What every tensor is made of. The class that users see, with its methods, is `norch.Tensor`, in norch/tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .spec import Spec
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class TensorBase:
+    """spec, buffer and offset say what the values are; node and base say where they came from.
+
+    node: see `norch.autograd.graph`. base: the tensor that this one is a view of, never a view itself, or None.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_grad", "base", "buffer", "node", "offset", "spec")
+
+    spec: Spec
+    buffer: Any
+    offset: int
+    node: Any
+    base: Tensor | None
+    _grad: Tensor | None
+
+    _result_class: ClassVar[Any]
+    """The class of what ops return: the one that is declared with `result_of_ops=True`."""
+
+    def __init_subclass__(cls, result_of_ops: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if result_of_ops:
+            TensorBase._result_class = cls
+
+
+BUILD_RESULT = """\
+out.spec = plan.out
+out.offset = 0
+out.node = out.base = out._grad = None
+"""
+"""How every call path of `norch.dispatch.codegen` fills in a result, once its `buffer` is set."""
+
+
+def make_tensor(spec: Spec, buffer: Any, offset: int = 0, node: Any = None, base: Tensor | None = None) -> Tensor:
+    """A tensor from its parts."""
+    out: Tensor = object.__new__(TensorBase._result_class)
+    out.spec, out.buffer, out.offset, out.node, out.base, out._grad = spec, buffer, offset, node, base, None
+    return out

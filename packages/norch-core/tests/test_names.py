@@ -1,0 +1,53 @@
+"""The names that ops register: functions, methods, in-place forms, and the stub that type checkers read."""
+
+import importlib.util
+import pickle
+from pathlib import Path
+
+import pytest
+
+import norch
+from norch import Tensor, ops
+from norch.ops.registry import FUNCTIONS, IN_PLACE, METHODS, public
+
+
+def test_every_registered_name_is_there():
+    assert not [name for name, f in FUNCTIONS.items() if getattr(norch, name) is not f or getattr(ops, name) is not f]
+    assert not [name for name, f in METHODS.items() if getattr(Tensor, name) is not f]
+    assert not [name for name in IN_PLACE if not callable(getattr(Tensor, name))]
+    assert not FUNCTIONS.keys() - set(dir(norch))
+
+
+def test_aliases_are_one_object():
+    assert norch.clip is norch.clamp is Tensor.clip
+    assert Tensor.subtract_ is Tensor.sub_ is not Tensor.__isub__
+
+
+def test_methods_that_work_in_place_are_functions_too():
+    x = norch.tensor([-1.0, 2.0])
+    assert norch.relu_(x) is x
+    assert x.tolist() == [0.0, 2.0]
+    assert "relu_" in dir(norch)
+    with pytest.raises(AttributeError, match="no attribute 'nothing_'"):
+        norch.nothing_
+
+
+def test_a_name_is_given_once():
+    def exp():
+        pass
+
+    with pytest.raises(ValueError, match="the name 'exp' is taken by norch.ops.elementwise.arithmetic"):
+        public()(exp)
+
+
+def test_functions_know_where_they_are():
+    assert pickle.loads(pickle.dumps(norch.exp)) is norch.exp
+    assert norch.mul.__module__ == "norch.ops.elementwise.arithmetic"
+
+
+def test_the_stub_is_fresh():
+    path = Path(__file__).parents[1] / "stubs.py"
+    spec = importlib.util.spec_from_file_location("stubs", path)
+    stubs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stubs)
+    assert stubs.STUB.read_text() == stubs.methods(), "stale: hatch run stubs"
