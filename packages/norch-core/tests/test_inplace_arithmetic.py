@@ -360,7 +360,7 @@ def test_a_view_that_was_made_a_leaf_is_a_leaf():
     assert x.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
-@pytest.mark.parametrize("name", list(OPS))
+@each_op
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_arithmetic_in_place_allocates_nothing(name: str, layout: str, counting: CountingBackend) -> None:
     x = LAYOUTS[layout](matrix(device="counting"))
