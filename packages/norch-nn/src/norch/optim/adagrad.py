@@ -6,7 +6,7 @@ from typing import Any
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer
+from .multi_tensor import MultiTensorOptimizer, options
 from .optimizer import Params, State
 
 
@@ -22,6 +22,10 @@ class Adagrad(MultiTensorOptimizer):
     NotImplementedError for `differentiable`.
     """
 
+    _op = staticmethod(norch.adagrad_step_)
+    _states = {"sum": "initial_accumulator_value"}
+    _scalars = ("lr", "eps", "weight_decay", "maximize")
+
     def __init__(
         self,
         params: Params,
@@ -36,43 +40,13 @@ class Adagrad(MultiTensorOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lr_decay=lr_decay,
-                eps=eps,
-                weight_decay=weight_decay,
-                initial_accumulator_value=initial_accumulator_value,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                fused=fused,
-            ),
-        )
-
-    def _check(self, group: dict[str, Any]) -> None:
-        super()._check(group)
-        self._check_not_negative(group, "lr_decay", "initial_accumulator_value")
+        super().__init__(params, options(locals()))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         super().add_param_group(param_group)
         for param in self.param_groups[-1]["params"]:
-            self._begin_state(param, self.param_groups[-1])  # as in PyTorch, at once
+            self._begin(param, self.param_groups[-1])  # as in PyTorch, at once
 
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        value = group["initial_accumulator_value"]
-        return {"sum": norch.full_like(param, value, requires_grad=False)}
-
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        norch.adagrad_step_(
-            params,
-            grads,
-            [s["sum"] for s in states],
-            lr=float(group["lr"]) / (1.0 + states[0]["step"] * group["lr_decay"]),
-            eps=float(group["eps"]),
-            weight_decay=float(group["weight_decay"]),
-            maximize=group["maximize"],
-        )
+    def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
+        arguments = super()._arguments(group, state)
+        return arguments | {"lr": arguments["lr"] / (1.0 + state["step"] * group["lr_decay"])}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, listed, zeros_for
-from .optimizer import Params, State
+from .multi_tensor import MultiTensorOptimizer, options
+from .optimizer import Params
 
 
 class Adam(MultiTensorOptimizer):
@@ -23,6 +21,11 @@ class Adam(MultiTensorOptimizer):
     `foreach`, `fused` and `capturable` choose among PyTorch's implementations, and are ignored. Raises ValueError for
     negative lr, eps or weight_decay or betas outside [0, 1), NotImplementedError for `differentiable`.
     """
+
+    _op = staticmethod(norch.adam_step_)
+    _states = {"exp_avg": 0, "exp_avg_sq": 0}
+    _optional_states = {"max_exp_avg_sq": "amsgrad"}
+    _scalars = ("step", "lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
 
     def __init__(
         self,
@@ -40,45 +43,7 @@ class Adam(MultiTensorOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                amsgrad=amsgrad,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                differentiable=differentiable,
-                fused=fused,
-                decoupled_weight_decay=decoupled_weight_decay,
-            ),
-        )
-
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        return {"exp_avg": zeros_for(param), "exp_avg_sq": zeros_for(param)}
-
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        norch.adam_step_(
-            params,
-            grads,
-            [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            listed(params, states, "max_exp_avg_sq") if group["amsgrad"] else None,
-            step=states[0]["step"] + 1,
-            lr=float(group["lr"]),
-            beta1=float(beta1),
-            beta2=float(beta2),
-            eps=float(group["eps"]),
-            weight_decay=float(group["weight_decay"]),
-            decoupled=group["decoupled_weight_decay"],
-            maximize=group["maximize"],
-        )
+        super().__init__(params, options(locals()))
 
 
 class AdamW(Adam):
@@ -102,17 +67,4 @@ class AdamW(Adam):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            foreach=foreach,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=True,
-        )
+        super().__init__(params, decoupled_weight_decay=True, **options(locals()))

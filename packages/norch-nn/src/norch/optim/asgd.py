@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, zeros_for
+from .multi_tensor import MultiTensorOptimizer, options
 from .optimizer import Params, State
 
 
@@ -24,7 +24,10 @@ class ASGD(MultiTensorOptimizer):
     are ignored. Raises ValueError for a negative lr or weight_decay, NotImplementedError for `differentiable`.
     """
 
-    _numbers: ClassVar[dict[str, Any]] = {"step": int, "eta": float, "mu": float}
+    _op = staticmethod(norch.asgd_step_)
+    _states = {"ax": 0}
+    _numbers = {"step": 0, "eta": "lr", "mu": 1.0}
+    _scalars = ("lambd", "weight_decay", "maximize")
     _key = itemgetter("step", "eta", "mu")
 
     def __init__(
@@ -40,38 +43,12 @@ class ASGD(MultiTensorOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lambd=lambd,
-                alpha=alpha,
-                t0=t0,
-                weight_decay=weight_decay,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
+        super().__init__(params, options(locals()))
 
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        return {"eta": float(group["lr"]), "mu": 1.0, "ax": zeros_for(param)}
+    def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
+        return super()._arguments(group, state) | {"eta": state["eta"], "mu": state["mu"]}
 
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        lr, lambd, step = float(group["lr"]), float(group["lambd"]), states[0]["step"] + 1
-        norch.asgd_step_(
-            params,
-            grads,
-            [s["ax"] for s in states],
-            eta=states[0]["eta"],
-            mu=states[0]["mu"],
-            lambd=lambd,
-            weight_decay=float(group["weight_decay"]),
-            maximize=group["maximize"],
-        )
-        eta, mu = lr / (1.0 + lambd * lr * step) ** group["alpha"], 1.0 / max(1.0, step - group["t0"])
-        for s in states:
-            s["eta"], s["mu"] = eta, mu
+    def _next_numbers(self, group: dict[str, Any], arguments: dict[str, Any], step: int) -> State:
+        lr = float(group["lr"])
+        eta = lr / (1.0 + arguments["lambd"] * lr * step) ** group["alpha"]
+        return {"step": step, "eta": eta, "mu": 1.0 / max(1.0, step - group["t0"])}
