@@ -8,7 +8,7 @@ from typing import Any
 
 import norch
 
-from .loss_arguments import chosen, floating
+from .loss_arguments import check_reduction, floating
 
 Lengths = norch.Tensor | Sequence[int] | int
 
@@ -36,7 +36,7 @@ def ctc_loss(
     integers, IndexError for a label outside [0, C), and AutogradError for second derivatives, as PyTorch does.
     """
     op = "ctc_loss"
-    reduction = chosen(op, reduction, None, None)
+    check_reduction(op, reduction)
     floating(op, "log_probs", log_probs)
     if targets.is_floating_point() or targets.dtype is norch.bool:
         raise norch.DTypeError(f"{op}(): targets must hold labels (integers), got {targets.dtype}")
