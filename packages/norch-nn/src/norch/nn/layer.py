@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from operator import attrgetter
+from itertools import takewhile
 from typing import Any, TypeVar, dataclass_transform
 
 from .functional.loss_arguments import deprecated_reduction
@@ -23,17 +23,23 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
             inplace: bool = False
 
     The constructor takes them in this order (only by keyword after `_: KW_ONLY`), makes each an attribute, or a buffer
-    where a tensor is expected, and calls `__post_init__`. Unless the class defines them, `forward` passes its inputs
-    and the options to `function`, and `extra_repr` shows the options. A function with the deprecated arguments
-    `size_average` and `reduce` gives them to the constructor. Options are inherited as a dataclass inherits fields.
+    where a tensor is expected, and calls `__post_init__`. Options are inherited as a dataclass inherits fields. Unless
+    the class defines it, `extra_repr` shows the options, or those in `_shown`.
+
+    `function`, where given, makes the forward: it is called with the inputs and the options, by name (`training` too).
+    If it has the deprecated arguments `size_average` and `reduce`, so has the constructor.
     """
+
+    size_average_before = getattr(function, "size_average_before", None)
 
     def decorate(cls: M) -> M:
         if inspect.get_annotations(cls):
-            _add_constructor(cls, getattr(function, "size_average_before", None))
-        if function is not None:
-            cls.forward = _forward(inspect.unwrap(function), cls._options)  # type: ignore[attr-defined, method-assign]
-        if cls.extra_repr is Module.extra_repr:
+            _add_constructor(cls, size_average_before)
+        options = getattr(cls, "_options", ())
+        if function is not None and "forward" not in cls.__dict__:
+            call = inspect.unwrap(function) if size_average_before else function
+            cls.forward = _forward(call, options)  # type: ignore[method-assign]
+        if options and cls.extra_repr is Module.extra_repr:
             cls.extra_repr = _extra_repr  # type: ignore[method-assign]
         return cls
 
@@ -54,15 +60,22 @@ def _add_constructor(cls: Any, size_average_before: str | None) -> None:
     self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     signature = inspect.Signature([self_parameter, *sorted(fields.values(), key=lambda field: field.kind)])
 
+    options = tuple(signature.parameters)[1:]
+    positional = [name for name in options if fields[name].kind is not inspect.Parameter.KEYWORD_ONLY]
+    defaults = {name: fields[name].default for name in options if fields[name].default is not inspect.Parameter.empty}
+    buffers = {name for name in options if fields[name].annotation.startswith("norch.Tensor")}
+
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{type(self).__name__}.__init__() {error}") from None
-        bound.apply_defaults()
+        given = dict(zip(positional, args), **kwargs) if args else kwargs
+        values = {**defaults, **given}
+        if len(args) > len(positional) or values.keys() != fields.keys():
+            try:
+                signature.bind(self, *args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{type(self).__name__}.__init__() {error}") from None
         Module.__init__(self)
-        for name, value in list(bound.arguments.items())[1:]:
-            if fields[name].annotation.startswith("norch.Tensor"):
+        for name, value in values.items():
+            if name in buffers:
                 self.register_buffer(name, value)
             else:
                 setattr(self, name, value)
@@ -71,38 +84,24 @@ def _add_constructor(cls: Any, size_average_before: str | None) -> None:
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     cls.__init__ = deprecated_reduction(size_average_before)(__init__) if size_average_before else __init__
-    cls._fields, cls._options = fields, tuple(signature.parameters)[1:]
+    cls._fields, cls._options = fields, options
 
 
 def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:
-    if not options:
-        return staticmethod(function)
-    doc = f"The arguments and errors are those of `functional.{function.__name__}`."
-    if tuple(inspect.signature(function).parameters)[1 : 1 + len(options)] != options:  # several inputs
-
-        def by_name(self: Any, *inputs: Any, **named: Any) -> Any:
-            return function(*inputs, **named, **{name: getattr(self, name) for name in options})
-
-        by_name.__doc__ = doc
-        return by_name
-
-    values = attrgetter(*options)
-    if len(options) == 1:
-
-        def forward(self: Any, input: Any) -> Any:
-            return function(input, values(self))
-
-    else:
-
-        def forward(self: Any, input: Any) -> Any:
-            return function(input, *values(self))
-
-    forward.__doc__ = doc
+    """`def forward(self, input): return function(input, dim=self.dim)`, as it would be written by hand."""
+    attributes = {*options, "training"}
+    names = list(inspect.signature(function).parameters)
+    inputs = ", ".join(takewhile(lambda name: name not in attributes, names)) if options else names[0]
+    arguments = "".join(f", {name}=self.{name}" for name in names if name in attributes)
+    namespace: dict[str, Any] = {"function": function}
+    exec(f"def forward(self, {inputs}):\n    return function({inputs}{arguments})", namespace)
+    forward = namespace["forward"]
+    forward.__doc__ = f"The arguments and errors are those of `functional.{function.__name__}`."
     return forward
 
 
 def _extra_repr(self: Any) -> str:
-    shown = {name: getattr(self, name) for name in self._options}
+    shown = {name: getattr(self, name) for name in getattr(self, "_shown", self._options)}
     if not shown.get("inplace", True):
         del shown["inplace"]
     return ", ".join(f"{name}={value!r}" for name, value in shown.items())

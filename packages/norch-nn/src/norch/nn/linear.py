@@ -9,6 +9,7 @@ import norch
 
 from . import functional as F
 from . import init
+from .layer import layer
 from .module import Module
 from .parameter import Parameter
 
@@ -110,39 +111,31 @@ class Bilinear(Module):
         )
 
 
+@layer(norch.flatten)
 class Flatten(Module):
     """Makes one dim of those from `start_dim` to `end_dim`: by default all but the first, the batch."""
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
-
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return input.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+    start_dim: int = 1
+    end_dim: int = -1
 
 
+@layer()
 class Unflatten(Module):
     """Cuts dim `dim` into `unflattened_size`, a tuple of sizes, of which one may be -1; DTypeError for others."""
 
-    def __init__(self, dim: int, unflattened_size: Any) -> None:
-        super().__init__()
-        if not isinstance(dim, int) or not isinstance(unflattened_size, tuple | list):
+    dim: int
+    unflattened_size: Any
+
+    def __post_init__(self) -> None:
+        dim, sizes = self.dim, self.unflattened_size
+        if not isinstance(dim, int) or not isinstance(sizes, tuple | list):
             raise norch.DTypeError(
-                f"Unflatten: dim must be an int and unflattened_size a tuple of ints, got {dim!r} and "
-                f"{unflattened_size!r}; there are no named dims"
+                f"Unflatten: dim must be an int and unflattened_size a tuple of ints, got {dim!r} and {sizes!r}; there "
+                "are no named dims"
             )
-        if not all(isinstance(n, int) for n in unflattened_size):
-            raise norch.DTypeError(f"Unflatten: unflattened_size must be a tuple of ints, got {unflattened_size!r}")
-        self.dim = dim
-        self.unflattened_size = unflattened_size
+        if not all(isinstance(n, int) for n in sizes):
+            raise norch.DTypeError(f"Unflatten: unflattened_size must be a tuple of ints, got {sizes!r}")
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ShapeError where the sizes do not make up that of the dim."""
         return input.unflatten(self.dim, self.unflattened_size)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

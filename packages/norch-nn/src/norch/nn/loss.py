@@ -22,12 +22,10 @@ class Loss(Module):
 
     reduction: str
     _reductions: ClassVar[tuple[str, ...]] = REDUCTIONS
+    _shown = ()
 
     def __post_init__(self) -> None:
         check_reduction(type(self).__name__, self.reduction, self._reductions)
-
-    def extra_repr(self) -> str:
-        return ""
 
 
 @layer()
@@ -162,6 +160,11 @@ class PoissonNLLLoss(StrictLoss):
     full: bool = False
     eps: float = 1e-8
     reduction: str = "mean"
+
+    def forward(self, log_input: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
+        return F.poisson_nll_loss(
+            *(log_input, target, self.log_input, self.full), eps=self.eps, reduction=self.reduction, strict=self.strict
+        )
 
 
 @layer(F.gaussian_nll_loss)

@@ -8,6 +8,7 @@ import norch
 
 from . import functional as F
 from . import init
+from .layer import layer
 from .module import Module
 from .parameter import Parameter
 
@@ -296,18 +297,14 @@ class GroupNorm(_Affine):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={bias}"
 
 
+@layer(F.local_response_norm)
 class LocalResponseNorm(Module):
     """x / (k + alpha * mean of the squares of `size` channels around) ** beta, for (n, c, ...)."""
 
-    def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
-
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+    size: int
+    alpha: float = 0.0001
+    beta: float = 0.75
+    k: float = 1.0
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
