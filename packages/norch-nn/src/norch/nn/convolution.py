@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import norch
@@ -28,6 +29,7 @@ class _Convolution(Module):
 
     dims: ClassVar[int]
     transposed: ClassVar[bool] = False
+    _function: ClassVar[Callable[..., norch.Tensor]]
     bias: Parameter | None
 
     def __init__(
@@ -123,15 +125,7 @@ class _Convolution(Module):
         return ", ".join(parts)
 
 
-class Conv1d(_Convolution):
-    """1-D cross-correlation: (n, in_channels, w) or (in_channels, w) -> (n, out_channels, x).
-
-    padding: an int, or "same" or "valid"; padding_mode: "zeros", "reflect", "replicate" or "circular". weight has shape
-    (out_channels, in_channels / groups, kernel_size). Raises ValueError for groups that do not divide the channels.
-    """
-
-    dims = 1
-
+class _Conv(_Convolution):
     def __init__(
         self,
         in_channels: int,
@@ -153,13 +147,24 @@ class Conv1d(_Convolution):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ShapeError for another number of channels, and where the kernel is larger than the padded input."""
+        padding = self.padding
         if self._around:
-            around = F.pad(input, self._around, self.padding_mode)
-            return F.conv1d(around, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
-        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+            input, padding = F.pad(input, self._around, self.padding_mode), 0
+        return self._function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv2d(_Convolution):
+class Conv1d(_Conv):
+    """1-D cross-correlation: (n, in_channels, w) or (in_channels, w) -> (n, out_channels, x).
+
+    padding: an int, or "same" or "valid"; padding_mode: "zeros", "reflect", "replicate" or "circular". weight has shape
+    (out_channels, in_channels / groups, kernel_size). Raises ValueError for groups that do not divide the channels.
+    """
+
+    dims = 1
+    _function = staticmethod(F.conv1d)
+
+
+class Conv2d(_Conv):
     """2-D cross-correlation: (n, in_channels, h, w) or (in_channels, h, w) -> (n, out_channels, y, x).
 
     kernel_size, stride, padding, dilation: an int or two; padding also "same" or "valid". padding_mode: "zeros",
@@ -168,32 +173,7 @@ class Conv2d(_Convolution):
     """
 
     dims = 2
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            *(in_channels, out_channels, kernel_size, stride, padding, 0, dilation, groups, bias, padding_mode),
-            *(device, dtype),
-        )
-
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        """Raises ShapeError for another number of channels, and where the kernel is larger than the padded input."""
-        if self._around:
-            around = F.pad(input, self._around, self.padding_mode)
-            return F.conv2d(around, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
-        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+    _function = staticmethod(F.conv2d)
 
 
 class _Transposed(_Convolution):
@@ -244,6 +224,13 @@ class _Transposed(_Convolution):
             )
         return tuple(n - low for n, low in zip(wanted, least))
 
+    def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
+        """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
+        extra = self._extra(input, output_size)
+        return self._function(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
+
 
 class ConvTranspose1d(_Transposed):
     """The transpose of Conv1d: (n, in_channels, x) -> (n, out_channels, w), weight (in, out / groups, kernel_size).
@@ -252,13 +239,7 @@ class ConvTranspose1d(_Transposed):
     """
 
     dims = 1
-
-    def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
-        """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
-        extra = self._extra(input, output_size)
-        return F.conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+    _function = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_Transposed):
@@ -269,10 +250,4 @@ class ConvTranspose2d(_Transposed):
     """
 
     dims = 2
-
-    def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
-        """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
-        extra = self._extra(input, output_size)
-        return F.conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+    _function = staticmethod(F.conv_transpose2d)
