@@ -160,19 +160,86 @@ class ModuleList(_ModuleSequence):
         return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{type(self).__name__}()"
 
 
-class ModuleDict(Module):
+class DictOfAttributes(Module):
+    """Values that are attributes under their keys, with the ways to reach and to change them that a dict has.
+
+    A subclass defines `_keys`, the keys in order, `__setitem__` and `__delitem__`.
+    """
+
+    _keys: Any
+
+    def __init__(self, values: Any = None) -> None:
+        super().__init__()
+        if values is not None:
+            self.update(values)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return self.__dict__[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise NotImplementedError
+
+    def __delitem__(self, key: str) -> None:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._keys))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def keys(self) -> Iterable[str]:
+        """The keys, in order."""
+        return list(self._keys)
+
+    def values(self) -> Iterable[Any]:
+        """The values, in order."""
+        return [self.__dict__[key] for key in self._keys]
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """The pairs of key and value, in order."""
+        return [(key, self.__dict__[key]) for key in self._keys]
+
+    def clear(self) -> None:
+        """Takes all values away."""
+        for key in list(self._keys):
+            del self[key]
+
+    def pop(self, key: str) -> Any:
+        """Takes the value of that key away and returns it. Raises KeyError where there is none."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def update(self, values: Any) -> None:
+        """Adds the values of a dict or of pairs, in their order; a key that is there gets the new value."""
+        title = f"{type(self).__name__}.update"
+        if isinstance(values, Mapping | DictOfAttributes):
+            pairs: Iterable[Any] = values.items()
+        elif isinstance(values, Iterable):
+            pairs = list(values)
+        else:
+            raise TypeError(f"{title} should be called with a dict or pairs, not {type(values).__name__}")
+        for pair in pairs:
+            if len(pair) != 2:
+                raise ValueError(f"{title}: expected pairs of key and value, got {pair!r}")
+            self[pair[0]] = pair[1]
+
+
+class ModuleDict(DictOfAttributes):
     """A dict of modules that are registered as children under its keys. It cannot be called."""
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
-        super().__init__()
-        if modules is not None:
-            self.update(modules)
+        super().__init__(modules)
 
-    def __getitem__(self, key: str) -> Module:
-        if key not in self._module_names:
-            raise KeyError(key)
-        module: Module = self.__dict__[key]
-        return module
+    @property
+    def _keys(self) -> Any:
+        return self._module_names
 
     def __setitem__(self, key: str, module: Module) -> None:
         self.add_module(key, module)
@@ -181,48 +248,3 @@ class ModuleDict(Module):
         if key not in self._module_names:
             raise KeyError(key)
         delattr(self, key)
-
-    def __len__(self) -> int:
-        return len(self._module_names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._module_names))
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._module_names
-
-    def keys(self) -> Iterable[str]:
-        """The keys, in order."""
-        return list(self._module_names)
-
-    def values(self) -> Iterable[Module]:
-        """The modules, in order."""
-        return [self.__dict__[name] for name in self._module_names]
-
-    def items(self) -> Iterable[tuple[str, Module]]:
-        """The pairs of key and module, in order."""
-        return [(name, self.__dict__[name]) for name in self._module_names]
-
-    def clear(self) -> None:
-        """Takes all modules away."""
-        for name in list(self._module_names):
-            delattr(self, name)
-
-    def pop(self, key: str) -> Module:
-        """Takes the module of that key away and returns it. Raises KeyError where there is none."""
-        module = self[key]
-        del self[key]
-        return module
-
-    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        """Adds the modules of a dict or of pairs, in their order; a key that is there gets the new module."""
-        if isinstance(modules, Mapping | ModuleDict):
-            pairs: Iterable[Any] = modules.items()
-        elif isinstance(modules, Iterable):
-            pairs = list(modules)
-        else:
-            raise TypeError(f"ModuleDict.update should be called with a dict or pairs, not {type(modules).__name__}")
-        for pair in pairs:
-            if len(pair) != 2:
-                raise ValueError(f"ModuleDict.update: expected pairs of key and module, got {pair!r}")
-            self[pair[0]] = pair[1]

@@ -13,13 +13,11 @@ from .module import Module
 class _Dropout(Module):
     p: float = 0.5
     inplace: bool = False
+    _shown = ("p", "inplace")
 
     def __post_init__(self) -> None:
         if not 0 <= self.p <= 1:
             raise ValueError(f"{type(self).__name__}: p must be from 0 to 1, got {self.p}")
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout(_Dropout):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import norch
 
@@ -14,6 +14,8 @@ from .parameter import Parameter
 
 class _Table(Module):
     padding_idx: int | None
+    _defaults: ClassVar[dict[str, Any]]
+    """What is printed where it is not the default."""
 
     def _make(
         self,
@@ -56,6 +58,13 @@ class _Table(Module):
             with norch.no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
+    def extra_repr(self) -> str:
+        shown = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        for name, default in self._defaults.items():
+            if getattr(self, name) != default:
+                shown.append(f"{name}={getattr(self, name)!r}")
+        return ", ".join(shown)
+
 
 class Embedding(_Table):
     """The rows of a table that integers name: (*shape) -> (*shape, embedding_dim).
@@ -64,6 +73,8 @@ class Embedding(_Table):
     gradient. max_norm: rows looked up that are longer, by their `norm_type`-norm, are scaled down, in place.
     scale_grad_by_freq: gradients are divided by how often a row was named. `sparse` raises ValueError.
     """
+
+    _defaults = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
 
     def __init__(
         self,
@@ -112,24 +123,14 @@ class Embedding(_Table):
             _freeze=freeze,
         )
 
-    def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx}")
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        return ", ".join(parts)
-
 
 class EmbeddingBag(_Table):
     """Sums, means or maxima of rows of a table: (bags, n), or (n) with offsets, -> (bags, embedding_dim).
 
     See `functional.embedding_bag` for the arguments.
     """
+
+    _defaults = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "mode": None, "padding_idx": None}
 
     def __init__(
         self,
@@ -190,16 +191,3 @@ class EmbeddingBag(_Table):
         )
         bag.weight.requires_grad_(not freeze)
         return bag
-
-    def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        parts.append(f"mode={self.mode!r}")
-        if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx}")
-        return ", ".join(parts)

@@ -101,7 +101,7 @@ def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:
 
 
 def _extra_repr(self: Any) -> str:
-    shown = {name: getattr(self, name) for name in getattr(self, "_shown", self._options)}
-    if not shown.get("inplace", True):
-        del shown["inplace"]
-    return ", ".join(f"{name}={value!r}" for name, value in shown.items())
+    shown = getattr(self, "_shown", None)
+    if shown is None:  # as PyTorch's, which say "inplace" where it is so
+        shown = [name for name in self._options if name != "inplace" or self.inplace]
+    return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)

@@ -34,6 +34,6 @@ for _name, _place in _PLACES.items():
 def __getattr__(name: str) -> Any:
     from norch import nn
 
-    if name in nn.__all__:
+    if hasattr(nn, name):
         return getattr(nn, name)
     raise AttributeError(f"module 'norch.nn.modules' has no attribute {name!r}")

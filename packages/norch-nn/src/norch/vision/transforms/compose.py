@@ -48,7 +48,8 @@ class RandomApply(nn.Module):
     def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: float = 0.5) -> None:
         super().__init__()
         self.transforms = transforms
-        self.p = probability(p, "RandomApply")
+        probability(p, "RandomApply")
+        self.p = p
 
     def forward(self, img: Any) -> Any:
         if generator().random() < self.p:
