@@ -9,7 +9,7 @@ import pytest
 import norch
 from norch import nn, optim
 
-NAMES = [n for n in optim.__all__ if inspect.isclass(getattr(optim, n)) and n != "Optimizer"]
+NAMES = [n for n in vars(optim) if inspect.isclass(getattr(optim, n)) and n != "Optimizer"]
 STEPWISE = [n for n in NAMES if n != "LBFGS"]
 OF_PYTORCH = [n for n in NAMES if n != "Lion"]
 RNG = np.random.default_rng(2)

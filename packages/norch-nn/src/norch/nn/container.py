@@ -8,17 +8,63 @@ from itertools import groupby
 from operator import index as as_index
 from typing import Any, Self
 
+import norch
+
 from .module import Module
 
 
-class _ModuleSequence(Module):
-    """Modules in order, with the ways to reach and to change them that a list has."""
+class ListOfAttributes(Module):
+    """Values that are attributes, named by numbers, with the ways to reach and to change them that a list has.
+
+    A subclass defines `_names`, the names in order, and `append`.
+    """
+
+    _names: Any
 
     def __len__(self) -> int:
-        return len(self._module_names)
+        return len(self._names)
 
-    def __iter__(self) -> Iterator[Module]:
-        return iter([self.__dict__[name] for name in self._module_names])
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.__dict__[name] for name in self._names])
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """A value, or for a slice a container of values. Raises IndexError outside the range."""
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])  # type: ignore[call-arg]
+        return self.__dict__[self._name(index)]
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:
+        return self.extend(values)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+    def append(self, value: Any) -> Self:
+        """Adds a value at the end. Returns the container."""
+        raise NotImplementedError
+
+    def extend(self, values: Iterable[Any]) -> Self:
+        """Adds each of `values` at the end. Returns the container. Raises TypeError unless they are iterable."""
+        if not isinstance(values, Iterable) or isinstance(values, norch.Tensor):
+            title = f"{type(self).__name__}.extend"
+            raise TypeError(f"{title} should be called with an iterable, not {type(values).__name__}")
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def _name(self, index: int) -> str:
+        at, names = as_index(index), self._names
+        if not -len(names) <= at < len(names):
+            raise IndexError(f"index {at} is out of range for a {type(self).__name__} of {len(names)}")
+        return names[at] if isinstance(names, list) else list(names)[at]
+
+
+class _ModuleSequence(ListOfAttributes):
+    """Modules in order."""
+
+    @property
+    def _names(self) -> Any:
+        return self._module_names
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._name(index), module)
@@ -30,27 +76,13 @@ class _ModuleSequence(Module):
         if all(name.isdecimal() for name in names):
             self._refill(list(self))
 
-    def __iadd__(self, other: Iterable[Module]) -> Self:
-        return self.extend(other)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.isdigit()]
-
     def append(self, module: Module) -> Self:
         """Adds a module at the end. Returns the container."""
         self.add_module(str(len(self)), module)
         return self
 
-    def extend(self, modules: Iterable[Module]) -> Self:
-        """Adds each of `modules` at the end. Returns the container."""
-        if not isinstance(modules, Iterable):
-            raise TypeError(f"{type(self).__name__}.extend should be called with an iterable, not {modules!r}")
-        for module in list(modules):
-            self.append(module)
-        return self
-
     def insert(self, index: int, module: Module) -> Any:
-        """Adds a module before the one at `index`. The modules are numbered anew."""
+        """Adds a module before the one at `index`. The modules are numbered afresh."""
         if not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         modules = list(self)
@@ -60,7 +92,7 @@ class _ModuleSequence(Module):
 
     def pop(self, index: int | slice = -1) -> Any:
         """Takes the module at `index` away and returns it."""
-        module = self[index]  # type: ignore[index]
+        module = self[index]
         del self[index]
         return module
 
@@ -68,12 +100,6 @@ class _ModuleSequence(Module):
         for name in list(self._module_names):
             delattr(self, name)
         self.extend(modules)
-
-    def _name(self, index: int) -> str:
-        at, size = as_index(index), len(self)
-        if not -size <= at < size:
-            raise IndexError(f"index {at} is out of range for a {type(self).__name__} of {size} modules")
-        return list(self._module_names)[at]
 
 
 class Sequential(_ModuleSequence):
@@ -137,17 +163,11 @@ class ModuleList(_ModuleSequence):
         if modules is not None:
             self.extend(modules)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        """A module, or for a slice a ModuleList of modules. Raises IndexError outside the range."""
-        if isinstance(index, slice):
-            return type(self)(list(self)[index])
-        return self.__dict__[self._name(index)]
-
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
 
     def insert(self, index: int, module: Module) -> None:
-        """Adds a module before the one at `index`. The modules are numbered anew."""
+        """Adds a module before the one at `index`. The modules are numbered afresh."""
         super().insert(index, module)
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import Any, TypeVar, dataclass_transform
 
+from .fields import add_constructor
 from .functional.loss_arguments import deprecated_reduction
 from .module import Module
 
@@ -34,8 +35,10 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
 
     def decorate(cls: M) -> M:
         if inspect.get_annotations(cls):
-            _add_constructor(cls, size_average_before)
-        options = getattr(cls, "_options", ())
+            add_constructor(cls, _initialise)
+            if size_average_before:
+                cls.__init__ = deprecated_reduction(size_average_before)(cls.__init__)  # type: ignore[method-assign]
+        options = tuple(getattr(cls, "_fields", ()))
         if function is not None and "forward" not in cls.__dict__:
             call = inspect.unwrap(function) if size_average_before else function
             cls.forward = _forward(call, options)  # type: ignore[method-assign]
@@ -46,45 +49,15 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
     return decorate
 
 
-def _add_constructor(cls: Any, size_average_before: str | None) -> None:
-    fields: dict[str, inspect.Parameter] = dict(getattr(cls, "_fields", {}))
-    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    for name, annotation in inspect.get_annotations(cls).items():
-        if annotation == "KW_ONLY":
-            kind = inspect.Parameter.KEYWORD_ONLY
-        elif not annotation.startswith("ClassVar"):
-            default = cls.__dict__.get(name, inspect.Parameter.empty)
-            fields[name] = inspect.Parameter(name, kind, default=default, annotation=annotation)
-            if name in cls.__dict__:
-                delattr(cls, name)
-    self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    signature = inspect.Signature([self_parameter, *sorted(fields.values(), key=lambda field: field.kind)])
-
-    options = tuple(signature.parameters)[1:]
-    positional = [name for name in options if fields[name].kind is not inspect.Parameter.KEYWORD_ONLY]
-    defaults = {name: fields[name].default for name in options if fields[name].default is not inspect.Parameter.empty}
-    buffers = {name for name in options if fields[name].annotation.startswith("norch.Tensor")}
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = dict(zip(positional, args), **kwargs) if args else kwargs
-        values = {**defaults, **given}
-        if len(args) > len(positional) or values.keys() != fields.keys():
-            try:
-                signature.bind(self, *args, **kwargs)
-            except TypeError as error:
-                raise TypeError(f"{type(self).__name__}.__init__() {error}") from None
-        Module.__init__(self)
-        for name, value in values.items():
-            if name in buffers:
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
-        if hasattr(self, "__post_init__"):
-            self.__post_init__()
-
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    cls.__init__ = deprecated_reduction(size_average_before)(__init__) if size_average_before else __init__
-    cls._fields, cls._options = fields, options
+def _initialise(self: Any, values: dict[str, Any]) -> None:
+    Module.__init__(self)
+    for name, value in values.items():
+        if self._fields[name].annotation.startswith("norch.Tensor"):
+            self.register_buffer(name, value)
+        else:
+            setattr(self, name, value)
+    if hasattr(self, "__post_init__"):
+        self.__post_init__()
 
 
 def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:
@@ -103,5 +76,5 @@ def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:
 def _extra_repr(self: Any) -> str:
     shown = getattr(self, "_shown", None)
     if shown is None:  # as PyTorch's, which say "inplace" where it is so
-        shown = [name for name in self._options if name != "inplace" or self.inplace]
+        shown = [name for name in self._fields if name != "inplace" or self.inplace]
     return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from operator import index as as_index
 from typing import Any, Self
 
 import norch
 
-from .container import DictOfAttributes
-from .module import Module
+from .container import DictOfAttributes, ListOfAttributes
 from .parameter import Parameter
 
 
@@ -27,58 +25,27 @@ def _line(key: Any, value: Any) -> str:
     return f"  ({key}): {kind} containing: [{value.dtype} of size {size}{where}]"
 
 
-class ParameterList(Module):
+class ParameterList(ListOfAttributes):
     """A list whose tensors are parameters, named "0", "1" and so on; any other value is held as it is."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
-        self._size = 0
+        self._names: list[str] = []
         if values is not None:
             self.extend(values)
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([self.__dict__[str(i)] for i in range(self._size)])
-
-    def __getitem__(self, index: int | slice) -> Any:
-        """A value, or for a slice a ParameterList. Raises IndexError outside the range."""
-        if isinstance(index, slice):
-            return type(self)(list(self)[index])
-        return self.__dict__[self._name(index)]
 
     def __setitem__(self, index: int, value: Any) -> None:
         setattr(self, self._name(index), _held(value))
 
-    def __iadd__(self, values: Iterable[Any]) -> Self:
-        return self.extend(values)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.isdigit()]
-
     def append(self, value: Any) -> Self:
         """Adds a value at the end. Returns the list."""
-        setattr(self, str(self._size), _held(value))
-        self._size += 1
-        return self
-
-    def extend(self, values: Iterable[Any]) -> Self:
-        """Adds each of `values` at the end. Returns the list. Raises TypeError for a tensor, or what is no iterable."""
-        if not isinstance(values, Iterable) or isinstance(values, norch.Tensor):
-            raise TypeError(f"ParameterList.extend should be called with an iterable, not {type(values).__name__}")
-        for value in list(values):
-            self.append(value)
+        name = str(len(self._names))
+        setattr(self, name, _held(value))
+        self._names.append(name)
         return self
 
     def extra_repr(self) -> str:
         return "\n".join(_line(i, value) for i, value in enumerate(self))
-
-    def _name(self, index: int) -> str:
-        at = as_index(index)
-        if not -self._size <= at < self._size:
-            raise IndexError(f"index {at} is out of range for a ParameterList of {self._size}")
-        return str(at % self._size)
 
 
 class ParameterDict(DictOfAttributes):

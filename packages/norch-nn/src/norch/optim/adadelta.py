@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, options
-from .optimizer import Params
+from .multi_tensor import MultiTensorOptimizer
 
 
 class Adadelta(MultiTensorOptimizer):
@@ -26,17 +27,12 @@ class Adadelta(MultiTensorOptimizer):
     _scalars = ("lr", "rho", "eps", "weight_decay", "maximize")
     _key = None
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1.0,
-        rho: float = 0.9,
-        eps: float = 1e-6,
-        weight_decay: float = 0,
-        foreach: bool | None = None,
-        *,
-        capturable: bool = False,
-        maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 1.0
+    rho: float = 0.9
+    eps: float = 1e-6
+    weight_decay: float = 0
+    foreach: bool | None = None
+    _: KW_ONLY
+    capturable: bool = False
+    maximize: bool = False
+    differentiable: bool = False

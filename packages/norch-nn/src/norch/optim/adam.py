@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, options
+from .multi_tensor import MultiTensorOptimizer
 from .optimizer import Params
 
 
@@ -27,23 +29,18 @@ class Adam(MultiTensorOptimizer):
     _optional_states = {"max_exp_avg_sq": "amsgrad"}
     _scalars = ("step", "lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        amsgrad: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-        decoupled_weight_decay: bool = False,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    amsgrad: bool = False
+    _: KW_ONLY
+    foreach: bool | None = None
+    maximize: bool = False
+    capturable: bool = False
+    differentiable: bool = False
+    fused: bool | None = None
+    decoupled_weight_decay: bool = False
 
 
 class AdamW(Adam):
@@ -67,4 +64,5 @@ class AdamW(Adam):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(params, decoupled_weight_decay=True, **options(locals()))
+        options = {name: value for name, value in locals().items() if name not in ("self", "params", "__class__")}
+        super().__init__(params, decoupled_weight_decay=True, **options)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, options
-from .optimizer import Params
+from .multi_tensor import MultiTensorOptimizer
 
 
 class Adamax(MultiTensorOptimizer):
@@ -25,17 +26,12 @@ class Adamax(MultiTensorOptimizer):
     _states = {"exp_avg": 0, "exp_inf": 0}
     _scalars = ("step", "lr", "betas", "eps", "weight_decay", "maximize")
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        foreach: bool | None = None,
-        *,
-        maximize: bool = False,
-        differentiable: bool = False,
-        capturable: bool = False,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    foreach: bool | None = None
+    _: KW_ONLY
+    maximize: bool = False
+    differentiable: bool = False
+    capturable: bool = False

@@ -7,8 +7,8 @@ from typing import Any
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, options
-from .optimizer import Params, State
+from .multi_tensor import MultiTensorOptimizer
+from .optimizer import State
 
 
 class ASGD(MultiTensorOptimizer):
@@ -30,20 +30,15 @@ class ASGD(MultiTensorOptimizer):
     _scalars = ("lambd", "weight_decay", "maximize")
     _key = itemgetter("step", "eta", "mu")
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-2,
-        lambd: float = 1e-4,
-        alpha: float = 0.75,
-        t0: float = 1e6,
-        weight_decay: float = 0,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-        capturable: bool = False,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 1e-2
+    lambd: float = 1e-4
+    alpha: float = 0.75
+    t0: float = 1e6
+    weight_decay: float = 0
+    foreach: bool | None = None
+    maximize: bool = False
+    differentiable: bool = False
+    capturable: bool = False
 
     def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
         return super()._arguments(group, state) | {"eta": state["eta"], "mu": state["mu"]}

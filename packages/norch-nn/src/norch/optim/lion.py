@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, options
-from .optimizer import Params
+from .multi_tensor import MultiTensorOptimizer
 
 
 class Lion(MultiTensorOptimizer):
@@ -24,16 +25,11 @@ class Lion(MultiTensorOptimizer):
     _scalars = ("lr", "betas", "weight_decay", "maximize")
     _key = None
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 0,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 1e-4
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0
+    _: KW_ONLY
+    maximize: bool = False
+    foreach: bool | None = None
+    capturable: bool = False
+    differentiable: bool = False

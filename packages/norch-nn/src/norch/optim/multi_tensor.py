@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 import norch
+from norch.nn.fields import add_constructor
 
-from .optimizer import Optimizer, State
+from .optimizer import Optimizer, Params, State
 
 # Options of optimisers: where they are given to one that does not know them, something is not as its author thinks.
 _OPTIONS = frozenset(
@@ -30,17 +32,19 @@ _PAIRS = {
 """Options that ops take as two arguments."""
 
 
-def options(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The options among `locals()` of a constructor."""
-    return {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
+@dataclass_transform()
+class _Table:
+    """Says to type checkers that annotated names are arguments of the constructor."""
 
 
-class MultiTensorOptimizer(Optimizer):
+class MultiTensorOptimizer(_Table, Optimizer):
     """Base of optimisers whose step is one call of an op for all parameters of a group. A subclass is a table.
 
-    Keys of a group that are no option of any optimiser are kept for the user.
+    Its annotated names are the options, which the constructor takes after `params`, as that of a dataclass. Keys of a
+    group that are no option of any optimiser are kept for the user.
     """
 
+    params: Params
     _op: ClassVar[Callable[..., None]]
     """Takes parameters, gradients, a list for each of `_states` and `_optional_states`, and `_scalars` as keywords."""
     _states: ClassVar[dict[str, Any]] = {}
@@ -63,6 +67,11 @@ class MultiTensorOptimizer(Optimizer):
         "etas": (lambda etas: 0 < etas[0] < 1 < etas[1], "they must be in (0, 1) and above 1"),
     }
     """Of options: whether a value is allowed, and what an error says."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" not in cls.__dict__ and any(name in _OPTIONS for name in inspect.get_annotations(cls)):
+            add_constructor(cls, _initialise)
 
     def _check(self, group: dict[str, Any]) -> None:
         title = type(self).__name__
@@ -161,6 +170,13 @@ class MultiTensorOptimizer(Optimizer):
         if len(grads) == len(params):
             return params, grads
         return [param for param, grad in zip(params, gradients, strict=True) if grad is not None], grads
+
+
+def _initialise(self: Any, values: dict[str, Any]) -> None:
+    Optimizer.__init__(self, values.pop("params"), values)
+
+
+add_constructor(MultiTensorOptimizer, _initialise)
 
 
 def state_tensors(params: list[norch.Tensor], states: list[State], name: str) -> list[norch.Tensor]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from operator import itemgetter
 from typing import Any
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, options
-from .optimizer import Params, State
+from .multi_tensor import MultiTensorOptimizer
+from .optimizer import State
 
 
 class NAdam(MultiTensorOptimizer):
@@ -30,22 +31,17 @@ class NAdam(MultiTensorOptimizer):
     _scalars = ("step", "lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
     _key = itemgetter("step", "mu_product")
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        momentum_decay: float = 4e-3,
-        decoupled_weight_decay: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    momentum_decay: float = 4e-3
+    decoupled_weight_decay: bool = False
+    _: KW_ONLY
+    foreach: bool | None = None
+    maximize: bool = False
+    capturable: bool = False
+    differentiable: bool = False
 
     def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
         arguments = super()._arguments(group, state)

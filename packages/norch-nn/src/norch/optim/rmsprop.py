@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import norch
 
-from .multi_tensor import NOT_NEGATIVE, MultiTensorOptimizer, options
-from .optimizer import Params
+from .multi_tensor import NOT_NEGATIVE, MultiTensorOptimizer
 
 
 class RMSprop(MultiTensorOptimizer):
@@ -29,18 +28,13 @@ class RMSprop(MultiTensorOptimizer):
     _ranges = MultiTensorOptimizer._ranges | {"alpha": NOT_NEGATIVE}
     _key = None
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-2,
-        alpha: float = 0.99,
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        momentum: float = 0,
-        centered: bool = False,
-        capturable: bool = False,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0
+    momentum: float = 0
+    centered: bool = False
+    capturable: bool = False
+    foreach: bool | None = None
+    maximize: bool = False
+    differentiable: bool = False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, options
-from .optimizer import Params
+from .multi_tensor import MultiTensorOptimizer
 
 
 class Rprop(MultiTensorOptimizer):
@@ -26,16 +27,11 @@ class Rprop(MultiTensorOptimizer):
     _scalars = ("etas", "step_sizes", "maximize")
     _key = None
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-2,
-        etas: tuple[float, float] = (0.5, 1.2),
-        step_sizes: tuple[float, float] = (1e-6, 50),
-        *,
-        capturable: bool = False,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 1e-2
+    etas: tuple[float, float] = (0.5, 1.2)
+    step_sizes: tuple[float, float] = (1e-6, 50)
+    _: KW_ONLY
+    capturable: bool = False
+    foreach: bool | None = None
+    maximize: bool = False
+    differentiable: bool = False

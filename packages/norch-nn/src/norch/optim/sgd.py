@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, options, state_tensors
-from .optimizer import Params
+from .multi_tensor import MultiTensorOptimizer, state_tensors
 
 
 class SGD(MultiTensorOptimizer):
@@ -25,21 +25,16 @@ class SGD(MultiTensorOptimizer):
     _op = staticmethod(norch.sgd_step_)
     _scalars = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-3,
-        momentum: float = 0,
-        dampening: float = 0,
-        weight_decay: float = 0,
-        nesterov: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        super().__init__(params, options(locals()))
+    lr: float | norch.Tensor = 1e-3
+    momentum: float = 0
+    dampening: float = 0
+    weight_decay: float = 0
+    nesterov: bool = False
+    _: KW_ONLY
+    maximize: bool = False
+    foreach: bool | None = None
+    differentiable: bool = False
+    fused: bool | None = None
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)

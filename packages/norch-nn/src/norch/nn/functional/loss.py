@@ -7,6 +7,7 @@ PyTorch deprecates in favour of `reduction`, are understood with a warning.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import norch
 
@@ -27,10 +28,7 @@ def mse_loss(
     weight: a factor for each element, in input's shape. Raises ShapeError where the shapes differ (strict), DTypeError
     unless all are floating.
     """
-    if weight is None:
-        return norch.mse_loss(input, target, reduction=reduction, strict=strict)
-    loss = norch.mse_loss(input, target, reduction="none", strict=strict)
-    return _averaged("mse_loss", loss, input, weight, reduction)
+    return _weighted(norch.mse_loss, input, target, reduction, weight, strict)
 
 
 @deprecated_reduction()
@@ -43,19 +41,29 @@ def l1_loss(
     strict: bool = True,
 ) -> norch.Tensor:
     """|input - target|, with the arguments and errors of mse_loss."""
+    return _weighted(norch.l1_loss, input, target, reduction, weight, strict)
+
+
+def _weighted(
+    op: Callable[..., norch.Tensor],
+    input: norch.Tensor,
+    target: norch.Tensor,
+    reduction: str,
+    weight: norch.Tensor | None,
+    strict: bool,
+    **options: float,
+) -> norch.Tensor:
+    """`op` with a factor for each element; a mean is the sum over that of the weights."""
     if weight is None:
-        return norch.l1_loss(input, target, reduction=reduction, strict=strict)
-    loss = norch.l1_loss(input, target, reduction="none", strict=strict)
-    return _averaged("l1_loss", loss, input, weight, reduction)
-
-
-def _averaged(op: str, loss: norch.Tensor, input: norch.Tensor, weight: norch.Tensor, reduction: str) -> norch.Tensor:
-    floating(op, "weight", weight)
+        return op(input, target, reduction=reduction, strict=strict, **options)
+    name = op.__name__
+    loss = op(input, target, reduction="none", strict=strict, **options)
+    floating(name, "weight", weight)
     if weight.shape != input.shape:
-        raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} must have input's shape {tuple(input.shape)}")
+        raise norch.ShapeError(f"{name}(): weight {tuple(weight.shape)} must have input's shape {tuple(input.shape)}")
     if reduction == "mean":
         return (loss * weight).sum() / weight.sum()
-    return reduced(op, loss * weight, reduction)
+    return reduced(name, loss * weight, reduction)
 
 
 @deprecated_reduction()
@@ -90,8 +98,8 @@ def huber_loss(
     """
     if weight is None:
         return norch.huber_loss(input, target, reduction=reduction, delta=delta, strict=strict)
-    loss = norch.huber_loss(input, target, reduction="none", delta=delta, strict=strict)
-    return reduced("huber_loss", _averaged("huber_loss", loss, input, weight, "none"), reduction)
+    loss = _weighted(norch.huber_loss, input, target, "none", weight, strict, delta=delta)
+    return reduced("huber_loss", loss, reduction)
 
 
 # --- By class -------------------------------------------------------------------------------------------------------

@@ -4,26 +4,17 @@ import sys
 from importlib import import_module
 from typing import Any
 
-_PLACES = {
-    "activation": "activation",
+_PLACES = {name: name for name in "activation container distance dropout linear loss module normalization".split()}
+_PLACES |= {name: name for name in "padding pooling transformer".split()}
+_PLACES |= {
     "batchnorm": "normalization",
-    "container": "container",
     "conv": "convolution",
-    "distance": "distance",
-    "dropout": "dropout",
     "flatten": "linear",
     "fold": "pixels",
     "instancenorm": "normalization",
-    "linear": "linear",
-    "loss": "loss",
-    "module": "module",
-    "normalization": "normalization",
-    "padding": "padding",
     "pixelshuffle": "pixels",
-    "pooling": "pooling",
     "rnn": "recurrent",
     "sparse": "embedding",
-    "transformer": "transformer",
     "upsampling": "pixels",
 }
 
