@@ -89,7 +89,7 @@ class _BatchNorm(_Affine):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ValueError for another number of dims, ShapeError for another number of channels."""
-        if input.spec.ndim not in self.dims:
+        if input.ndim not in self.dims:
             self._check_dims(input)
         if not self.training:
             mean, var = self.running_mean, self.running_var
