@@ -124,7 +124,7 @@ def test_damaged_pickles_are_refused(tmp_path):
         (python2_pickle(pixels, [100] * 6, b"fine_labels"), "has the label 100, where there are 100 classes"),
         (python2_pickle(pixels[:, :-1], labels, b"fine_labels"), r"images of shape \(6, 3071\)"),
         (python2_pickle(pixels, labels), "no data and fine_labels"),
-        (good[:-9000], "is no pickle of CIFAR"),
+        (good[:-9000], "is not a pickle of CIFAR"),
     ):
         with pytest.raises(DatasetError, match=why):
             read_pickle(tmp_path, bad)
@@ -134,7 +134,7 @@ def test_binary_records_are_checked(tmp_path):
     pixels, labels, coarse = next(cifar_batches(1, 100))
     folder = tmp_path / "cifar-100-binary"
     put(folder, {"test.bin": records(pixels, coarse, labels)[:-1]})
-    with pytest.raises(DatasetError, match="no multiple of a record of 3074"):
+    with pytest.raises(DatasetError, match="not a multiple of a record of 3074"):
         CIFAR100(tmp_path, train=False)
     put(folder, {"test.bin": records(pixels, coarse, [200] * 6)})
     with pytest.raises(DatasetError, match="has the label 200"):

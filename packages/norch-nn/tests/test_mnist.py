@@ -97,7 +97,7 @@ def test_a_distributions_folder_is_used_last(small, tmp_path):
         MNIST(tmp_path / "root")
 
 
-def test_files_packed_anew_are_known_by_their_contents(small, tmp_path):
+def test_files_packed_again_are_known_by_their_contents(small, tmp_path):
     put(tmp_path, {f"{name}.gz": gzip.compress(data, 1, mtime=5) for name, data in small[0].items()})
     assert len(MNIST(tmp_path)) == 20
 

@@ -98,7 +98,7 @@ class _Convolution(Module):
         return tuple(pads)
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew, uniform within 1 / sqrt(weight.shape[1] * elements of the kernel)."""
+        """Draws weight and bias again, uniform within 1 / sqrt(weight.shape[1] * elements of the kernel)."""
         # The bounds of kaiming_uniform_ with a = sqrt(5), as PyTorch writes it.
         fan_in = self.weight.shape[1] * math.prod(self.kernel_size)
         if fan_in:

@@ -17,7 +17,7 @@ class _Table(Module):
     _defaults: ClassVar[dict[str, Any]]
     """What is printed where it is not the default."""
 
-    def _make(
+    def _init_table(
         self,
         num_embeddings: int,
         embedding_dim: int,
@@ -35,7 +35,7 @@ class _Table(Module):
         self.embedding_dim = embedding_dim
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(f"{title}: padding_idx {padding_idx} is no row of {num_embeddings}")
+                raise ValueError(f"{title}: padding_idx {padding_idx} is not a row of {num_embeddings}")
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
         self.sparse = False
@@ -52,7 +52,7 @@ class _Table(Module):
         self.weight = Parameter(weight, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
-        """Draws the table anew from the normal distribution, and makes the row of padding_idx 0."""
+        """Draws the table again from the normal distribution, and makes the row of padding_idx 0."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with norch.no_grad():
@@ -94,10 +94,10 @@ class Embedding(_Table):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self._make(num_embeddings, embedding_dim, padding_idx, sparse, _weight, _freeze, device, dtype)
+        self._init_table(num_embeddings, embedding_dim, padding_idx, sparse, _weight, _freeze, device, dtype)
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
-        """Raises IndexError for an index that is no row, DTypeError for input that holds no integers."""
+        """Raises IndexError for an index that is not a row, DTypeError for input that holds no integers."""
         if self.max_norm is None and not self.scale_grad_by_freq:
             return norch.embedding(input, self.weight, self.padding_idx)
         return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
@@ -155,7 +155,7 @@ class EmbeddingBag(_Table):
             raise ValueError(f"EmbeddingBag: mode must be 'sum', 'mean' or 'max', got {mode!r}")
         self.mode = mode
         self.include_last_offset = include_last_offset
-        self._make(num_embeddings, embedding_dim, padding_idx, sparse, _weight, False, device, dtype)
+        self._init_table(num_embeddings, embedding_dim, padding_idx, sparse, _weight, False, device, dtype)
 
     def forward(
         self,

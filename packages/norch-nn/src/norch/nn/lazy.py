@@ -51,9 +51,9 @@ class _Lazy(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(0, *args, **kwargs)  # type: ignore[call-arg]
         for name in ("weight", "bias"):
-            made = getattr(self, name)
-            if made is not None:
-                setattr(self, name, UninitializedParameter(device=made.device, dtype=made.dtype))
+            parameter = getattr(self, name)
+            if parameter is not None:
+                setattr(self, name, UninitializedParameter(device=parameter.device, dtype=parameter.dtype))
 
     def initialize_parameters(self, input: norch.Tensor) -> None:
         raise NotImplementedError

@@ -47,7 +47,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew from the default generator."""
+        """Draws weight and bias again from the default generator."""
         # The bounds of kaiming_uniform_ with a = sqrt(5), as PyTorch writes it.
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         init.uniform_(self.weight, -bound, bound)
@@ -94,7 +94,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew from the default generator."""
+        """Draws weight and bias again from the default generator."""
         bound = 1 / math.sqrt(self.in1_features)
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:

@@ -9,7 +9,7 @@ class Parameter(norch.Tensor):
     """A tensor that a Module lists among its parameters when it is assigned as an attribute.
 
     `data`: a tensor of any shape, whose memory the parameter shares; None for an empty one. It keeps dtype and device.
-    Raises DTypeError for data that is no tensor, and for an integer or bool tensor unless `requires_grad=False`.
+    Raises DTypeError for data that is not a Tensor, and for an integer or bool tensor unless `requires_grad=False`.
     """
 
     __slots__ = ()

@@ -69,7 +69,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew from the default generator."""
+        """Draws every parameter again from the default generator."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -92,10 +92,10 @@ class RNNBase(Module):
         """
         if isinstance(input, PackedSequence):
             steps = steps_of(input)
-            keep = None if len(input.data) == steps.numel() else steps.unsqueeze(-1).to(input.data.device)
+            mask = None if len(input.data) == steps.numel() else steps.unsqueeze(-1).to(input.data.device)
             self._check_width(input.data)
             states = self._states(hx, input.data, steps.shape[1], input.sorted_indices)
-            out, last = self._run(unpack(input, steps), states, keep)
+            out, last = self._run(unpack(input, steps), states, mask)
             if input.unsorted_indices is not None:
                 last = [x.index_select(1, input.unsorted_indices) for x in last]
             return input._replace(data=pack(out, steps)), tuple(last) if self.mode == "LSTM" else last[0]
@@ -118,7 +118,7 @@ class RNNBase(Module):
         return out, tuple(last) if self.mode == "LSTM" else last[0]
 
     def _run(
-        self, input: norch.Tensor, states: list[norch.Tensor], keep: norch.Tensor | None
+        self, input: norch.Tensor, states: list[norch.Tensor], mask: norch.Tensor | None
     ) -> tuple[norch.Tensor, list[norch.Tensor]]:
         """(T, N, *) through all layers. The states are those of all layers and directions."""
         own, directions = self.__dict__, 2 if self.bidirectional else 1
@@ -130,7 +130,7 @@ class RNNBase(Module):
             outputs = []
             for d in range(directions):
                 weights = [own[name] if name else None for name in self._all_names[i + d]]
-                out, *rest = recurrence(self.mode, input, [x[i + d] for x in first], weights, keep, d == 1)
+                out, *rest = recurrence(self.mode, input, [x[i + d] for x in first], weights, mask, d == 1)
                 outputs.append(out)
                 last.append(rest)
             input = outputs[0] if directions == 1 else norch.cat(outputs, -1)

@@ -36,7 +36,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew from the default generator."""
+        """Draws every parameter again from the default generator."""
         bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0.0
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)

@@ -25,8 +25,8 @@ class Optimizer:
     `params`: an iterable of tensors, of (name, tensor), or of dicts `{"params": tensors, option: value}`, each a group
     with options of its own. `param_groups` may be changed between steps: `optimizer.param_groups[0]["lr"] = 0.01`.
 
-    Raises DTypeError for a Tensor in place of an iterable and for what is no Tensor; ValueError for no parameters, for
-    results of ops and for a parameter that is given twice.
+    Raises DTypeError for a Tensor in place of an iterable and for a parameter that is not a Tensor; ValueError for no
+    parameters, for results of ops and for a parameter that is given twice.
     """
 
     param_groups: list[dict[str, Any]]

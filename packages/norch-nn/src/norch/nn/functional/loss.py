@@ -234,8 +234,8 @@ def gaussian_nll_loss(
     if isinstance(var, int | float):
         if var < 0:
             raise ValueError(f"{op}(): var must not be negative, got {var}")
-        held = max(float(var), eps)
-        loss = loss * (0.5 / held) + 0.5 * math.log(held)
+        clamped = max(float(var), eps)
+        loss = loss * (0.5 / clamped) + 0.5 * math.log(clamped)
     else:
         variance = _variance(op, input, var).clone()
         least = variance.detach()  # in place and unrecorded: the gradient passes where the variance is held

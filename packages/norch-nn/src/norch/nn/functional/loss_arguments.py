@@ -77,23 +77,29 @@ def reduced(op: str, loss: norch.Tensor, reduction: str) -> norch.Tensor:
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
-def matched(op: str, strict: bool, names: str, first: norch.Tensor, *others: norch.Tensor) -> None:
-    """Raises ShapeError unless the tensors have one shape; with `strict=False` they may broadcast."""
-    shape = first.shape
-    for other in others:
-        if strict and other.shape != shape:
-            shapes = [tuple(x.shape) for x in (first, *others)]
-            listed = " and ".join(f"{name} {shape}" for name, shape in zip(names.split(), shapes, strict=True))
-            raise norch.ShapeError(
-                f"{op}(): {listed} differ in shape; reshape them, or pass strict=False to let them broadcast"
-            )
+def _check_tensor(op: str, name: str, value: Any) -> None:
+    if not isinstance(value, norch.Tensor):
+        raise norch.DTypeError(f"{op}(): {name}: expected a Tensor, got {type(value).__name__}")
+
+
+def matched(op: str, strict: bool, names: str, *tensors: norch.Tensor) -> None:
+    """Raises ShapeError unless the tensors have one shape, which `strict=False` leaves out; DTypeError for others."""
+    for name, tensor in zip(names.split(), tensors, strict=True):
+        _check_tensor(op, name, tensor)
+    if strict and any(tensor.shape != tensors[0].shape for tensor in tensors):
+        shapes = " and ".join(f"{n} {tuple(x.shape)}" for n, x in zip(names.split(), tensors, strict=True))
+        raise norch.ShapeError(
+            f"{op}(): {shapes} differ in shape; reshape them, or pass strict=False to let them broadcast"
+        )
 
 
 def floating(op: str, names: str, *tensors: norch.Tensor | None) -> None:
-    """Raises DTypeError where a tensor is not floating."""
-    for i, tensor in enumerate(tensors):
-        if tensor is not None and not tensor.dtype.is_floating_point:
-            raise norch.DTypeError(f"{op}(): {names.split()[i]} must have a floating dtype, got {tensor.dtype}")
+    """Raises DTypeError unless the tensors are floating; None is left out."""
+    for name, tensor in zip(names.split(), tensors, strict=True):
+        if tensor is not None:
+            _check_tensor(op, name, tensor)
+            if not tensor.dtype.is_floating_point:
+                raise norch.DTypeError(f"{op}(): {name} must have a floating dtype, got {tensor.dtype}")
 
 
 def indices(op: str, target: norch.Tensor) -> None:

@@ -175,7 +175,7 @@ def _rows(op: str, input: norch.Tensor) -> norch.Tensor:
     return input if input.ndim == 2 else input.unsqueeze(0)
 
 
-def _at(op: str, input: norch.Tensor, dim: int, index: norch.Tensor, classes: int) -> norch.Tensor:
+def _gather_class(op: str, input: norch.Tensor, dim: int, index: norch.Tensor, classes: int) -> norch.Tensor:
     """gather, for which a negative index is out of range too."""
     try:
         return norch.gather(input, dim, norch.where(index < 0, classes, index))
@@ -210,7 +210,7 @@ def multi_margin_loss(
     if weight is not None and tuple(weight.shape) != (classes,):
         raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} does not fit the {classes} classes of input")
     index = target.long().reshape(count, 1)
-    loss = (margin - _at(op, rows, 1, index, classes) + rows).relu()
+    loss = (margin - _gather_class(op, rows, 1, index, classes) + rows).relu()
     loss = norch.where(norch.arange(classes, device=input.device) == index, 0.0, loss)
     loss = (loss if p == 1 else loss * loss).sum(1) / classes
     if weight is not None:
@@ -238,7 +238,7 @@ def multilabel_margin_loss(
     index = target.long().reshape(rows.shape)
     listed = (index < 0).long().cumsum(1) == 0
     index = norch.where(listed, index, 0)
-    wanted = _at(op, rows, 1, index, classes)
+    wanted = _gather_class(op, rows, 1, index, classes)
     hits = norch.zeros_like(index).scatter_add(1, index, listed.long()) > 0
     pairs = listed.unsqueeze(2) & ~hits.unsqueeze(1)
     loss = norch.where(pairs, (1 - wanted.unsqueeze(2) + rows.unsqueeze(1)).relu(), 0.0).sum((1, 2)) / classes

@@ -20,7 +20,7 @@ def max_pool2d_with_indices(input: norch.Tensor, *args: Any, **kwargs: Any) -> A
 # --- To a size ------------------------------------------------------------------------------------------------------
 
 
-def _asked(op: str, input: norch.Tensor, output_size: Any, dims: int) -> tuple[int, ...]:
+def _output_size(op: str, input: norch.Tensor, output_size: Any, dims: int) -> tuple[int, ...]:
     if input.ndim not in (dims + 1, dims + 2):
         raise norch.ShapeError(f"{op}(): expected {dims + 1} or {dims + 2} dims, got shape {tuple(input.shape)}")
     sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * dims
@@ -43,7 +43,7 @@ def _parts(n: int, count: int, device: Any) -> norch.Tensor:
 
 def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, dims: int) -> Any:
     op = f"adaptive_max_pool{dims}d"
-    wanted = _asked(op, input, output_size, dims)
+    wanted = _output_size(op, input, output_size, dims)
     sizes = tuple(input.shape[-dims:])
     if all(m and n % m == 0 for n, m in zip(sizes, wanted)):
         kernel = tuple(n // m for n, m in zip(sizes, wanted))

@@ -24,9 +24,9 @@ def _fused(
         shape[dim] = -1
         new = (old - mean) * factor
         new = new if shift is None else new + shift
-        made = (weight * factor.reshape(shape)).to(weight.dtype), new.to(old.dtype)
+        fused = (weight * factor.reshape(shape)).to(weight.dtype), new.to(old.dtype)
     trained = weight.requires_grad, weight.requires_grad if bias is None else bias.requires_grad
-    return Parameter(made[0], trained[0]), Parameter(made[1], trained[1])
+    return Parameter(fused[0], trained[0]), Parameter(fused[1], trained[1])
 
 
 def fuse_conv_bn_weights(
