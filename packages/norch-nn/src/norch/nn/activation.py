@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar
 from typing import Any
 
 import norch
@@ -94,14 +95,18 @@ class CELU(ELU):
     """x where x > 0, else alpha * (exp(x / alpha) - 1) (Barron, 2017)."""
 
 
+@layer()
 class PReLU(Module):
     """x where x > 0, else weight * x: one learned slope, or one for each of the channels, which are dim 1."""
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
-        super().__init__()
-        self.num_parameters = num_parameters
-        self.init = init
-        self.weight = Parameter(norch.empty(num_parameters, device=device, dtype=dtype))
+    num_parameters: int = 1
+    init: float = 0.25
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+    _shown = ("num_parameters",)
+
+    def __post_init__(self, device: Any, dtype: Any) -> None:
+        self.weight = Parameter(norch.empty(self.num_parameters, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -111,9 +116,6 @@ class PReLU(Module):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         return norch.prelu(input, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
 
 
 @layer(F.rrelu)

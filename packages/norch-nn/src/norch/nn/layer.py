@@ -24,8 +24,8 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
             inplace: bool = False
 
     The constructor takes them in this order (only by keyword after `_: KW_ONLY`), makes each an attribute, or a buffer
-    where a tensor is expected, and calls `__post_init__`. Options are inherited as a dataclass inherits fields. Unless
-    the class defines it, `extra_repr` shows the options, or those in `_shown`.
+    where a tensor is expected, and calls `__post_init__`, which is given what is an `InitVar`. Options are inherited as
+    a dataclass inherits fields. Unless the class defines it, `extra_repr` shows the options, or those in `_shown`.
 
     `function`, where given, makes the forward: it is called with the inputs and the options, by name (`training` too).
     If it has the deprecated arguments `size_average` and `reduce`, so has the constructor.
@@ -38,7 +38,7 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
             add_constructor(cls, _initialise)
             if size_average_before:
                 cls.__init__ = deprecated_reduction(size_average_before)(cls.__init__)  # type: ignore[method-assign]
-        options = tuple(getattr(cls, "_fields", ()))
+        options = tuple(n for n, f in getattr(cls, "_fields", {}).items() if not f.annotation.startswith("InitVar"))
         if function is not None and "forward" not in cls.__dict__:
             call = inspect.unwrap(function) if size_average_before else function
             cls.forward = _forward(call, options)  # type: ignore[method-assign]
@@ -51,13 +51,17 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
 
 def _initialise(self: Any, values: dict[str, Any]) -> None:
     Module.__init__(self)
+    for_init = {}
     for name, value in values.items():
-        if self._fields[name].annotation.startswith("norch.Tensor"):
+        annotation = self._fields[name].annotation
+        if annotation.startswith("InitVar"):
+            for_init[name] = value
+        elif annotation.startswith("norch.Tensor"):
             self.register_buffer(name, value)
         else:
             setattr(self, name, value)
-    if hasattr(self, "__post_init__"):
-        self.__post_init__()
+    if for_init or hasattr(self, "__post_init__"):
+        self.__post_init__(**for_init)
 
 
 def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:

@@ -122,8 +122,9 @@ class _LazyBatchNorm(_Lazy, _BatchNorm):
         self.num_features = n = input.shape[1]
         _materialize(self.weight, (n,))
         _materialize(self.bias, (n,))
-        if self.running_mean is not None and self.running_var is not None:
-            self.running_mean, self.running_var = self.running_mean.new_zeros(n), self.running_var.new_ones(n)
+        if self.track_running_stats:
+            self.register_buffer("running_mean", self.running_mean.new_zeros(n))
+            self.register_buffer("running_var", self.running_var.new_ones(n))
 
 
 class LazyBatchNorm1d(_LazyBatchNorm, BatchNorm1d):

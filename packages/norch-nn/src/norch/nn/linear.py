@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import InitVar
 from typing import Any
 
 import norch
@@ -11,7 +12,7 @@ from . import functional as F
 from . import init
 from .layer import layer
 from .module import Module
-from .parameter import Parameter
+from .parameter import Parameter, optional_parameter
 
 
 class Identity(Module):
@@ -24,6 +25,7 @@ class Identity(Module):
         return input
 
 
+@layer()
 class Linear(Module):
     """x @ weight.T + bias: from shape (*, in_features) to (*, out_features).
 
@@ -31,19 +33,15 @@ class Linear(Module):
     between -1/sqrt(in_features) and 1/sqrt(in_features).
     """
 
-    bias: Parameter | None
+    in_features: int
+    out_features: int
+    bias: InitVar[bool] = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
 
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
-        super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(norch.empty((out_features, in_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(norch.empty((out_features,), device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+    def __post_init__(self, bias: bool, device: Any, dtype: Any) -> None:
+        self.weight = Parameter(norch.empty((self.out_features, self.in_features), device=device, dtype=dtype))
+        self.register_parameter("bias", optional_parameter(bias, (self.out_features,), device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -62,6 +60,7 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+@layer()
 class Bilinear(Module):
     """x1 @ weight[k] @ x2 + bias[k] for each k: (*, in1_features) and (*, in2_features) to (*, out_features).
 
@@ -69,28 +68,19 @@ class Bilinear(Module):
     start uniform between -1/sqrt(in1_features) and 1/sqrt(in1_features).
     """
 
-    bias: Parameter | None
+    in1_features: int
+    in2_features: int
+    out_features: int
+    bias: InitVar[bool] = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
 
-    def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        if in1_features <= 0:
-            raise ValueError(f"Bilinear: in1_features must be positive, got {in1_features}")
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        self.weight = Parameter(norch.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(norch.empty((out_features,), device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+    def __post_init__(self, bias: bool, device: Any, dtype: Any) -> None:
+        if self.in1_features <= 0:
+            raise ValueError(f"Bilinear: in1_features must be positive, got {self.in1_features}")
+        shape = (self.out_features, self.in1_features, self.in2_features)
+        self.weight = Parameter(norch.empty(shape, device=device, dtype=dtype))
+        self.register_parameter("bias", optional_parameter(bias, (self.out_features,), device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

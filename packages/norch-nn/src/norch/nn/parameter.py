@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import norch
 
 
@@ -45,3 +47,8 @@ def _shared(data: norch.Tensor | None, title: str) -> norch.Tensor:
     if not isinstance(data, norch.Tensor):
         raise norch.DTypeError(f"{title}(): data must be a Tensor, got {type(data).__name__}")
     return data.detach()
+
+
+def optional_parameter(wanted: bool, shape: tuple[int, ...], device: Any, dtype: Any) -> Parameter | None:
+    """A parameter of that shape with any values, or None where it is not wanted."""
+    return Parameter(norch.empty(shape, device=device, dtype=dtype)) if wanted else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import norch
 
 from . import functional as F
+from .functional.pooling import as_tuple
 from .layer import layer
 from .module import Module
 
@@ -39,39 +41,33 @@ class MaxPool2d(_MaxPool):
     """
 
 
-def _sizes(value: Any, dims: int) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
-
-
 @layer()
 class _MaxUnpool(Module):
     dims: ClassVar[int]
+    _function: ClassVar[Callable[..., norch.Tensor]]
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
 
     def __post_init__(self) -> None:
-        self.stride = _sizes(self.stride if self.stride is not None else self.kernel_size, self.dims)
-        self.kernel_size = _sizes(self.kernel_size, self.dims)
-        self.padding = _sizes(self.padding, self.dims)
+        self.stride = as_tuple(self.stride if self.stride is not None else self.kernel_size, self.dims)
+        self.kernel_size = as_tuple(self.kernel_size, self.dims)
+        self.padding = as_tuple(self.padding, self.dims)
+
+    def forward(self, input: norch.Tensor, indices: norch.Tensor, output_size: Any = None) -> norch.Tensor:
+        return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool1d(_MaxUnpool):
     """The values of MaxPool1d back at their indices, zeros elsewhere."""
 
-    dims = 1
-
-    def forward(self, input: norch.Tensor, indices: norch.Tensor, output_size: Any = None) -> norch.Tensor:
-        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+    dims, _function = 1, staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpool):
     """The values of MaxPool2d back at their indices, zeros elsewhere."""
 
-    dims = 2
-
-    def forward(self, input: norch.Tensor, indices: norch.Tensor, output_size: Any = None) -> norch.Tensor:
-        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+    dims, _function = 2, staticmethod(F.max_unpool2d)
 
 
 @layer(F.avg_pool1d)
@@ -86,9 +82,9 @@ class AvgPool1d(Module):
     _shown = ("kernel_size", "stride", "padding")
 
     def __post_init__(self) -> None:
-        self.stride = _sizes(self.stride if self.stride is not None else self.kernel_size, 1)
-        self.kernel_size = _sizes(self.kernel_size, 1)
-        self.padding = _sizes(self.padding, 1)
+        self.stride = as_tuple(self.stride if self.stride is not None else self.kernel_size, 1)
+        self.kernel_size = as_tuple(self.kernel_size, 1)
+        self.padding = as_tuple(self.padding, 1)
 
 
 @layer(F.avg_pool2d)
@@ -110,24 +106,26 @@ class AvgPool2d(Module):
 
 @layer()
 class _LPPool(Module):
+    _function: ClassVar[Callable[..., norch.Tensor]]
     norm_type: float
     kernel_size: Any
     stride: Any = None
     ceil_mode: bool = False
 
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
 
 class LPPool1d(_LPPool):
     """The `norm_type`-norm of each window: (n, c, w) -> (n, c, x)."""
 
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+    _function = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPool):
     """The `norm_type`-norm of each window: (n, c, h, w) -> (n, c, y, x)."""
 
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+    _function = staticmethod(F.lp_pool2d)
 
 
 @layer(F.adaptive_avg_pool1d)

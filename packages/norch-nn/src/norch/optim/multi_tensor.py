@@ -21,7 +21,6 @@ _OPTIONS = frozenset(
     """.split()
 )
 
-
 NOT_NEGATIVE = (lambda value: value >= 0, "it must not be negative")
 
 _PAIRS = {

@@ -116,7 +116,7 @@ def lp_pool2d(
 # --- Back -----------------------------------------------------------------------------------------------------------
 
 
-def _tuple(value: Any, dims: int) -> tuple[int, ...]:
+def as_tuple(value: Any, dims: int) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
 
 
@@ -129,10 +129,10 @@ def _unpool(
             f"{op}(): expected input of {dims + 1} or {dims + 2} dims and indices of its shape, got "
             f"{tuple(input.shape)} and {tuple(indices.shape)}"
         )
-    kernel = _tuple(kernel, dims)
-    stride = _tuple(stride, dims) if stride is not None and stride != [] else kernel
+    kernel = as_tuple(kernel, dims)
+    stride = as_tuple(stride, dims) if stride is not None and stride != [] else kernel
     usual = tuple(
-        (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-dims:], stride, _tuple(padding, dims), kernel)
+        (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-dims:], stride, as_tuple(padding, dims), kernel)
     )
     size = usual if output_size is None else tuple(output_size)[-dims:]
     if any(not u - s < n < u + s for u, s, n in zip(usual, stride, size)):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from norch import nn
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import probability
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import norch
 from norch import nn
 from norch.nn.layer import layer
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import Image, as_image, height_width, two_sizes
 
 _MODES = {"constant": "constant", "edge": "replicate", "reflect": "reflect", "symmetric": ""}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import norch
 from norch import nn
 from norch.nn.layer import layer
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import probability
 
 

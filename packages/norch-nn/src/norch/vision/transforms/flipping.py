@@ -6,8 +6,8 @@ import numpy as np
 
 from norch import nn
 from norch.nn.layer import layer
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import Image, as_image, probability
 
 
