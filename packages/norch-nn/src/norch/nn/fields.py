@@ -30,8 +30,9 @@ def add_constructor(cls: Any, initialise: Callable[[Any, dict[str, Any]], None])
     defaults = {name: f.default for name, f in fields.items() if f.default is not inspect.Parameter.empty}
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        values = {**defaults, **dict(zip(positional, args), **kwargs)}
-        if len(args) > len(positional) or values.keys() != fields.keys():
+        given = dict(zip(positional, args), **kwargs)
+        values = {**defaults, **given}
+        if len(given) != len(args) + len(kwargs) or values.keys() != fields.keys():
             try:
                 signature.bind(self, *args, **kwargs)
             except TypeError as error:

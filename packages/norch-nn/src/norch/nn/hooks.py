@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
 
@@ -46,18 +46,18 @@ class Hook:
     always_call: bool = False
 
 
+@dataclass
 class ModuleHooks:
     """All hooks of a module, by what they are called for."""
 
-    def __init__(self) -> None:
-        self.forward_pre: dict[int, Hook] = {}
-        self.forward: dict[int, Hook] = {}
-        self.backward_pre: dict[int, Hook] = {}
-        self.backward: dict[int, Hook] = {}
-        self.state_pre: dict[int, Hook] = {}
-        self.state: dict[int, Hook] = {}
-        self.load_pre: dict[int, Hook] = {}
-        self.load: dict[int, Hook] = {}
+    forward_pre: dict[int, Hook] = field(default_factory=dict)
+    forward: dict[int, Hook] = field(default_factory=dict)
+    backward_pre: dict[int, Hook] = field(default_factory=dict)
+    backward: dict[int, Hook] = field(default_factory=dict)
+    state_pre: dict[int, Hook] = field(default_factory=dict)
+    state: dict[int, Hook] = field(default_factory=dict)
+    load_pre: dict[int, Hook] = field(default_factory=dict)
+    load: dict[int, Hook] = field(default_factory=dict)
 
 
 class Hookable:

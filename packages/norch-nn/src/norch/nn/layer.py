@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from itertools import takewhile
 from typing import Any, TypeVar, dataclass_transform
 
@@ -30,12 +31,11 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
     `function`, where given, makes the forward: it is called with the inputs and the options, by name (`training` too).
     If it has the deprecated arguments `size_average` and `reduce`, so has the constructor.
     """
-
     size_average_before = getattr(function, "size_average_before", None)
 
     def decorate(cls: M) -> M:
         if inspect.get_annotations(cls):
-            add_constructor(cls, _initialise)
+            add_constructor(cls, partial(_initialise, cls))
             if size_average_before:
                 cls.__init__ = deprecated_reduction(size_average_before)(cls.__init__)  # type: ignore[method-assign]
         options = tuple(n for n, f in getattr(cls, "_fields", {}).items() if not f.annotation.startswith("InitVar"))
@@ -49,8 +49,10 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
     return decorate
 
 
-def _initialise(self: Any, values: dict[str, Any]) -> None:
-    Module.__init__(self)
+def _initialise(cls: Any, self: Any, values: dict[str, Any]) -> None:
+    bases = type(self).__mro__[type(self).__mro__.index(cls) + 1 :]
+    # As super().__init__(), but for bases that are tables too.
+    next(vars(base)["__init__"] for base in bases if "__init__" in vars(base) and "_fields" not in vars(base))(self)
     for_init = {}
     for name, value in values.items():
         annotation = self._fields[name].annotation
