@@ -28,6 +28,8 @@ def mse_loss(
     weight: a factor for each element, in input's shape. Raises ShapeError where the shapes differ (strict), DTypeError
     unless all are floating.
     """
+    if weight is None:
+        return norch.mse_loss(input, target, reduction=reduction, strict=strict)
     return _weighted(norch.mse_loss, input, target, reduction, weight, strict)
 
 
@@ -41,6 +43,8 @@ def l1_loss(
     strict: bool = True,
 ) -> norch.Tensor:
     """|input - target|, with the arguments and errors of mse_loss."""
+    if weight is None:
+        return norch.l1_loss(input, target, reduction=reduction, strict=strict)
     return _weighted(norch.l1_loss, input, target, reduction, weight, strict)
 
 
@@ -49,13 +53,11 @@ def _weighted(
     input: norch.Tensor,
     target: norch.Tensor,
     reduction: str,
-    weight: norch.Tensor | None,
+    weight: norch.Tensor,
     strict: bool,
     **options: float,
 ) -> norch.Tensor:
     """`op` with a factor for each element; a mean is the sum over that of the weights."""
-    if weight is None:
-        return op(input, target, reduction=reduction, strict=strict, **options)
     name = op.__name__
     loss = op(input, target, reduction="none", strict=strict, **options)
     floating(name, "weight", weight)

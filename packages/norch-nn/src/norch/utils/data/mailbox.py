@@ -65,8 +65,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _tensor(values: Any, requires_grad: bool) -> norch.Tensor:
-    tensor = norch.as_tensor(values)
-    return tensor.requires_grad_() if requires_grad else tensor
+    return norch.as_tensor(values).requires_grad_(requires_grad)
 
 
 def write(file: File, obj: Any) -> tuple[int, int]:
