@@ -1,5 +1,5 @@
 // linear and its gradients by input and weight: one product each.
-#include "product.h"
+#include "common/product.h"
 
 namespace norch {
 namespace {

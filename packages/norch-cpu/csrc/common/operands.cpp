@@ -1,4 +1,4 @@
-#include "operands.h"
+#include "common/operands.h"
 
 #include <algorithm>
 #include <utility>

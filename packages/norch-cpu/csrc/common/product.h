@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "operands.h"
+#include "common/operands.h"
 
 namespace norch {
 

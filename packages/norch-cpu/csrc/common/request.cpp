@@ -1,8 +1,8 @@
-#include "request.h"
+#include "common/request.h"
 
 #include <nanobind/stl/string.h>
 
-#include "launch.h"
+#include "common/launch.h"
 
 namespace nb = nanobind;
 

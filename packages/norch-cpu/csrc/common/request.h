@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "kernel.h"
+#include "common/kernel.h"
 
 namespace norch {
 

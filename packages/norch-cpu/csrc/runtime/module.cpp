@@ -1,0 +1,75 @@
+// The extension module: what Python sees of the kernels.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "common/launch.h"
+#include "common/request.h"
+#include "runtime/allocator.h"
+#include "runtime/buffer.h"
+#include "runtime/families.h"
+#include "runtime/machine.h"
+#include "runtime/parallel.h"
+
+namespace nb = nanobind;
+using namespace norch;
+
+namespace {
+
+const Registry& registry() {
+    static const Registry* made = [] {
+        auto* all = new Registry;
+        for (auto add : {add_arithmetic, add_copying, add_transcendental, add_reductions, add_scans, add_sorting,
+                         add_indexing, add_embedding, add_random, add_dropout, add_activations, add_softmax,
+                         add_attention, add_losses, add_normalization, add_matmul, add_convolution, add_pooling,
+                         add_optimizers, add_linear})
+            add(*all);
+        return all;
+    }();
+    return *made;
+}
+
+nb::object compile(const std::string& op, nb::handle operands, nb::handle attrs) {
+    return compile_kernel(registry(), op, operands, attrs);
+}
+
+nb::dict stats() {
+    MemoryStats s = memory_stats();
+    nb::dict out;
+    out["allocated_bytes"] = s.allocated;
+    out["peak_allocated_bytes"] = s.peak_allocated;
+    out["cached_bytes"] = s.cached;
+    out["cache_hits"] = s.hits;
+    out["cache_misses"] = s.misses;
+    return out;
+}
+
+PyMethodDef methods[] = {
+    {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocate)), METH_FASTCALL,
+     "allocate(nbytes, index) -> Buffer"},
+    {"allocating", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocating)), METH_FASTCALL,
+     "allocating(kernel, nbytes, index) -> the kernel as a callable that allocates its output and returns it, or None."},
+    {"from_host", norch::from_host, METH_O, "A Buffer on writable contiguous host memory, or None."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+NB_MODULE(NORCH_MODULE, m) {
+    if (!add_buffer_type(m.ptr()) || !add_launch_type(m.ptr()) || PyModule_AddFunctions(m.ptr(), methods) != 0)
+        throw nb::python_error();
+    m.def("compile", compile, nb::arg("op"), nb::arg("operands"), nb::arg("attrs"),
+          "The kernel of an op, or None where there is none.");
+    m.def("ops", [] {
+        nb::list names;
+        for (const auto& entry : registry()) names.append(nb::cast(entry.first));
+        return names;
+    });
+    m.def("memory_stats", stats);
+    m.def("reset_peak_memory_stats", reset_peak_memory_stats);
+    m.def("empty_cache", empty_cache);
+    m.def("fma_peak", fma_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("copy_bandwidth", copy_bandwidth, nb::arg("nbytes"), nb::arg("threads"),
+          nb::call_guard<nb::gil_scoped_release>());
+    m.def("num_threads", num_threads);
+    m.def("set_num_threads", set_num_threads, nb::arg("count"));
+}

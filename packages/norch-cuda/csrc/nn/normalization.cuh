@@ -1,0 +1,53 @@
+// What the kernels of normalisation share: which requests they take, and weights in either of two dtypes.
+#pragma once
+
+#include "reduction/rows.cuh"
+#include "runtime/staging.h"
+
+namespace norch {
+
+/// Weight or bias: null, or numbers of the rows' own type T, or (is_wide) of what that is computed in.
+struct Parameter {
+    const char* data;
+    bool is_wide;
+
+    template <class T>
+    __device__ computed<T> at(int64_t i, computed<T> otherwise) const {
+        if (!data) return otherwise;
+        if (is_wide) return reinterpret_cast<const computed<T>*>(data)[i];
+        return computed<T>(widen(reinterpret_cast<const T*>(data)[i]));
+    }
+    template <class T, int VEC>
+    __device__ void load(computed<T>* x, int64_t i, computed<T> otherwise) const {
+        using C = computed<T>;
+        if (!data) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) x[j] = otherwise;
+        } else if (is_wide) {
+            constexpr int PART = VEC < PER_16_BYTES<C> ? VEC : PER_16_BYTES<C>;
+#pragma unroll
+            for (int j = 0; j < VEC; j += PART) load_values<C, PART>(x + j, reinterpret_cast<const C*>(data) + i + j);
+        } else {
+            load_values<T, VEC>(x, reinterpret_cast<const T*>(data) + i);
+        }
+    }
+};
+
+inline DType computed_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+/// Whether the operands are floating, and none holds numbers that the compute dtype of `like` does not.
+inline bool fits(const Request& request, const Operand& like) {
+    if (!is_floating(like.dtype) || int(request.operands.size()) > Staged::MOST) return false;
+    return std::all_of(request.operands.begin(), request.operands.end(), [&](const Operand& o) {
+        return !o.is_scalar && is_floating(o.dtype) && size_of(o.dtype) <= size_of(computed_dtype(like.dtype));
+    });
+}
+
+/// What a kernel on rows of `like` takes a weight in: as it is, or in the compute dtype.
+inline DType parameter_dtype(const Operand& weight, const Operand& like) {
+    return weight.dtype == like.dtype ? like.dtype : computed_dtype(like.dtype);
+}
+
+void add_channel_normalization(Registry&);  // channelnorm.cu: batch_norm
+
+}  // namespace norch
