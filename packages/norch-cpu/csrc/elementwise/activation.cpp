@@ -5,7 +5,7 @@
 #include "elementwise/functions.h"
 #include "elementwise/loop.h"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 /// An elementwise kernel whose loop gets constants as inputs after the request's own.
@@ -17,7 +17,7 @@ public:
         constant.dtype = request.operands[0].dtype;
         constant.is_scalar = true;
         request.operands.resize(given_ + constants_.size(), constant);
-        inner_ = elementwise(request, loop, ns);
+        inner_ = elementwise_kernel(request, loop, ns);
         work = inner_->work;
     }
 
@@ -215,7 +215,7 @@ Loop gradient(DType dtype) {
 /// A kernel of a floating dtype; `attrs` names the constants that F is made from.
 KernelPtr floating(const Request& request, Loop loop, double ns, std::initializer_list<const char*> attrs = {}) {
     if (!is_floating(request.operands[0].dtype)) return nullptr;
-    if (!attrs.size()) return elementwise(request, loop, ns);
+    if (!attrs.size()) return elementwise_kernel(request, loop, ns);
     std::vector<double> constants;
     for (const char* name : attrs) constants.push_back(request.attrs.number(name));
     return std::make_unique<WithConstants>(request, loop, ns, std::move(constants));
@@ -231,7 +231,7 @@ KernelPtr relu(const Request& request) {
     if (dtype == DType::boolean) return nullptr;
     return visit(dtype, [&](auto tag) {
         using T = compute_t<typename decltype(tag)::type>;
-        return elementwise(request, activation_loop<T, Relu<T>>, 0.2);
+        return elementwise_kernel(request, activation_loop<T, Relu<T>>, 0.2);
     });
 }
 
@@ -304,4 +304,4 @@ void add_activations(Registry& registry) {
     registry["mse_loss_grad"] = mse_loss_grad;
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

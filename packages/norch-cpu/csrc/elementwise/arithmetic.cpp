@@ -5,7 +5,7 @@
 #include "elementwise/loop.h"
 #include "elementwise/transcendental.h"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 /// Which loop an op has for a dtype: f(Tag<T>) for the types that loops are compiled for.
@@ -74,7 +74,7 @@ KernelPtr by_category(const Request& request, double ns = 0.15) {
     Loop loop = is_floating(dtype)          ? floating_loop(dtype, Floating{})
                 : dtype == DType::boolean ? Bool{}(Tag<uint8_t>{})
                                           : integer_loop(dtype, Integer{});
-    return loop ? elementwise(request, loop, ns * double(size_of(dtype)) / 4) : nullptr;
+    return loop ? elementwise_kernel(request, loop, ns * double(size_of(dtype)) / 4) : nullptr;
 }
 
 template <class F>
@@ -161,4 +161,4 @@ void add_arithmetic(Registry& registry) {
     };
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

@@ -1,7 +1,7 @@
 // copy (with every cast), fill, where: what moves elements and computes nothing.
 #include "elementwise/loop.h"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 template <class To, class From>
@@ -70,12 +70,10 @@ void where_loop(char* const* p, unsigned single, int64_t n) {
 
 KernelPtr copy(const Request& request) {
     DType to = request.operands[0].dtype, from = request.operands[1].dtype;
-    Loop loop = visit(to, [&](auto t) {
-        return visit(from, [&](auto f) -> Loop {
-            return cast_loop<typename decltype(t)::type, typename decltype(f)::type>;
-        });
+    Loop loop = visit(to, [&]<class To>(Tag<To>) {
+        return visit(from, []<class From>(Tag<From>) -> Loop { return cast_loop<To, From>; });
     });
-    return elementwise(request, loop, 0.05 * double(size_of(to) + size_of(from)) / 2, BITS | TAKES_SINGLE);
+    return elementwise_kernel(request, loop, 0.05 * double(size_of(to) + size_of(from)) / 2, BITS | TAKES_SINGLE);
 }
 
 KernelPtr where(const Request& request) {
@@ -84,7 +82,7 @@ KernelPtr where(const Request& request) {
                 : size == 2 ? where_loop<uint16_t>
                 : size == 4 ? where_loop<uint32_t>
                             : where_loop<uint64_t>;
-    return elementwise(request, loop, 0.05 * double(size), BITS | TAKES_SINGLE);
+    return elementwise_kernel(request, loop, 0.05 * double(size), BITS | TAKES_SINGLE);
 }
 
 }  // namespace
@@ -95,4 +93,4 @@ void add_copying(Registry& registry) {
     registry["where"] = where;
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

@@ -4,11 +4,11 @@
 
 #include "common/layout.h"
 #include "elementwise/loop.h"
-#include "elementwise/tile.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/tile.h"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 constexpr int MOST_OPERANDS = 6;
@@ -89,9 +89,7 @@ private:
             Part& p = part_[i];
             p.is_scalar = o.is_scalar;
             p.dtype = o.dtype;
-            p.convert = (how & BITS) || !norch::is_half(o.dtype) ? Convert::none
-                        : o.dtype == DType::f16                  ? Convert::half
-                                                                 : Convert::bfloat16;
+            p.convert = how & BITS ? Convert::none : conversion_of(o.dtype);
             p.rounds = operands[0].dtype == DType::boolean;
             p.size = size_of(o.dtype);
             p.loop_size = p.convert == Convert::none ? p.size : 4;
@@ -178,12 +176,8 @@ private:
             if (!p.via_scratch) continue;
             bool is_single = single_ >> i & 1;
             Plane staged{scratch + p.scratch, is_single ? p.loop_size : tile_columns_ * p.loop_size, p.loop_size};
-            if (i == 0)
-                out = plane[0];
-            else if (p.convert == Convert::none)
-                copy_tile(staged, plane[i], rows, columns, p.size);
-            else
-                load_tile(staged, plane[i], rows, is_single ? 1 : columns, p.convert);
+            if (i == 0) out = plane[0];
+            else load_tile(staged, plane[i], rows, is_single ? 1 : columns, p.size, p.convert);
             plane[i] = staged;
         }
         char* p[MOST_OPERANDS];
@@ -192,12 +186,7 @@ private:
             loop_(p, single_, columns);
             for (int i = 0; i < count_; ++i) p[i] += plane[i].row;
         }
-        if (part_[0].via_scratch) {
-            if (part_[0].convert == Convert::none)
-                copy_tile(out, plane[0], rows, columns, part_[0].size);
-            else
-                store_tile(out, plane[0], rows, columns, part_[0].convert);
-        }
+        if (part_[0].via_scratch) store_tile(out, plane[0], rows, columns, part_[0].size, part_[0].convert);
     }
 
     void fill_tile(Plane& plane, char* staged, const Part& p, int64_t rows, int64_t columns) const {
@@ -220,8 +209,8 @@ private:
 
 }  // namespace
 
-KernelPtr elementwise(const Request& request, Loop loop, double ns, unsigned how) {
+KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned how) {
     return std::make_unique<Elementwise>(request, loop, ns, how);
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

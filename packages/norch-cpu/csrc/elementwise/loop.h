@@ -5,8 +5,9 @@
 #include <string>
 
 #include "common/kernel.h"
+#include "runtime/simd.h"
 
-namespace norch {
+namespace norch::elementwise {
 
 /// p[0] is the output, p[1..] the inputs, all of n contiguous elements but those whose bit is set in `single` (bit i for
 /// p[i]), of which there is one element for all. The output may be one of the inputs. Not all inputs are single.
@@ -18,16 +19,7 @@ enum : unsigned { BITS = 1, TAKES_SINGLE = 2 };
 
 /// An elementwise kernel of `request` around a loop. The loop's operands have the request's dtypes, but for 16-bit floats,
 /// which are float32 there. `ns` is what an element costs a core.
-KernelPtr elementwise(const Request& request, Loop loop, double ns, unsigned how = 0);
-
-// The output is either an input or apart from it, so that no iteration depends on another.
-#if defined(__clang__)
-#define NORCH_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define NORCH_INDEPENDENT _Pragma("GCC ivdep")
-#else
-#define NORCH_INDEPENDENT
-#endif
+KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned how = 0);
 
 template <class T, class F>
 void unary_loop(char* const* p, unsigned, int64_t n) {
@@ -56,4 +48,4 @@ void binary_loop(char* const* p, unsigned single, int64_t n) {
     }
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

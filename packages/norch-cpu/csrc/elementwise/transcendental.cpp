@@ -4,7 +4,7 @@
 #include "elementwise/functions.h"
 #include "elementwise/loop.h"
 
-namespace norch {
+namespace norch::elementwise {
 
 namespace {
 
@@ -129,7 +129,7 @@ void pow_loop(char* const* p, unsigned single, int64_t n) {
 
 KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop in_double, double ns_double) {
     const bool is_double = request.operands[0].dtype == DType::f64;
-    return is_double ? elementwise(request, in_double, ns_double) : elementwise(request, in_float, ns_float);
+    return is_double ? elementwise_kernel(request, in_double, ns_double) : elementwise_kernel(request, in_float, ns_float);
 }
 
 /// The costs are in picoseconds for an element of one core.
@@ -178,4 +178,4 @@ void add_transcendental(Registry& registry) {
     registry["atan2"] = atan2;
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

@@ -2,8 +2,8 @@
 
 #include "common/kernel.h"
 
-namespace norch {
+namespace norch::elementwise {
 
 KernelPtr floating_pow(const Request& request);
 
-}  // namespace norch
+}  // namespace norch::elementwise

@@ -4,7 +4,7 @@
 
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 constexpr double NS = 0.3;
@@ -81,4 +81,4 @@ void Bounds::raise(const char* index) const {
     }
 }
 
-}  // namespace norch
+}  // namespace norch::indexing

@@ -3,7 +3,7 @@
 
 #include "common/layout.h"
 
-namespace norch {
+namespace norch::indexing {
 
 class Bounds {
 public:
@@ -26,4 +26,4 @@ private:
 /// An index that may count from the end, as one from the start.
 inline int64_t wrapped(int64_t index, int64_t size) { return index + ((index >> 63) & size); }
 
-}  // namespace norch
+}  // namespace norch::indexing

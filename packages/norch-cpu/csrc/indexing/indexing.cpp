@@ -8,7 +8,7 @@
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 /// Byte strides of the three operands of a loop.
@@ -247,8 +247,7 @@ Scatter assigning(DType dtype) {
 }
 
 Scatter adding(DType dtype) {
-    return visit(dtype, [](auto tag) -> Scatter {
-        using T = typename decltype(tag)::type;
+    return visit(dtype, []<class T>(Tag<T>) -> Scatter {
         if constexpr (std::is_same_v<T, bool>) return scatter<uint8_t, uint8_t, Or>;
         else if constexpr (std::is_same_v<T, compute_t<T>>) return scatter<T, T, Add>;
         else return scatter_add_wide<T>;
@@ -345,4 +344,4 @@ void add_indexing(Registry& registry) {
     registry["scatter_add"] = make_scatter_add;
 }
 
-}  // namespace norch
+}  // namespace norch::indexing

@@ -8,7 +8,7 @@
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 constexpr int64_t SHORT = 192;  // elements up to which comparisons are faster
@@ -148,8 +148,7 @@ KernelPtr sort(const Request& request) {
     Line line{nullptr, nullptr, nullptr, stride(0), stride(1), stride(2), operands[0].shape[size_t(dim)]};
     if (line.n == 0 || lines.numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     bool descending = request.attrs.flag("descending");
-    return visit(operands[0].dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit(operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (sizeof(T) < 8)
             if (line.n <= int64_t(UINT32_MAX)) return make_sort<T, Packed>(lines, line, descending);
         return make_sort<T, Pair>(lines, line, descending);
@@ -160,4 +159,4 @@ KernelPtr sort(const Request& request) {
 
 void add_sorting(Registry& registry) { registry["sort"] = sort; }
 
-}  // namespace norch
+}  // namespace norch::indexing

@@ -7,7 +7,7 @@
 #include "elementwise/exponential.h"
 #include "elementwise/loop.h"
 
-namespace norch {
+namespace norch::matmul {
 namespace {
 
 struct Relu {
@@ -63,4 +63,4 @@ void (*activation_named(const std::string& name))(T* x, int64_t n) {
 template void (*activation_named<float>(const std::string&))(float*, int64_t);
 template void (*activation_named<double>(const std::string&))(double*, int64_t);
 
-}  // namespace norch
+}  // namespace norch::matmul

@@ -10,7 +10,7 @@
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::matmul {
 namespace {
 
 constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies
@@ -21,7 +21,7 @@ constexpr int64_t MOST_DOTS = 12;  // vectors whose dot products with many other
 constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
 
 template <class T>
-constexpr int64_t PANEL = TILE_VECTORS * FULL_VECTOR<T>;
+constexpr int64_t PANEL = TILE_VECTORS * SIMD_WIDTH<T>;
 
 template <class T>
 const T* zeros() {
@@ -78,9 +78,9 @@ void Product<T>::choose_path() {
     const int64_t b_bytes = k_ * b_.row * int64_t(sizeof(T));
     if (m_ == 0 || n_ == 0 || k_ == 0)
         path_ = Path::fill;
-    else if (b_.row == 1 && a_.column == 1 && std::min(m_, n_) <= MOST_DOTS && k_ >= 8 * FULL_VECTOR<T>)
+    else if (b_.row == 1 && a_.column == 1 && std::min(m_, n_) <= MOST_DOTS && k_ >= 8 * SIMD_WIDTH<T>)
         path_ = Path::dots;
-    else if (b_.row == 1 && m_ <= DOT_ROWS && k_ >= 2 * FULL_VECTOR<T>)
+    else if (b_.row == 1 && m_ <= DOT_ROWS && k_ >= 2 * SIMD_WIDTH<T>)
         path_ = Path::dots;
     else if (m_ == 1 && b_.column == 1 && c_.column == 1)
         path_ = Path::row_times_rows;
@@ -94,7 +94,7 @@ void Product<T>::choose_path() {
 /// Pieces: enough for many threads, large enough to be worth starting.
 template <class T>
 void Product<T>::cut() {
-    const double element_ns = double(k_) / (FULL_VECTOR<T> * (std::is_integral_v<T> ? 1.5 : 5.0)) + 0.1;
+    const double element_ns = double(k_) / (SIMD_WIDTH<T> * (std::is_integral_v<T> ? 1.5 : 5.0)) + 0.1;
     piece_rows_ = std::max<int64_t>(m_, 1), piece_columns_ = std::max<int64_t>(n_, 1);
     double whole_ns = double(m_) * double(n_) * element_ns;
     const int64_t wanted = 4 * num_threads();
@@ -235,7 +235,7 @@ int64_t Product<T>::direct_columns(const Call& call, const Area& area, int64_t l
 
 template <class T>
 void Product<T>::direct(const Call& call, const Area& area) const {
-    constexpr int L = FULL_VECTOR<T>;
+    constexpr int L = SIMD_WIDTH<T>;
     int64_t left = direct_columns<L>(call, area, area.left, area.right);
     if constexpr (L >= 8) left = direct_columns<L / 2>(call, area, left, area.right);
     if constexpr (L >= 16) left = direct_columns<L / 4>(call, area, left, area.right);
@@ -258,7 +258,7 @@ void Product<T>::packed(const Call& call, const Area& area) const {
         const int64_t steps = std::min(block, k_ - first);
         for (int64_t column = area.left; column < right; column += PANEL<T>) {
             const int64_t width = std::min(PANEL<T>, right - column);
-            const int64_t padded = divide_up(width, FULL_VECTOR<T>) * FULL_VECTOR<T>;
+            const int64_t padded = divide_up(width, SIMD_WIDTH<T>) * SIMD_WIDTH<T>;
             const T* b = call.b + first * b_.row + column * b_.column;
             // Whole rows of a panel are packed by the first tile that reads them.
             const bool as_it_goes = b_.column == 1 && width == PANEL<T>;
@@ -273,7 +273,7 @@ void Product<T>::packed(const Call& call, const Area& area) const {
 template <class T>
 void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t first_step, int64_t steps,
                                   int64_t column, int64_t width, T* panel, const T* unpacked) const {
-    constexpr int L = FULL_VECTOR<T>;
+    constexpr int L = SIMD_WIDTH<T>;
     const T* bias = starts_with_bias_ ? call.epilogue.bias : nullptr;
     const int64_t padded = divide_up(width, L) * L;
     const bool in_place = width == padded && c_.column == 1, is_first = first_step == 0;
@@ -359,4 +359,4 @@ template class Product<double>;
 template class Product<uint32_t>;
 template class Product<uint64_t>;
 
-}  // namespace norch
+}  // namespace norch::matmul

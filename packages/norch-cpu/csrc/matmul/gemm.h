@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace norch {
+namespace norch::matmul {
 
 /// Element (i, j) of a matrix lies at data + i * row + j * column.
 struct MatrixStrides {
@@ -67,4 +67,4 @@ extern template class Product<double>;
 extern template class Product<uint32_t>;
 extern template class Product<uint64_t>;
 
-}  // namespace norch
+}  // namespace norch::matmul

@@ -6,9 +6,9 @@
 
 #include "matmul/gemm.h"
 #include "matmul/gemm_tile.h"
-#include "nn/panel.h"
+#include "matmul/transpose.h"
 
-namespace norch {
+namespace norch::matmul {
 
 /// The rows of a panel. It stays in the second cache: fewer rows for the sake of the first cost more, since the sums
 /// would go to memory and back more often.
@@ -20,7 +20,7 @@ constexpr int64_t COLUMN_STEPS = 128;
 /// panel[p][j] = b[p][j] for p < steps, j < width; zeros up to the panel's width.
 template <class T>
 void pack_panel(const T* b, MatrixStrides strides, int64_t steps, int64_t width, T* panel, int64_t panel_width) {
-    constexpr int L = FULL_VECTOR<T>;
+    constexpr int L = SIMD_WIDTH<T>;
     if (width < panel_width) std::fill_n(panel, steps * panel_width, T(0));
     if (strides.column == 1 && width == panel_width) {
         for (int64_t p = 0; p < steps; ++p, b += strides.row, panel += panel_width)
@@ -37,4 +37,4 @@ void pack_panel(const T* b, MatrixStrides strides, int64_t steps, int64_t width,
         for (int64_t j = 0; j < width; ++j) panel[p * panel_width + j] = b[p * strides.row + j * strides.column];
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

@@ -6,7 +6,7 @@
 
 #include "runtime/simd.h"
 
-namespace norch {
+namespace norch::matmul {
 
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int TILE_ROWS = 12;  // 32 registers: 24 of sums, 2 of b's vectors, the rest for elements of a
@@ -15,9 +15,6 @@ constexpr int TILE_ROWS = 6;
 #endif
 constexpr int TILE_VECTORS = 2;
 constexpr int PREFETCH_STEPS = 16;
-
-template <class T>
-constexpr int FULL_VECTOR = VECTOR_BYTES / int(sizeof(T));
 
 /// What a tile reads: a's element (i, p) at a[i * a_row + p * a_step], b's vectors at b + p * b_step, what the sums begin
 /// with at start + i * start_row (0: one row for all).
@@ -115,4 +112,4 @@ void for_tiles(int64_t rows, const F& f) {
     for (int64_t t = larger; t < tiles; ++t, i += least) f(i, kernel, least);
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

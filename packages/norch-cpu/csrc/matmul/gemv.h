@@ -6,12 +6,12 @@
 #include "elementwise/loop.h"
 #include "matmul/gemm_tile.h"
 
-namespace norch {
+namespace norch::matmul {
 
 /// y += x @ b for b's rows of n elements. Eight rows at a time are read side by side, and y a time for all of them.
 template <class T>
 void add_rows(const T* x, int64_t x_step, const T* b, int64_t b_row, int64_t k, int64_t n, T* y) {
-    constexpr int L = FULL_VECTOR<T>, ROWS = 8;
+    constexpr int L = SIMD_WIDTH<T>, ROWS = 8;
     int64_t p = 0;
     for (; p + ROWS <= k; p += ROWS, x += ROWS * x_step, b += ROWS * b_row) {
         int64_t j = 0;
@@ -62,7 +62,7 @@ void store_sums(const vector_t<T, L> (&v)[C], const T* more, T* out, int64_t ste
 template <class T, int R, int C>
 void dot_tile(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t k, T* out, int64_t out_row,
               int64_t out_column) {
-    constexpr int L = FULL_VECTOR<T>;
+    constexpr int L = SIMD_WIDTH<T>;
     vector_t<T, L> sums[R][C] = {};
     int64_t p = 0;
     do {  // k is at least L
@@ -117,4 +117,4 @@ void multiply_dots(const T* a, int64_t a_row, int64_t rows, const T* b, int64_t 
     }
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

@@ -11,7 +11,7 @@
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::matmul {
 namespace {
 
 /// How an operand is brought to the dtype that is computed in: dims that repeat themselves are copied once.
@@ -186,4 +186,4 @@ KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b,
     }
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

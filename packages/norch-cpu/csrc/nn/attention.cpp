@@ -9,15 +9,17 @@
 #include "elementwise/functions.h"
 #include "elementwise/loop.h"
 #include "matmul/gemm_tile.h"
-#include "nn/panel.h"
+#include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
+using matmul::TILE_VECTORS, matmul::TileInput, matmul::TileKernel;
+
 constexpr int64_t QUERIES = 64;  // queries whose scores are in the cache together
-constexpr int L = FULL_VECTOR<float>;
+constexpr int L = SIMD_WIDTH<float>;
 
 int64_t whole_vectors(int64_t n) { return (n + L - 1) / L * L; }
 
@@ -38,7 +40,7 @@ void multiply(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t widt
               const Steps& steps) {
     alignas(64) static constexpr float zeros[TILE_VECTORS * L] = {};
     const int64_t whole = width / (TILE_VECTORS * L) * (TILE_VECTORS * L);
-    for_tiles<float, L, TILE_VECTORS>(rows, [&](int64_t i, TileKernel<float> kernel, int64_t count) {
+    matmul::for_tiles<float, L, TILE_VECTORS>(rows, [&](int64_t i, TileKernel<float> kernel, int64_t count) {
         const Range p = steps(i, i + count);
         TileInput<float> in{a.data + i * a.row + p.begin * a.column, a.row, a.column, nullptr, b.row, p.end - p.begin,
                             zeros, 0};
@@ -48,7 +50,7 @@ void multiply(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t widt
             in.b = b.data + p.begin * b.row + j;
             float* out = c.data + i * c.row + j;
             if (add) in.start = out, in.start_row = c.row;
-            (one ? tile_kernel<float, L, 1>(count) : kernel)(in, out, c.row);
+            (one ? matmul::tile_kernel<float, L, 1>(count) : kernel)(in, out, c.row);
         }
     });
 }
@@ -193,7 +195,7 @@ private:
     /// Queries, or gradients, as columns; those that there are not are 0.
     void turn(Matrix to, Matrix x, int64_t queries, int64_t n, float scale) const {
         if (queries < width_) std::fill_n(to.data, n * width_, 0.0f);
-        transpose(x.data, x.row, queries, n, to.data, width_);
+        matmul::transpose(x.data, x.row, queries, n, to.data, width_);
         if (scale == 1.0f) return;
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n * width_; ++i) to.data[i] *= scale;
@@ -318,4 +320,4 @@ void add_attention(Registry& registry) {
     registry["scaled_dot_product_attention_grad"] = backward;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

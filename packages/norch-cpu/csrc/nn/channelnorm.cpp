@@ -1,7 +1,7 @@
 // batch_norm over (batch, channels, inner), and its gradient.
 #include "nn/normalization.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr double ELEMENT_NS = 0.2;
@@ -54,7 +54,7 @@ void sum_channel(const Shape& s, int64_t channel, const F& f, double* sums) {
     }
     const int64_t each = SUM_BLOCK / s.inner;
     for (int64_t begin = 0; begin < s.batch; begin += each) {
-        Lanes<C, SUMS, 2 * WIDTH<C>> lanes;
+        Lanes<C, SUMS, 2 * SIMD_WIDTH<C>> lanes;
         for (int64_t k = begin; k < std::min(s.batch, begin + each); ++k) {
             const int64_t at = (k * s.channels + channel) * s.inner;
             lanes.add(s.inner, [&](int64_t i) { return f(at + i); });
@@ -244,8 +244,7 @@ KernelPtr batch_norm(const Request& request) {
     int weight = given[1] ? 4 : 0, bias = given[2] ? 4 + int(given[1]) : 0;
     Shape shape = shape_of(out);
     double eps = request.attrs.number("eps");
-    return by_compute_type(out, [&](auto tag, DType compute) -> KernelPtr {
-        using C = typename decltype(tag)::type;
+    return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
         double ns = ELEMENT_NS * sizeof(C) / 4;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
@@ -264,8 +263,7 @@ KernelPtr batch_norm_grad(const Request& request) {
     const bool weighted = request.attrs.integers("given")[2];
     Shape shape = shape_of(out);
     double eps = request.attrs.number("eps");
-    return by_compute_type(out, [&](auto tag, DType compute) -> KernelPtr {
-        using C = typename decltype(tag)::type;
+    return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
         double ns = 2 * ELEMENT_NS * sizeof(C) / 4;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
@@ -284,4 +282,4 @@ void add_channel_normalization(Registry& registry) {
     registry["batch_norm_grad"] = batch_norm_grad;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

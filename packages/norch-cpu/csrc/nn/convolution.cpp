@@ -2,10 +2,11 @@
 // stride s is s * s such grids, one for each remainder of a row's and a column's index.
 #include "nn/convolution.h"
 
+#include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr int64_t AT_ONCE = 96;  // windows: their sums stay in the first cache
@@ -52,7 +53,7 @@ public:
         Scratch<T> panels(groups_ * width_ * (depth_ + 1));
         pack(weight, bias, panels.data());
         parallel_for(items, double(tiling_.rows * tiling_.columns) * per_window(), [&](int64_t begin, int64_t end) {
-            Scratch<T> copy(source_.scratch()), sums(AT_ONCE * MAX_VECTORS * LANES<T>);
+            Scratch<T> copy(source_.scratch()), sums(AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>);
             Scratch<int64_t> places(tiling_.rows * tiling_.columns);
             for (int64_t i = begin; i < end; ++i) {
                 const Tile tile = tiling_.tile(grid_, i % tiling_.count());
@@ -111,7 +112,7 @@ private:
         const bool is_run = target_.column == 1 && (tile.rows == 1 || target_.row == tile.columns);
         if constexpr (std::is_same_v<S, T>) {
             if (is_run) {
-                transpose(sums, block.width<T>(), count, block.channels,
+                matmul::transpose(sums, block.width<T>(), count, block.channels,
                           out + tile.y * target_.row + tile.x + first, target_.channel);
                 return;
             }
@@ -221,7 +222,7 @@ KernelPtr of_one_dtype(const Request& r) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype) return nullptr;
     if (!r.operands[0].is_contiguous()) return nullptr;
-    return visit_floating(r.operands[0].dtype, [&](auto tag) { return F<typename decltype(tag)::type>::make(r); });
+    return visit_floating(r.operands[0].dtype, [&]<class T>(Tag<T>) { return F<T>::make(r); });
 }
 template <class S>
 struct Forward {
@@ -240,4 +241,4 @@ void add_convolution(Registry& registry) {
     registry["conv2d_weight_grad"] = conv2d_weight_grad;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

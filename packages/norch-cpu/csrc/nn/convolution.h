@@ -8,7 +8,7 @@
 #include "common/kernel.h"
 #include "nn/panel.h"
 
-namespace norch {
+namespace norch::nn {
 
 /// A (n, c, h, w) operand. Strides count elements.
 struct Image {
@@ -77,8 +77,8 @@ std::vector<Tap> taps_of(int64_t kh, int64_t kw, int64_t dilation_y, int64_t dil
 
 /// Multiplications that one core does in a nanosecond.
 template <class T>
-constexpr double PER_NS = double(LANES<T>) * 4;
+constexpr double PER_NS = double(SIMD_WIDTH<T>) * 4;
 
 KernelPtr conv2d_weight_grad(const Request& request);  // convolution_weight.cpp
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -1,10 +1,11 @@
 // The gradient of conv2d's weight: for each window the elements that it sees, times the gradient of its result. Images
 // are summed in chunks that do not depend on the number of threads, and the chunks in order.
 #include "nn/convolution.h"
+#include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr int64_t AT_ONCE = 1024;                // windows
@@ -44,7 +45,7 @@ public:
         if (!items || !depth_) return;
         Scratch<T> partial(chunks_ * groups_ * depth_ * width_);
         parallel_for(items, work / double(items), [&](int64_t begin, int64_t end) {
-            Scratch<T> copy(source_.scratch()), panel(tiling_.rows * tiling_.columns * MAX_VECTORS * LANES<T>);
+            Scratch<T> copy(source_.scratch()), panel(tiling_.rows * tiling_.columns * MAX_VECTORS * SIMD_WIDTH<T>);
             Scratch<int64_t> places(tiling_.rows * tiling_.columns);
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t chunk = i / count / groups_, group = i / count % groups_;
@@ -84,7 +85,7 @@ private:
         grad += tile.y * stride[2] + tile.x * stride[3];
         if constexpr (std::is_same_v<S, T>) {
             if (stride[3] == 1 && (tile.rows == 1 || stride[2] == tile.columns)) {
-                transpose(grad, stride[1], block.channels, tile.count(), panel, width);
+                matmul::transpose(grad, stride[1], block.channels, tile.count(), panel, width);
                 return;
             }
         }
@@ -97,7 +98,7 @@ private:
     /// Row `row` of a group: all chunks' sums, in order.
     void combine(const T* partial, int64_t group, int64_t row, S* out) const {
         for (const Block& block : blocks_) {
-            T sums[MAX_VECTORS * LANES<T>] = {};
+            T sums[MAX_VECTORS * SIMD_WIDTH<T>] = {};
             const int64_t width = block.width<T>();
             for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
                 const T* from = partial + ((chunk * groups_ + group) * width_ + block.first) * depth_ + row * width;
@@ -128,8 +129,7 @@ KernelPtr conv2d_weight_grad(const Request& r) {
     const auto& dilation = r.attrs.integers("dilation");
     WindowGrid grid(grad.shape[2], grad.shape[3], stride[0], stride[1],
                     taps_of(out.shape[2], out.shape[3], dilation[0], dilation[1], pads[0], pads[2]));
-    return visit_floating(out.dtype, [&](auto tag) {
-        using S = typename decltype(tag)::type;
+    return visit_floating(out.dtype, [&]<class S>(Tag<S>) {
         WeightGrad<S> all(r, grid);
         const double work = all.work;
         return make_kernel(work, [all = std::move(all)](char* const* data, const Scalar*) {
@@ -139,4 +139,4 @@ KernelPtr conv2d_weight_grad(const Request& r) {
     });
 }
 
-}  // namespace norch
+}  // namespace norch::nn

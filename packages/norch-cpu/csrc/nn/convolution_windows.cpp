@@ -1,6 +1,6 @@
 #include "nn/convolution.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr int64_t TILE_BYTES = 256 << 10;
@@ -126,4 +126,4 @@ template class Source<double>;
 template class Source<half>;
 template class Source<bfloat16>;
 
-}  // namespace norch
+}  // namespace norch::nn

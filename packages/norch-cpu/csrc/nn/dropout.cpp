@@ -6,7 +6,7 @@
 #include "random/philox.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr int64_t CHUNK = 1024;  // elements: their words stay in the first-level cache
@@ -83,11 +83,11 @@ public:
                 uint32_t words[CHUNK];
                 for (; begin < end; begin += CHUNK) {
                     int64_t count = std::min(CHUNK, end - begin);
-                    philox(seed, offset, uint64_t(begin / 4), (count + 3) / 4, words);
+                    random::philox(seed, offset, uint64_t(begin / 4), (count + 3) / 4, words);
                     chunk(out, x, words, begin, count, threshold, scale);
                 }
             },
-            4 * PHILOX_LANES);
+            4 * random::PHILOX_LANES);
     }
 
 private:
@@ -122,8 +122,8 @@ private:
 };
 
 KernelPtr dropout(const Request& request) {
-    return visit_floating(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
-        return std::make_unique<Dropout<typename decltype(tag)::type>>(request);
+    return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return std::make_unique<Dropout<T>>(request);
     });
 }
 
@@ -131,4 +131,4 @@ KernelPtr dropout(const Request& request) {
 
 void add_dropout(Registry& registry) { registry["dropout"] = dropout; }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -1,8 +1,9 @@
 // Losses: nll_loss and cross_entropy by class index, of one row or a batch of rows, and mse_loss; with their gradients.
+#include "elementwise/loop.h"
 #include "nn/softmax.h"
-#include "reduction/lines.h"
+#include "nn/lines.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 enum class Reduction { none, mean, sum };
@@ -16,8 +17,7 @@ using ReadIndex = int64_t (*)(const char*);
 
 /// nullptr for a dtype that is no integer.
 ReadIndex reader_of_indices(DType dtype) {
-    return visit(dtype, [](auto tag) -> ReadIndex {
-        using T = typename decltype(tag)::type;
+    return visit(dtype, []<class T>(Tag<T>) -> ReadIndex {
         if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
             return [](const char* p) { return int64_t(*reinterpret_cast<const T*>(p)); };
         else
@@ -93,8 +93,7 @@ KernelPtr picking(const Request& request, int logs, int target, KernelPtr first)
     Reduction reduction = reduction_of(request);
     std::shared_ptr<Kernel> before(std::move(first));
     double work = 3 * double(rows.count) + (before ? before->work : 0);
-    return visit_floating(scores.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    return visit_floating(scores.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(work, [=](char* const* data, const Scalar* scalars) {
             if (before) before->run(data + 1, scalars);
             pick(reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[logs]), rows, data[target], targets,
@@ -144,8 +143,7 @@ KernelPtr nll_loss_grad(const Request& request) {
     if (request.operands.size() != 3 || !is_plain(out, request.operands[2]) || !out.is_contiguous()) return nullptr;
     Rows rows(out);
     Targets targets(request.operands[2], rows.classes, request);
-    return visit_floating(out.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    return visit_floating(out.dtype, [&]<class T>(Tag<T>) {
         Scales<T> scales(request.operands[1], request);
         double ns = 3 + 0.1 * double(rows.classes);
         return make_kernel(double(rows.count) * ns, [=](char* const* data, const Scalar*) {
@@ -187,8 +185,7 @@ KernelPtr cross_entropy_grad(const Request& request) {
     if (!is_plain(out, request.operands[3]) || !out.is_contiguous() || !logs.is_contiguous()) return nullptr;
     Rows rows(out);
     Targets targets(request.operands[3], rows.classes, request);
-    return visit_floating(out.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    return visit_floating(out.dtype, [&]<class T>(Tag<T>) {
         using C = compute_t<T>;
         Scales<T> scales(request.operands[1], request);
         double ns = 3 + (sizeof(C) == 8 ? 3.0 : 0.6) * double(rows.classes);
@@ -251,15 +248,15 @@ KernelPtr mse_loss(const Request& request) {
     Reduction reduction = reduction_of(request);
     if (reduction == Reduction::none) {
         bool is_double = out.dtype == DType::f64;
-        return elementwise(request, is_double ? binary_loop<double, double, SquaredDifference>
-                                              : binary_loop<float, float, SquaredDifference>, 0.2);
+        using elementwise::binary_loop;
+        return elementwise::elementwise_kernel(request, is_double ? binary_loop<double, double, SquaredDifference>
+                                                                  : binary_loop<float, float, SquaredDifference>, 0.2);
     }
     Loops loops = collapse({a, b});
     int64_t n = a.numel(), size = size_of(a.dtype);
     bool is_dense = n < 2 || (loops.ndim() == 1 && loops.strides[0][0] == size && loops.strides[1][0] == size);
     if (!is_dense) return nullptr;
-    return visit_floating(out.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    return visit_floating(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0.3 * double(n), [=](char* const* data, const Scalar*) {
             double total = sum_of_squares(reinterpret_cast<const T*>(data[1]), reinterpret_cast<const T*>(data[2]), n);
             if (reduction == Reduction::mean) total /= double(n);
@@ -278,4 +275,4 @@ void add_losses(Registry& registry) {
     registry["mse_loss"] = mse_loss;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

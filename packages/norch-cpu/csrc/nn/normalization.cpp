@@ -1,7 +1,7 @@
 // layer_norm and rms_norm, and their gradients: rows of contiguous elements.
 #include "nn/normalization.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr double ELEMENT_NS = 0.2, ROW_NS = 25;
@@ -106,8 +106,7 @@ KernelPtr forward(const Request& request) {
     int weight = given[1] ? 2 : 0, bias = Centred && given[2] ? 2 + int(given[1]) : 0;
     int64_t n = row_size(request), rows = n ? out.numel() / n : 0;
     double eps = request.attrs.number("eps");
-    return by_compute_type(out, [&](auto tag, DType compute) -> KernelPtr {
-        using C = typename decltype(tag)::type;
+    return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
         double ns = ELEMENT_NS * double(n) * sizeof(C) / 4 + ROW_NS;
         auto body = [=](char* const* data) {
             const C* w = weight ? reinterpret_cast<const C*>(data[weight]) : nullptr;
@@ -237,8 +236,7 @@ KernelPtr backward(const Request& request) {
     const bool weighted = request.attrs.integers("given")[2];
     int64_t n = row_size(request), rows = n ? out.numel() / n : 0;
     double eps = request.attrs.number("eps");
-    return by_compute_type(out, [&](auto tag, DType compute) -> KernelPtr {
-        using C = typename decltype(tag)::type;
+    return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
         double ns = 2.5 * ELEMENT_NS * double(n) * sizeof(C) / 4 + 2 * ROW_NS;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
@@ -276,4 +274,4 @@ void add_normalization(Registry& registry) {
     add_channel_normalization(registry);
 }
 
-}  // namespace norch
+}  // namespace norch::nn

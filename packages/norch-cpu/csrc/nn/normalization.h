@@ -11,7 +11,7 @@
 #include "runtime/families.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::nn {
 
 constexpr int64_t SUM_BLOCK = 4096;  // elements summed as they are; sums of such blocks go on in double
 
@@ -24,7 +24,7 @@ public:
     void add(int64_t n, const F& f) {
         int64_t i = 0;
         for (; i + LANES <= n; i += LANES) add_vector<LANES>(i, f);
-        for (; i + WIDTH<C> <= n; i += WIDTH<C>) add_vector<WIDTH<C>>(i, f);
+        for (; i + SIMD_WIDTH<C> <= n; i += SIMD_WIDTH<C>) add_vector<SIMD_WIDTH<C>>(i, f);
         for (int j = 0; i < n; ++i, ++j) add_one(i, j, f);
     }
     double sum(int k) const {
@@ -65,8 +65,8 @@ inline void add_block(int64_t n, const F& f, double* sums) {
 /// sums[k] += f(0)[k] + ... + f(n - 1)[k]
 template <int SUMS, class C, class F>
 inline void add_sums(int64_t n, const F& f, double* sums) {
-    constexpr int LANES = (SUMS == 1 ? 4 : 2) * WIDTH<C>;
-    if (n < LANES) return add_block<SUMS, WIDTH<C>, C>(n, f, sums);
+    constexpr int LANES = (SUMS == 1 ? 4 : 2) * SIMD_WIDTH<C>;
+    if (n < LANES) return add_block<SUMS, SIMD_WIDTH<C>, C>(n, f, sums);
     for (int64_t begin = 0; begin < n; begin += SUM_BLOCK)
         add_block<SUMS, LANES, C>(std::min(SUM_BLOCK, n - begin), [&](int64_t i) { return f(begin + i); }, sums);
 }
@@ -96,7 +96,7 @@ public:
         : outputs_(outputs), count_(int(request.operands.size())), body_(std::move(body)) {
         work = ns;
         Registry copying;
-        add_copying(copying);
+        elementwise::add_copying(copying);
         for (int i = 0; i < count_; ++i) {
             const Operand& given = request.operands[i];
             if (given.dtype == compute && given.is_contiguous()) continue;
@@ -154,4 +154,4 @@ KernelPtr by_compute_type(const Operand& like, const F& make) {
 
 void add_channel_normalization(Registry&);  // channelnorm.cpp: batch_norm, group_norm
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -5,7 +5,7 @@
 #include "elementwise/loop.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 /// n elements of one parameter: `at` are the parameter, those states that are there, and the gradient.
@@ -77,8 +77,7 @@ KernelPtr step_kernel(const Request& request) {
     if (!suits(request, count, lists, Rule<float>::SCALARS)) return nullptr;
     StepFlags flags(request.attrs);
     auto starts = starts_of(request, count);
-    return visit_floating(request.operands[0].dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) {
         // What an element costs: mostly the memory that is read, and written but for the gradient.
         double ns = 0.06 * (2 * lists - 1) * double(sizeof(T)) / 4;
         return make_kernel(ns * double(starts.back()), [=](char* const* data, const Scalar* scalars) {
@@ -120,4 +119,4 @@ void add_optimizers(Registry& registry) {
     registry["rmsprop_step"] = rmsprop_step;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr int64_t PANEL_BYTES = 24 << 10;  // of a panel at a time: it stays in the first cache
@@ -13,7 +13,7 @@ constexpr int64_t PANEL_BYTES = 24 << 10;  // of a panel at a time: it stays in 
 template <class T, int R, int V>
 void multiply_tile(const T* x, const int64_t* rows, const int64_t* steps, int64_t count, const T* panel, const T* start,
                    int64_t start_stride, T* out) {
-    constexpr int L = LANES<T>;
+    constexpr int L = SIMD_WIDTH<T>;
     vector_t<T, L> sums[R][V];
     const T* from[R];
     NORCH_UNROLL
@@ -71,38 +71,17 @@ Tile<T> find_tile(int rows, int vectors) {
     return tile_of<T, 1>(rows, eight);
 }
 
-/// A square of LANES * LANES, by interleaving row i with row i + LANES / 2 until every lane has its place.
-template <class T>
-void transpose_square(const T* in, int64_t in_stride, T* out, int64_t out_stride) {
-    constexpr int L = LANES<T>;
-    vector_t<T, L> a[L], b[L];
-    NORCH_UNROLL
-    for (int i = 0; i < L; ++i) a[i] = load_vector<L>(in + i * in_stride);
-    NORCH_UNROLL
-    for (int stage = 1; stage < L; stage *= 2) {
-        NORCH_UNROLL
-        for (int i = 0; i < L / 2; ++i) {
-            b[2 * i] = interleave<false, L>(a[i], a[i + L / 2]);
-            b[2 * i + 1] = interleave<true, L>(a[i], a[i + L / 2]);
-        }
-        NORCH_UNROLL
-        for (int i = 0; i < L; ++i) a[i] = b[i];
-    }
-    NORCH_UNROLL
-    for (int i = 0; i < L; ++i) store_vector(out + i * out_stride, a[i]);
-}
-
 }  // namespace
 
 template <class T>
 std::vector<Block> blocks_of(int64_t channels) {
     std::vector<Block> out;
-    int64_t vectors = (channels + LANES<T> - 1) / LANES<T>;
+    int64_t vectors = (channels + SIMD_WIDTH<T> - 1) / SIMD_WIDTH<T>;
     int64_t count = (vectors + MAX_VECTORS - 1) / MAX_VECTORS;
     for (int64_t i = 0, done = 0; i < count; ++i) {
         int64_t here = vectors / count + (i < vectors % count);
-        int64_t first = done * LANES<T>;
-        out.push_back({first, std::min(here * LANES<T>, channels - first), int(here)});
+        int64_t first = done * SIMD_WIDTH<T>;
+        out.push_back({first, std::min(here * SIMD_WIDTH<T>, channels - first), int(here)});
         done += here;
     }
     return out;
@@ -111,7 +90,7 @@ std::vector<Block> blocks_of(int64_t channels) {
 template <class T>
 void multiply_gathered(const T* x, const int64_t* rows, int64_t row_count, const int64_t* steps, int64_t step_count,
                        const T* panel, int vectors, const T* start, int64_t start_stride, T* out) {
-    const int64_t width = int64_t(vectors) * LANES<T>;
+    const int64_t width = int64_t(vectors) * SIMD_WIDTH<T>;
     if (!row_count) return;
     if (!step_count) {
         for (int64_t r = 0; r < row_count; ++r) std::copy_n(start + r * start_stride, width, out + r * width);
@@ -136,32 +115,11 @@ void multiply_gathered(const T* x, const int64_t* rows, int64_t row_count, const
     }
 }
 
-template <class T>
-void transpose(const T* in, int64_t in_stride, int64_t rows, int64_t columns, T* out, int64_t out_stride) {
-    constexpr int64_t L = LANES<T>;
-    // Where a square would hang over, it goes back over what is done.
-    const int64_t height = std::min(L, rows), width = std::min(L, columns);
-    for (int64_t i = 0; i < rows; i += L) {
-        for (int64_t j = 0; j < columns; j += L) {
-            const int64_t r = std::min(i, rows - height), c = std::min(j, columns - width);
-            const T* from = in + r * in_stride + c;
-            T* to = out + c * out_stride + r;
-            if (height == L && width == L)
-                transpose_square(from, in_stride, to, out_stride);
-            else
-                for (int64_t k = 0; k < height; ++k)
-                    for (int64_t l = 0; l < width; ++l) to[l * out_stride + k] = from[k * in_stride + l];
-        }
-    }
-}
-
 template std::vector<Block> blocks_of<float>(int64_t);
 template std::vector<Block> blocks_of<double>(int64_t);
 template void multiply_gathered(const float*, const int64_t*, int64_t, const int64_t*, int64_t, const float*, int,
                                 const float*, int64_t, float*);
 template void multiply_gathered(const double*, const int64_t*, int64_t, const int64_t*, int64_t, const double*, int,
                                 const double*, int64_t, double*);
-template void transpose(const float*, int64_t, int64_t, int64_t, float*, int64_t);
-template void transpose(const double*, int64_t, int64_t, int64_t, double*, int64_t);
 
-}  // namespace norch
+}  // namespace norch::nn

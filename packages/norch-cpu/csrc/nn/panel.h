@@ -1,5 +1,5 @@
-// The innermost loops of convolution: sums of elements found by offsets times rows of a packed panel, and the
-// transposition between planes and panels. T is float or double.
+// The innermost loops of convolution: sums of elements found by offsets times rows of a packed panel. T is float or
+// double.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "runtime/simd.h"
 
-namespace norch {
+namespace norch::nn {
 
 /// The vectors of a panel that are computed together: the sums of several rows of them stay in registers.
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -16,9 +16,6 @@ constexpr int MAX_VECTORS = 4;
 constexpr int MAX_VECTORS = 2;
 #endif
 
-template <class T>
-constexpr int LANES = VECTOR_BYTES / int(sizeof(T));
-
 /// Some channels that are computed together, as one panel of whole vectors.
 struct Block {
     int64_t first, channels;
@@ -26,7 +23,7 @@ struct Block {
 
     template <class T>
     int64_t width() const {
-        return int64_t(vectors) * LANES<T>;
+        return int64_t(vectors) * SIMD_WIDTH<T>;
     }
 };
 
@@ -40,8 +37,4 @@ template <class T>
 void multiply_gathered(const T* x, const int64_t* rows, int64_t row_count, const int64_t* steps, int64_t step_count,
                        const T* panel, int vectors, const T* start, int64_t start_stride, T* out);
 
-/// out[c][r] = in[r][c] for c < columns; out's rows are `out_stride` apart.
-template <class T>
-void transpose(const T* in, int64_t in_stride, int64_t rows, int64_t columns, T* out, int64_t out_stride);
-
-}  // namespace norch
+}  // namespace norch::nn

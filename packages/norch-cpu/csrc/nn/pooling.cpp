@@ -2,7 +2,9 @@
 #include "nn/pooling.h"
 #include "runtime/simd.h"
 
-namespace norch {
+namespace norch::nn {
+
+using reduction::Largest;
 
 Pool::Pool(const Operand& whole, const Operand& pooled, const Attrs& attrs) {
     const auto &windows = attrs.integers("windows"), &pads = attrs.integers("pads");
@@ -50,7 +52,7 @@ struct Halving {
         const V b_low = load_vector<N>(b), b_high = load_vector<N>(b + N);
         a0 = deinterleave<0, N>(a_low, a_high), a1 = deinterleave<1, N>(a_low, a_high);
         b0 = deinterleave<0, N>(b_low, b_high), b1 = deinterleave<1, N>(b_low, b_high);
-        best = Larger::apply(Larger::apply(a0, a1), Larger::apply(b0, b1));
+        best = Largest::apply(Largest::apply(a0, a1), Largest::apply(b0, b1));
     }
 
     static void forward(const T* a, const T* b, T* out) { store_vector(out, Halving(a, b).best); }
@@ -77,7 +79,7 @@ struct Halving {
 template <class T>
 struct Halving<T, 1> {
     static void forward(const T* a, const T* b, T* out) {
-        *out = Larger::apply(Larger::apply(a[0], a[1]), Larger::apply(b[0], b[1]));
+        *out = Largest::apply(Largest::apply(a[0], a[1]), Largest::apply(b[0], b[1]));
     }
     static void backward(const T* g, const T* a, const T* b, T* to_a, T* to_b) {
         const T each[4] = {a[0], a[1], b[0], b[1]}, all = *g;
@@ -119,7 +121,7 @@ KernelPtr max_pool(const Request& r) {
             });
         }
     }
-    return pooled<Larger, S>(r);
+    return pooled<Largest, S>(r);
 }
 
 /// Where in its plane the first largest element of a window is; the nearest element if the window has none.
@@ -217,18 +219,18 @@ KernelPtr max_grad(const Request& r) {
 void add_pooling(Registry& registry) {
     registry["max_pool2d"] = [](const Request& r) -> KernelPtr {
         if (!r.operands[0].is_contiguous() || r.operands[0].dtype == DType::boolean) return nullptr;
-        return visit(r.operands[0].dtype, [&](auto tag) { return max_pool<typename decltype(tag)::type>(r); });
+        return visit(r.operands[0].dtype, [&]<class T>(Tag<T>) { return max_pool<T>(r); });
     };
     registry["max_pool2d_indices"] = [](const Request& r) -> KernelPtr {
         if (!r.operands[0].is_contiguous()) return nullptr;
-        return visit(r.operands[1].dtype, [&](auto tag) { return indices<typename decltype(tag)::type>(r); });
+        return visit(r.operands[1].dtype, [&]<class T>(Tag<T>) { return indices<T>(r); });
     };
     registry["max_pool2d_grad"] = [](const Request& r) -> KernelPtr {
         const DType dtype = r.operands[0].dtype;
         if (!r.operands[0].is_contiguous() || r.operands[1].dtype != dtype || r.operands[2].dtype != dtype) return nullptr;
-        return visit_floating(dtype, [&](auto tag) { return max_grad<typename decltype(tag)::type>(r); });
+        return visit_floating(dtype, [&]<class T>(Tag<T>) { return max_grad<T>(r); });
     };
     add_sum_pooling(registry);
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -7,11 +7,11 @@
 #include <limits>
 
 #include "common/kernel.h"
-#include "elementwise/loop.h"
+#include "reduction/reduction.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::nn {
 
 /// Windows of kh * kw elements over planes of h * w, rows * columns of them.
 struct Pool {
@@ -39,37 +39,13 @@ struct Planes {
     }
 };
 
-/// The larger; NaN wins.
-struct Larger {
-    template <class T>
-    static T identity() {
-        return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
-    }
-    template <class T>
-    static T apply(T a, T b) {
-        const T larger = b > a ? b : a;
-        return b != b ? b : larger;
-    }
-};
-
-struct Plus {
-    template <class T>
-    static T identity() {
-        return T(0);
-    }
-    template <class T>
-    static T apply(T a, T b) {
-        return a + b;
-    }
-};
-
 /// line[x] = F over a window's elements above each other, for output row y.
 template <class F, class S, class T>
 void pool_down(const Pool& p, const Planes& from, const S* plane, int64_t y, T* line) {
     const int64_t length = p.line();
     const int64_t end = std::min(length, p.left + p.w);
-    std::fill_n(line, std::min(p.left, length), F::template identity<T>());
-    if (end < length) std::fill_n(line + end, length - end, F::template identity<T>());
+    std::fill_n(line, std::min(p.left, length), F::template empty<T>);
+    if (end < length) std::fill_n(line + end, length - end, F::template empty<T>);
     bool is_first = true;
     T* to = line + p.left;
     for (int64_t i = 0; i < p.kh; ++i) {
@@ -90,7 +66,7 @@ void pool_down(const Pool& p, const Planes& from, const S* plane, int64_t y, T* 
         }
         is_first = false;
     }
-    if (is_first && end > p.left) std::fill_n(to, end - p.left, F::template identity<T>());
+    if (is_first && end > p.left) std::fill_n(to, end - p.left, F::template empty<T>);
 }
 
 /// out[x] = F over a window's elements of `line` beside each other; K and STEP are 0 where they are not known.
@@ -138,4 +114,4 @@ KernelPtr pooled(const Request& r) {
 
 void add_sum_pooling(Registry&);  // pooling_sum.cpp
 
-}  // namespace norch
+}  // namespace norch::nn

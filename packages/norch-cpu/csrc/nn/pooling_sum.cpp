@@ -1,7 +1,7 @@
 // The sums of windows, behind avg_pool2d, and their gradient.
 #include "nn/pooling.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 /// Row y of the gradient: the gradients of all windows that see it.
@@ -52,11 +52,11 @@ KernelPtr floating(const Request& r, const F& make) {
 
 void add_sum_pooling(Registry& registry) {
     registry["sum_pool2d"] = [](const Request& r) {
-        return floating(r, [&](auto tag) { return pooled<Plus, typename decltype(tag)::type>(r); });
+        return floating(r, [&]<class T>(Tag<T>) { return pooled<reduction::Sum, T>(r); });
     };
     registry["sum_pool2d_grad"] = [](const Request& r) {
-        return floating(r, [&](auto tag) { return sum_grad<typename decltype(tag)::type>(r); });
+        return floating(r, [&]<class T>(Tag<T>) { return sum_grad<T>(r); });
     };
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -2,9 +2,9 @@
 #include "nn/softmax.h"
 
 #include "elementwise/functions.h"
-#include "reduction/lines.h"
+#include "nn/lines.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 // Not to be inlined: where out is x, GCC 12 would make the stores conditional and not vectorise.
@@ -221,4 +221,4 @@ void add_softmax(Registry& registry) {
     };
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -2,7 +2,7 @@
 
 #include "common/kernel.h"
 
-namespace norch {
+namespace norch::nn {
 
 /// Along `dim` of operand 1, into operand 0.
 KernelPtr log_softmax(const Request& request, int64_t dim);
@@ -11,4 +11,4 @@ KernelPtr log_softmax(const Request& request, int64_t dim);
 void exponentials(float* out, const float* x, int64_t n);
 void exponentials(double* out, const double* x, int64_t n);
 
-}  // namespace norch
+}  // namespace norch::nn

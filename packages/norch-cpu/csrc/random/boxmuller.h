@@ -7,7 +7,7 @@
 
 #include "common/dtype.h"
 
-namespace norch {
+namespace norch::random {
 
 template <class T>
 struct Pair {
@@ -100,4 +100,4 @@ inline Pair<double> box_muller(double u0, double u1) {
     return {radius * cos_t, radius * sin_t};
 }
 
-}  // namespace norch
+}  // namespace norch::random

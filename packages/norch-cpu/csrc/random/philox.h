@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace norch {
+namespace norch::random {
 
 /// Blocks made side by side, in loops that vectorise; draws are made in multiples of them.
 constexpr int64_t PHILOX_LANES = 32;
@@ -41,4 +41,4 @@ inline void philox(uint64_t seed, uint64_t offset, uint64_t first, int64_t block
     }
 }
 
-}  // namespace norch
+}  // namespace norch::random

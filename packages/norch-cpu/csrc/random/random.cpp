@@ -11,7 +11,7 @@
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::random {
 namespace {
 
 constexpr int64_t CHUNK = 256;  // blocks made at a time: their words and elements stay in the first-level cache
@@ -176,8 +176,7 @@ void count_up(T* out, int64_t stride, int64_t first, int64_t n, Scalar start, Sc
 KernelPtr arange(const Request& request) {
     const Operand& out = request.operands[0];
     int64_t n = out.shape[0], stride = out.strides[0];
-    return visit(out.dtype, [=](auto tag) {
-        using T = typename decltype(tag)::type;
+    return visit(out.dtype, [=]<class T>(Tag<T>) {
         constexpr double ns = 0.4;
         return make_kernel(double(n) * ns, [=](char* const* data, const Scalar* s) {
             parallel_for(n, ns, [=](int64_t begin, int64_t end) {
@@ -198,4 +197,4 @@ void add_random(Registry& registry) {
     registry["arange"] = arange;
 }
 
-}  // namespace norch
+}  // namespace norch::random

@@ -5,7 +5,7 @@
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::reduction {
 namespace {
 
 constexpr int64_t BLOCK = 1024;     // elements searched at a time
@@ -188,9 +188,8 @@ KernelPtr search(const Request& request) {
     if (request.operands[0].dtype != DType::i64) throw std::invalid_argument(request.op + " gives int64");
     ReductionPlan plan = plan_reduction(request.operands[0], x, dims);
     if (plan.is_empty()) return make_kernel(0, [](char* const*, const Scalar*) {});
-    return visit(x.dtype, [&](auto tag) -> KernelPtr {
-        using T = std::conditional_t<std::is_same_v<typename decltype(tag)::type, bool>, uint8_t,
-                                     typename decltype(tag)::type>;
+    return visit(x.dtype, [&]<class Given>(Tag<Given>) -> KernelPtr {
+        using T = std::conditional_t<std::is_same_v<Given, bool>, uint8_t, Given>;
         double ns = is_half(x.dtype) ? 0.15 : 0.03 * double(sizeof(T));
         if (plan.columns) return std::make_unique<ColumnSearch<T, Op>>(plan, ns);
         return std::make_unique<RowSearch<T, Op>>(plan, ns);
@@ -202,4 +201,4 @@ KernelPtr search(const Request& request) {
 KernelPtr argmax(const Request& request) { return search<Largest>(request); }
 KernelPtr argmin(const Request& request) { return search<Smallest>(request); }
 
-}  // namespace norch
+}  // namespace norch::reduction

@@ -9,7 +9,7 @@
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::reduction {
 namespace {
 
 constexpr int64_t CHUNK = 65536;     // elements of a piece of a long row
@@ -77,7 +77,7 @@ void accumulate_rows(compute_t<T>* acc, const char* x, Odometer& at, int64_t row
 template <class T, class Op>
 void accumulate_tile(compute_t<T>* acc, const char* x, int64_t stride, int64_t rows) {
     using A = compute_t<T>;
-    constexpr int LANES = 8 * WIDTH<A>;
+    constexpr int LANES = 8 * SIMD_WIDTH<A>;
     constexpr int64_t DEPTH = 32;  // rows in one chain of additions
     for (int64_t start = 0; start < rows; start += DEPTH) {
         A lanes[LANES];
@@ -124,7 +124,7 @@ public:
 
 private:
     /// Elements that are folded without a detour by a wider type.
-    static constexpr int64_t MOST = CONTIGUOUS ? 16 * 8 * WIDTH<A> : 128;
+    static constexpr int64_t MOST = CONTIGUOUS ? 16 * 8 * SIMD_WIDTH<A> : 128;
     /// Columns up to which rows are better added up element by element first.
     static constexpr int64_t NARROW = 256;
 
@@ -237,7 +237,7 @@ public:
     }
 
 private:
-    static constexpr int64_t LANES = 8 * WIDTH<A>;
+    static constexpr int64_t LANES = 8 * SIMD_WIDTH<A>;
 
     /// Several short rows that lie one after the other become one.
     void widen() {
@@ -370,12 +370,11 @@ template <class Op>
 KernelPtr fold(const Request& request) {
     const Operand& x = request.operands[1];
     ReductionPlan plan = plan_reduction(request.operands[0], x, request.attrs.integers("dims"));
-    return visit(x.dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit(x.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (std::is_same_v<T, bool>) return make_fold<uint8_t, typename Op::Bool>(plan, x.dtype);
         else return make_fold<T, Op>(plan, x.dtype);
     });
 }
 
 }  // namespace
-}  // namespace norch
+}  // namespace norch::reduction

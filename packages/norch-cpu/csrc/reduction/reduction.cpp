@@ -2,7 +2,7 @@
 #include "common/layout.h"
 #include "reduction/fold.h"
 
-namespace norch {
+namespace norch::reduction {
 namespace {
 
 std::vector<Axis> axes_of(const Loops& loops, int count) {
@@ -73,4 +73,4 @@ void add_reductions(Registry& registry) {
     registry["argmin"] = argmin;
 }
 
-}  // namespace norch
+}  // namespace norch::reduction

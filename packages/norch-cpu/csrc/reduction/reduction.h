@@ -8,25 +8,9 @@
 
 #include "common/dtype.h"
 #include "common/kernel.h"
-#include "elementwise/loop.h"
+#include "runtime/simd.h"
 
-// What a loop calls must be in it: else it does not vectorise.
-#if defined(__GNUC__)
-#define NORCH_INLINE inline __attribute__((always_inline))
-#else
-#define NORCH_INLINE inline
-#endif
-
-namespace norch {
-
-/// Bytes of a vector register: reductions keep eight of them in flight.
-#if defined(__AVX512F__)
-constexpr int VECTOR_BYTES = 64;
-#elif defined(__AVX2__)
-constexpr int VECTOR_BYTES = 32;
-#else
-constexpr int VECTOR_BYTES = 16;
-#endif
+namespace norch::reduction {
 
 struct Axis {
     int64_t size, x, out;  // byte strides of the input and the output
@@ -180,16 +164,12 @@ NORCH_INLINE A fold_lanes(const A* acc) {
     }
 }
 
-/// Numbers in one vector.
-template <class A>
-constexpr int WIDTH = VECTOR_BYTES / int(sizeof(A));
-
 /// Folds the n elements at p, fewer than 2 * VECTORS vectors, into `acc`, which is so many vectors, and that into one
 /// number. Without HAS_ACC there is none yet.
 template <class T, class Op, int VECTORS, bool HAS_ACC>
 NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, compute_t<T>* acc) {
     using A = compute_t<T>;
-    constexpr int LANES = VECTORS * WIDTH<A>;
+    constexpr int LANES = VECTORS * SIMD_WIDTH<A>;
     if (!HAS_ACC && n >= LANES) {
         A first[LANES];
         for (int j = 0; j < LANES; ++j) first[j] = load(p[j]);
@@ -226,7 +206,7 @@ NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, compute_t<T>* acc) {
 template <class T, class Op>
 inline compute_t<T> fold_block(const T* p, int64_t n) {
     using A = compute_t<T>;
-    constexpr int LANES = 8 * WIDTH<A>;
+    constexpr int LANES = 8 * SIMD_WIDTH<A>;
     if (n < LANES) return fold_rest<T, Op, 4, false>(p, n, nullptr);
     A lanes[LANES], half[LANES / 2];
     for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
@@ -251,4 +231,4 @@ inline compute_t<T> fold_block(const char* p, int64_t stride, int64_t n) {
     return fold_lanes<8, Op>(acc);
 }
 
-}  // namespace norch
+}  // namespace norch::reduction

@@ -5,7 +5,7 @@
 #include "reduction/reduction.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::reduction {
 namespace {
 
 constexpr int64_t COLUMNS = 512;  // columns that are added up at a time
@@ -102,8 +102,7 @@ KernelPtr cumsum(const Request& request) {
     ReductionPlan plan = plan_reduction(out, x, {dim});
     if (plan.is_empty()) return make_kernel(0, [](char* const*, const Scalar*) {});
     int64_t size = size_of(x.dtype), x_row = x.strides[size_t(dim)] * size, out_row = out.strides[size_t(dim)] * size;
-    return visit(x.dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit(x.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (std::is_same_v<T, bool>) return make_scan<uint8_t, Or>(plan, x_row, out_row);
         else return make_scan<T, Sum>(plan, x_row, out_row);
     });
@@ -113,4 +112,4 @@ KernelPtr cumsum(const Request& request) {
 
 void add_scans(Registry& registry) { registry["cumsum"] = cumsum; }
 
-}  // namespace norch
+}  // namespace norch::reduction

@@ -1,29 +1,40 @@
-// The families of kernels. Each adds its ops to the registry and has a file of its own.
+// The families of kernels. Each adds its ops to the registry and has a folder of its own.
 #pragma once
 
 #include "common/kernel.h"
 
 namespace norch {
 
-void add_arithmetic(Registry&);      // arithmetic.cpp: unary, binary, comparisons
-void add_copying(Registry&);         // copying.cpp: copy, fill, where
-void add_transcendental(Registry&);  // transcendental.cpp
-void add_reductions(Registry&);      // reduction.cpp
-void add_scans(Registry&);           // scan.cpp: cumsum
-void add_sorting(Registry&);         // sorting.cpp
-void add_indexing(Registry&);        // indexing.cpp: gather, scatter, scatter_add
-void add_embedding(Registry&);       // embedding.cpp
-void add_random(Registry&);          // random.cpp: random, arange
-void add_dropout(Registry&);         // dropout.cpp
-void add_activations(Registry&);     // activation.cpp
-void add_softmax(Registry&);         // softmax.cpp: softmax, log_softmax
-void add_attention(Registry&);       // attention.cpp
-void add_losses(Registry&);          // loss.cpp: nll_loss, cross_entropy, mse_loss
-void add_normalization(Registry&);   // normalization.cpp: layer_norm, batch_norm
-void add_matmul(Registry&);          // matmul.cpp
-void add_linear(Registry&);          // common/linear.cpp: linear and its gradients
-void add_convolution(Registry&);     // convolution.cpp
-void add_pooling(Registry&);         // pooling.cpp
-void add_optimizers(Registry&);      // optimizer.cpp
+namespace elementwise {
+void add_arithmetic(Registry&);  // unary, binary, comparisons
+void add_copying(Registry&);  // copy, fill, where
+void add_transcendental(Registry&);
+void add_activations(Registry&);
+}
+namespace reduction {
+void add_reductions(Registry&);
+void add_scans(Registry&);  // cumsum
+}
+namespace indexing {
+void add_indexing(Registry&);  // gather, scatter, scatter_add
+void add_embedding(Registry&);
+void add_sorting(Registry&);
+}
+namespace matmul {
+void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
+}
+namespace nn {
+void add_softmax(Registry&);  // softmax, log_softmax
+void add_attention(Registry&);
+void add_losses(Registry&);  // nll_loss, cross_entropy, mse_loss
+void add_normalization(Registry&);  // layer_norm, batch_norm
+void add_convolution(Registry&);
+void add_pooling(Registry&);
+void add_dropout(Registry&);
+void add_optimizers(Registry&);
+}
+namespace random {
+void add_random(Registry&);  // random, arange
+}
 
 }  // namespace norch

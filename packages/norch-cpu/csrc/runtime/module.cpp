@@ -18,10 +18,12 @@ namespace {
 const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
-        for (auto add : {add_arithmetic, add_copying, add_transcendental, add_reductions, add_scans, add_sorting,
-                         add_indexing, add_embedding, add_random, add_dropout, add_activations, add_softmax,
-                         add_attention, add_losses, add_normalization, add_matmul, add_convolution, add_pooling,
-                         add_optimizers, add_linear})
+        for (auto add : {
+            elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
+            elementwise::add_activations, reduction::add_reductions, reduction::add_scans, indexing::add_indexing,
+            indexing::add_embedding, indexing::add_sorting, matmul::add_matmul, nn::add_softmax, nn::add_attention,
+            nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling, nn::add_dropout,
+            nn::add_optimizers, random::add_random})
             add(*all);
         return all;
     }();

@@ -1,4 +1,4 @@
-// Short vectors in the compiler's own notation (GCC and Clang), for loops that do not vectorise by themselves: too few
+// Bytes of a vector register, hints for loops that vectorise, and short vectors in the compiler's own notation (GCC and Clang), for loops that do not vectorise by themselves: too few
 // iterations, or lanes that change places.
 #pragma once
 
@@ -7,9 +7,14 @@
 
 #if defined(__clang__)
 #define NORCH_UNROLL _Pragma("unroll")
+// No iteration of the loop depends on another: its output is either an input or apart from it.
+#define NORCH_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define NORCH_UNROLL _Pragma("GCC unroll 16")
+#define NORCH_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+// What a loop calls must be in it: else it does not vectorise.
+#define NORCH_INLINE inline __attribute__((always_inline))
 
 namespace norch {
 
@@ -20,6 +25,9 @@ constexpr int VECTOR_BYTES = 32;
 #else
 constexpr int VECTOR_BYTES = 16;
 #endif
+/// Elements of one vector register.
+template <class T>
+constexpr int SIMD_WIDTH = VECTOR_BYTES / int(sizeof(T));
 
 template <class T, int LANES>
 struct Vector {

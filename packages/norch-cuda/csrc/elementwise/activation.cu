@@ -2,7 +2,7 @@
 #include "elementwise/elementwise.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 enum class Op {
@@ -187,8 +187,7 @@ KernelPtr make(const Request& request, Op op, std::initializer_list<const char*>
     int count = 0;
     for (const char* name : names) numbers[count++] = request.attrs.number(name);
     if (op == Op::softplus) numbers[2] = 1 / numbers[0];
-    return visit_floating_device(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit_floating_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         using C = computed<T>;
         return map(request, Family<T>{op, {C(numbers[0]), C(numbers[1]), C(numbers[2])}});
     });
@@ -244,4 +243,4 @@ void add_activations(Registry& registry) {
     registry["softplus_grad"] = softplus<SmoothGrad>;
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

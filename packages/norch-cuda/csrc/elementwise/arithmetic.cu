@@ -3,7 +3,7 @@
 #include "elementwise/transcendental.h"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 enum class Op {
@@ -127,8 +127,7 @@ struct Comparison {
 
 template <template <class> class Family>
 KernelPtr make(const Request& request, Op op) {
-    return visit_device(request.operands.back().dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit_device(request.operands.back().dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         return map(request, Family<T>{op});
     });
 }
@@ -200,4 +199,4 @@ void add_arithmetic(Registry& registry) {
     registry["ge"] = comparison<Op::ge>;
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

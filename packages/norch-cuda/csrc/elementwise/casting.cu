@@ -2,7 +2,7 @@
 
 #include "elementwise/elementwise.cuh"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 template <class To, class From, bool to_bool = false>
@@ -32,13 +32,12 @@ struct Cast {
 
 KernelPtr cast(const Request& request) {
     const bool to_bool = request.operands[0].dtype == DType::boolean;
-    return visit_device(request.operands[1].dtype, [&](auto from) -> KernelPtr {
-        using From = typename decltype(from)::type;
+    return visit_device(request.operands[1].dtype, [&]<class From>(Tag<From>) -> KernelPtr {
         if (to_bool) return map(request, Cast<uint8_t, From, true>{});
-        return visit_device(request.operands[0].dtype, [&](auto to) -> KernelPtr {
-            return map(request, Cast<typename decltype(to)::type, From>{});
+        return visit_device(request.operands[0].dtype, [&]<class To>(Tag<To>) -> KernelPtr {
+            return map(request, Cast<To, From>{});
         });
     });
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

@@ -3,9 +3,9 @@
 
 #include "common/kernel.h"
 
-namespace norch {
+namespace norch::elementwise {
 
 /// The kernel of `copy` for operands of two different dtypes.
 KernelPtr cast(const Request& request);
 
-}  // namespace norch
+}  // namespace norch::elementwise

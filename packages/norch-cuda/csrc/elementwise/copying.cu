@@ -3,7 +3,7 @@
 #include "elementwise/elementwise.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 template <class T>
@@ -132,8 +132,8 @@ KernelPtr transpose(const Request& request) {
     if (layout.ndim < 2 || layout.stride[0][0] != itemsize || layout.stride[1][0] == itemsize) return nullptr;
     for (int d = 1; d < layout.ndim; ++d) {
         if (layout.stride[1][d] != itemsize || layout.size[d].divisor < 8 || layout.size[0].divisor < 8) continue;
-        return visit_bits(itemsize, [&](auto tag) -> KernelPtr {
-            return std::make_unique<Transpose<typename decltype(tag)::type>>(layout, d);
+        return visit_bits(itemsize, [&]<class T>(Tag<T>) -> KernelPtr {
+            return std::make_unique<Transpose<T>>(layout, d);
         });
     }
     return nullptr;
@@ -142,20 +142,20 @@ KernelPtr transpose(const Request& request) {
 KernelPtr copy(const Request& request) {
     if (request.operands[0].dtype != request.operands[1].dtype) return cast(request);
     if (KernelPtr kernel = transpose(request)) return kernel;
-    return visit_bits(size_of(request.operands[0].dtype), [&](auto tag) -> KernelPtr {
-        return map(request, Move<typename decltype(tag)::type>{});
+    return visit_bits(size_of(request.operands[0].dtype), [&]<class T>(Tag<T>) -> KernelPtr {
+        return map(request, Move<T>{});
     });
 }
 
 KernelPtr fill(const Request& request) {
-    return visit_device(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
-        return map(request, Move<typename decltype(tag)::type>{});
+    return visit_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return map(request, Move<T>{});
     });
 }
 
 KernelPtr where(const Request& request) {
-    return visit_device(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
-        return map(request, Where<typename decltype(tag)::type>{});
+    return visit_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return map(request, Where<T>{});
     });
 }
 
@@ -167,4 +167,4 @@ void add_copying(Registry& registry) {
     registry["where"] = where;
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

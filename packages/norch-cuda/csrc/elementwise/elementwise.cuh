@@ -13,7 +13,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::elementwise {
 
 /// The element type of a family's first input: F::First where it differs from the others.
 template <class F, class = void>
@@ -187,4 +187,4 @@ KernelPtr map(const Request& request, F f) {
         break;                                                 \
     }
 
-}  // namespace norch
+}  // namespace norch::elementwise

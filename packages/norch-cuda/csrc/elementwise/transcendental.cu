@@ -4,7 +4,7 @@
 #include "elementwise/elementwise.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::elementwise {
 namespace {
 
 enum class Op {
@@ -92,8 +92,7 @@ struct OfTwo {
 
 template <template <class> class Family>
 KernelPtr make(const Request& request, Op op) {
-    return visit_floating_device(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit_floating_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         return map(request, Family<T>{op});
     });
 }
@@ -131,4 +130,4 @@ void add_transcendental(Registry& registry) {
     registry["atan2"] = [](const Request& request) { return make<OfTwo>(request, Op::atan2); };
 }
 
-}  // namespace norch
+}  // namespace norch::elementwise

@@ -3,8 +3,8 @@
 
 #include "common/kernel.h"
 
-namespace norch {
+namespace norch::elementwise {
 
 KernelPtr floating_pow(const Request& request);
 
-}  // namespace norch
+}  // namespace norch::elementwise

@@ -3,7 +3,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::indexing {
 
 /// Of each place of the output: what is known of its addends (0: there are none), and their sum so far.
 struct ExactSums {
@@ -60,4 +60,4 @@ __device__ inline void write_sum(T& result, uint32_t seen, int headroom, unsigne
     result = narrow<T>(computed<T>(double(widen(result)) + sum));
 }
 
-}  // namespace norch
+}  // namespace norch::indexing

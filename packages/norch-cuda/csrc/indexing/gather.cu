@@ -4,7 +4,7 @@
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 template <class P, class Index>
@@ -45,8 +45,7 @@ public:
         : loops_(loops, size_of(dtype), chosen.step), is_int32_(index == DType::i32), chosen_(chosen) {}
 
     void run(char* const* data, const Scalar*) const override {
-        loops_.each(data[0], data[1], [&](auto tag, const Piece<3>& piece) {
-            using P = typename decltype(tag)::type;
+        loops_.each(data[0], data[1], [&]<class P>(Tag<P>, const Piece<3>& piece) {
             auto* kernel = is_int32_ ? gather_elements<P, int32_t> : gather_elements<P, int64_t>;
             kernel<<<index_blocks(piece.layout.numel), THREADS, 0, stream_handle()>>>(
                 piece.layout, data[0] + piece.start[0], data[1] + piece.start[1], data[2] + piece.start[2], chosen_,
@@ -110,4 +109,4 @@ void add_gather(Registry& registry) {
     registry["embedding"] = embedding;
 }
 
-}  // namespace norch
+}  // namespace norch::indexing

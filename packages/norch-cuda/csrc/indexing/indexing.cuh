@@ -6,7 +6,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::indexing {
 
 constexpr int INDEX_UNROLL = 4;
 
@@ -103,4 +103,4 @@ private:
 /// The kernel of gather and embedding: out[i] = x[at index[i]], for loops of out, x, index (int64 or int32).
 KernelPtr gather_kernel(const Loops& loops, DType dtype, DType index, const Chosen& chosen);
 
-}  // namespace norch
+}  // namespace norch::indexing

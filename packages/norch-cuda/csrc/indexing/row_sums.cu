@@ -7,7 +7,7 @@
 #include "runtime/allocator.h"
 #include "runtime/row_major.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 // --- The index as int32 ---------------------------------------------------------------------------------------------
@@ -311,8 +311,8 @@ KernelPtr row_sums_kernel(const RowSums& sums) {
     constexpr int64_t LIMIT = (int64_t(1) << 31) - 1;
     if (sums.rows > LIMIT || sums.index.numel() > LIMIT || sums.features > LIMIT) return nullptr;
     if (sums.rows == 0 || sums.features == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
-    return visit_floating_device(sums.dtype, [&](auto tag) -> KernelPtr {
-        auto kernel = std::make_unique<RowSumsKernel<typename decltype(tag)::type>>(sums);
+    return visit_floating_device(sums.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        auto kernel = std::make_unique<RowSumsKernel<T>>(sums);
         const Plan& plan = kernel->plan();
         if (plan.slices > 65535) return nullptr;
         // Every block of rows goes through the whole index.
@@ -322,4 +322,4 @@ KernelPtr row_sums_kernel(const RowSums& sums) {
     });
 }
 
-}  // namespace norch
+}  // namespace norch::indexing

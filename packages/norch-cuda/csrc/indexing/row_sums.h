@@ -3,7 +3,7 @@
 
 #include "common/kernel.h"
 
-namespace norch {
+namespace norch::indexing {
 
 /// out[index[i]] = or += src[i], for i < index.numel() and rows of floats without gaps.
 struct RowSums {
@@ -20,4 +20,4 @@ struct RowSums {
 /// The kernel, of operands out, src, index; null where it would take long.
 KernelPtr row_sums_kernel(const RowSums& sums);
 
-}  // namespace norch
+}  // namespace norch::indexing

@@ -2,7 +2,7 @@
 #include "indexing/indexing.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 template <class P>
@@ -38,8 +38,7 @@ public:
         : loops_(loops, size_of(dtype), chosen.step), chosen_(chosen) {}
 
     void run(char* const* data, const Scalar*) const override {
-        loops_.each(data[0], data[2], [&](auto tag, const Piece<3>& piece) {
-            using P = typename decltype(tag)::type;
+        loops_.each(data[0], data[2], [&]<class P>(Tag<P>, const Piece<3>& piece) {
             scatter_elements<P><<<index_blocks(piece.layout.numel), THREADS, 0, stream_handle()>>>(
                 piece.layout, data[0] + piece.start[1], data[2] + piece.start[0], data[1] + piece.start[2], chosen_,
                 error_sink());
@@ -63,4 +62,4 @@ KernelPtr scatter(const Request& r) {
 
 void add_scatter(Registry& registry) { registry["scatter"] = scatter; }
 
-}  // namespace norch
+}  // namespace norch::indexing

@@ -8,7 +8,7 @@
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 // --- Atomics --------------------------------------------------------------------------------------------------------
@@ -347,8 +347,7 @@ KernelPtr scatter_add(const Request& r) {
     const int64_t step = index.ndim() ? place.strides[dim] : 0;
     if (count > 1)
         if (KernelPtr kernel = add_rows(r, chosen, dim)) return kernel;
-    return visit_device(out.dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (!std::is_integral_v<T>) {
             if (KernelPtr kernel = add_by_lines<T>(r, chosen, dim)) return kernel;
             if (count > 1 && places * BYTES_PER_PLACE<T> <= MOST_SCRATCH) {
@@ -365,4 +364,4 @@ KernelPtr scatter_add(const Request& r) {
 
 void add_scatter_add(Registry& registry) { registry["scatter_add"] = scatter_add; }
 
-}  // namespace norch
+}  // namespace norch::indexing

@@ -8,7 +8,7 @@
 #include "runtime/device.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 constexpr int64_t SHORT = 2048;                      // elements of a row for shared memory
@@ -297,4 +297,4 @@ KernelPtr sort(const Request& request) {
 
 void add_sorting(Registry& registry) { registry["sort"] = sort; }
 
-}  // namespace norch
+}  // namespace norch::indexing

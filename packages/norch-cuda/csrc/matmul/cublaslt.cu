@@ -8,7 +8,7 @@
 #include "runtime/allocator.h"
 #include "runtime/runtime.h"
 
-namespace norch {
+namespace norch::matmul {
 
 std::function<std::string()> find_cublaslt;
 bool allows_tf32 = false;
@@ -255,4 +255,4 @@ bool Gemm::run(char* to, const char* left, const char* right, const char* bias) 
     return true;
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

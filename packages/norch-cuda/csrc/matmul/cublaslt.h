@@ -9,7 +9,7 @@
 
 #include "common/kernel.h"
 
-namespace norch {
+namespace norch::matmul {
 
 /// Finds the library: its path, or nothing if the system's search is to be tried. Set by Python.
 extern std::function<std::string()> find_cublaslt;
@@ -53,4 +53,4 @@ private:
     mutable std::vector<Choice> choices_;
 };
 
-}  // namespace norch
+}  // namespace norch::matmul

@@ -1,10 +1,10 @@
 // Matrix products without cuBLASLt: small ones, matrix times vector, integers, and what cuBLASLt has no algorithm for.
 #include <algorithm>
 
-#include "elementwise/activation.cuh"
+#include "matmul/epilogue.cuh"
 #include "matmul/own_product.h"
 
-namespace norch {
+namespace norch::matmul {
 namespace {
 
 /// What the sums of T are kept in; unsigned for integers, whose overflow is defined. A product's low bits are those of
@@ -300,11 +300,10 @@ bool is_small_product(const Operand& out, const Operand& a, const Operand& b) {
 KernelPtr own_product_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
                              const std::string& activation) {
     const Activation chosen = activation_named(activation);
-    return visit_device(out.dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if (is_small_product(out, a, b)) return std::make_unique<SumKernel<T>>(out, a, b, bias, chosen);
         return std::make_unique<TileKernel<T>>(out, a, b, bias, chosen);
     });
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

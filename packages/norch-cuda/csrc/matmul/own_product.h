@@ -3,7 +3,7 @@
 
 #include "common/product.h"
 
-namespace norch {
+namespace norch::matmul {
 
 /// The same by kernels of our own: for products that are small or of a dtype or layout that cuBLASLt has not.
 KernelPtr own_product_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
@@ -26,4 +26,4 @@ struct StagedOperand {
     }
 };
 
-}  // namespace norch
+}  // namespace norch::matmul

@@ -6,13 +6,13 @@
 #include <numeric>
 #include <optional>
 
-#include "elementwise/activation.cuh"
+#include "matmul/epilogue.cuh"
 #include "elementwise/elementwise.cuh"
 #include "matmul/cublaslt.h"
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::matmul {
 namespace {
 
 constexpr int64_t MAX_LAUNCHES = 8;  // of one product whose batch has no common stride
@@ -186,9 +186,9 @@ private:
         } else {
             bias.is_scalar = true;
         }
-        return visit_floating_device(out.dtype, [&](auto tag) -> KernelPtr {
-            using F = AddAndActivate<typename decltype(tag)::type>;
-            return map(Request{"", {out, out, bias}, {}}, F{has_bias, activation});
+        return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+            using F = AddAndActivate<T>;
+            return elementwise::map(Request{"", {out, out, bias}, {}}, F{has_bias, activation});
         });
     }
 
@@ -238,4 +238,4 @@ KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b,
     return std::make_unique<ProductKernel>(out, a, b, bias, activation);
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

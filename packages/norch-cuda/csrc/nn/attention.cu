@@ -5,7 +5,7 @@
 #include "nn/attention.h"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr int64_t LONGEST = (int64_t(1) << 31) - 4096;
@@ -110,4 +110,4 @@ void add_attention(Registry& registry) {
     registry["scaled_dot_product_attention_grad"] = backward;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -3,7 +3,7 @@
 
 #include "nn/attention.h"
 
-namespace norch {
+namespace norch::nn {
 
 /// The head and the tile of rows that a block works on.
 template <int N>
@@ -74,4 +74,4 @@ __device__ inline bool has_packets(const Attention<N>& a, int operand) {
     return a.packets >> operand & 1;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -3,7 +3,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::nn {
 
 /// Strides of the last two dims of an operand, in bytes.
 struct Side {
@@ -55,4 +55,4 @@ void launch_tiles(const Attention<N>& a, int64_t count, int rows, int threads, s
     check_launch("attention");
 }
 
-}  // namespace norch
+}  // namespace norch::nn

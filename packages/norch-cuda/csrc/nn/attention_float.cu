@@ -1,7 +1,7 @@
 // Attention of float32, in float32 throughout.
 #include "nn/attention_float.cuh"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 template <int D, int R>
@@ -76,4 +76,4 @@ void attend_float(const Attention<FORWARD>& a) {
     else attend<128>(a);
 }
 
-}  // namespace norch
+}  // namespace norch::nn

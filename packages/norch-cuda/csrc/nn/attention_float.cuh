@@ -4,7 +4,7 @@
 
 #include "nn/attention.cuh"
 
-namespace norch {
+namespace norch::nn {
 
 constexpr int BLOCK = 64;                 // keys (or queries) in a tile of an inner loop
 constexpr int WEIGHTS_PITCH = BLOCK + 4;  // of the tile of weights, or of their slopes
@@ -140,4 +140,4 @@ __device__ inline void scale_scores(float (&s)[R][C], float scale, bool is_causa
 /// What scores are taken relative to: their maximum; 0 where a query sees nothing but -inf, whose weight is to be 0.
 __device__ inline float base_of(float largest) { return largest == -INFINITY ? 0.0f : largest; }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -4,7 +4,7 @@
 #include "nn/attention_float.cuh"
 #include "runtime/allocator.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 /// What the second kernel needs to know of a query.
@@ -267,4 +267,4 @@ void attend_float_grad(const Attention<BACKWARD>& a) {
     else attend_grad<128>(a);
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -1,7 +1,7 @@
 // Attention of float16 and bfloat16: products on the tensor cores, sums and the softmax in float32.
 #include "nn/attention_half.cuh"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr int KEYS = 64;  // in a tile
@@ -114,4 +114,4 @@ void attend_half(const Attention<FORWARD>& a, DType dtype) {
     else attend<__nv_bfloat16>(a);
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -5,7 +5,7 @@
 
 #include "nn/attention.cuh"
 
-namespace norch {
+namespace norch::nn {
 
 constexpr int HALF_THREADS = 128;
 constexpr float LOG2E = 1.4426950408889634f;
@@ -183,4 +183,4 @@ __device__ inline void raise_largest(float (&largest)[2], float (&kept)[2], cons
     }
 }
 
-}  // namespace norch
+}  // namespace norch::nn

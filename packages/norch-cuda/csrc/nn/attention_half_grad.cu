@@ -3,7 +3,7 @@
 #include "nn/attention_half.cuh"
 #include "runtime/allocator.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 /// What the second kernel needs to know of a query.
@@ -215,4 +215,4 @@ void attend_half_grad(const Attention<BACKWARD>& a, DType dtype) {
     else attend_grad<__nv_bfloat16>(a);
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -5,7 +5,7 @@
 #include "nn/normalization.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 struct Channels {
@@ -342,8 +342,7 @@ KernelPtr batch_norm(const Request& request) {
         if (i) wanted[size_t(i)] = parameter_dtype(request.operands[size_t(i)], out);
     fixed.weight.is_wide = wanted[size_t(weight)] != out.dtype;
     fixed.bias.is_wide = wanted[size_t(bias)] != out.dtype;
-    KernelPtr body = visit_floating_device(out.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             Channels a = fixed;
             a.out = data[0];
@@ -368,4 +367,4 @@ void add_channel_normalization(Registry& registry) {
     registry["batch_norm_grad"] = batch_norm<true>;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

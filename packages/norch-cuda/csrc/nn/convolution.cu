@@ -12,8 +12,10 @@
 #include "runtime/device.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
+
+using matmul::StagedOperand, matmul::allows_tf32, matmul::product_kernel;
 
 constexpr int64_t MOST_BYTES = int64_t(512) << 20;  // of windows at a time
 constexpr int64_t FEW = 64;                         // products that a direct convolution adds up
@@ -125,7 +127,7 @@ public:
         Operand bias = out;
         bias.strides = {0, r.operands[3].strides[0], 0, 0};
         Registry arithmetic;
-        add_arithmetic(arithmetic);
+        elementwise::add_arithmetic(arithmetic);
         add_bias_ = arithmetic.at("add")(Request{"add", {out, out, bias}, {}});
     }
 
@@ -327,4 +329,4 @@ void add_convolution(Registry& registry) {
     registry["conv2d_weight_grad"] = of_one_dtype<weight_grad>;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

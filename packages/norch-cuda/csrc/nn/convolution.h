@@ -3,7 +3,7 @@
 
 #include "common/kernel.h"
 
-namespace norch {
+namespace norch::nn {
 
 /// Sizes and steps of a convolution: (n, c, h, w) with weight (o, c / groups, kh, kw) gives (n, o, rows, columns).
 struct Convolution {
@@ -43,4 +43,4 @@ KernelPtr direct_convolution(const Convolution& conv, const Request& request);
 KernelPtr implicit_convolution(const Convolution& conv, const Request& request);
 KernelPtr implicit_input_grad(const Convolution& conv, const Request& request);
 
-}  // namespace norch
+}  // namespace norch::nn

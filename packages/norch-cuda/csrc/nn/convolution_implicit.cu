@@ -8,8 +8,10 @@
 #include "runtime/allocator.h"
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::nn {
 namespace {
+
+using matmul::StagedOperand;
 
 constexpr int DEPTH = 8;
 
@@ -207,4 +209,4 @@ KernelPtr implicit_input_grad(const Convolution& c, const Request& r) {
     return make(p, r, {2, 3, 0, 1});
 }
 
-}  // namespace norch
+}  // namespace norch::nn

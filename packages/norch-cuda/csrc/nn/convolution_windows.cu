@@ -4,7 +4,7 @@
 #include "nn/convolution.h"
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::nn {
 
 Convolution::Convolution(const Operand& image, const Operand& result, const std::vector<int64_t>& weight,
                          const Attrs& attrs)
@@ -209,8 +209,7 @@ void launch_windows(const Convolution& conv, const Operand& image, const Columns
                     int64_t count) {
     Grid g = grid_of(conv, count, conv.c, conv.rows, conv.columns);
     set_strides(g, image);
-    visit_bits(size_of(image.dtype), [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    visit_bits(size_of(image.dtype), [&]<class T>(Tag<T>) {
         windows_kernel<T><<<blocks_for(g.count), THREADS, 0, stream_handle()>>>(g, to, reinterpret_cast<T*>(out),
                                                                                 reinterpret_cast<const T*>(data));
     });
@@ -220,8 +219,7 @@ void launch_windows(const Convolution& conv, const Operand& image, const Columns
 void launch_unwindowing(const Convolution& conv, DType dtype, const Columns& from, char* out, const char* columns,
                         int64_t count) {
     const Grid g = grid_of(conv, count, conv.c, conv.h, conv.w);
-    visit_floating_device(dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    visit_floating_device(dtype, [&]<class T>(Tag<T>) {
         unwindowing_kernel<T><<<blocks_for(g.count), THREADS, 0, stream_handle()>>>(
             g, from, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(columns));
     });
@@ -229,8 +227,7 @@ void launch_unwindowing(const Convolution& conv, DType dtype, const Columns& fro
 }
 
 void launch_sum_of_parts(DType dtype, char* out, const char* parts, int64_t count, int64_t numel) {
-    visit_floating_device(dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    visit_floating_device(dtype, [&]<class T>(Tag<T>) {
         sum_kernel<T><<<unsigned(ceil_div(numel, 32)), THREADS, 0, stream_handle()>>>(
             reinterpret_cast<T*>(out), reinterpret_cast<const T*>(parts), count, numel);
     });
@@ -262,9 +259,9 @@ KernelPtr direct_of(const Convolution& conv, const Request& r) {
 }
 
 KernelPtr direct_convolution(const Convolution& conv, const Request& request) {
-    return visit_floating_device(request.operands[0].dtype, [&](auto tag) {
-        return direct_of<typename decltype(tag)::type>(conv, request);
+    return visit_floating_device(request.operands[0].dtype, [&]<class T>(Tag<T>) {
+        return direct_of<T>(conv, request);
     });
 }
 
-}  // namespace norch
+}  // namespace norch::nn

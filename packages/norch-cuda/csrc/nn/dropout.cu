@@ -5,8 +5,10 @@
 #include "runtime/families.h"
 #include "runtime/row_major.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
+
+using random::Philox;
 
 /// What is dropped: words w with w >> 8 < threshold, those whose float32 uniform is less than p in float32.
 struct Drop {
@@ -124,8 +126,8 @@ private:
 
 KernelPtr dropout(const Request& request) {
     if (!request.operands[2].is_scalar || request.operands[0].dtype != request.operands[1].dtype) return nullptr;
-    return visit_floating_device(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
-        return std::make_unique<Dropout<typename decltype(tag)::type>>(request);
+    return visit_floating_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return std::make_unique<Dropout<T>>(request);
     });
 }
 
@@ -133,4 +135,4 @@ KernelPtr dropout(const Request& request) {
 
 void add_dropout(Registry& registry) { registry["dropout"] = dropout; }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -4,7 +4,7 @@
 #include "runtime/families.h"
 #include "runtime/staging.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 constexpr int SUM_BLOCKS = 8;  // blocks for each multiprocessor, where all of them add up to one number
@@ -60,8 +60,8 @@ KernelPtr nll_loss(const Request& request) {
     const Operand &loss = request.operands[0], &input = request.operands[1], &target = request.operands[2];
     if (!are_plain(input, target) || loss.dtype != input.dtype || !input.shape.back()) return nullptr;
     const Targets targets = targets_of(target, input.shape.back(), request, "nll_loss");
-    KernelPtr body = visit_floating_device(input.dtype, [&](auto tag) {
-        return make_nll<typename decltype(tag)::type>(rows_of(input), reduction_of(request), targets);
+    KernelPtr body = visit_floating_device(input.dtype, [&]<class T>(Tag<T>) {
+        return make_nll<T>(rows_of(input), reduction_of(request), targets);
     });
     return Staged::make(request, 1, {loss.dtype, loss.dtype, target.dtype}, std::move(body));
 }
@@ -188,7 +188,7 @@ KernelPtr class_grad(const Request& request, int target_at, const char* op) {
     fixed.has_grads = grad.ndim() == 1;
     fixed.targets = targets_of(target, fixed.n, request, op);
     KernelPtr body = visit_floating_device(
-        out.dtype, [&](auto tag) { return make_class_grad<typename decltype(tag)::type>(fixed, target_at); });
+        out.dtype, [&]<class T>(Tag<T>) { return make_class_grad<T>(fixed, target_at); });
     std::vector<DType> wanted(request.operands.size(), out.dtype);
     wanted[size_t(target_at)] = target.dtype;
     return Staged::make(request, 1, wanted, std::move(body));
@@ -286,9 +286,8 @@ KernelPtr mse_loss(const Request& request) {
     const std::string& name = request.attrs.text("reduction");
     if (name != "mean" && name != "sum" && name != "none") return nullptr;  // core refuses it
     const LossReduction reduction = reduction_of(request);
-    return visit_floating_device(out.dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
-        if (reduction == LossReduction::none) return map(request, SquaredDifference<T>{});
+    return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        if (reduction == LossReduction::none) return elementwise::map(request, SquaredDifference<T>{});
         const int64_t n = a.numel(), size = size_of(a.dtype);
         KernelPtr body = make_squares<T>(n, reduction);
         const Loops loops = collapse({a, b});
@@ -303,9 +302,8 @@ KernelPtr mse_loss_grad(const Request& request) {
     if (!is_floating(out.dtype) || request.operands.size() != 4) return nullptr;
     const bool is_mean = request.attrs.text("reduction") == "mean";
     const double factor = is_mean ? 2.0 / double(std::max<int64_t>(out.numel(), 1)) : 2.0;
-    return visit_floating_device(out.dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
-        return map(request, ScaledDifference<T>{computed<T>(factor)});
+    return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return elementwise::map(request, ScaledDifference<T>{computed<T>(factor)});
     });
 }
 
@@ -319,4 +317,4 @@ void add_losses(Registry& registry) {
     registry["mse_loss_grad"] = mse_loss_grad;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -1,11 +1,11 @@
 // What the losses share: targets by class index, and the sum over all blocks of a launch.
 #pragma once
 
-#include "reduction/rows.cuh"
+#include "nn/rows.cuh"
 #include "runtime/allocator.h"
 #include "runtime/semaphores.h"
 
-namespace norch {
+namespace norch::nn {
 
 enum class LossReduction { none, mean, sum };
 
@@ -111,4 +111,4 @@ public:
     LossSum sum;
 };
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -3,7 +3,7 @@
 
 #include "nn/normalization_grad.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 struct NormRows {
@@ -157,8 +157,7 @@ KernelPtr forward(const Request& request) {
     fixed.eps = request.attrs.number("eps");
     fixed.weight.is_wide = wanted[size_t(weight)] != out.dtype;
     fixed.bias.is_wide = wanted[size_t(bias)] != out.dtype;
-    KernelPtr body = visit_floating_device(out.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             NormRows a = fixed;
             a.out = data[0];
@@ -181,4 +180,4 @@ void add_normalization(Registry& registry) {
     add_channel_normalization(registry);
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -1,10 +1,10 @@
 // What the kernels of normalisation share: which requests they take, and weights in either of two dtypes.
 #pragma once
 
-#include "reduction/rows.cuh"
+#include "nn/rows.cuh"
 #include "runtime/staging.h"
 
-namespace norch {
+namespace norch::nn {
 
 /// Weight or bias: null, or numbers of the rows' own type T, or (is_wide) of what that is computed in.
 struct Parameter {
@@ -50,4 +50,4 @@ inline DType parameter_dtype(const Operand& weight, const Operand& like) {
 
 void add_channel_normalization(Registry&);  // channelnorm.cu: batch_norm
 
-}  // namespace norch
+}  // namespace norch::nn

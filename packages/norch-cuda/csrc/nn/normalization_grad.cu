@@ -4,7 +4,7 @@
 
 #include "nn/normalization.cuh"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 struct GradRows {
@@ -260,8 +260,7 @@ KernelPtr backward(const Request& request) {
         wanted.back() = parameter_dtype(request.operands.back(), out);
         fixed.weight.is_wide = wanted.back() != out.dtype;
     }
-    KernelPtr body = visit_floating_device(out.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
+    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             GradRows a = fixed;
             a.out = data[0];
@@ -279,4 +278,4 @@ KernelPtr backward(const Request& request) {
 KernelPtr layer_norm_grad(const Request& request) { return backward<true>(request); }
 KernelPtr rms_norm_grad(const Request& request) { return backward<false>(request); }
 
-}  // namespace norch
+}  // namespace norch::nn

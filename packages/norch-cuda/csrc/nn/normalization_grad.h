@@ -2,7 +2,7 @@
 
 #include "common/kernel.h"
 
-namespace norch {
+namespace norch::nn {
 
 KernelPtr layer_norm_grad(const Request& request);
 KernelPtr rms_norm_grad(const Request& request);
@@ -14,4 +14,4 @@ inline int64_t row_size(const Request& request) {
     return n;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

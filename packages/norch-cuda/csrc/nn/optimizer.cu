@@ -4,7 +4,7 @@
 #include "runtime/device.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 /// The lists of a step: parameters, the states whose bit is set in PRESENT, gradients.
@@ -186,8 +186,7 @@ KernelPtr step(const Request& request) {
     const int64_t count = request.attrs.integer("count");
     if (!suits(request, count, lists, Rule<float>::SCALARS)) return nullptr;
     const StepFlags flags(request.attrs);
-    return visit_floating_device(request.operands[0].dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit_floating_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         Steps<T, PRESENT, HAS_FEW> steps(request, count);
         return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
             steps.launch(data, Rule<computed<T>>(flags, scalars + count * lists));
@@ -226,4 +225,4 @@ void add_optimizers(Registry& registry) {
     registry["rmsprop_step"] = rmsprop_step;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

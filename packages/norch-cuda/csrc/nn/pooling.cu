@@ -5,7 +5,7 @@
 #include "runtime/device.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 /// Windows over planes of h * w elements of an operand (n, c, h, w), rows * columns of them. Strides count elements.
@@ -273,7 +273,7 @@ KernelPtr gradient_of_dtype(const Request& r) {
     if (!is_usual(r)) return nullptr;
     for (const Operand& o : r.operands)
         if (o.dtype != dtype) return nullptr;
-    return visit_floating_device(dtype, [&](auto tag) { return gradient<typename decltype(tag)::type, IS_MAX>(r); });
+    return visit_floating_device(dtype, [&]<class T>(Tag<T>) { return gradient<T, IS_MAX>(r); });
 }
 
 }  // namespace
@@ -281,19 +281,19 @@ KernelPtr gradient_of_dtype(const Request& r) {
 void add_pooling(Registry& registry) {
     registry["max_pool2d"] = [](const Request& r) -> KernelPtr {
         if (!is_usual(r) || r.operands[0].dtype == DType::boolean) return nullptr;
-        return visit_device(r.operands[0].dtype, [&](auto tag) { return pooled<typename decltype(tag)::type, true>(r); });
+        return visit_device(r.operands[0].dtype, [&]<class T>(Tag<T>) { return pooled<T, true>(r); });
     };
     registry["max_pool2d_indices"] = [](const Request& r) -> KernelPtr {
         if (!is_usual(r)) return nullptr;
-        return visit_device(r.operands[1].dtype, [&](auto tag) { return indices<typename decltype(tag)::type>(r); });
+        return visit_device(r.operands[1].dtype, [&]<class T>(Tag<T>) { return indices<T>(r); });
     };
     registry["sum_pool2d"] = [](const Request& r) -> KernelPtr {
         if (!is_usual(r) || r.operands[0].dtype != r.operands[1].dtype) return nullptr;
         return visit_floating_device(r.operands[0].dtype,
-                                     [&](auto tag) { return pooled<typename decltype(tag)::type, false>(r); });
+                                     [&]<class T>(Tag<T>) { return pooled<T, false>(r); });
     };
     registry["max_pool2d_grad"] = gradient_of_dtype<true>;
     registry["sum_pool2d_grad"] = gradient_of_dtype<false>;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

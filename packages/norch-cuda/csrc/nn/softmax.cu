@@ -3,7 +3,7 @@
 #include "runtime/families.h"
 #include "runtime/staging.h"
 
-namespace norch {
+namespace norch::nn {
 namespace {
 
 // --- Columns --------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ KernelPtr softmax(const Request& request) {
     if (!out.numel()) return no_work();
     const Dims dims(out, request.attrs.integer("dim"));
     KernelPtr body = visit_floating_device(
-        out.dtype, [&](auto tag) { return make_softmax<typename decltype(tag)::type>(dims, is_log); });
+        out.dtype, [&]<class T>(Tag<T>) { return make_softmax<T>(dims, is_log); });
     return Staged::make(request, 1, std::vector<DType>(2, out.dtype), std::move(body));
 }
 
@@ -219,7 +219,7 @@ KernelPtr softmax_grad(const Request& request) {
     if (!out.numel()) return no_work();
     const Dims dims(out, request.attrs.integer("dim"));
     KernelPtr body = visit_floating_device(
-        out.dtype, [&](auto tag) { return make_softmax_grad<typename decltype(tag)::type>(dims, is_log); });
+        out.dtype, [&]<class T>(Tag<T>) { return make_softmax_grad<T>(dims, is_log); });
     return Staged::make(request, 1, std::vector<DType>(3, out.dtype), std::move(body));
 }
 
@@ -254,8 +254,8 @@ KernelPtr cross_entropy(const Request& request) {
     if (loss.dtype != input.dtype || !input.shape.back()) return nullptr;
     const Targets targets = targets_of(target, input.shape.back(), request, "cross_entropy");
     const int64_t rows = input.ndim() == 2 ? input.shape[0] : 1;
-    KernelPtr body = visit_floating_device(input.dtype, [&](auto tag) {
-        return make_cross_entropy<typename decltype(tag)::type>(rows, reduction_of(request), targets);
+    KernelPtr body = visit_floating_device(input.dtype, [&]<class T>(Tag<T>) {
+        return make_cross_entropy<T>(rows, reduction_of(request), targets);
     });
     return Staged::make(request, 2, {loss.dtype, loss.dtype, loss.dtype, target.dtype}, std::move(body));
 }
@@ -270,4 +270,4 @@ void add_softmax(Registry& registry) {
     registry["cross_entropy"] = cross_entropy;
 }
 
-}  // namespace norch
+}  // namespace norch::nn

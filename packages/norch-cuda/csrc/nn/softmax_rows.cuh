@@ -3,7 +3,7 @@
 
 #include "nn/losses.cuh"
 
-namespace norch {
+namespace norch::nn {
 
 /// Which of the rows' results make the loss of cross_entropy, if that is what is computed.
 struct Pick {
@@ -237,4 +237,4 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax_grad_loop_kernel(const G
     }
 }
 
-}  // namespace norch
+}  // namespace norch::nn

@@ -4,7 +4,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::random {
 
 __device__ inline float small_sine(float x) {
     const float z = x * x;
@@ -34,4 +34,4 @@ __device__ inline double2 box_muller(double u0, double u1) {
     return make_double2(radius * cosine, radius * sine);
 }
 
-}  // namespace norch
+}  // namespace norch::random

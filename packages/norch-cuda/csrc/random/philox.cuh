@@ -4,7 +4,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::random {
 
 /// One draw, for blocks that have the high word of their number in common: what of the first two rounds is the same for
 /// all of them, and the keys of the others.
@@ -57,4 +57,4 @@ private:
     }
 };
 
-}  // namespace norch
+}  // namespace norch::random

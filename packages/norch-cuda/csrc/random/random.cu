@@ -4,7 +4,7 @@
 #include "runtime/families.h"
 #include "runtime/row_major.h"
 
-namespace norch {
+namespace norch::random {
 namespace {
 
 // Each kind of draw makes PER elements of a block.
@@ -191,4 +191,4 @@ KernelPtr random(const Request& request) {
 
 void add_random(Registry& registry) { registry["random"] = random; }
 
-}  // namespace norch
+}  // namespace norch::random

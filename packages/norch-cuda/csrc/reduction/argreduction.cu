@@ -7,7 +7,7 @@
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::reduction {
 namespace {
 
 template <class A>
@@ -197,8 +197,8 @@ KernelPtr search(const Request& request) {
     if (request.operands[0].dtype != DType::i64) throw std::invalid_argument(request.op + " gives int64");
     const ReductionLoops loops = reduction_loops(request.operands[0], request.operands[1], dims);
     if (loops.kept.numel == 0 || loops.reduced.numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
-    return visit_device(request.operands[1].dtype, [&](auto tag) -> KernelPtr {
-        return std::make_unique<ArgReduce<typename decltype(tag)::type>>(loops, is_max);
+    return visit_device(request.operands[1].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return std::make_unique<ArgReduce<T>>(loops, is_max);
     });
 }
 
@@ -209,4 +209,4 @@ void add_argreductions(Registry& registry) {
     registry["argmin"] = search<false>;
 }
 
-}  // namespace norch
+}  // namespace norch::reduction

@@ -5,7 +5,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::reduction {
 
 enum class Fold { sum, prod, max, min };
 
@@ -219,4 +219,4 @@ __global__ void __launch_bounds__(THREADS, VEC > 4 ? 1 : 4)  // with 4, packets 
             target.store(offset[1] + j * out_stride, (int64_t(chunk) * r.kept.numel + output) * VEC + j, total[j]);
 }
 
-}  // namespace norch
+}  // namespace norch::reduction

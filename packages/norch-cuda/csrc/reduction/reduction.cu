@@ -6,7 +6,7 @@
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::reduction {
 namespace {
 
 constexpr int64_t BLOCKS = 16;  // for each multiprocessor, where there is enough to do
@@ -214,8 +214,7 @@ KernelPtr reduce(const Request& request) {
         const bool is_any = fold == Fold::sum || fold == Fold::max;
         return std::make_unique<Reduce<uint8_t>>(loops, is_any ? Fold::max : Fold::min, is_any ? 0 : 1);
     }
-    return visit_device(x.dtype, [&](auto tag) -> KernelPtr {
-        using T = typename decltype(tag)::type;
+    return visit_device(x.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         return std::make_unique<Reduce<T>>(loops, fold, identity_of<folded<T>>(fold, loops.reduced.numel == 0));
     });
 }
@@ -257,4 +256,4 @@ void add_reductions(Registry& registry) {
     registry["all"] = reduce_bool<Fold::min>;
 }
 
-}  // namespace norch
+}  // namespace norch::reduction

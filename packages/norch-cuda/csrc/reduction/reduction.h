@@ -4,7 +4,7 @@
 #include "common/kernel.h"
 #include "common/layout.h"
 
-namespace norch {
+namespace norch::reduction {
 
 struct ReductionLoops {
     Loops kept;      // over the outputs: strides of x, of out
@@ -13,4 +13,4 @@ struct ReductionLoops {
 };
 ReductionLoops reduction_loops(const Operand& out, const Operand& x, const std::vector<int64_t>& dims);
 
-}  // namespace norch
+}  // namespace norch::reduction

@@ -7,7 +7,7 @@
 #include "runtime/device.cuh"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::reduction {
 namespace {
 
 template <class T>
@@ -251,8 +251,8 @@ KernelPtr cumsum(const Request& request) {
     plan.x_stride = x.strides[size_t(dim)] * size;
     plan.out_stride = out.strides[size_t(dim)] * size;
     plan.is_bool = x.dtype == DType::boolean;
-    return visit_device(x.dtype, [&](auto tag) -> KernelPtr {
-        return std::make_unique<CumSum<typename decltype(tag)::type>>(loops, plan);
+    return visit_device(x.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return std::make_unique<CumSum<T>>(loops, plan);
     });
 }
 
@@ -289,8 +289,7 @@ KernelPtr arange(const Request& request) {
     const Operand& out = request.operands[0];
     const int64_t n = out.shape[0], stride = out.strides[0] * size_of(out.dtype);
     const bool is_bool = out.dtype == DType::boolean;
-    return visit_device(out.dtype, [=](auto tag) {
-        using T = typename decltype(tag)::type;
+    return visit_device(out.dtype, [=]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
             if (n == 0) return;
             arange_kernel<T><<<unsigned(ceil_div(n, THREADS * AT_ONCE)), THREADS, 0, stream_handle()>>>(
@@ -307,4 +306,4 @@ void add_scans(Registry& registry) {
     registry["arange"] = arange;
 }
 
-}  // namespace norch
+}  // namespace norch::reduction

@@ -19,30 +19,12 @@ const Registry& registry() {
     static const Registry* made = [] {
         auto* all = new Registry;
         for (auto add : {
-            add_activations,
-            add_argreductions,
-            add_arithmetic,
-            add_attention,
-            add_convolution,
-            add_copying,
-            add_dropout,
-            add_embedding_grad,
-            add_gather,
-            add_linear,
-            add_losses,
-            add_matmul,
-            add_normalization,
-            add_optimizers,
-            add_pooling,
-            add_random,
-            add_reductions,
-            add_scans,
-            add_scatter,
-            add_scatter_add,
-            add_softmax,
-            add_sorting,
-            add_transcendental,
-        })
+            elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
+            elementwise::add_activations, reduction::add_reductions, reduction::add_argreductions,
+            reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
+            indexing::add_embedding_grad, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
+            nn::add_attention, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
+            nn::add_dropout, nn::add_optimizers, random::add_random})
             add(*all);
         return all;
     }();
@@ -304,8 +286,8 @@ NB_MODULE(_ext, m) {
     m.def("is_pinned", [](nb::handle data) { return is_pinned(HostBytes(data, PyBUF_SIMPLE).data()); }, nb::arg("data"));
     m.def("set_cublaslt_finder", [](nb::callable find) {
         nb::handle held = find.inc_ref();  // for good: the process may outlive the interpreter
-        find_cublaslt = [held] { return nb::cast<std::string>(held()); };
+        matmul::find_cublaslt = [held] { return nb::cast<std::string>(held()); };
     }, nb::arg("find"));
-    m.def("set_allows_tf32", [](bool allows) { allows_tf32 = allows; }, nb::arg("allows"));
+    m.def("set_allows_tf32", [](bool allows) { matmul::allows_tf32 = allows; }, nb::arg("allows"));
     add_runtime(m);
 }

@@ -1,9 +1,7 @@
-#include "elementwise/tile.h"
+#include "runtime/tile.h"
 
 #include <algorithm>
 #include <cstring>
-
-#include "common/dtype.h"
 
 namespace norch {
 namespace {
@@ -95,18 +93,21 @@ void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size
     }
 }
 
-void load_tile(Plane to, Plane from, int64_t rows, int64_t columns, Convert convert) {
-    if (convert == Convert::half)
-        move_tile<float, half>(to, from, rows, columns, [](half x) { return to_float(x); });
-    else
-        move_tile<float, bfloat16>(to, from, rows, columns, [](bfloat16 x) { return to_float(x); });
+void load_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert) {
+    const auto upcast = [](auto x) { return to_float(x); };
+    switch (convert) {
+        case Convert::none: return copy_tile(to, from, rows, columns, size);
+        case Convert::half: return move_tile<float, half>(to, from, rows, columns, upcast);
+        case Convert::bfloat16: return move_tile<float, bfloat16>(to, from, rows, columns, upcast);
+    }
 }
 
-void store_tile(Plane to, Plane from, int64_t rows, int64_t columns, Convert convert) {
-    if (convert == Convert::half)
-        move_tile<half, float>(to, from, rows, columns, to_half);
-    else
-        move_tile<bfloat16, float>(to, from, rows, columns, to_bfloat16);
+void store_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert) {
+    switch (convert) {
+        case Convert::none: return copy_tile(to, from, rows, columns, size);
+        case Convert::half: return move_tile<half, float>(to, from, rows, columns, to_half);
+        case Convert::bfloat16: return move_tile<bfloat16, float>(to, from, rows, columns, to_bfloat16);
+    }
 }
 
 }  // namespace norch

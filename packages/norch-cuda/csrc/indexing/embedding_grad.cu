@@ -5,7 +5,7 @@
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 /// out (rows, features), grad (*shape, features), input (*shape).
@@ -33,4 +33,4 @@ KernelPtr embedding_grad(const Request& r) {
 
 void add_embedding_grad(Registry& registry) { registry["embedding_grad"] = embedding_grad; }
 
-}  // namespace norch
+}  // namespace norch::indexing

@@ -5,7 +5,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::matmul {
 
 enum class Activation { none, relu, gelu, silu, tanh, sigmoid };
 
@@ -32,4 +32,4 @@ __device__ C activate(C x, Activation activation) {
     }
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

@@ -1,8 +1,13 @@
-// linear and its gradients by input and weight: one product each.
+// matmul, linear, and the gradients of linear by input and weight: one product each.
 #include "common/product.h"
 
-namespace norch {
+namespace norch::matmul {
 namespace {
+
+KernelPtr matmul(const Request& request) {
+    const auto& o = request.operands;
+    return product_kernel(o[0], o[1], o[2]);
+}
 
 KernelPtr linear(const Request& request) {
     const auto& o = request.operands;
@@ -26,11 +31,12 @@ KernelPtr linear_weight_grad(const Request& request) {
 
 }  // namespace
 
-void add_linear(Registry& registry) {
+void add_matmul(Registry& registry) {
+    registry["matmul"] = matmul;
     registry["linear"] = linear;
     registry["linear_activation"] = linear;
     registry["linear_input_grad"] = linear_input_grad;
     registry["linear_weight_grad"] = linear_weight_grad;
 }
 
-}  // namespace norch
+}  // namespace norch::matmul

@@ -8,7 +8,7 @@
 #include "runtime/families.h"
 #include "runtime/parallel.h"
 
-namespace norch {
+namespace norch::indexing {
 namespace {
 
 /// The operand as a list of n elements, or n rows.
@@ -137,4 +137,4 @@ void add_embedding(Registry& registry) {
     registry["embedding_grad"] = embedding_grad;
 }
 
-}  // namespace norch
+}  // namespace norch::indexing

@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "common/layout.h"
-#include "elementwise/loop.h"
-#include "elementwise/tile.h"
+#include "reduction/reduction.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/tile.h"
 
-namespace norch {
+namespace norch::nn {
 
 constexpr int64_t COLUMNS = 128;     // the most columns that lie side by side in one call
 constexpr int64_t LINES_BLOCK = 2048;  // elements of a block of short rows
@@ -21,12 +21,6 @@ struct Block {
     int64_t stride;
 };
 
-struct Plus {
-    template <class C>
-    static C apply(C a, C b) {
-        return a + b;
-    }
-};
 /// NaN is passed over.
 struct Larger {
     template <class C>
@@ -34,16 +28,6 @@ struct Larger {
         return b > a ? b : a;
     }
 };
-
-template <class Op, int LANES, class C>
-inline C fold(C* lanes) {
-    if constexpr (LANES > 1) {
-        for (int j = 0; j < LANES / 2; ++j) lanes[j] = Op::apply(lanes[j], lanes[j + LANES / 2]);
-        return fold<Op, LANES / 2>(lanes);
-    } else {
-        return lanes[0];
-    }
-}
 
 /// `start`, f(0), ... f(n - 1) combined, in lanes that the compiler turns into vectors.
 template <class Op, int LANES, class C, class F>
@@ -58,14 +42,14 @@ inline C reduce_in_lanes(C start, int64_t n, const F& f) {
     const int rest = int(n - i);
     NORCH_INDEPENDENT
     for (int j = 0; j < rest; ++j) lanes[j] = Op::apply(lanes[j], f(i + j));
-    return fold<Op, LANES>(lanes);
+    return reduction::fold_lanes<LANES, Op>(lanes);
 }
 
 constexpr int64_t SHORT = 256;  // rows up to this are not worth many lanes
 
 template <class C, class F>
 inline C sum_of(int64_t n, const F& f) {
-    return n < SHORT ? reduce_in_lanes<Plus, 16>(C(0), n, f) : reduce_in_lanes<Plus, 64>(C(0), n, f);
+    return n < SHORT ? reduce_in_lanes<reduction::Sum, 16>(C(0), n, f) : reduce_in_lanes<reduction::Sum, 64>(C(0), n, f);
 }
 
 /// The largest of n > 0 elements; NaN is passed over unless it comes first.
@@ -94,9 +78,7 @@ public:
         for (int k = 0; k <= INPUTS; ++k) {
             Part& p = part_[k];
             p.size = size_of(operands[k].dtype);
-            p.convert = operands[k].dtype == DType::f16    ? Convert::half
-                        : operands[k].dtype == DType::bf16 ? Convert::bfloat16
-                                                           : Convert::none;
+            p.convert = conversion_of(operands[k].dtype);
             p.along = nd ? operands[k].strides[dim] * p.size : p.size;
             p.line = inner < 0 ? n_ * p.size : loops_.strides[k][inner];
             p.is_direct = p.convert == Convert::none && (p.along == p.size || n_ == 1);
@@ -169,10 +151,7 @@ private:
                 continue;
             }
             Plane from{start[k + 1], p.line, p.along}, to{reinterpret_cast<char*>(scratch), n_ * int64_t(sizeof(C)), sizeof(C)};
-            if (p.convert == Convert::none)
-                copy_tile(to, from, rows, n_, p.size);
-            else
-                load_tile(to, from, rows, n_, p.convert);
+            load_tile(to, from, rows, n_, p.size, p.convert);
             x[k] = {scratch, n_};
             scratch += size_ * n_;
         }
@@ -180,10 +159,7 @@ private:
         if (out.is_direct) return F::rows(x, reinterpret_cast<C*>(start[0]), rows, n_);
         F::rows(x, scratch, rows, n_);
         Plane from{reinterpret_cast<char*>(scratch), n_ * int64_t(sizeof(C)), sizeof(C)}, to{start[0], out.line, out.along};
-        if (out.convert == Convert::none)
-            copy_tile(to, from, rows, n_, out.size);
-        else
-            store_tile(to, from, rows, n_, out.convert);
+        store_tile(to, from, rows, n_, out.size, out.convert);
     }
 
     Loops loops_;
@@ -204,4 +180,4 @@ KernelPtr along_dim(const Request& request, int64_t dim, double ns) {
     return std::make_unique<Lines<float, F<float>, INPUTS>>(request, dim, ns);
 }
 
-}  // namespace norch
+}  // namespace norch::nn

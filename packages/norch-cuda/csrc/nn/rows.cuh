@@ -7,7 +7,7 @@
 
 #include "runtime/device.cuh"
 
-namespace norch {
+namespace norch::nn {
 
 constexpr int WARP = 32, ROW_THREADS = 128, MOST_THREADS = 1024;
 constexpr unsigned EVERY_LANE = 0xffffffffu;
@@ -216,4 +216,4 @@ bool rows_have_packets(int64_t n, std::initializer_list<const void*> starts) {
     return std::all_of(starts.begin(), starts.end(), [](const void* p) { return is_aligned(p, 16); });
 }
 
-}  // namespace norch
+}  // namespace norch::nn
