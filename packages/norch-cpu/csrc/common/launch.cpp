@@ -3,7 +3,7 @@
 #include <new>
 #include <string>
 
-#include "runtime/buffer.h"
+#include "common/buffer.h"
 
 namespace norch {
 namespace {

@@ -1,9 +1,10 @@
 // Activations, and the gradients of elementwise ops: one loop each, with the op's attributes as constant inputs.
 #include <algorithm>
-#include <cmath>
 
+#include "common/activation_ops.h"
 #include "elementwise/functions.h"
 #include "elementwise/loop.h"
+#include "runtime/families.h"
 
 namespace norch::elementwise {
 namespace {
@@ -39,34 +40,40 @@ private:
     KernelPtr inner_;
 };
 
-/// F is made from the loop's constants, and takes the one input.
-template <class T, class F>
+/// The op's constants, which WithConstants gives as inputs from `p` on.
+template <class T, bool HAS_CONSTANTS>
+Constants<T> constants_at(char* const* p) {
+    if constexpr (!HAS_CONSTANTS) return {};
+    else return {*reinterpret_cast<const T*>(p[0]), *reinterpret_cast<const T*>(p[1]), *reinterpret_cast<const T*>(p[2])};
+}
+
+template <class T, class Op, bool HAS_CONSTANTS>
 void activation_loop(char* const* p, unsigned, int64_t n) {
     T* out = reinterpret_cast<T*>(p[0]);
     const T* x = reinterpret_cast<const T*>(p[1]);
-    const F f(p + 2);
+    const auto k = constants_at<T, HAS_CONSTANTS>(p + 2);
     NORCH_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = f(x[i]);
+    for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(x[i], k);
 }
 
-/// F takes the gradient of the result and a saved tensor.
-template <class T, class F>
+/// Of the gradient of the result and a saved tensor.
+template <class T, class Op, bool HAS_CONSTANTS>
 void gradient_loop(char* const* p, unsigned single, int64_t n) {
     T* out = reinterpret_cast<T*>(p[0]);
     const T* g = reinterpret_cast<const T*>(p[1]);
     const T* x = reinterpret_cast<const T*>(p[2]);
-    const F f(p + 3);
+    const auto k = constants_at<T, HAS_CONSTANTS>(p + 3);
     if (single & 2) {
         const T value = *g;
         NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = f(value, x[i]);
+        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(value, x[i], k);
     } else if (single & 4) {
         const T value = *x;
         NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = f(g[i], value);
+        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(g[i], value, k);
     } else {
         NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = f(g[i], x[i]);
+        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(g[i], x[i], k);
     }
 }
 
@@ -89,188 +96,45 @@ void difference_loop(char* const* p, unsigned single, int64_t n) {
     }
 }
 
-template <class T>
-T constant(char* const* p, int i) {
-    return *reinterpret_cast<const T*>(p[i]);
-}
-
-struct NoConstants {
-    explicit NoConstants(char* const*) {}
-};
-
-template <class T>
-struct Relu : NoConstants {
-    using NoConstants::NoConstants;
-    T operator()(T x) const { return x <= T(0) ? T(0) : x; }
-};
-template <class T>
-struct ReluGrad : NoConstants {
-    using NoConstants::NoConstants;
-    T operator()(T g, T y) const { return y <= T(0) ? T(0) : g; }
-};
-
-template <class T>
-struct LeakyRelu {
-    explicit LeakyRelu(char* const* p) : slope(constant<T>(p, 0)) {}
-    T operator()(T x) const { return x > 0 ? x : x * slope; }
-    T operator()(T g, T x) const { return x > 0 ? g : g * slope; }
-    T slope;
-};
-
-template <class T>
-struct Elu {
-    explicit Elu(char* const* p)
-        : alpha(constant<T>(p, 0)), scale(constant<T>(p, 1)), input_scale(constant<T>(p, 2)) {}
-    T operator()(T x) const {
-        T below = math::expm1((x > 0 ? T(0) : x) * input_scale) * alpha;
-        return (x > 0 ? x : below) * scale;
+/// What the loops of the activations become kernels by; floating dtypes only.
+struct Make {
+    template <class Op>
+    static KernelPtr simple(const Request& request) {
+        return smooth<Op, 200>(request);
     }
-    T operator()(T g, T x) const {
-        T below = math::exp((x > 0 ? T(0) : x) * input_scale) * (alpha * scale * input_scale);
-        return g * (x > 0 ? scale : below);
+    template <class Op>
+    static KernelPtr simple_grad(const Request& request) {
+        return smooth_grad<Op, 200>(request);
     }
-    T alpha, scale, input_scale;
-};
-
-template <class T>
-struct Hardtanh {
-    explicit Hardtanh(char* const* p) : low(constant<T>(p, 0)), high(constant<T>(p, 1)) {}
-    T operator()(T x) const {
-        T raised = x < low ? low : x;
-        return raised > high ? high : raised;
+    template <class Op, int PS>
+    static KernelPtr smooth(const Request& request) {
+        return with_loops(request, PS * 1e-3, activation_loop<double, Op, true>, activation_loop<double, Op, false>,
+                          activation_loop<float, Op, true>, activation_loop<float, Op, false>);
     }
-    T operator()(T g, T y) const { return (y <= low) | (y >= high) ? T(0) : g; }
-    T low, high;
-};
+    template <class Op, int PS>
+    static KernelPtr smooth_grad(const Request& request) {
+        return with_loops(request, PS * 1e-3, gradient_loop<double, Op, true>, gradient_loop<double, Op, false>,
+                          gradient_loop<float, Op, true>, gradient_loop<float, Op, false>);
+    }
 
-template <class T>
-struct Gelu : NoConstants {
-    using NoConstants::NoConstants;
-    T operator()(T x) const { return x * T(0.5) * (math::erf(x * T(M_SQRT1_2)) + T(1)); }
-    T operator()(T g, T x) const {
-        constexpr T density = T(0.39894228040143267794);  // 1 / sqrt(2 pi)
-        T below = (math::erf(x * T(M_SQRT1_2)) + T(1)) * T(0.5);
-        return g * (below + x * math::exp(x * x * T(-0.5)) * density);
+private:
+    static KernelPtr with_loops(const Request& request, double ns, Loop double_with, Loop double_without, Loop float_with,
+                                Loop float_without) {
+        const DType dtype = request.operands[0].dtype;
+        if (!is_floating(dtype)) return nullptr;
+        std::vector<double> constants = activation_constants(request);
+        const bool is_double = dtype == DType::f64;
+        if (constants.empty()) return elementwise_kernel(request, is_double ? double_without : float_without, ns);
+        return std::make_unique<WithConstants>(request, is_double ? double_with : float_with, ns, std::move(constants));
     }
 };
-
-template <class T>
-struct GeluTanh : NoConstants {
-    using NoConstants::NoConstants;
-    static constexpr T scale = T(0.79788456080286535588), cubic = T(0.044715);  // scale: sqrt(2 / pi)
-    T operator()(T x) const { return x * T(0.5) * (math::tanh((x + x * x * x * cubic) * scale) + T(1)); }
-    T operator()(T g, T x) const {
-        T t = math::tanh((x + x * x * x * cubic) * scale);
-        T inner = (x * x * (3 * cubic) + T(1)) * scale;
-        return g * ((t + T(1)) * T(0.5) + x * (T(1) - t * t) * inner * T(0.5));
-    }
-};
-
-template <class T>
-struct Silu : NoConstants {
-    using NoConstants::NoConstants;
-    T operator()(T x) const { return x * math::sigmoid(x); }
-    T operator()(T g, T x) const {
-        T s = math::sigmoid(x);
-        return g * (s * (x * (T(1) - s) + T(1)));
-    }
-};
-
-template <class T>
-struct Softplus {
-    explicit Softplus(char* const* p) : beta(constant<T>(p, 0)), threshold(constant<T>(p, 1)) {}
-    T operator()(T x) const {
-        T scaled = x * beta;
-        T soft = (scaled < 0 ? T(0) : scaled) + math::log1p(math::exp(-std::fabs(scaled)));
-        return scaled > threshold ? x : soft / beta;
-    }
-    T operator()(T g, T x) const {
-        T scaled = x * beta;
-        return scaled > threshold ? g : g * math::sigmoid(scaled);
-    }
-    T beta, threshold;
-};
-
-template <class T>
-struct TanhGrad : NoConstants {
-    using NoConstants::NoConstants;
-    T operator()(T g, T y) const { return g * (T(1) - y * y); }
-};
-template <class T>
-struct SigmoidGrad : NoConstants {
-    using NoConstants::NoConstants;
-    T operator()(T g, T y) const { return g * (y * (T(1) - y)); }
-};
-
-/// The loop of a function for the dtype that a floating request is computed in.
-template <template <class> class F>
-Loop forward(DType dtype) {
-    return dtype == DType::f64 ? activation_loop<double, F<double>> : activation_loop<float, F<float>>;
-}
-template <template <class> class F>
-Loop gradient(DType dtype) {
-    return dtype == DType::f64 ? gradient_loop<double, F<double>> : gradient_loop<float, F<float>>;
-}
-
-/// A kernel of a floating dtype; `attrs` names the constants that F is made from.
-KernelPtr floating(const Request& request, Loop loop, double ns, std::initializer_list<const char*> attrs = {}) {
-    if (!is_floating(request.operands[0].dtype)) return nullptr;
-    if (!attrs.size()) return elementwise_kernel(request, loop, ns);
-    std::vector<double> constants;
-    for (const char* name : attrs) constants.push_back(request.attrs.number(name));
-    return std::make_unique<WithConstants>(request, loop, ns, std::move(constants));
-}
-
-template <template <class> class F>
-KernelPtr plain_gradient(const Request& request) {
-    return floating(request, gradient<F>(request.operands[0].dtype), 0.2);
-}
 
 KernelPtr relu(const Request& request) {
     DType dtype = request.operands[0].dtype;
     if (dtype == DType::boolean) return nullptr;
-    return visit(dtype, [&](auto tag) {
-        using T = compute_t<typename decltype(tag)::type>;
-        return elementwise_kernel(request, activation_loop<T, Relu<T>>, 0.2);
+    return visit(dtype, [&]<class S>(Tag<S>) {
+        return elementwise_kernel(request, activation_loop<compute_t<S>, Relu, false>, 0.2);
     });
-}
-
-KernelPtr leaky_relu(const Request& request) {
-    return floating(request, forward<LeakyRelu>(request.operands[0].dtype), 0.2, {"negative_slope"});
-}
-KernelPtr leaky_relu_grad(const Request& request) {
-    return floating(request, gradient<LeakyRelu>(request.operands[0].dtype), 0.2, {"negative_slope"});
-}
-KernelPtr elu(const Request& request) {
-    return floating(request, forward<Elu>(request.operands[0].dtype), 1, {"alpha", "scale", "input_scale"});
-}
-KernelPtr elu_grad(const Request& request) {
-    return floating(request, gradient<Elu>(request.operands[0].dtype), 1, {"alpha", "scale", "input_scale"});
-}
-KernelPtr hardtanh(const Request& request) {
-    return floating(request, forward<Hardtanh>(request.operands[0].dtype), 0.2, {"min_val", "max_val"});
-}
-KernelPtr hardtanh_grad(const Request& request) {
-    return floating(request, gradient<Hardtanh>(request.operands[0].dtype), 0.2, {"min_val", "max_val"});
-}
-KernelPtr softplus(const Request& request) {
-    return floating(request, forward<Softplus>(request.operands[0].dtype), 2, {"beta", "threshold"});
-}
-KernelPtr softplus_grad(const Request& request) {
-    return floating(request, gradient<Softplus>(request.operands[0].dtype), 1, {"beta", "threshold"});
-}
-KernelPtr silu(const Request& request) { return floating(request, forward<Silu>(request.operands[0].dtype), 1); }
-KernelPtr silu_grad(const Request& request) { return floating(request, gradient<Silu>(request.operands[0].dtype), 1); }
-
-KernelPtr gelu(const Request& request) {
-    DType dtype = request.operands[0].dtype;
-    bool exact = request.attrs.text("approximate") == "none";
-    return floating(request, exact ? forward<Gelu>(dtype) : forward<GeluTanh>(dtype), 1);
-}
-KernelPtr gelu_grad(const Request& request) {
-    DType dtype = request.operands[0].dtype;
-    bool exact = request.attrs.text("approximate") == "none";
-    return floating(request, exact ? gradient<Gelu>(dtype) : gradient<GeluTanh>(dtype), exact ? 2 : 1);
 }
 
 KernelPtr mse_loss_grad(const Request& request) {
@@ -285,22 +149,8 @@ KernelPtr mse_loss_grad(const Request& request) {
 }  // namespace
 
 void add_activations(Registry& registry) {
-    registry["relu"] = relu;
-    registry["relu_grad"] = plain_gradient<ReluGrad>;
-    registry["tanh_grad"] = plain_gradient<TanhGrad>;
-    registry["sigmoid_grad"] = plain_gradient<SigmoidGrad>;
-    registry["leaky_relu"] = leaky_relu;
-    registry["leaky_relu_grad"] = leaky_relu_grad;
-    registry["elu"] = elu;
-    registry["elu_grad"] = elu_grad;
-    registry["hardtanh"] = hardtanh;
-    registry["hardtanh_grad"] = hardtanh_grad;
-    registry["softplus"] = softplus;
-    registry["softplus_grad"] = softplus_grad;
-    registry["silu"] = silu;
-    registry["silu_grad"] = silu_grad;
-    registry["gelu"] = gelu;
-    registry["gelu_grad"] = gelu_grad;
+    add_activation_ops<Make>(registry);
+    registry["relu"] = relu;  // of integers too
     registry["mse_loss_grad"] = mse_loss_grad;
 }
 

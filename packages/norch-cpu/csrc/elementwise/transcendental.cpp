@@ -1,69 +1,30 @@
 // exp, log, sin and their kin, pow and atan2, for the floating dtypes.
 #include "elementwise/transcendental.h"
 
+#include "common/arithmetic_ops.h"
+#include "common/elementary_ops.h"
 #include "elementwise/functions.h"
 #include "elementwise/loop.h"
+#include "runtime/families.h"
 
 namespace norch::elementwise {
-
 namespace {
 
-#define NORCH_UNARY(name)             \
-    struct name {                     \
-        template <class T>            \
-        static T apply(T x) {         \
-            return math::name(x);     \
-        }                             \
-    };
-
 namespace functions {
-NORCH_UNARY(exp)
-NORCH_UNARY(expm1)
-NORCH_UNARY(log)
-NORCH_UNARY(log1p)
-NORCH_UNARY(log2)
-NORCH_UNARY(log10)
-NORCH_UNARY(asin)
-NORCH_UNARY(acos)
-NORCH_UNARY(atan)
-NORCH_UNARY(sinh)
-NORCH_UNARY(cosh)
-NORCH_UNARY(tanh)
-NORCH_UNARY(asinh)
-NORCH_UNARY(acosh)
-NORCH_UNARY(atanh)
-NORCH_UNARY(sigmoid)
-NORCH_UNARY(erf)
+#define NORCH_FUNCTION(name, ...) NORCH_UNARY(name, math::name(x))
+NORCH_EXPONENTIAL_OPS(NORCH_FUNCTION)
+NORCH_INVERSE_OPS(NORCH_FUNCTION)
+NORCH_BINARY(T, atan2, math::atan2(a, b))
+NORCH_BINARY(T, pow, math::pow(a, b))
 
-/// Periodic functions: `fast` holds up to a limit.
-struct sin {
-    static double apply(double x) { return math::sin(x); }
-    static float apply(float x) { return math::sin(x); }
-    static float fast(float x) { return math::sin_within_limit(x); }
-};
-struct cos {
-    static double apply(double x) { return math::cos(x); }
-    static float apply(float x) { return math::cos(x); }
-    static float fast(float x) { return math::cos_within_limit(x); }
-};
-struct tan {
-    static double apply(double x) { return math::tan(x); }
-    static float apply(float x) { return math::tan(x); }
-    static float fast(float x) { return math::tan_within_limit(x); }
-};
-
-struct atan2 {
-    template <class T>
-    static T apply(T y, T x) {
-        return math::atan2(y, x);
-    }
-};
-struct pow {
-    template <class T>
-    static T apply(T a, T b) {
-        return math::pow(a, b);
-    }
-};
+/// `fast` holds up to a limit.
+#define NORCH_PERIODIC(name, ...)                                              \
+    struct name {                                                              \
+        static double apply(double x) { return math::name(x); }                \
+        static float apply(float x) { return math::name(x); }                  \
+        static float fast(float x) { return math::name##_within_limit(x); }    \
+    };
+NORCH_PERIODIC_OPS(NORCH_PERIODIC)
 }  // namespace functions
 
 /// Block by block: without branches where all of a block is within the limit, one by one in the rare other blocks.
@@ -85,43 +46,24 @@ void periodic_loop(char* const* p, unsigned, int64_t n) {
     }
 }
 
-template <class T>
-struct Square {
-    static T apply(T x) { return x * x; }
-};
-template <class T>
-struct Cube {
-    static T apply(T x) { return x * x * x; }
-};
-template <class T>
-struct Reciprocal {
-    static T apply(T x) { return T(1) / x; }
-};
-template <class T>
-struct SquareRoot {
-    // pow(-inf, 0.5) is inf and pow(-0.0, 0.5) is 0.0.
-    static T apply(T x) { return x == -math::infinity<T> ? math::infinity<T> : std::sqrt(x + T(0)); }
-};
-template <class T>
-struct One {
-    static T apply(T) { return T(1); }
-};
-template <class T>
-struct Same {
-    static T apply(T x) { return x; }
-};
+NORCH_UNARY(Square, x * x)
+NORCH_UNARY(Cube, x * x * x)
+NORCH_UNARY(Reciprocal, T(1) / x)
+// pow(-inf, 0.5) is inf and pow(-0.0, 0.5) is 0.0.
+NORCH_UNARY(SquareRoot, x == -math::infinity<T> ? math::infinity<T> : std::sqrt(x + T(0)))
+NORCH_UNARY(One, (void(x), T(1)))
 
 template <class T>
 void pow_loop(char* const* p, unsigned single, int64_t n) {
     if (single & 4) {
         const T exponent = *reinterpret_cast<const T*>(p[2]);
         Loop loop = nullptr;
-        if (exponent == T(2)) loop = unary_loop<T, Square<T>>;
-        if (exponent == T(3)) loop = unary_loop<T, Cube<T>>;
-        if (exponent == T(0.5)) loop = unary_loop<T, SquareRoot<T>>;
-        if (exponent == T(-1)) loop = unary_loop<T, Reciprocal<T>>;
-        if (exponent == T(1)) loop = unary_loop<T, Same<T>>;
-        if (exponent == T(0)) loop = unary_loop<T, One<T>>;
+        if (exponent == T(2)) loop = unary_loop<T, Square>;
+        if (exponent == T(3)) loop = unary_loop<T, Cube>;
+        if (exponent == T(0.5)) loop = unary_loop<T, SquareRoot>;
+        if (exponent == T(-1)) loop = unary_loop<T, Reciprocal>;
+        if (exponent == T(1)) loop = unary_loop<T, Identity>;
+        if (exponent == T(0)) loop = unary_loop<T, One>;
         if (loop) return loop(p, 0, n);
     }
     binary_loop<T, T, functions::pow>(p, single, n);
@@ -155,26 +97,11 @@ KernelPtr floating_pow(const Request& request) {
 }
 
 void add_transcendental(Registry& registry) {
-    registry["exp"] = unary<functions::exp, 300, 4000>;
-    registry["expm1"] = unary<functions::expm1, 300, 8000>;
-    registry["log"] = unary<functions::log, 400, 4000>;
-    registry["log1p"] = unary<functions::log1p, 500, 8000>;
-    registry["log2"] = unary<functions::log2, 400, 4000>;
-    registry["log10"] = unary<functions::log10, 400, 8000>;
-    registry["sin"] = periodic<functions::sin, 700, 8000>;
-    registry["cos"] = periodic<functions::cos, 700, 8000>;
-    registry["tan"] = periodic<functions::tan, 2000, 12000>;
-    registry["asin"] = unary<functions::asin, 500, 8000>;
-    registry["acos"] = unary<functions::acos, 500, 8000>;
-    registry["atan"] = unary<functions::atan, 600, 8000>;
-    registry["sinh"] = unary<functions::sinh, 1500, 12000>;
-    registry["cosh"] = unary<functions::cosh, 1500, 10000>;
-    registry["tanh"] = unary<functions::tanh, 600, 10000>;
-    registry["asinh"] = unary<functions::asinh, 2500, 15000>;
-    registry["acosh"] = unary<functions::acosh, 2500, 12000>;
-    registry["atanh"] = unary<functions::atanh, 2500, 12000>;
-    registry["sigmoid"] = unary<functions::sigmoid, 500, 5000>;
-    registry["erf"] = unary<functions::erf, 600, 8000>;
+#define NORCH_ADD(name, ps_float, ps_double) registry[#name] = unary<functions::name, ps_float, ps_double>;
+    NORCH_EXPONENTIAL_OPS(NORCH_ADD)
+    NORCH_INVERSE_OPS(NORCH_ADD)
+#define NORCH_ADD_PERIODIC(name, ps_float, ps_double) registry[#name] = periodic<functions::name, ps_float, ps_double>;
+    NORCH_PERIODIC_OPS(NORCH_ADD_PERIODIC)
     registry["atan2"] = atan2;
 }
 

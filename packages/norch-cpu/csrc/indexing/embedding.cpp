@@ -2,9 +2,8 @@
 // layout a list of int64.
 #include <cstring>
 
-#include "common/operands.h"
+#include "common/staging.h"
 #include "indexing/bounds.h"
-#include "runtime/allocator.h"
 #include "runtime/families.h"
 #include "runtime/parallel.h"
 
@@ -41,46 +40,24 @@ KernelPtr compile(const char* op, void (*add)(Registry&), std::vector<Operand> o
     return registry.at(op)(request);
 }
 
-/// An operand that is copied to scratch memory first, unless it is as `wanted` already.
-class Staged {
-public:
-    Staged(const Operand& given, const Operand& wanted) : nbytes_(wanted.numel() * size_of(wanted.dtype)) {
-        if (given.dtype != wanted.dtype || !given.is_contiguous()) copy_ = copy_kernel(wanted, given);
-    }
-    double work() const { return copy_ ? copy_->work : 0; }
-    int64_t scratch() const { return copy_ ? nbytes_ : 0; }
-    char* run(char* given, char* scratch) const {
-        if (!copy_) return given;
-        char* const both[] = {scratch, given};
-        const Scalar none[2] = {};
-        copy_->run(both, none);
-        return scratch;
-    }
-
-private:
-    int64_t nbytes_;
-    KernelPtr copy_;
-};
-
 class Embedding final : public Kernel {
 public:
     Embedding(const Operand& out, const Operand& input, const Operand& weight)
-        : index_(input, contiguous(input, DType::i64)),
+        : index_(StagedOperand::contiguous_in(input, DType::i64)),
           bounds_(list_of(contiguous(input, DType::i64), input.numel()), 0, weight.shape[0]) {
         int64_t n = input.numel(), features = weight.shape[1];
         gather_ = compile("gather", add_indexing, {rows_of(out, n), weight, index_of_rows(n, features)});
-        work = index_.work() + bounds_.work() + gather_->work;
+        work = 0.3 * double(n) + bounds_.work() + gather_->work;
     }
     void run(char* const* data, const Scalar* scalars) const override {
-        Scratch<> scratch(index_.scratch());
-        char* index = index_.run(data[1], scratch.data());
-        bounds_.check(index);
-        char* const operands[] = {data[0], data[2], index};
+        const Seen index(index_, data[1]);
+        bounds_.check(index.data());
+        char* const operands[] = {data[0], data[2], index.data()};
         gather_->run(operands, scalars);
     }
 
 private:
-    Staged index_;
+    StagedOperand index_;
     Bounds bounds_;
     KernelPtr gather_;
 };
@@ -88,30 +65,29 @@ private:
 class EmbeddingGrad final : public Kernel {
 public:
     EmbeddingGrad(const Operand& out, const Operand& grad, const Operand& input, int64_t padding)
-        : grad_(grad, contiguous(grad)), index_(input, contiguous(input, DType::i64)), padding_(padding) {
+        : grad_(StagedOperand::contiguous_in(grad, grad.dtype)),
+          index_(StagedOperand::contiguous_in(input, DType::i64)),
+          padding_(padding) {
         int64_t n = input.numel(), features = out.shape[1];
         row_bytes_ = features * size_of(out.dtype);
         rows_ = out.shape[0];
         Operand source = rows_of(contiguous(grad), n);
         add_ = compile("scatter_add", add_indexing, {rows_of(out, rows_), index_of_rows(n, features), source});
-        work = grad_.work() + index_.work() + add_->work + double(rows_ * row_bytes_) * 0.03;
+        work = add_->work + double(rows_ * row_bytes_) * 0.03 + double(grad.numel()) * 0.2 + 0.3 * double(n);
     }
     void run(char* const* data, const Scalar* scalars) const override {
-        int64_t grad_bytes = (grad_.scratch() + 63) / 64 * 64;
-        Scratch<> scratch(grad_bytes + index_.scratch());
-        char* grad = grad_.run(data[1], scratch.data());
-        char* index = index_.run(data[2], scratch.data() + grad_bytes);
+        const Seen grad(grad_, data[1]), index(index_, data[2]);
         parallel_for(rows_, 0.03 * double(row_bytes_), [&](int64_t begin, int64_t end) {
             std::memset(data[0] + begin * row_bytes_, 0, size_t((end - begin) * row_bytes_));
         });
-        char* const operands[] = {data[0], index, grad};
+        char* const operands[] = {data[0], index.data(), grad.data()};
         add_->run(operands, scalars);
         // What was added up for the padding is not wanted.
         if (padding_ >= 0) std::memset(data[0] + padding_ * row_bytes_, 0, size_t(row_bytes_));
     }
 
 private:
-    Staged grad_, index_;
+    StagedOperand grad_, index_;
     int64_t padding_, rows_, row_bytes_;
     KernelPtr add_;
 };

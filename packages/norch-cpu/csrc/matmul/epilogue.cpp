@@ -1,50 +1,18 @@
 #include "matmul/epilogue.h"
 
-#include <cmath>
 #include <stdexcept>
 
-#include "elementwise/error_function.h"
-#include "elementwise/exponential.h"
-#include "elementwise/loop.h"
+#include "common/activation_ops.h"
+#include "elementwise/functions.h"
+#include "runtime/simd.h"
 
 namespace norch::matmul {
 namespace {
 
-struct Relu {
-    template <class T>
-    static T apply(T x) {
-        return x <= T(0) ? T(0) : x;
-    }
-};
-struct Gelu {
-    template <class T>
-    static T apply(T x) {
-        return x * T(0.5) * (math::erf(x * T(M_SQRT1_2)) + T(1));
-    }
-};
-struct Silu {
-    template <class T>
-    static T apply(T x) {
-        return x * math::sigmoid(x);
-    }
-};
-struct Tanh {
-    template <class T>
-    static T apply(T x) {
-        return math::tanh(x);
-    }
-};
-struct Sigmoid {
-    template <class T>
-    static T apply(T x) {
-        return math::sigmoid(x);
-    }
-};
-
-template <class T, class F>
+template <class T, class Op>
 void apply(T* x, int64_t n) {
     NORCH_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) x[i] = F::apply(x[i]);
+    for (int64_t i = 0; i < n; ++i) x[i] = Op::template apply<Functions>(x[i], Constants<T>{});
 }
 
 }  // namespace

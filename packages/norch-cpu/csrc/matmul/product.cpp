@@ -6,33 +6,24 @@
 #include <type_traits>
 
 #include "common/layout.h"
+#include "common/staging.h"
 #include "matmul/epilogue.h"
 #include "matmul/gemm.h"
-#include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
 namespace norch::matmul {
 namespace {
 
-/// How an operand is brought to the dtype that is computed in: dims that repeat themselves are copied once.
-struct Staged {
-    Operand view;                       // what the product sees
-    std::unique_ptr<const Kernel> copy;  // null where the product sees the operand itself
-    int64_t numel = 0;                  // of the copy
-};
-
-Staged stage(const Operand& operand, DType dtype, bool is_output = false) {
-    Staged out;
+/// An operand brought to the dtype that is computed in: dims that repeat themselves are copied once.
+StagedOperand staged_in(const Operand& operand, DType dtype, bool is_output = false) {
+    StagedOperand out;
     out.view = operand;
     if (operand.dtype == dtype) return out;
     Operand once = operand;
     for (int d = 0; d < once.ndim(); ++d)
         if (once.strides[d] == 0) once.shape[d] = std::min<int64_t>(once.shape[d], 1);
-    Operand dense = contiguous(once, dtype);
-    out.numel = dense.numel();
-    out.copy = is_output ? copy_kernel(once, dense) : copy_kernel(dense, once);
-    out.view.dtype = dtype;
-    out.view.strides = dense.strides;
+    out.stage(once, dtype, is_output);
+    out.view.shape = operand.shape;
     for (int d = 0; d < once.ndim(); ++d)
         if (once.shape[d] != operand.shape[d]) out.view.strides[d] = 0;
     return out;
@@ -120,52 +111,29 @@ class ProductKernel final : public Kernel {
 public:
     ProductKernel(DType dtype, const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
                   const std::string& activation)
-        : out_(stage(out, dtype, true)),
-          a_(stage(a, dtype)),
-          b_(stage(b, dtype)),
-          has_bias_(bias != nullptr),
-          product_(out_.view, a_.view, b_.view, bias != nullptr) {
-        if (bias) bias_ = stage_bias(*bias, dtype);
+        : operands_{staged_in(out, dtype, true), staged_in(a, dtype), staged_in(b, dtype)},
+          count_(bias ? 4 : 3),
+          product_(operands_[0].view, operands_[1].view, operands_[2].view, bias != nullptr) {
+        if (bias) operands_[3] = StagedOperand::contiguous_in(*bias, dtype);
         if constexpr (std::is_floating_point_v<T>) activation_ = activation_named<T>(activation);
-        is_staged_ = out_.copy || a_.copy || b_.copy || bias_.copy;
         work = product_.work();
-        for (const Staged* s : {&out_, &a_, &b_, &bias_})
-            if (s->copy) work += s->copy->work;
+        for (const StagedOperand& operand : operands_)
+            if (operand.copy) work += operand.copy->work;
+        is_staged_ = work != product_.work();
     }
 
-    void run(char* const* data, const Scalar* scalars) const override {
-        if (is_staged_) return run_staged(data, scalars);
-        product_.run(reinterpret_cast<const T*>(data[1]), reinterpret_cast<const T*>(data[2]),
-                     reinterpret_cast<T*>(data[0]),
-                     {has_bias_ ? reinterpret_cast<const T*>(data[3]) : nullptr, activation_});
+    void run(char* const* data, const Scalar*) const override {
+        auto multiply = [&](char* const* seen) {
+            auto at = [seen](int i) { return reinterpret_cast<T*>(seen[i]); };
+            product_.run(at(1), at(2), at(0), {count_ == 4 ? at(3) : nullptr, activation_});
+        };
+        is_staged_ ? with_staged(operands_, count_, 1, data, multiply) : multiply(data);
     }
 
 private:
-    static Staged stage_bias(const Operand& bias, DType dtype) {
-        if (bias.dtype == dtype && bias.is_contiguous()) return {bias, nullptr, 0};
-        Operand dense = contiguous(bias, dtype);
-        return {dense, copy_kernel(dense, bias), dense.numel()};
-    }
-
-    void run_staged(char* const* data, const Scalar* scalars) const {
-        const Scratch<T> a(a_.numel), b(b_.numel), bias(bias_.numel), out(out_.numel);
-        T* const places[] = {out.data(), a.data(), b.data(), bias.data()};
-        const Staged* const staged[] = {&out_, &a_, &b_, &bias_};
-        T* seen[4] = {};
-        for (int i = 0; i < (has_bias_ ? 4 : 3); ++i) {
-            seen[i] = staged[i]->copy ? places[i] : reinterpret_cast<T*>(data[i]);
-            if (i == 0 || !staged[i]->copy) continue;
-            char* const both[] = {reinterpret_cast<char*>(places[i]), data[i]};
-            staged[i]->copy->run(both, scalars);
-        }
-        product_.run(seen[1], seen[2], seen[0], {seen[3], activation_});
-        if (!out_.copy) return;
-        char* const both[] = {data[0], reinterpret_cast<char*>(places[0])};
-        out_.copy->run(both, scalars);
-    }
-
-    Staged out_, a_, b_, bias_;
-    bool has_bias_, is_staged_ = false;
+    StagedOperand operands_[4];
+    int count_;
+    bool is_staged_;
     void (*activation_)(T*, int64_t) = nullptr;
     Batched<T> product_;
 };

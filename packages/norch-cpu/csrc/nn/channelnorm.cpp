@@ -253,7 +253,7 @@ KernelPtr batch_norm(const Request& request) {
             auto one = [&](int64_t i) { forward_channel(f, i); };
             for_channels(shape, ns, one, [&](int64_t i) { forward_columns(f, i); });
         };
-        return std::make_unique<Staged>(request, 3, compute, double(out.numel()) * ns, body);
+        return staged(request, 3, compute, double(out.numel()) * ns, body);
     });
 }
 
@@ -271,7 +271,7 @@ KernelPtr batch_norm_grad(const Request& request) {
             auto one = [&](int64_t i) { backward_channel(b, i); };
             for_channels(shape, ns, one, [&](int64_t i) { backward_columns(b, i); });
         };
-        return std::make_unique<Staged>(request, 3, compute, double(out.numel()) * ns, body);
+        return staged(request, 3, compute, double(out.numel()) * ns, body);
     });
 }
 

@@ -91,13 +91,6 @@ void normalize_long(C* out, const C* x, const C* weight, const C* bias, int64_t 
     }
 }
 
-/// How many elements a row has: those of the dims that are normalised.
-int64_t row_size(const Request& request) {
-    int64_t n = 1;
-    for (int64_t size : request.attrs.integers("shape")) n *= size;
-    return n;
-}
-
 template <bool Centred>
 KernelPtr forward(const Request& request) {
     const Operand& out = request.operands[0];
@@ -123,7 +116,7 @@ KernelPtr forward(const Request& request) {
                 });
             });
         };
-        return std::make_unique<Staged>(request, 1, compute, double(rows) * ns, body);
+        return staged(request, 1, compute, double(rows) * ns, body);
     });
 }
 
@@ -260,7 +253,7 @@ KernelPtr backward(const Request& request) {
             });
             for (int i = 1; i < outputs; ++i) sum_rows(at(i), partial.data() + (i - 1) * n, chunks, stride, n);
         };
-        return std::make_unique<Staged>(request, outputs, compute, double(rows) * ns, body);
+        return staged(request, outputs, compute, double(rows) * ns, body);
     });
 }
 

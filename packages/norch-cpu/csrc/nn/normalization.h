@@ -3,9 +3,8 @@
 
 #include <array>
 #include <cmath>
-#include <functional>
-#include <optional>
 
+#include "common/staging.h"
 #include "reduction/reduction.h"
 #include "runtime/allocator.h"
 #include "runtime/families.h"
@@ -86,64 +85,18 @@ std::array<C, 3> moments(C x, C g) {
 }
 enum { SQUARE, GRAD, PRODUCT };
 
-/// A kernel for contiguous operands of type C, and the copies of those that are not.
-class Staged final : public Kernel {
-public:
-    static constexpr int MOST = 8;
-    using Body = std::function<void(char* const*)>;
+/// The kernel of `body` for operands that are contiguous and of the compute dtype.
+template <class Body>
+KernelPtr staged(const Request& request, int outputs, DType compute, double ns, const Body& body) {
+    const std::vector<DType> wanted(request.operands.size(), compute);
+    return Staged::make(request, outputs, wanted, make_kernel(ns, [body](char* const* data, const Scalar*) { body(data); }));
+}
 
-    Staged(const Request& request, int outputs, DType compute, double ns, Body body)
-        : outputs_(outputs), count_(int(request.operands.size())), body_(std::move(body)) {
-        work = ns;
-        Registry copying;
-        elementwise::add_copying(copying);
-        for (int i = 0; i < count_; ++i) {
-            const Operand& given = request.operands[i];
-            if (given.dtype == compute && given.is_contiguous()) continue;
-            Operand whole{compute, given.shape, given.strides};
-            int64_t stride = 1;
-            for (int d = given.ndim() - 1; d >= 0; --d) {
-                whole.strides[d] = stride;
-                stride *= std::max<int64_t>(given.shape[d], 1);
-            }
-            bytes_[i] = given.numel() * size_of(compute);
-            Request copy{"copy", {whole, given}, {}};
-            if (i < outputs) std::swap(copy.operands[0], copy.operands[1]);
-            copies_[i] = copying.at("copy")(copy);
-            work += copies_[i]->work;
-        }
-    }
-
-    void run(char* const* data, const Scalar*) const override {
-        char* whole[MOST];
-        std::optional<Scratch<>> scratch[MOST];
-        for (int i = 0; i < count_; ++i) {
-            whole[i] = data[i];
-            if (!copies_[i]) continue;
-            scratch[i].emplace(bytes_[i]);
-            whole[i] = scratch[i]->data();
-            if (i >= outputs_ && bytes_[i]) copies_[i]->run(std::array{whole[i], data[i]}.data(), nothing_);
-        }
-        body_(whole);
-        for (int i = 0; i < outputs_; ++i)
-            if (copies_[i] && bytes_[i]) copies_[i]->run(std::array{data[i], whole[i]}.data(), nothing_);
-    }
-
-private:
-    int outputs_, count_;
-    Body body_;
-    KernelPtr copies_[MOST];
-    int64_t bytes_[MOST] = {};
-    static constexpr Scalar nothing_[2] = {};
-};
-
-/// Whether the operands are floating, and none holds numbers that the compute dtype of `like` does not.
-inline bool fits(const Request& request, const Operand& like) {
-    if (!is_floating(like.dtype) || int(request.operands.size()) > Staged::MOST) return false;
-    int64_t most = like.dtype == DType::f64 ? 8 : 4;
-    for (const Operand& o : request.operands)
-        if (o.is_scalar || !is_floating(o.dtype) || size_of(o.dtype) > most) return false;
-    return true;
+/// How many elements a row of layer_norm has: those of the dims that are normalised.
+inline int64_t row_size(const Request& request) {
+    int64_t n = 1;
+    for (int64_t size : request.attrs.integers("shape")) n *= size;
+    return n;
 }
 
 /// Calls make(Tag<C>, compute dtype) for the type that an operand is computed in.

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "common/kernel.h"
-#include "common/operands.h"
+#include "common/staging.h"
 #include "elementwise/loop.h"
 #include "random/boxmuller.h"
 #include "random/philox.h"
@@ -95,19 +95,10 @@ KernelPtr random_kernel(const Request& request, Draw<T> draw, int64_t per_block,
     const Operand& out = request.operands[0];
     int64_t n = out.numel();
     double work = double(n) * ns;
-    if (out.is_contiguous()) {
-        return make_kernel(work, [=](char* const* data, const Scalar* s) {
-            fill<T>(uint64_t(s[1].i), uint64_t(s[2].i), draw, per_block, ns, reinterpret_cast<T*>(data[0]), n);
-        });
-    }
-    std::shared_ptr<Kernel> copy = copy_kernel(out, contiguous(out));
-    return make_kernel(work + copy->work, [=](char* const* data, const Scalar* s) {
-        Scratch<T> drawn(n);
-        fill<T>(uint64_t(s[1].i), uint64_t(s[2].i), draw, per_block, ns, drawn.data(), n);
-        char* const both[] = {data[0], reinterpret_cast<char*>(drawn.data())};
-        const Scalar none[2] = {};
-        copy->run(both, none);
-    });
+    auto fill_all = [=](char* const* data, const Scalar* s) {
+        fill<T>(uint64_t(s[1].i), uint64_t(s[2].i), draw, per_block, ns, reinterpret_cast<T*>(data[0]), n);
+    };
+    return Staged::make(request, 1, {out.dtype, DType::i64, DType::i64}, make_kernel(work, fill_all));
 }
 
 KernelPtr make_random(const Request& request) {

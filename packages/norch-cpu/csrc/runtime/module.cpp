@@ -2,37 +2,16 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "common/launch.h"
-#include "common/request.h"
-#include "runtime/allocator.h"
-#include "runtime/buffer.h"
+#include "common/module.h"
 #include "runtime/families.h"
 #include "runtime/machine.h"
+#include "runtime/memory_owner.h"
 #include "runtime/parallel.h"
 
 namespace nb = nanobind;
 using namespace norch;
 
 namespace {
-
-const Registry& registry() {
-    static const Registry* made = [] {
-        auto* all = new Registry;
-        for (auto add : {
-            elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
-            elementwise::add_activations, reduction::add_reductions, reduction::add_scans, indexing::add_indexing,
-            indexing::add_embedding, indexing::add_sorting, matmul::add_matmul, nn::add_softmax, nn::add_attention,
-            nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling, nn::add_dropout,
-            nn::add_optimizers, random::add_random})
-            add(*all);
-        return all;
-    }();
-    return *made;
-}
-
-nb::object compile(const std::string& op, nb::handle operands, nb::handle attrs) {
-    return compile_kernel(registry(), op, operands, attrs);
-}
 
 nb::dict stats() {
     MemoryStats s = memory_stats();
@@ -46,26 +25,20 @@ nb::dict stats() {
 }
 
 PyMethodDef methods[] = {
-    {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocate)), METH_FASTCALL,
-     "allocate(nbytes, index) -> Buffer"},
-    {"allocating", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocating)), METH_FASTCALL,
-     "allocating(kernel, nbytes, index) -> the kernel as a callable that allocates its output and returns it, or None."},
-    {"from_host", norch::from_host, METH_O, "A Buffer on writable contiguous host memory, or None."},
+    {"from_host", from_host, METH_O, "A Buffer on writable contiguous host memory, or None."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 NB_MODULE(NORCH_MODULE, m) {
-    if (!add_buffer_type(m.ptr()) || !add_launch_type(m.ptr()) || PyModule_AddFunctions(m.ptr(), methods) != 0)
-        throw nb::python_error();
-    m.def("compile", compile, nb::arg("op"), nb::arg("operands"), nb::arg("attrs"),
-          "The kernel of an op, or None where there is none.");
-    m.def("ops", [] {
-        nb::list names;
-        for (const auto& entry : registry()) names.append(nb::cast(entry.first));
-        return names;
-    });
+    add_kernels(m, {
+        elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
+        elementwise::add_activations, reduction::add_reductions, reduction::add_scans, indexing::add_indexing,
+        indexing::add_embedding, indexing::add_sorting, matmul::add_matmul, nn::add_softmax, nn::add_attention,
+        nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling, nn::add_dropout,
+        nn::add_optimizers, random::add_random});
+    if (PyModule_AddFunctions(m.ptr(), methods) != 0) throw nb::python_error();
     m.def("memory_stats", stats);
     m.def("reset_peak_memory_stats", reset_peak_memory_stats);
     m.def("empty_cache", empty_cache);

@@ -6,197 +6,73 @@
 namespace norch::elementwise {
 namespace {
 
-enum class Op {
-    neg, abs, sign, sqrt, floor, ceil, round, trunc, bitwise_not, logical_not, identity,
-    add, sub, mul, div, maximum, minimum, floor_divide, remainder, pow, bit_and, bit_or, bit_xor, left, right,
-    eq, ne, lt, le, gt, ge,
-};
-
-template <class T>
-struct Unary {
-    using In = T;
-    using Out = T;
-    static constexpr int INPUTS = 1;
-    Op op;
-
-    template <int K>
-    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[1][K]) const {
-        switch (op) {
-            case Op::neg: NORCH_EACH(Neg::apply(x[0][i]))
-            case Op::abs: NORCH_EACH(Abs::apply(x[0][i]))
-            case Op::sign: NORCH_EACH(Sign::apply(x[0][i]))
-            case Op::logical_not: NORCH_EACH(computed<T>(x[0][i] == computed<T>(0)))
-            default: {
-                if constexpr (std::is_integral_v<T>) {
-                    switch (op) {
-                        case Op::bitwise_not: NORCH_EACH(BitNot::apply(x[0][i]))
-                        default: NORCH_EACH(x[0][i])
-                    }
-                } else {
-                    switch (op) {
-                        case Op::sqrt: NORCH_EACH(Sqrt::apply(x[0][i]))
-                        case Op::floor: NORCH_EACH(Floor::apply(x[0][i]))
-                        case Op::ceil: NORCH_EACH(Ceil::apply(x[0][i]))
-                        case Op::round: NORCH_EACH(Round::apply(x[0][i]))
-                        case Op::trunc: NORCH_EACH(Trunc::apply(x[0][i]))
-                        default: NORCH_EACH(x[0][i])
-                    }
-                }
-            }
-        }
+/// What an integer divided by 0 is, is left open here; it must not trap.
+template <class Op>
+struct OrZero {
+    template <class T>
+    NORCH_FN static T apply(T a, T b) {
+        if constexpr (std::is_integral_v<T>) return b == 0 ? T(0) : Op::apply(a, b);
+        else return Op::apply(a, b);
     }
 };
 
+template <class T, class Integers, class Floats>
+using by_type = std::conditional_t<std::is_integral_v<T>, Integers, Floats>;
+
 template <class T>
-struct Binary {
-    using In = T;
-    using Out = T;
-    static constexpr int INPUTS = 2;
-    Op op;
-
-    template <int K>
-    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[2][K]) const {
-        switch (op) {
-            case Op::add: NORCH_EACH(Add::apply(x[0][i], x[1][i]))
-            case Op::sub: NORCH_EACH(Sub::apply(x[0][i], x[1][i]))
-            case Op::mul: NORCH_EACH(Mul::apply(x[0][i], x[1][i]))
-            case Op::maximum: NORCH_EACH(Maximum::apply(x[0][i], x[1][i]))
-            case Op::minimum: NORCH_EACH(Minimum::apply(x[0][i], x[1][i]))
-            default: {
-                if constexpr (std::is_integral_v<T>) {
-                    switch (op) {
-                        case Op::bit_and: NORCH_EACH(And::apply(x[0][i], x[1][i]))
-                        case Op::bit_or: NORCH_EACH(Or::apply(x[0][i], x[1][i]))
-                        default: NORCH_EACH(Xor::apply(x[0][i], x[1][i]))
-                    }
-                } else {
-                    NORCH_EACH(Div::apply(x[0][i], x[1][i]))
-                }
-            }
-        }
-    }
-};
-
+using UnaryOps = by_type<T, OpList<Neg, Abs, Sign, BitNot, LogicalNot, Identity>,
+                         OpList<Neg, Abs, Sign, Sqrt, Floor, Ceil, Round, Trunc>>;
+template <class T>
+using BinaryOps = by_type<T, OpList<Add, Sub, Mul, Maximum, Minimum, And, Or, Xor>,
+                          OpList<Add, Sub, Mul, Maximum, Minimum, Div>>;
 /// Division with a remainder, powers and shifts: apart from the others, since they take many registers.
 template <class T>
-struct LongBinary {
-    using In = T;
-    using Out = T;
-    static constexpr int INPUTS = 2;
-    Op op;
+using LongOps = by_type<T, OpList<OrZero<FloorDivide>, OrZero<Remainder>, IntegerPower, ShiftLeft, ShiftRight>,
+                        OpList<OrZero<FloorDivide>, OrZero<Remainder>>>;
+template <class>
+using ComparisonOps = OpList<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual>;
 
-    template <int K>
-    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[2][K]) const {
-        if constexpr (std::is_integral_v<T>) {
-            switch (op) {
-                // What an integer divided by 0 is, is left open here; it must not trap.
-                case Op::floor_divide: NORCH_EACH(x[1][i] == 0 ? T(0) : FloorDivide::apply(x[0][i], x[1][i]))
-                case Op::remainder: NORCH_EACH(x[1][i] == 0 ? T(0) : Remainder::apply(x[0][i], x[1][i]))
-                case Op::pow: NORCH_EACH(IntegerPower::apply(x[0][i], x[1][i]))
-                case Op::left: NORCH_EACH(ShiftLeft::apply(x[0][i], x[1][i]))
-                default: NORCH_EACH(ShiftRight::apply(x[0][i], x[1][i]))
-            }
-        } else {
-            switch (op) {
-                case Op::floor_divide: NORCH_EACH(FloorDivide::apply(x[0][i], x[1][i]))
-                default: NORCH_EACH(Remainder::apply(x[0][i], x[1][i]))
-            }
-        }
-    }
-};
-
-template <class T>
-struct Comparison {
-    using In = T;
-    using Out = uint8_t;
-    static constexpr int INPUTS = 2;
-    Op op;
-
-    template <int K>
-    __device__ void operator()(uint8_t (&y)[K], const computed<T> (&x)[2][K]) const {
-        switch (op) {
-            case Op::eq: NORCH_EACH(x[0][i] == x[1][i])
-            case Op::ne: NORCH_EACH(x[0][i] != x[1][i])
-            case Op::lt: NORCH_EACH(x[0][i] < x[1][i])
-            case Op::le: NORCH_EACH(x[0][i] <= x[1][i])
-            case Op::gt: NORCH_EACH(x[0][i] > x[1][i])
-            default: NORCH_EACH(x[0][i] >= x[1][i])
-        }
-    }
-};
-
-template <template <class> class Family>
-KernelPtr make(const Request& request, Op op) {
-    return visit_device(request.operands.back().dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        return map(request, Family<T>{op});
+template <template <class> class Ops, int INPUTS, class Bool, class Integer, class Floating, bool IS_COMPARISON = false>
+KernelPtr by_category(const Request& request) {
+    const DType dtype = request.operands.back().dtype;
+    return visit_device(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        using List = Ops<T>;
+        const int op = !std::is_integral_v<T>        ? List::template index<Floating>()
+                       : dtype == DType::boolean ? List::template index<Bool>()
+                                                 : List::template index<Integer>();
+        if (op < 0) return nullptr;
+        return map(request, OneOf<T, std::conditional_t<IS_COMPARISON, uint8_t, T>, INPUTS, List>(op));
     });
 }
 
-template <Op op>
-KernelPtr unary(const Request& request) {
-    return make<Unary>(request, op);
-}
-template <Op op>
-KernelPtr binary(const Request& request) {
-    return make<Binary>(request, op);
-}
-template <Op op>
-KernelPtr long_binary(const Request& request) {
-    return make<LongBinary>(request, op);
-}
-template <Op op>
-KernelPtr comparison(const Request& request) {
-    return make<Comparison>(request, op);
-}
-/// Integers are whole already.
-template <Op op>
-KernelPtr rounding(const Request& request) {
-    return make<Unary>(request, is_floating(request.operands[0].dtype) ? op : Op::identity);
-}
-/// On bools: another op.
-template <Op op, Op on_bool>
-KernelPtr binary_or_bool(const Request& request) {
-    return make<Binary>(request, request.operands[0].dtype == DType::boolean ? on_bool : op);
-}
-KernelPtr bitwise_not(const Request& request) {
-    return make<Unary>(request, request.operands[0].dtype == DType::boolean ? Op::logical_not : Op::bitwise_not);
-}
-KernelPtr pow(const Request& request) {
-    return is_floating(request.operands[0].dtype) ? floating_pow(request) : make<LongBinary>(request, Op::pow);
-}
+struct Make {
+    template <class Bool, class Integer, class Floating, int = 0>
+    static KernelPtr unary(const Request& request) {
+        return by_category<UnaryOps, 1, Bool, Integer, Floating>(request);
+    }
+    template <class Bool, class Integer, class Floating, int = 0>
+    static KernelPtr binary(const Request& request) {
+        if constexpr (LongOps<int>::index<Integer>() >= 0) return by_category<LongOps, 2, Bool, Integer, Floating>(request);
+        else return by_category<BinaryOps, 2, Bool, Integer, Floating>(request);
+    }
+    template <class F>
+    static KernelPtr division(const Request& request) {
+        return binary<None, OrZero<F>, OrZero<F>>(request);
+    }
+    template <class F>
+    static KernelPtr comparison(const Request& request) {
+        return by_category<ComparisonOps, 2, F, F, F, true>(request);
+    }
+};
 
 }  // namespace
 
 void add_arithmetic(Registry& registry) {
-    registry["neg"] = unary<Op::neg>;
-    registry["abs"] = unary<Op::abs>;
-    registry["sign"] = unary<Op::sign>;
-    registry["sqrt"] = unary<Op::sqrt>;
-    registry["floor"] = rounding<Op::floor>;
-    registry["ceil"] = rounding<Op::ceil>;
-    registry["round"] = rounding<Op::round>;
-    registry["trunc"] = rounding<Op::trunc>;
-    registry["bitwise_not"] = bitwise_not;
-    registry["add"] = binary_or_bool<Op::add, Op::bit_or>;
-    registry["sub"] = binary<Op::sub>;
-    registry["mul"] = binary_or_bool<Op::mul, Op::bit_and>;
-    registry["div"] = binary<Op::div>;
-    registry["maximum"] = binary<Op::maximum>;
-    registry["minimum"] = binary<Op::minimum>;
-    registry["floor_divide"] = long_binary<Op::floor_divide>;
-    registry["remainder"] = long_binary<Op::remainder>;
-    registry["pow"] = pow;
-    registry["bitwise_and"] = binary<Op::bit_and>;
-    registry["bitwise_or"] = binary<Op::bit_or>;
-    registry["bitwise_xor"] = binary<Op::bit_xor>;
-    registry["bitwise_left_shift"] = long_binary<Op::left>;
-    registry["bitwise_right_shift"] = long_binary<Op::right>;
-    registry["eq"] = comparison<Op::eq>;
-    registry["ne"] = comparison<Op::ne>;
-    registry["lt"] = comparison<Op::lt>;
-    registry["le"] = comparison<Op::le>;
-    registry["gt"] = comparison<Op::gt>;
-    registry["ge"] = comparison<Op::ge>;
+    add_arithmetic_ops<Make>(registry);
+    registry["pow"] = [](const Request& request) {
+        if (is_floating(request.operands[0].dtype)) return floating_pow(request);
+        return Make::binary<None, IntegerPower, None>(request);
+    };
 }
 
 }  // namespace norch::elementwise

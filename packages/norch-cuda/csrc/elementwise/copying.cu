@@ -7,19 +7,6 @@ namespace norch::elementwise {
 namespace {
 
 template <class T>
-struct Move {
-    using In = T;
-    using Out = T;
-    static constexpr int INPUTS = 1;
-
-    template <int K>
-    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[1][K]) const {
-#pragma unroll
-        for (int i = 0; i < K; ++i) y[i] = x[0][i];
-    }
-};
-
-template <class T>
 struct Where {
     using First = uint8_t;
     using In = T;
@@ -143,13 +130,13 @@ KernelPtr copy(const Request& request) {
     if (request.operands[0].dtype != request.operands[1].dtype) return cast(request);
     if (KernelPtr kernel = transpose(request)) return kernel;
     return visit_bits(size_of(request.operands[0].dtype), [&]<class T>(Tag<T>) -> KernelPtr {
-        return map(request, Move<T>{});
+        return map_op<T, Identity, 1>(request);
     });
 }
 
 KernelPtr fill(const Request& request) {
     return visit_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        return map(request, Move<T>{});
+        return map_op<T, Identity, 1>(request);
     });
 }
 

@@ -6,7 +6,7 @@
 //     using First             the type of the first input, where it is another
 //     template <int K> __device__ void operator()(computed<Out> (&y)[K], const computed<In> (&x)[INPUTS][K]) const
 // where the ops of the family are told apart at run time, outside the loop over K: the branch costs nothing beside the
-// memory, and one kernel serves all of them.
+// memory, and one kernel serves all of them. OneOf is the family of a list of ops.
 #pragma once
 
 #include <algorithm>
@@ -180,11 +180,62 @@ KernelPtr map(const Request& request, F f) {
     return std::make_unique<Map<F>>(request, f);
 }
 
-/// `for (int i = 0; i < K; ++i) y[i] = body` for the body of one op.
-#define NORCH_EACH(body)                                       \
-    {                                                          \
-        _Pragma("unroll") for (int i = 0; i < K; ++i) y[i] = body; \
-        break;                                                 \
+// --- Families of ops ------------------------------------------------------------------------------------------------
+
+template <class... Ops>
+struct OpList {
+    /// The number of an op of the list.
+    template <class Op>
+    static constexpr int index() {
+        int at = 0, found = -1;
+        ((found = std::is_same_v<Op, Ops> ? at : found, ++at), ...);
+        return found;
     }
+};
+
+/// How an op is called: by its elements alone.
+struct ApplyPlain {
+    template <class Op, class... X>
+    __device__ static auto call(X... x) {
+        return Op::apply(x...);
+    }
+};
+
+/// A family of INPUTS inputs of type T and results of type Out: the ops of a list, called by way of `Call`.
+template <class T, class Result, int COUNT, class List, class Call = ApplyPlain>
+struct OneOf;
+template <class T, class Result, int COUNT, class... Ops, class Call>
+struct OneOf<T, Result, COUNT, OpList<Ops...>, Call> : Call {
+    using In = T;
+    using Out = Result;
+    static constexpr int INPUTS = COUNT;
+    int op;
+
+    OneOf(int op, Call call = {}) : Call(call), op(op) {}
+
+    template <int K>
+    __device__ void operator()(computed<Out> (&y)[K], const computed<T> (&x)[COUNT][K]) const {
+        int at = 0;
+        (void)((op == at++ && each<Ops>(y, x)) || ...);
+    }
+
+private:
+    template <class Op, int K>
+    __device__ bool each(computed<Out> (&y)[K], const computed<T> (&x)[COUNT][K]) const {
+#pragma unroll
+        for (int i = 0; i < K; ++i) {
+            if constexpr (COUNT == 1) y[i] = this->template call<Op>(x[0][i]);
+            else if constexpr (COUNT == 2) y[i] = this->template call<Op>(x[0][i], x[1][i]);
+            else y[i] = this->template call<Op>(x[0][i], x[1][i], x[2][i]);
+        }
+        return true;
+    }
+};
+
+/// The kernel of one op alone.
+template <class T, class Op, int COUNT, class Call = ApplyPlain>
+KernelPtr map_op(const Request& request, Call call = {}) {
+    return map(request, OneOf<T, T, COUNT, OpList<Op>, Call>(0, call));
+}
 
 }  // namespace norch::elementwise

@@ -1,8 +1,7 @@
 // The gradient of an embedding's weight: the sum of the gradient's rows for each row of the table.
-#include "common/operands.h"
+#include "common/staging.h"
 #include "indexing/indexing.cuh"
 #include "indexing/row_sums.h"
-#include "runtime/allocator.h"
 #include "runtime/families.h"
 
 namespace norch::indexing {
@@ -14,18 +13,14 @@ KernelPtr embedding_grad(const Request& r) {
     const int64_t padding = r.attrs.has("padding_idx") ? r.attrs.integer("padding_idx") : -1;
     if (!out.is_contiguous()) return nullptr;
     const int64_t rows = out.shape[0], features = out.shape[1];
-    KernelPtr sums =
+    std::shared_ptr<Kernel> sums =
         row_sums_kernel({out.dtype, input, rows, features, features, features, false, false, padding, op_number(r.op)});
-    if (!sums || grad.is_contiguous()) return sums;
-    std::shared_ptr<Kernel> add = std::move(sums);
-    const Operand whole = contiguous(grad, grad.dtype);
-    std::shared_ptr<Kernel> copy = copy_kernel(whole, grad);
-    const auto bytes = size_t(grad.numel() * size_of(grad.dtype));
+    if (!sums) return nullptr;
+    auto staged = std::make_shared<StagedOperand>(StagedOperand::contiguous_in(grad, grad.dtype));
     return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
-        Scratch scratch(bytes);
-        run_copy(*copy, scratch.data(), data[1]);
-        char* const operands[] = {data[0], scratch.data(), data[2]};
-        add->run(operands, scalars);
+        const Seen seen(*staged, data[1]);
+        char* const operands[] = {data[0], seen.data(), data[2]};
+        sums->run(operands, scalars);
     });
 }
 

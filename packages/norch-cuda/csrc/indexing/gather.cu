@@ -1,7 +1,6 @@
 // gather, and embedding, which is a gather of rows.
-#include "common/operands.h"
+#include "common/staging.h"
 #include "indexing/indexing.cuh"
-#include "runtime/allocator.h"
 #include "runtime/families.h"
 
 namespace norch::indexing {
@@ -70,31 +69,21 @@ KernelPtr gather(const Request& r) {
 /// out (*shape, features), input (*shape), weight (rows, features): a negative index is out of range here.
 KernelPtr embedding(const Request& r) {
     const Operand &out = r.operands[0], &weight = r.operands[2];
-    Operand index = r.operands[1], rows = weight;
-    KernelPtr convert;
-    if (index.dtype != DType::i64 && index.dtype != DType::i32) {
-        index = contiguous(index, DType::i64);
-        convert = copy_kernel(index, r.operands[1]);
-    }
-    const DType dtype = index.dtype;
-    const int64_t n = index.numel();
+    const bool is_ready = r.operands[1].dtype == DType::i64 || r.operands[1].dtype == DType::i32;
+    auto staged = std::make_shared<StagedOperand>();
+    staged->view = r.operands[1];
+    if (!is_ready) staged->stage(r.operands[1], DType::i64);
+    Operand index = staged->view, rows = weight;
     index.shape = rows.shape = out.shape;
     index.strides.push_back(0);
     rows.strides.assign(out.shape.size(), 0);
     rows.strides.back() = weight.strides[1];
     const Chosen chosen = {stride_along(weight, 0), weight.shape[0], false, op_number(r.op)};
-    KernelPtr take = gather_kernel(collapse({out, rows, index}), out.dtype, dtype, chosen);
-    std::shared_ptr<Kernel> first = std::move(convert), second = std::move(take);
+    std::shared_ptr<Kernel> take = gather_kernel(collapse({out, rows, index}), out.dtype, index.dtype, chosen);
     return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
-        if (!first) {
-            char* const operands[] = {data[0], data[2], data[1]};
-            return second->run(operands, scalars);
-        }
-        if (n == 0) return;
-        Scratch scratch(size_t(n) * sizeof(int64_t));
-        run_copy(*first, scratch.data(), data[1]);
-        char* const operands[] = {data[0], data[2], scratch.data()};
-        second->run(operands, scalars);
+        const Seen seen(*staged, data[1]);
+        char* const operands[] = {data[0], data[2], seen.data()};
+        take->run(operands, scalars);
     });
 }
 

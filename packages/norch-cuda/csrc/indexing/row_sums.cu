@@ -266,8 +266,8 @@ public:
         const Plan& plan = is_wide ? wide_ : narrow_;
         const size_t index_bytes = size_t(ceil_div(plan.n, 64) * 64) * sizeof(int32_t);
         const int64_t size = plan.rows * plan.features;
-        Scratch scratch(index_bytes + (plan.chunks > 1 ? size_t(plan.chunks * size) * sizeof(C) : 0));
-        auto* rows = scratch.data<int32_t>();
+        Scratch<> scratch(index_bytes + (plan.chunks > 1 ? size_t(plan.chunks * size) * sizeof(C) : 0));
+        auto* rows = reinterpret_cast<int32_t*>(scratch.data());
         auto* partial = plan.chunks > 1 ? reinterpret_cast<C*>(scratch.data() + index_bytes) : nullptr;
         int64_t first = 0;
         for (const Piece<1>& piece : index_) {

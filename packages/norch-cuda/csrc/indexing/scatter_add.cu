@@ -208,9 +208,9 @@ public:
 
     void run(char* const* data, const Scalar*) const override {
         if (pieces_.empty()) return;
-        Scratch scratch(size_t(places_ * BYTES_PER_PLACE<T>));
+        Scratch<> scratch(size_t(places_ * BYTES_PER_PLACE<T>));
         ExactSums sums = {};
-        sums.high = scratch.data<unsigned long long>();
+        sums.high = reinterpret_cast<unsigned long long*>(scratch.data());
         if (sizeof(T) == 8) sums.low = sums.high + places_;
         sums.seen = reinterpret_cast<uint32_t*>(sums.high + places_ * (sizeof(T) == 8 ? 2 : 1));
         sums.step = step_;

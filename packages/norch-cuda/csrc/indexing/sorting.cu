@@ -208,7 +208,7 @@ template <class Key>
 void radix_sort(cub::DoubleBuffer<Key>& keys, cub::DoubleBuffer<uint32_t>& places, uint32_t count, int bits) {
     size_t bytes = 0;
     check(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, places, count, 0, bits, stream_handle()), "a sort");
-    Scratch scratch(bytes);
+    Scratch<> scratch(bytes);
     check(cub::DeviceRadixSort::SortPairs(scratch.data(), bytes, keys, places, count, 0, bits, stream_handle()),
           "a sort");
 }
@@ -223,15 +223,16 @@ void run_long(const Rows& r, int64_t first_row, int64_t rows, char* values, char
     // 64-bit keys have no room for the row: a second sort, which keeps the order of the first, is by that.
     const bool is_flat = row_bits > 0 && bits == 64;
     const unsigned blocks = unsigned(ceil_div(count, THREADS));
-    Scratch key_memory(2 * stored * sizeof(Key)), place_memory(2 * stored * sizeof(uint32_t));
-    cub::DoubleBuffer<Key> keys(key_memory.data<Key>(), key_memory.data<Key>() + stored);
-    cub::DoubleBuffer<uint32_t> places(place_memory.data<uint32_t>(), place_memory.data<uint32_t>() + stored);
+    Scratch<Key> key_memory(2 * stored);
+    Scratch<uint32_t> place_memory(2 * stored);
+    cub::DoubleBuffer<Key> keys(key_memory.data(), key_memory.data() + stored);
+    cub::DoubleBuffer<uint32_t> places(place_memory.data(), place_memory.data() + stored);
     const int row_shift = is_flat || !row_bits ? 0 : bits;
     make_keys<Key><<<blocks, THREADS, 0, stream_handle()>>>(r, first_row, count, row_shift, is_flat, x, keys.Current(),
                                                             places.Current());
     radix_sort(keys, places, uint32_t(count), is_flat ? bits : bits + row_bits);
     if (is_flat) {
-        auto* row_keys = key_memory.data<uint32_t>();
+        auto* row_keys = reinterpret_cast<uint32_t*>(key_memory.data());
         cub::DoubleBuffer<uint32_t> both(row_keys, row_keys + stored);
         make_row_keys<<<blocks, THREADS, 0, stream_handle()>>>(uint32_t(r.n), count, places.Current(), row_keys);
         radix_sort(both, places, uint32_t(count), row_bits);

@@ -247,7 +247,7 @@ bool Gemm::run(char* to, const char* left, const char* right, const char* bias) 
                      "to multiply matrices");
     };
     if (choice.workspace) {
-        const Scratch workspace(choice.workspace);
+        const Scratch<> workspace(choice.workspace);
         launch(workspace.data());
     } else {
         launch(nullptr);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/product.h"
+#include "common/staging.h"
 
 namespace norch::matmul {
 
@@ -11,19 +12,5 @@ KernelPtr own_product_kernel(const Operand& out, const Operand& a, const Operand
 
 /// Whether own_product_kernel is the faster of the two.
 bool is_small_product(const Operand& out, const Operand& a, const Operand& b);
-
-/// An operand that is seen elsewhere: as a copy without gaps.
-struct StagedOperand {
-    Operand view;
-    KernelPtr copy;  // null where the operand itself is seen
-    size_t nbytes = 0;
-
-    void stage(bool is_output = false) {
-        Operand dense = contiguous(view);
-        copy = is_output ? copy_kernel(view, dense) : copy_kernel(dense, view);
-        nbytes = size_t(dense.numel() * size_of(dense.dtype));
-        view = dense;
-    }
-};
 
 }  // namespace norch::matmul

@@ -91,26 +91,14 @@ Batches batches_of(const Operand& out, const Operand& a, const Operand& b) {
 }
 
 /// What follows a product: y = activation(x + bias), in place.
-template <class T>
+template <class C>
 struct AddAndActivate {
-    using In = T;
-    using Out = T;
-    static constexpr int INPUTS = 2;
     bool has_bias;
     Activation activation;
 
-    template <int K>
-    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[2][K]) const {
-#pragma unroll
-        for (int i = 0; i < K; ++i) y[i] = has_bias ? x[0][i] + x[1][i] : x[0][i];
-        switch (activation) {
-            case Activation::relu: NORCH_EACH(activate(y[i], Activation::relu))
-            case Activation::gelu: NORCH_EACH(activate(y[i], Activation::gelu))
-            case Activation::silu: NORCH_EACH(activate(y[i], Activation::silu))
-            case Activation::tanh: NORCH_EACH(activate(y[i], Activation::tanh))
-            case Activation::sigmoid: NORCH_EACH(activate(y[i], Activation::sigmoid))
-            default: break;
-        }
+    template <class>
+    __device__ C call(C x, C bias) const {
+        return activate(has_bias ? x + bias : x, activation);
     }
 };
 
@@ -136,21 +124,9 @@ public:
     }
 
     void run(char* const* data, const Scalar* scalars) const override {
-        std::optional<Scratch> scratch[4];
-        char* seen[4] = {};
-        for (int i = 0; i < (has_bias_ ? 4 : 3); ++i) {
-            char* const given = data[is_swapped_ && (i == 1 || i == 2) ? 3 - i : i];
-            seen[i] = given;
-            if (!operands_[i].copy) continue;
-            scratch[i].emplace(operands_[i].nbytes);
-            seen[i] = scratch[i]->data();
-            char* const both[] = {seen[i], given};
-            if (i > 0) operands_[i].copy->run(both, scalars);
-        }
-        multiply(seen, scalars);
-        if (!operands_[0].copy) return;
-        char* const both[] = {data[0], seen[0]};
-        operands_[0].copy->run(both, scalars);
+        char* given[] = {data[0], data[1], data[2], has_bias_ ? data[3] : nullptr};
+        if (is_swapped_) std::swap(given[1], given[2]);
+        with_staged(operands_, has_bias_ ? 4 : 3, 1, given, [&](char* const* seen) { multiply(seen, scalars); });
     }
 
 private:
@@ -187,8 +163,8 @@ private:
             bias.is_scalar = true;
         }
         return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-            using F = AddAndActivate<T>;
-            return elementwise::map(Request{"", {out, out, bias}, {}}, F{has_bias, activation});
+            return elementwise::map_op<T, void, 2>(Request{"", {out, out, bias}, {}},
+                                                   AddAndActivate<computed<T>>{has_bias, activation});
         });
     }
 

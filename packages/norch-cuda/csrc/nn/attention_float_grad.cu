@@ -252,10 +252,10 @@ void attend_grad(const Attention<BACKWARD>& a) {
         const int parts = int(a.heads()) < multiprocessors() ? 2 : 1;
         return launch_tiles<small_kernel<D>>(a, parts, 1, THREADS, bytes);
     }
-    Scratch facts(sizeof(RowFacts) * size_t(a.heads()) * size_t(padded_queries(a)));
-    launch_tiles<query_kernel<D>>(a, a.queries, BLOCK, THREADS, bytes, facts.data<RowFacts>());
+    const Scratch<RowFacts> facts(size_t(a.heads()) * size_t(padded_queries(a)));
+    launch_tiles<query_kernel<D>>(a, a.queries, BLOCK, THREADS, bytes, facts.data());
     launch_tiles<key_kernel<D>>(a, a.keys, BLOCK, THREADS, bytes,
-                                static_cast<const RowFacts*>(facts.data<RowFacts>()));
+                                static_cast<const RowFacts*>(facts.data()));
 }
 
 }  // namespace

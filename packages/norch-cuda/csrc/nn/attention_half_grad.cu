@@ -194,10 +194,10 @@ __global__ void __launch_bounds__(HALF_THREADS, 2)
 template <class T, int D>
 void attend_grad(const Attention<BACKWARD>& a) {
     static_assert(std::max(QUERY_BYTES<D>, KEY_BYTES<D>) <= ATTENTION_SHARED_BYTES, "attention.cu asks for this much");
-    Scratch facts(sizeof(RowFacts) * size_t(a.heads()) * size_t(padded_queries(a)));
-    launch_tiles<query_kernel<T, D>>(a, a.queries, ROWS, HALF_THREADS, QUERY_BYTES<D>, facts.data<RowFacts>());
+    const Scratch<RowFacts> facts(size_t(a.heads()) * size_t(padded_queries(a)));
+    launch_tiles<query_kernel<T, D>>(a, a.queries, ROWS, HALF_THREADS, QUERY_BYTES<D>, facts.data());
     launch_tiles<key_kernel<T, D>>(a, a.keys, ROWS, HALF_THREADS, KEY_BYTES<D>,
-                                   static_cast<const RowFacts*>(facts.data<RowFacts>()));
+                                   static_cast<const RowFacts*>(facts.data()));
 }
 
 template <class T>

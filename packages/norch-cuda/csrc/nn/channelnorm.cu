@@ -288,10 +288,10 @@ void launch_columns(Channels& a) {
     int64_t parts = std::min<int64_t>({ceil_div(int64_t(multiprocessors()) * 8, blocks), most, 1024});
     a.each = uint32_t(ceil_div(a.count, parts));
     parts = ceil_div(a.count, a.each);
-    const Scratch scratch(parts > 1 ? size_t(parts * a.channels) * 5 * sizeof(double) : 1);
+    const Scratch<double> scratch(parts > 1 ? parts * a.channels * 5 : 1);
     const dim3 grid{unsigned(blocks), unsigned(parts)}, threads{WARP, TALL};
     if (parts > 1) {
-        a.parts = scratch.data<double>();
+        a.parts = scratch.data();
         column_kernel<T, GRAD><<<grid, threads, 0, stream_handle()>>>(a);
         a.is_last = true;
     }
@@ -310,10 +310,10 @@ void launch(Channels& a, int64_t inner) {
     parts = std::max<int64_t>(1, std::min<int64_t>({parts, MOST_PARTS, a.packets / LEAST_PART}));
     a.each = uint32_t(ceil_div(a.packets, parts));
     parts = ceil_div(a.packets, a.each);
-    const Scratch scratch(parts > 1 ? size_t(parts * a.channels) * 5 * sizeof(double) : 1);
+    const Scratch<double> scratch(parts > 1 ? parts * a.channels * 5 : 1);
     const dim3 grid{unsigned(a.channels), unsigned(parts)};
     if (parts > 1) {
-        a.parts = scratch.data<double>();
+        a.parts = scratch.data();
         channel_kernel<T, VEC, GRAD><<<grid, THREADS, 0, stream_handle()>>>(a);
         a.is_last = true;
     }

@@ -15,7 +15,7 @@
 namespace norch::nn {
 namespace {
 
-using matmul::StagedOperand, matmul::allows_tf32, matmul::product_kernel;
+using matmul::allows_tf32, matmul::product_kernel;
 
 constexpr int64_t MOST_BYTES = int64_t(512) << 20;  // of windows at a time
 constexpr int64_t FEW = 64;                         // products that a direct convolution adds up
@@ -44,23 +44,6 @@ Operand grouped(const Convolution& c, const Operand& result, int64_t images) {
     return operand(result.dtype, {images, c.groups, channels, c.places()},
                    {result.strides[0], channels * result.strides[1], result.strides[1], 1});
 }
-
-/// A copy where one is needed, for as long as a launch takes.
-class Seen {
-public:
-    Seen(const StagedOperand& staged, char* data) : data_(data) {
-        if (!staged.copy) return;
-        scratch_.emplace(staged.nbytes);
-        char* const both[] = {scratch_->data(), data};
-        staged.copy->run(both, nullptr);
-        data_ = scratch_->data();
-    }
-    char* data() const { return data_; }
-
-private:
-    std::optional<Scratch> scratch_;
-    char* data_;
-};
 
 /// The steps through the images: `images` at a time, and what is left.
 struct Chunks {
@@ -133,7 +116,7 @@ public:
 
     void run(char* const* data, const Scalar* scalars) const override {
         const Seen weight(weight_, data[2]), image(image_, data[1]);
-        const Scratch scratch(window_bytes());
+        const Scratch<> scratch(window_bytes());
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const int64_t first = chunk * chunks_.images;
             char* from = image.data() + first * image_.view.strides[0] * size_;
@@ -167,7 +150,7 @@ public:
 
     void run(char* const* data, const Scalar* scalars) const override {
         const Seen weight(weight_, data[2]), grad(grad_, data[1]);
-        const Scratch scratch(window_bytes());
+        const Scratch<> scratch(window_bytes());
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const int64_t first = chunk * chunks_.images;
             char* out = data[0] + first * out_.strides[0] * size_;
@@ -204,8 +187,8 @@ public:
     void run(char* const* data, const Scalar* scalars) const override {
         const Seen grad(grad_, data[1]);
         const int64_t numel = conv_.o * conv_.depth();
-        const Scratch windows(size_t(chunks_.images * columns_.image_step * size_));
-        const Scratch parts(conv_.n > 1 ? size_t(conv_.n * numel * size_) : 0);
+        const Scratch<> windows(size_t(chunks_.images * columns_.image_step * size_));
+        const Scratch<> parts(conv_.n > 1 ? size_t(conv_.n * numel * size_) : 0);
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const bool is_last = chunk + 1 == chunks_.count;
             const int64_t first = chunk * chunks_.images;
@@ -240,9 +223,9 @@ public:
 
     void run(char* const* data, const Scalar* scalars) const override {
         const int64_t numel = conv_.o * conv_.depth(), most = padded(chunks_.images * conv_.places());
-        const Scratch windows(size_t(conv_.c * conv_.kh * conv_.kw * most * size_));
-        const Scratch grads(size_t(conv_.o * most * size_));
-        const Scratch parts(chunks_.count > 1 ? size_t(chunks_.count * numel * size_) : 0);
+        const Scratch<> windows(size_t(conv_.c * conv_.kh * conv_.kw * most * size_));
+        const Scratch<> grads(size_t(conv_.o * most * size_));
+        const Scratch<> parts(chunks_.count > 1 ? size_t(chunks_.count * numel * size_) : 0);
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const bool is_last = chunk + 1 == chunks_.count;
             const int64_t first = chunk * chunks_.images, images = is_last ? chunks_.rest(conv_) : chunks_.images;

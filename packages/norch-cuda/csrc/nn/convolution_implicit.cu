@@ -11,8 +11,6 @@
 namespace norch::nn {
 namespace {
 
-using matmul::StagedOperand;
-
 constexpr int DEPTH = 8;
 
 /// out[n, t, y, x] = bias[t] + the sum over s, a, b of image[n, s, y * step_y + first_y + a * move_y, ...] *
@@ -143,13 +141,11 @@ public:
         : p_(p), weight_(std::move(weight)), has_bias_(has_bias),
           blocks_(unsigned(ceil_div(p.count, COLUMNS)), unsigned(ceil_div(p.to, ROWS)), unsigned(p.groups)) {}
 
-    void run(char* const* data, const Scalar* scalars) const override {
-        const Scratch scratch(weight_.nbytes);
-        char* const both[] = {scratch.data(), data[2]};
-        weight_.copy->run(both, scalars);
+    void run(char* const* data, const Scalar*) const override {
+        const Seen weight(weight_, data[2]);
         auto at = [data](int i) { return reinterpret_cast<float*>(data[i]); };
         correlation_kernel<ROWS, COLUMNS><<<blocks_, THREADS, 0, stream_handle()>>>(
-            p_, at(0), at(1), scratch.data<float>(), has_bias_ ? at(3) : nullptr);
+            p_, at(0), at(1), reinterpret_cast<float*>(weight.data()), has_bias_ ? at(3) : nullptr);
         check_launch("a convolution");
     }
 

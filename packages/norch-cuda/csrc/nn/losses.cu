@@ -2,7 +2,7 @@
 #include "elementwise/elementwise.cuh"
 #include "nn/losses.cuh"
 #include "runtime/families.h"
-#include "runtime/staging.h"
+#include "common/staging.h"
 
 namespace norch::nn {
 namespace {
@@ -163,10 +163,10 @@ KernelPtr make_class_grad(const ClassGrad& fixed, int target) {
         const int vec = has_packets ? PER_16_BYTES<T> : 1;
         a.lanes = power_of_two(ceil_div(a.n, 4 * vec), THREADS);
         const bool is_counted = a.is_mean && a.rows > COUNTED_AT_ONCE;
-        const Scratch parts(is_counted ? COUNT_BLOCKS * sizeof(int64_t) : 1);
+        const Scratch<int64_t> parts(is_counted ? COUNT_BLOCKS : 1);
         if (is_counted) {
-            a.parts = parts.data<int64_t>();
-            count_kernel<<<COUNT_BLOCKS, THREADS, 0, stream_handle()>>>(a.targets, a.rows, parts.data<int64_t>());
+            a.parts = parts.data();
+            count_kernel<<<COUNT_BLOCKS, THREADS, 0, stream_handle()>>>(a.targets, a.rows, parts.data());
         }
         const int64_t blocks = ceil_div(a.rows, THREADS / a.lanes), most = int64_t(multiprocessors()) * 16;
         const unsigned grid = unsigned(std::min(blocks, most));
@@ -250,31 +250,16 @@ KernelPtr make_squares(int64_t n, LossReduction reduction) {
     });
 }
 
-template <class T>
-struct SquaredDifference {
-    using In = T;
-    using Out = T;
-    static constexpr int INPUTS = 2;
-
-    template <int K>
-    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[2][K]) const {
-#pragma unroll
-        for (int i = 0; i < K; ++i) y[i] = (x[0][i] - x[1][i]) * (x[0][i] - x[1][i]);
-    }
-};
+NORCH_BINARY(T, SquaredDifference, (a - b) * (a - b))
 
 /// Of grad, input, target.
-template <class T>
+template <class C>
 struct ScaledDifference {
-    using In = T;
-    using Out = T;
-    static constexpr int INPUTS = 3;
-    computed<T> factor;
+    C factor;
 
-    template <int K>
-    __device__ void operator()(computed<T> (&y)[K], const computed<T> (&x)[3][K]) const {
-#pragma unroll
-        for (int i = 0; i < K; ++i) y[i] = (x[1][i] - x[2][i]) * (x[0][i] * factor);
+    template <class>
+    __device__ C call(C g, C a, C b) const {
+        return (a - b) * (g * factor);
     }
 };
 
@@ -287,7 +272,7 @@ KernelPtr mse_loss(const Request& request) {
     if (name != "mean" && name != "sum" && name != "none") return nullptr;  // core refuses it
     const LossReduction reduction = reduction_of(request);
     return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        if (reduction == LossReduction::none) return elementwise::map(request, SquaredDifference<T>{});
+        if (reduction == LossReduction::none) return elementwise::map_op<T, SquaredDifference, 2>(request);
         const int64_t n = a.numel(), size = size_of(a.dtype);
         KernelPtr body = make_squares<T>(n, reduction);
         const Loops loops = collapse({a, b});
@@ -303,7 +288,7 @@ KernelPtr mse_loss_grad(const Request& request) {
     const bool is_mean = request.attrs.text("reduction") == "mean";
     const double factor = is_mean ? 2.0 / double(std::max<int64_t>(out.numel(), 1)) : 2.0;
     return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        return elementwise::map(request, ScaledDifference<T>{computed<T>(factor)});
+        return elementwise::map_op<T, void, 3>(request, ScaledDifference<computed<T>>{computed<T>(factor)});
     });
 }
 

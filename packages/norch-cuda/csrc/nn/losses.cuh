@@ -101,11 +101,11 @@ __device__ inline void finish_loss(const LossSum& s, double sum, double counted)
 class LossScratch {
 public:
     LossScratch(unsigned blocks, char* out, double divisor)
-        : parts_(blocks > 1 ? blocks * 2 * sizeof(double) : 1),
-          sum{out, parts_.data<double>(), blocks > 1 ? take_ticket() : nullptr, divisor} {}
+        : parts_(blocks > 1 ? blocks * 2 : 1),
+          sum{out, parts_.data(), blocks > 1 ? take_ticket() : nullptr, divisor} {}
 
 private:
-    Scratch parts_;
+    Scratch<double> parts_;
 
 public:
     LossSum sum;

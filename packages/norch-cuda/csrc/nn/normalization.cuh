@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nn/rows.cuh"
-#include "runtime/staging.h"
+#include "common/staging.h"
 
 namespace norch::nn {
 
@@ -32,16 +32,6 @@ struct Parameter {
         }
     }
 };
-
-inline DType computed_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
-/// Whether the operands are floating, and none holds numbers that the compute dtype of `like` does not.
-inline bool fits(const Request& request, const Operand& like) {
-    if (!is_floating(like.dtype) || int(request.operands.size()) > Staged::MOST) return false;
-    return std::all_of(request.operands.begin(), request.operands.end(), [&](const Operand& o) {
-        return !o.is_scalar && is_floating(o.dtype) && size_of(o.dtype) <= size_of(computed_dtype(like.dtype));
-    });
-}
 
 /// What a kernel on rows of `like` takes a weight in: as it is, or in the compute dtype.
 inline DType parameter_dtype(const Operand& weight, const Operand& like) {

@@ -213,10 +213,10 @@ void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
     const int64_t tall = std::min(ceil_div(a.rows, 4 * TALL), ceil_div(int64_t(multiprocessors()) * 16, columns));
     int64_t parts = is_loop ? tall : is_block ? blocks : int64_t(blocks) * (ROW_THREADS / WARP);
     if (!is_affine || !a.rows) parts = 0;
-    const Scratch part_scratch(std::max<size_t>(1, size_t(parts * a.n) * (to_bias ? 2 : 1) * sizeof(C)));
-    const Scratch stat_scratch(is_affine && is_loop ? std::max<size_t>(1, size_t(a.rows) * 2 * sizeof(C)) : 1);
-    a.parts = is_affine ? part_scratch.data() : nullptr;
-    a.stats = is_affine ? stat_scratch.data() : nullptr;
+    const Scratch<C> part_scratch(std::max<int64_t>(1, parts * a.n * (to_bias ? 2 : 1)));
+    const Scratch<C> stat_scratch(is_affine && is_loop ? std::max<int64_t>(1, a.rows * 2) : 1);
+    a.parts = is_affine ? reinterpret_cast<char*>(part_scratch.data()) : nullptr;
+    a.stats = is_affine ? reinterpret_cast<char*>(stat_scratch.data()) : nullptr;
     a.lanes = plan.lanes;
     const cudaStream_t stream = stream_handle();
     if (!a.rows) {

@@ -1,7 +1,7 @@
 // softmax and log_softmax along a dim, their gradients, and cross_entropy, which picks from the log_softmax.
 #include "nn/softmax_rows.cuh"
 #include "runtime/families.h"
-#include "runtime/staging.h"
+#include "common/staging.h"
 
 namespace norch::nn {
 namespace {

@@ -141,9 +141,10 @@ public:
                 continue;
             }
             const size_t parts = size_t(s.chunks) * piece.layout.numel;
-            Scratch values(parts * sizeof(A)), indices(parts * sizeof(int64_t));
-            launch<T>(s, x, {nullptr, values.data<A>(), indices.data<int64_t>(), nullptr});
-            launch<A>(second(s), values.data(), {out, nullptr, nullptr, indices.data<int64_t>()});
+            const Scratch<A> values(parts);
+            const Scratch<int64_t> indices(parts);
+            launch<T>(s, x, {nullptr, values.data(), indices.data(), nullptr});
+            launch<A>(second(s), reinterpret_cast<char*>(values.data()), {out, nullptr, nullptr, indices.data()});
         }
     }
 

@@ -142,13 +142,13 @@ private:
             jobs.push_back(plan(kept, reduced, is_vector));
             parts += jobs.back().r.chunks;
         }
-        Scratch scratch(size_t(parts * outputs) * sizeof(A));
-        A* to = scratch.data<A>();
+        const Scratch<A> scratch(parts * outputs);
+        A* to = scratch.data();
         for (const Job& job : jobs) {
             launch(job, x, {nullptr, to});
             to += job.r.chunks * outputs;
         }
-        combine_parts(kept, uint32_t(parts), scratch.data(), out);
+        combine_parts(kept, uint32_t(parts), reinterpret_cast<char*>(scratch.data()), out);
     }
 
     void combine_parts(const Piece<2>& kept, uint32_t parts, const char* from, char* out) const {

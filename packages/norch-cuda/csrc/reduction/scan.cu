@@ -211,9 +211,9 @@ public:
                 launch(p, blocks, x, out, nullptr, false);
                 continue;
             }
-            Scratch totals(size_t(lines * p.chunks) * sizeof(Wide<T>));
-            launch(p, blocks * p.chunks, x, out, totals.data<Wide<T>>(), true);
-            launch(p, blocks * p.chunks, x, out, totals.data<Wide<T>>(), false);
+            const Scratch<Wide<T>> totals(lines * p.chunks);
+            launch(p, blocks * p.chunks, x, out, totals.data(), true);
+            launch(p, blocks * p.chunks, x, out, totals.data(), false);
         }
     }
 

@@ -237,6 +237,4 @@ void empty_cache(int device) {
         if (!arena->stream->is_capturing) arena->release_free(false);
 }
 
-Scratch::Scratch(size_t nbytes) : block_(allocate_block(launch_stream(), nbytes)) {}
-
 }  // namespace norch

@@ -14,6 +14,7 @@ namespace norch {
 
 struct Stream;
 struct Arena;
+Stream& launch_stream();
 
 /// A block of device memory: where it lies, how large it is, whose it is.
 struct Block {
@@ -44,17 +45,15 @@ void reset_peak_memory_stats(int device);
 /// Returns cached blocks to CUDA, after waiting for the device.
 void empty_cache(int device);
 
-/// Device memory for the kernels of one launch, given back as soon as they are enqueued.
+/// Device memory for `count` of T, for the kernels of one launch: given back as soon as they are enqueued.
+template <class T = char>
 class Scratch {
 public:
-    explicit Scratch(size_t nbytes);
+    explicit Scratch(size_t count) : block_(allocate_block(launch_stream(), count * sizeof(T))) {}
     ~Scratch() { release_block(block_); }
     Scratch(const Scratch&) = delete;
     Scratch& operator=(const Scratch&) = delete;
-    template <class T = char>
-    T* data() const {
-        return reinterpret_cast<T*>(block_.data);
-    }
+    T* data() const { return reinterpret_cast<T*>(block_.data); }
 
 private:
     Block block_;

@@ -2,10 +2,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "common/launch.h"
-#include "common/request.h"
+#include "common/buffer.h"
+#include "common/module.h"
 #include "matmul/cublaslt.h"
-#include "runtime/buffer.h"
 #include "runtime/families.h"
 #include "runtime/graph.h"
 #include "runtime/transfer.h"
@@ -14,26 +13,6 @@ namespace nb = nanobind;
 using namespace norch;
 
 namespace {
-
-const Registry& registry() {
-    static const Registry* made = [] {
-        auto* all = new Registry;
-        for (auto add : {
-            elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
-            elementwise::add_activations, reduction::add_reductions, reduction::add_argreductions,
-            reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
-            indexing::add_embedding_grad, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
-            nn::add_attention, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
-            nn::add_dropout, nn::add_optimizers, random::add_random})
-            add(*all);
-        return all;
-    }();
-    return *made;
-}
-
-nb::object compile(const std::string& op, nb::handle operands, nb::handle attrs) {
-    return compile_kernel(registry(), op, operands, attrs);
-}
 
 Buffer* as_buffer(nb::handle object) {
     if (Py_TYPE(object.ptr()) != buffer_type) throw nb::type_error("expected a norch_cuda.Buffer");
@@ -186,14 +165,6 @@ private:
     int device_ = 0;
 };
 
-PyMethodDef methods[] = {
-    {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocate)), METH_FASTCALL,
-     "allocate(nbytes, index) -> Buffer"},
-    {"allocating", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(norch::allocating)), METH_FASTCALL,
-     "allocating(kernel, nbytes, index) -> the kernel as a callable that allocates its output and returns it, or None."},
-    {nullptr, nullptr, 0, nullptr},
-};
-
 void add_runtime(nb::module_& m) {
     m.def("unusable_reason", unusable_reason);
     m.def("device_count", device_count);
@@ -262,15 +233,13 @@ void add_runtime(nb::module_& m) {
 
 NB_MODULE(_ext, m) {
     nb::set_leak_warnings(false);  // what lives until the interpreter ends is no fault of its user
-    if (!add_buffer_type(m.ptr()) || !add_launch_type(m.ptr()) || PyModule_AddFunctions(m.ptr(), methods) != 0)
-        throw nb::python_error();
-    m.def("compile", compile, nb::arg("op"), nb::arg("operands"), nb::arg("attrs"),
-          "The kernel of an op, or None where there is none.");
-    m.def("ops", [] {
-        nb::list names;
-        for (const auto& entry : registry()) names.append(nb::cast(entry.first));
-        return names;
-    });
+    add_kernels(m, {
+        elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
+        elementwise::add_activations, reduction::add_reductions, reduction::add_argreductions,
+        reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
+        indexing::add_embedding_grad, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
+        nn::add_attention, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
+        nn::add_dropout, nn::add_optimizers, random::add_random});
     m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out", get, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out_later", get_later, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));

@@ -60,7 +60,7 @@ void after_copy(Stream& stream, char* block, PyObject* owner) {
 Stream& stream_for(Buffer* buffer) {
     Stream& stream = current_stream(device_of(buffer));
     bind(stream.device);
-    if (&stream != &home_stream(buffer->block)) note_use(buffer, stream);
+    if (&stream != &home_stream(buffer)) note_use(buffer, stream);
     return stream;
 }
 

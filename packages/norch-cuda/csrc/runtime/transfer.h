@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "runtime/buffer.h"
+#include "common/buffer.h"
 
 namespace norch {
 

@@ -1,4 +1,4 @@
-// The Python type of a tensor's device memory. Made by hand and not by nanobind, as every op allocates one.
+// Whose a tensor's device memory is, and which streams have used it.
 #pragma once
 
 #include <Python.h>
@@ -10,27 +10,28 @@
 
 namespace norch {
 
-struct Buffer {
-    PyObject_HEAD
-    char* data;
-    Py_ssize_t nbytes;
-    PyObject* modified;  // core's: (tick, op) of the last in-place op, or None
+struct MemoryOwner {
     Block block;
-    std::vector<Stream*>* used_on;  // streams other than the block's own that have used it, or null
+    std::vector<Stream*>* used_on = nullptr;  // streams other than the block's own that have used it, or null
+
+    /// For the current stream of device `index`.
+    char* allocate(size_t nbytes, int index) {
+        block = allocate_block(current_stream(index), nbytes);
+        return block.data;
+    }
+    void release(char*, size_t) noexcept {
+        release_block(block, used_on);
+        delete used_on;
+    }
 };
 
-extern PyTypeObject* buffer_type;
-
-/// Makes the type and adds it to the module. Returns false with a Python error set.
-bool add_buffer_type(PyObject* module);
-
-/// A new buffer for the current stream of device `index`, or null with a Python error set.
-Buffer* new_buffer(Py_ssize_t nbytes, int index);
+struct Buffer;
 
 /// Notes that work on `stream` uses the buffer, so that its memory is not given away before that is done.
 void note_use(Buffer* buffer, Stream& stream);
 
-inline int device_of(const Buffer* buffer) { return home_stream(buffer->block).device; }
+Stream& home_stream(const Buffer* buffer);
+inline int device_of(const Buffer* buffer) { return home_stream(buffer).device; }
 
 /// What a launch does with its operands' buffers before its kernel runs: the current stream of their device is the one
 /// that the kernel runs on.
@@ -45,7 +46,7 @@ public:
             PyErr_Format(PyExc_ValueError, "the operands of a kernel are on cuda:%d and cuda:%d", stream_->device, device);
             return false;
         }
-        if (stream_ != &home_stream(buffer->block)) note_use(buffer, *stream_);
+        if (stream_ != &home_stream(buffer)) note_use(buffer, *stream_);
         return true;
     }
 

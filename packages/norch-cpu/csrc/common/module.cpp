@@ -1,7 +1,8 @@
-#include "common/request.h"
+#include "common/module.h"
 
 #include <nanobind/stl/string.h>
 
+#include "common/buffer.h"
 #include "common/launch.h"
 
 namespace nb = nanobind;
@@ -57,11 +58,16 @@ Attrs::Value attribute(nb::handle value) {
     return out;
 }
 
-}  // namespace
+/// Never destroyed: kernels may outlive the module.
+Registry& registry() {
+    static auto* all = new Registry;
+    return *all;
+}
 
-nb::object compile_kernel(const Registry& registry, const std::string& op, nb::handle operands, nb::handle attrs) {
-    auto found = registry.find(op);
-    if (found == registry.end()) return nb::none();
+/// The callable kernel for operands (norch.backend.Operand) and attributes (a dict); None where there is none.
+nb::object compile(const std::string& op, nb::handle operands, nb::handle attrs) {
+    auto found = registry().find(op);
+    if (found == registry().end()) return nb::none();
     Request request;
     request.op = op;
     for (nb::handle given : operands) {
@@ -80,6 +86,33 @@ nb::object compile_kernel(const Registry& registry, const std::string& op, nb::h
     PyObject* callable = make_callable(std::move(kernel), request.operands);
     if (!callable) throw nb::python_error();
     return nb::steal(callable);
+}
+
+template <class Function>
+PyMethodDef fast_method(const char* name, Function function, const char* doc) {
+    return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL, doc};
+}
+PyMethodDef methods[] = {
+    fast_method("allocate", allocate, "allocate(nbytes, index) -> Buffer"),
+    fast_method("allocating", allocating,
+                "allocating(kernel, nbytes, index) -> the kernel as a callable that allocates its output and returns it, "
+                "or None."),
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+void add_kernels(nb::module_& module, std::initializer_list<void (*)(Registry&)> families) {
+    for (auto add : families) add(registry());
+    PyObject* m = module.ptr();
+    if (!add_buffer_type(m) || !add_launch_type(m) || PyModule_AddFunctions(m, methods) != 0) throw nb::python_error();
+    module.def("compile", compile, nb::arg("op"), nb::arg("operands"), nb::arg("attrs"),
+               "The kernel of an op, or None where there is none.");
+    module.def("ops", [] {
+        nb::list names;
+        for (const auto& entry : registry()) names.append(nb::cast(entry.first));
+        return names;
+    });
 }
 
 }  // namespace norch
