@@ -53,6 +53,7 @@ def _shaped(values: tuple[Any, ...], several: bool) -> Any:
     return values if several else values[0]
 
 
+@enable_grad()
 def jacobian(
     func: Callable[..., Any],
     inputs: Any,
@@ -83,6 +84,7 @@ def jacobian(
     return _shaped(tuple(rows), several_outputs)
 
 
+@enable_grad()
 def hessian(
     func: Callable[..., Any],
     inputs: Any,
@@ -123,6 +125,7 @@ def _weighted(outputs: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> Tensor:
     return total
 
 
+@enable_grad()
 def vjp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -135,6 +138,7 @@ def vjp(
     return _shaped(shown, several_outputs), _shaped(found, several_inputs)
 
 
+@enable_grad()
 def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -151,6 +155,7 @@ def jvp(
     return _shaped(shown, several_outputs), _shaped(found, several_outputs)
 
 
+@enable_grad()
 def hvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -167,6 +172,7 @@ def hvp(
     return outputs[0] if create_graph else outputs[0].detach(), _shaped(found, several)
 
 
+@enable_grad()
 def vhp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:

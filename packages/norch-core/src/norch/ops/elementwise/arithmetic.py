@@ -92,7 +92,7 @@ def _pow_vjp_a(g: Tensor, a: Any, b: Any) -> Tensor:
 def _pow_vjp_b(g: Tensor, a: Any, b: Any, y: Tensor) -> Tensor:
     # Where the base is 0 the limit is 0 for a positive exponent; log(0) would make it NaN.
     if type(a) in (int, float):
-        return g * y * math.log(a) if a > 0 else g * where(b > 0, 0.0, math.nan if a < 0 else -math.inf) * y
+        return g * y * math.log(a) if a > 0 else g * where(b >= 0, 0.0, math.nan if a < 0 else -math.inf) * y
     safe = where(a == 0, 1.0, a)
     return g * where((a == 0) & (b >= 0), 0.0, y * log(safe))
 

@@ -313,7 +313,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             constant[dim] = before, after
     if constant:
         out = _pad_constant(out, constant, 0 if value is None else value)
-    return out.clone() if out is input else out
+    return out.clone() if out.buffer is input.buffer else out
 
 
 def _infer_pad(x: Spec, before: Shape, after: Shape, value: type) -> Inferred:
