@@ -165,7 +165,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
-    if input.node is None or hasattr(min, "spec") or hasattr(max, "spec"):
+    if hasattr(min, "spec") or hasattr(max, "spec"):
         return _between(input, min, max)
     return _clamp(input, min, max)
 
