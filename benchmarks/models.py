@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,106 +15,33 @@ from norch import nn, optim
 IMAGE = 28
 LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = 4, 128, 4, 64, 65, 16
 
-# --- What norch.nn and norch.optim do not have yet --------------------------------------------------------------------
+LAYER_NAMES = (
+    *("Module", "Sequential", "Linear", "Flatten", "ReLU", "Sigmoid", "GELU", "CrossEntropyLoss", "MSELoss"),
+    *("Conv2d", "MaxPool2d", "Embedding", "LayerNorm"),
+)
 
 
-class Conv2d(nn.Module):
-    """As PyTorch's, of one kernel size and padding."""
-
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, padding: int) -> None:
-        super().__init__()
-        bound = 1 / math.sqrt(in_channels * kernel_size**2)
-        shape = (out_channels, in_channels, kernel_size, kernel_size)
-        self.weight = nn.Parameter((norch.rand(*shape) * 2 - 1) * bound)
-        self.bias = nn.Parameter((norch.rand(out_channels) * 2 - 1) * bound)
-        self.padding = padding
-
-    def forward(self, x: norch.Tensor) -> norch.Tensor:
-        return norch.conv2d(x, self.weight, self.bias, padding=self.padding)
-
-
-class MaxPool2d(nn.Module):
-    def __init__(self, kernel_size: int) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-
-    def forward(self, x: norch.Tensor) -> norch.Tensor:
-        return norch.max_pool2d(x, self.kernel_size)
-
-
-class Embedding(nn.Module):
-    def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(norch.randn(num_embeddings, embedding_dim))
-
-    def forward(self, x: norch.Tensor) -> norch.Tensor:
-        return norch.embedding(x, self.weight)
-
-
-class LayerNorm(nn.Module):
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.weight, self.bias = nn.Parameter(norch.ones(size)), nn.Parameter(norch.zeros(size))
-
-    def forward(self, x: norch.Tensor) -> norch.Tensor:
-        return norch.layer_norm(x, self.weight.shape, self.weight, self.bias)
-
-
-class Adam:
-    """Adam with decoupled weight decay, tensor by tensor."""
-
-    def __init__(self, params: Any, lr: float, weight_decay: float = 0.0) -> None:
-        self.params, self.lr, self.weight_decay, self.t = list(params), lr, weight_decay, 0
-        self.first = [norch.zeros_like(p, requires_grad=False) for p in self.params]
-        self.second = [norch.zeros_like(p, requires_grad=False) for p in self.params]
-
-    def zero_grad(self) -> None:
-        for p in self.params:
-            p.grad = None
-
-    def step(self) -> None:
-        self.t += 1
-        rate, root = self.lr / (1 - 0.9**self.t), math.sqrt(1 - 0.999**self.t)
-        with norch.no_grad():
-            for p, m, v in zip(self.params, self.first, self.second):
-                m.mul_(0.9).add_(p.grad * 0.1)
-                v.mul_(0.999).add_(p.grad * p.grad * 0.001)
-                if self.weight_decay:
-                    p.mul_(1 - self.lr * self.weight_decay)
-                p.sub_(m * rate / (v.sqrt() / root + 1e-8))
+def _library(nn: Any, optim: Any, arange: Any, tensor: Any) -> SimpleNamespace:
+    """What a model is written with."""
+    layers = {name: getattr(nn, name) for name in LAYER_NAMES}
+    optimizers = {name: getattr(optim, name) for name in ("SGD", "Adam", "AdamW")}
+    return SimpleNamespace(**layers, **optimizers, F=nn.functional, arange=arange, tensor=tensor)
 
 
 def norch_library(device: str = "cpu") -> SimpleNamespace:
-    """What a model is written with: norch's layers, and until they are there those above."""
-    layers = {c.__name__: getattr(nn, c.__name__, c) for c in (Conv2d, MaxPool2d, Embedding, LayerNorm)}
-    adam = getattr(optim, "Adam", Adam)
-    # Without a decay of its own: PyTorch's AdamW has 0.01.
-    adamw = getattr(optim, "AdamW", None) or (lambda params, lr: Adam(params, lr, weight_decay=0.01))
-    layers |= {name: getattr(nn, name) for name in nn.__all__}
-    return SimpleNamespace(
-        **layers,
-        F=nn.functional,
-        SGD=optim.SGD,
-        Adam=adam,
-        AdamW=adamw,
-        arange=partial(norch.arange, device=device),
-        tensor=partial(norch.tensor, device=device),
-    )
+    """norch's layers, optimisers and functions."""
+    return _library(nn, optim, partial(norch.arange, device=device), partial(norch.tensor, device=device))
 
 
 def torch_library(device: str = "cpu") -> SimpleNamespace:
     """The same of PyTorch."""
     import torch
 
-    names = ("Module", "Sequential", "Linear", "Flatten", "ReLU", "Sigmoid", "GELU", "CrossEntropyLoss", "MSELoss")
-    layers = {name: getattr(torch.nn, name) for name in (*names, "Conv2d", "MaxPool2d", "Embedding", "LayerNorm")}
-    optimizers = {name: getattr(torch.optim, name) for name in ("SGD", "Adam", "AdamW")}
-    return SimpleNamespace(
-        **layers,
-        **optimizers,
-        F=torch.nn.functional,
-        arange=partial(torch.arange, device=device),
-        tensor=lambda a: torch.from_numpy(a).clone().to(device),
+    return _library(
+        torch.nn,
+        torch.optim,
+        partial(torch.arange, device=device),
+        lambda array: torch.from_numpy(array).clone().to(device),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 import norch
@@ -101,3 +103,44 @@ def test_assert_close_is_as_strict_as_pytorch(kind: str, apart: float) -> None:
         except AssertionError:
             found.append(False)
     assert found[0] == found[1]
+
+
+DEFAULTS = {
+    "batch_norm": {"training": False, "momentum": 0.1, "eps": 1e-05},
+    "binary_cross_entropy": {"reduction": "mean"},
+    "binary_cross_entropy_with_logits": {"reduction": "mean"},
+    "celu": {"alpha": 1.0},
+    "cross_entropy": {"ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0},
+    "dropout": {"p": 0.5, "training": True},
+    "elu": {"alpha": 1.0},
+    "glu": {"dim": -1},
+    "group_norm": {"eps": 1e-05},
+    "hardtanh": {"min_val": -1.0, "max_val": 1.0},
+    "huber_loss": {"reduction": "mean", "delta": 1.0},
+    "kl_div": {"reduction": "mean", "log_target": False},
+    "l1_loss": {"reduction": "mean"},
+    "layer_norm": {"eps": 1e-05},
+    "leaky_relu": {"negative_slope": 0.01},
+    "mse_loss": {"reduction": "mean"},
+    "nll_loss": {"ignore_index": -100, "reduction": "mean"},
+    "normalize": {"p": 2.0, "dim": 1, "eps": 1e-12},
+    "pad": {"mode": "constant"},
+    "smooth_l1_loss": {"reduction": "mean", "beta": 1.0},
+    "softplus": {"beta": 1.0, "threshold": 20.0},
+    "sgd_step_": {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False},
+    "adam_step_": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0, "decoupled": False},
+    "adamax_step_": {"lr": 2e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0},
+    "nadam_step_": {"lr": 2e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0},
+    "radam_step_": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0},
+    "adagrad_step_": {"lr": 1e-2, "eps": 1e-10, "weight_decay": 0},
+    "adadelta_step_": {"lr": 1.0, "rho": 0.9, "eps": 1e-6, "weight_decay": 0},
+    "rmsprop_step_": {"lr": 1e-2, "alpha": 0.99, "eps": 1e-8, "weight_decay": 0, "momentum": 0},
+    "asgd_step_": {"lambd": 1e-4, "weight_decay": 0},
+    "rprop_step_": {"etaminus": 0.5, "etaplus": 1.2, "step_size_min": 1e-6, "step_size_max": 50},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_pytorchs(name):
+    parameters = inspect.signature(getattr(norch, name)).parameters
+    assert {n: parameters[n].default for n in DEFAULTS[name]} == DEFAULTS[name]

@@ -141,6 +141,14 @@ def test_backward_into_chosen_inputs() -> None:
     (x * y).sum().backward(inputs=[x])
     assert x.grad.item() == 2
     assert y.grad is None
+    z = x * x
+    (z * z).sum().backward(inputs=(z, y), create_graph=True, retain_graph=True)
+    assert z.grad.item() == 2
+    assert z.grad.requires_grad
+    assert x.grad.item() == 2
+    z.grad.sum().backward(inputs=x)
+    assert x.grad.item() == 2 + 4
+    assert y.grad is None
 
 
 def test_backward_of_several_tensors() -> None:
@@ -168,6 +176,31 @@ def test_leaves() -> None:
 
 
 # --- Hooks ----------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_that_are_set_must_fit() -> None:
+    x = leaf(1, 2)
+    for wrong in (norch.ones(3, dtype=norch.float64), norch.ones(2), norch.ones(1, 2, dtype=norch.float64)):
+        with pytest.raises(norch.ShapeError, match=r"grad: .*shape \(2,\), norch.float64"):
+            x.grad = wrong
+    with pytest.raises(norch.DTypeError, match="grad: expected a Tensor or None, got list"):
+        x.grad = [1.0, 2.0]  # type: ignore[assignment]
+    x.grad = norch.ones(2, dtype=norch.float64)
+    del x.grad
+    assert x.grad is None
+
+
+def test_detach_in_place() -> None:
+    x = leaf(1, 2)
+    y = x * 2
+    assert y.detach_() is y
+    assert y.is_leaf
+    assert not y.requires_grad
+    view = (x * 2)[:1]
+    with pytest.raises(AutogradError, match=r"detach_\(\): a view"):
+        view.detach_()
+    assert x.detach_().is_leaf
+    assert not x.requires_grad
 
 
 def test_hooks_see_and_replace_gradients() -> None:

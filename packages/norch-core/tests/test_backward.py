@@ -213,7 +213,8 @@ FREED: dict[str, tuple[Call, str]] = {
     "matmul": (lambda x: x @ x, "matmul"),
     "softmax": (lambda x: x.softmax(0), "softmax"),
     "where": (lambda x: norch.where(x > 1, x, -x), "where"),
-    "gather": (lambda x: x[[1, 0]], "gather"),
+    "gather": (lambda x: x.gather(0, norch.tensor([1, 0])), "gather"),
+    "index": (lambda x: x[[1, 0]], "index"),
     "sort": (lambda x: x.sort()[0], "sort"),
 }
 
@@ -319,15 +320,3 @@ def test_an_exception_in_a_hook_comes_through(recording: bool) -> None:
     handle.remove()
     y.sum().backward()
     assert x.grad.tolist() == [2, 2]
-
-
-def test_hooks_after_accumulation_see_the_whole_gradient() -> None:
-    x = leaf(1, 2)
-    seen: list[list[float]] = []
-    handle = x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.tolist()))
-    (x * 2 + x * 3).sum().backward()
-    (x * 1).sum().backward()
-    assert seen == [[5, 5], [6, 6]]
-    handle.remove()
-    x.sum().backward()
-    assert len(seen) == 2

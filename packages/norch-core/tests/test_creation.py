@@ -200,6 +200,27 @@ def test_data_that_make_no_tensor() -> None:
             norch.tensor(data)
 
 
+@pytest.mark.parametrize("create", [norch.empty, norch.zeros, norch.ones, lambda *a, **k: norch.full(a, 1.0, **k)])
+def test_arguments_of_pytorch_that_norch_has_not(create: Any) -> None:
+    assert create(2, layout=norch.strided).shape == (2,)
+    assert create(2, out=None).shape == (2,)
+    with pytest.raises(TypeError, match=r"\(\): norch has no layout but norch.strided"):
+        create(2, layout="sparse_coo")
+    with pytest.raises(TypeError, match=r"\(\): out= is not supported"):
+        create(2, out=norch.zeros(2))
+    with pytest.raises(TypeError, match=r"\(\): unexpected arguments colour, shade"):
+        create(2, colour=1, shade=2)
+
+
+@pytest.mark.parametrize("end", [0.7, 1.1, -0.3, 1e9 / 3])
+@pytest.mark.parametrize("steps", [2, 3, 8, 100])
+def test_linspace_ends_where_it_is_told_to(end: float, steps: int) -> None:
+    values = norch.linspace(0.1, end, steps, dtype=norch.float64)
+    assert values[0].item() == 0.1
+    assert values[-1].item() == end
+    np.testing.assert_allclose(values.numpy(), np.linspace(0.1, end, steps), 1e-14, 1e-14)
+
+
 def test_meshgrid_and_diagonals() -> None:
     rows, columns = norch.meshgrid(norch.arange(2), norch.arange(3), indexing="ij")
     assert rows.tolist() == [[0, 0, 0], [1, 1, 1]]

@@ -244,10 +244,15 @@ def test_kernels_are_called_with_buffers_offsets_and_scalars(chip):
     assert out.nbytes == 8
 
 
-def test_integer_scalars_must_fit():
-    assert (norch.tensor([5], dtype=norch.uint8) + -1).tolist() == [4]
-    with pytest.raises(norch.DTypeError, match="300 is out of range for norch.uint8"):
-        norch.tensor([5], dtype=norch.uint8) + 300
+def test_integer_scalars_must_fit(device):
+    x = norch.tensor([5], dtype=norch.uint8, device=device)
+    assert (x + -1).tolist() == [4]
+    assert (x - -3).tolist() == [8]
+    assert (x * -1).tolist() == [251]
+    assert norch.full((1,), -1, dtype=norch.uint8, device=device).tolist() == [255]
+    for call in (lambda: x + 300, lambda: x + -300, lambda: x.char() + 128, lambda: x.char() + -129):
+        with pytest.raises(norch.DTypeError, match=r"add\(\): -?\d+ is out of range for norch.u?int8"):
+            call()
 
 
 def test_a_composite_in_another_layout_than_it_promised_is_put_right():
@@ -306,6 +311,7 @@ def test_a_copy_to_host_memory_may_come_later(chip, monkeypatch):
     later.pop()()
     assert out.tolist() == [0, 2, 3, 0]
     assert out[::2].copy_(x[1:], non_blocking=True).tolist() == [2, 3], "a copy that is not plain waits"
+    assert out[::2].copy_(x[::2], non_blocking=True).tolist() == [1, 3], "of the same strides"
     assert norch.zeros(3, dtype=norch.int64).copy_(x, non_blocking=True).tolist() == [1, 2, 3]
     assert not later
     saved = norch.ones(3, requires_grad=True)

@@ -52,6 +52,7 @@ SHAPES: list[Row] = [
     ("pad", lambda: norch.pad(x(2), (1, 1, 1, 1)), ShapeError, ("pad", "[1, 1, 1, 1]")),
     ("roll", lambda: norch.roll(x(2, 2), (1, 1), 0), ShapeError, ("roll",)),
     ("gather", lambda: x(2, 3).gather(0, ints(0)), ShapeError, ("gather", "(2, 3)", "(1,)")),
+    ("gather from nothing", lambda: x(0).gather(0, ints(0, 1)), IndexError, ("gather", "(2,)", "(0,)", "empty")),
     ("topk", lambda: x(3).topk(4), ShapeError, ("topk", "4", "(3,)")),
     ("item", lambda: x(2).item(), ShapeError, ("item", "(2,)")),
     ("bool", lambda: bool(x(2)), ShapeError, ("bool", "(2,)")),

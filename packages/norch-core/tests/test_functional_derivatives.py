@@ -50,6 +50,7 @@ def test_jacobian_has_the_dims_of_output_and_input() -> None:
         assert by_element[i, j].tolist() == expected.tolist()
     assert functional.jacobian(lambda x: x.sum(), X).shape == (3,)
     assert functional.jacobian(lambda x: x[:0], X).shape == (0, 3)
+    assert functional.jacobian(lambda x: norch.ones(2), X).tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
 def test_jacobian_of_several_inputs_and_outputs() -> None:

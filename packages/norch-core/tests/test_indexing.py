@@ -88,6 +88,46 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Index]:
     return array, draw(indices(array.shape))
 
 
+def test_a_0d_tensor_is_its_own_first_element() -> None:
+    x = norch.tensor(3.0, requires_grad=True)
+    for index in (0, -1, (0,), norch.tensor(0), np.int64(-1), True, ..., ()):
+        assert x[index].sum().item() == 3
+    x[(0,)].backward()
+    assert x.grad.item() == 1
+    for index in (1, -2, (0, 0), slice(None)):
+        with pytest.raises(norch.IndexError, match="0-d|0 dims"):
+            x[index]
+
+
+ALL, FIRST, SECOND = slice(None), np.array([1, 0]), np.array([[2], [0]])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (ALL, FIRST, ALL, FIRST),  # apart: the index's own dims come first
+        (ALL, FIRST, FIRST),  # side by side: they stay where they are
+        (ALL, ALL, FIRST, FIRST),
+        (ALL, SECOND, ALL, FIRST),
+        (ALL, None, FIRST, ALL, FIRST),
+        (ALL, FIRST, slice(1, 3), SECOND),
+        (..., FIRST, ALL, SECOND),
+        (ALL, SECOND, FIRST, ALL),
+    ],
+    ids=str,
+)
+def test_where_the_dims_of_several_index_tensors_go(index: Index) -> None:
+    array = np.arange(120.0).reshape(2, 3, 4, 5)
+    x = norch.tensor(array)
+    found, expected = x[as_norch(index)], array[index]
+    assert tuple(found.shape) == expected.shape
+    np.testing.assert_array_equal(found.numpy(), expected)
+    value = np.arange(expected.size).reshape(expected.shape) + 1000.0
+    array[index] = value
+    x[as_norch(index)] = norch.tensor(value)
+    np.testing.assert_array_equal(x.numpy(), array)
+
+
 @settings(max_examples=400, deadline=None)
 @given(cases())
 def test_getitem_is_numpys(case: tuple[np.ndarray, Index]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import norch
-from norch import AutogradError, DTypeError, ShapeError
+from norch import AutogradError
 from norch.autograd import gradcheck, gradgradcheck
 
 Tensor = norch.Tensor
@@ -166,6 +166,48 @@ def test_what_was_not_saved_may_change() -> None:
     assert x.grad.tolist() == [[2, 2], [2, 2]]
 
 
+CHANGES: dict[str, Callable[[Tensor], object]] = {
+    "element": lambda x: x.__setitem__((0, 1), 5.0),
+    "row": lambda x: x.__setitem__(0, norch.ones(2)),
+    "slice": lambda x: x.__setitem__((slice(None), slice(1, None)), 5.0),
+    "list": lambda x: x.__setitem__([1], 5.0),
+    "index tensor": lambda x: x.__setitem__(norch.tensor([1, 0]), norch.zeros(2, 2)),
+    "mask": lambda x: x.__setitem__(x > 1, 5.0),
+    "reversed": lambda x: x.__setitem__(slice(None, None, -1), norch.ones(2, 2)),
+    "index_put_": lambda x: x.index_put_((norch.tensor([0]),), norch.ones(2)),
+    "index_put_ accumulate": lambda x: x.index_put_((norch.tensor([0, 0]),), norch.ones(2), accumulate=True),
+    "index_add_": lambda x: x.index_add_(0, norch.tensor([0]), norch.ones(1, 2)),
+    "index_fill_": lambda x: x.index_fill_(0, norch.tensor([0]), 3.0),
+    "index_copy_": lambda x: x.index_copy_(0, norch.tensor([0]), norch.ones(1, 2)),
+    "scatter_": lambda x: x.scatter_(0, norch.tensor([[0, 1]]), 3.0),
+    "scatter_add_": lambda x: x.scatter_add_(0, norch.tensor([[0, 1]]), norch.ones(1, 2)),
+    "masked_fill_": lambda x: x.masked_fill_(x > 1, 0.0),
+    "fill_diagonal_": lambda x: x.fill_diagonal_(0),
+    "copy_": lambda x: x.copy_(norch.ones(2, 2)),
+    "fill_": lambda x: x.fill_(3),
+    "zero_": lambda x: x.zero_(),
+    "normal_": lambda x: x.normal_(),
+    "uniform_": lambda x: x.uniform_(),
+    "bernoulli_": lambda x: x.bernoulli_(),
+    "apply_": lambda x: x.apply_(lambda v: v + 1),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("through", ["itself", "detached", "a view"])
+def test_every_change_is_noted(name: str, through: str) -> None:
+    """On the fast path of constants too: what saved the memory before notices, whichever tensor wrote to it."""
+    x = square().detach() if through == "itself" else square() * 1
+    target = {"itself": x, "detached": x.detach(), "a view": x.detach().t().t()}[through]
+    w = norch.ones(2, 2, requires_grad=True)
+    z = w * x  # saves x
+    version = x._version
+    CHANGES[name](target)
+    assert x._version == target._version > version
+    with pytest.raises(AutogradError, match="mul needs its .* has changed it in place"):
+        z.sum().backward()
+
+
 def test_versions_grow() -> None:
     x = norch.zeros(3)
     assert x._version == 0
@@ -237,27 +279,6 @@ def test_in_place_ops_return_the_tensor_itself() -> None:
     assert x.add_(1) is x
 
 
-def test_in_place_keeps_dtype_and_shape() -> None:
-    x = norch.zeros(3, dtype=norch.int32)
-    x.add_(norch.ones(3, dtype=norch.int64))
-    assert x.dtype is norch.int32
-    with pytest.raises(DTypeError):
-        x.div_(2)
-    with pytest.raises(ShapeError):
-        x.add_(norch.ones(2, 3))
-    half = norch.zeros(3, dtype=norch.float16)
-    half.add_(norch.ones(3, dtype=norch.float64))
-    assert half.dtype is norch.float16
-
-
-def test_overlap_within_one_buffer() -> None:
-    m = norch.arange(4.0).reshape(2, 2).clone()
-    m.add_(m.t())
-    assert m.tolist() == [[0, 3], [3, 6]]
-    m.copy_(m.flip(0).t())
-    assert m.tolist() == [[3, 0], [6, 3]]
-
-
 @pytest.mark.parametrize("recorded", [True, False])
 def test_copies_within_one_buffer(device: str, recorded: bool) -> None:
     """As if the source had been copied first, recorded or not."""
@@ -274,6 +295,7 @@ def test_copies_within_one_buffer(device: str, recorded: bool) -> None:
     assert copied(lambda y: y.__setitem__(slice(2, None), y[:4])) == [0, 1, 0, 1, 2, 3]
     assert copied(lambda y: y.copy_(y.view(2, 3).t().reshape(6))) == [0, 3, 1, 4, 2, 5]
     assert copied(lambda y: y[:4].view(2, 2).copy_(y[:4].view(2, 2).t())) == [0, 2, 1, 3, 4, 5]
+    assert copied(lambda y: y[:4].view(2, 2).copy_(y[:4].view(2, 2).flip(0).t())) == [2, 0, 3, 1, 4, 5]
     assert copied(lambda y: y[:3].copy_(y[4])) == [4, 4, 4, 3, 4, 5]
     assert copied(lambda y: y.copy_(y)) == [0, 1, 2, 3, 4, 5]
 
@@ -286,6 +308,22 @@ def test_retain_grad_follows_the_tensor() -> None:
     (y * y).sum().backward()
     assert y.grad.tolist() == [12, 24]
     assert x.grad.tolist() == [72, 144]
+    z = norch.tensor([1.0, 2.0], requires_grad=True) * 2
+    z.retain_grad()
+    z[0].mul_(3)
+    z[1] = 5.0
+    (z * z).sum().backward()
+    assert z.grad.tolist() == [12, 10]
+
+
+def test_a_view_of_a_constant_that_is_multiplied_by_a_leaf() -> None:
+    x = norch.ones(2, 2, requires_grad=True)
+    y = norch.full((2, 2), 2.0)
+    row = y[0]
+    y.mul_(x)
+    assert row.requires_grad
+    (row * 3).sum().backward()
+    assert x.grad.tolist() == [[6, 6], [0, 0]]
 
 
 STEPS = ["row", "column", "transpose", "flat", "mul", "add", "tanh", "set", "use"]

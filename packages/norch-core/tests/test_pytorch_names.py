@@ -137,23 +137,6 @@ def test_anomaly_mode_names_the_op():
         (x.sqrt() * 0).sum().backward()
 
 
-def test_functional_derivatives():
-    functional = norch.autograd.functional
-    x, y = norch.tensor([1.0, 2.0, 3.0]), norch.tensor([2.0, 0.5, 1.0])
-    assert functional.jacobian(lambda v: v * v, x).tolist() == norch.diag(2 * x).tolist()
-    by_x, by_y = functional.jacobian(lambda a, b: a * b, (x, y))
-    assert (by_x.tolist(), by_y.tolist()) == (norch.diag(y).tolist(), norch.diag(x).tolist())
-    assert functional.hessian(lambda v: (v**3).sum(), x).tolist() == norch.diag(6 * x).tolist()
-    assert functional.vjp(lambda v: v * v, x, y)[1].tolist() == (2 * x * y).tolist()
-    assert functional.jvp(lambda v: v * v, x, y)[1].tolist() == (2 * x * y).tolist()
-    assert functional.hvp(lambda v: (v**3).sum(), x, y)[1].tolist() == (6 * x * y).tolist()
-    assert functional.jacobian(lambda v: norch.ones(2), x).tolist() == [[0, 0, 0], [0, 0, 0]]
-    with pytest.raises(norch.AutogradError, match="does not depend"):
-        functional.jacobian(lambda v: norch.ones(2), x, strict=True)
-    with pytest.raises(norch.ShapeError, match="one element"):
-        functional.hessian(lambda v: v * v, x)
-
-
 def test_what_is_rare_is_not_loaded_at_import():
     code = (
         "import sys, norch; rare = [m for m in ('linalg', 'amp', 'backends', 'accelerator', 'autograd.functional', "

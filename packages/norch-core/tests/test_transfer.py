@@ -112,7 +112,9 @@ def test_one_element_on_the_cpu_goes_where_the_other_operand_is() -> None:
     for element in (on_cpu[2], norch.tensor(3.0), norch.tensor(3), on_cpu.double()[2], on_cpu.view(2, 2).t()[0, 1]):
         assert (x * element).tolist() == [3, 6]
         assert (element - x).tolist() == [2, 1]
-        assert (x * element).dtype is norch.float32
+        for result in (x * element, element - x, norch.where(x > 1, element, x), norch.where(x > 1, x, element)):
+            assert result.dtype is norch.float32
+            assert result.device == device
         assert norch.where(x > 1, element, x).tolist() == [1, 3]
     with pytest.raises(DeviceError, match="cpu.*strict|strict.*cpu"):
         x * on_cpu[:1]

@@ -159,6 +159,16 @@ def test_overlap_is_never_missed(dims: list[tuple[int, int]]) -> None:
         assert may_overlap(shape, strides)
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.permutations(range(3)), st.tuples(*[st.integers(1, 3)] * 3), st.tuples(*[st.integers(0, 5)] * 3))
+def test_no_overlap_is_claimed_of_parts_of_an_array(
+    order: list[int], steps: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    whole = np.zeros([n * s for n, s in zip(sizes, steps)] or [1])
+    part = whole[tuple(slice(None, None, s) for s in steps)].transpose(order)
+    assert not may_overlap(part.shape, tuple(s // 8 for s in part.strides))
+
+
 VIEWS: dict[str, Callable[[norch.Tensor], norch.Tensor]] = {
     "reshape": lambda x: x.reshape(4, 6),
     "view": lambda x: x.view(-1),
@@ -311,3 +321,37 @@ def test_data_pointer_and_offset() -> None:
     assert x.size(-1) == 5
     assert x.stride(1) == 1
     assert x.shape.numel() == 20
+
+
+def test_gradient_of_a_view_of_what_is_expanded_already() -> None:
+    x = norch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (x.expand(2, 3).as_strided((2, 2), (0, 1), 1) * norch.tensor([1.0, 10.0])).sum().backward()
+    assert x.grad.tolist() == [0, 2, 20]
+
+
+def test_gradient_of_a_view_that_starts_before_its_operand() -> None:
+    x = norch.arange(6.0).requires_grad_()
+    part = (x * 1)[2:5]
+    earlier = part.as_strided((4,), (1,), 1)
+    assert earlier.tolist() == [1, 2, 3, 4]
+    (earlier * norch.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+    assert x.grad.tolist() == [0, 0, 2, 3, 4, 0]  # what lies outside of the operand is not its own
+
+
+def test_results_lie_in_memory_as_their_operands_do() -> None:
+    x = norch.arange(24.0).reshape(2, 3, 4)
+    for view in (x.transpose(0, 2), x.permute(1, 2, 0), x):
+        for result in (
+            view + 1,
+            view + view,
+            view * view[:1],
+            view.exp(),
+            -view,
+            view.clone(),
+            norch.where(view > 3, view, 0),
+        ):
+            assert result.stride() == view.stride()
+    for other in (x.expand(2, 2, 3, 4), x[:, ::2], x[..., 1:]):  # what overlaps, or has gaps, gives rows
+        assert (other + other).is_contiguous()
+        assert other.exp().is_contiguous()
+    assert (x.transpose(0, 2) + x.reshape(4, 3, 2)).is_contiguous()  # two layouts

@@ -1,5 +1,6 @@
 """Layers, activations, losses and initialisation, against NumPy."""
 
+import copy
 import math
 
 import numpy as np
@@ -236,3 +237,46 @@ def test_gains():
     assert init.calculate_gain("leaky_relu", 0.2) == pytest.approx(math.sqrt(2 / 1.04))
     with pytest.raises(ValueError, match="unsupported"):
         init.calculate_gain("maxout")
+
+
+# --- Constructors from annotated names --------------------------------------------------------------------------------
+
+
+def test_constructors_say_what_is_wrong():
+    for make, message in (
+        (lambda: nn.Threshold(1.0), r"Threshold.__init__\(\) missing a required argument: 'value'"),
+        (lambda: nn.LeakyReLU(slope=1.0), r"LeakyReLU.__init__\(\) got an unexpected keyword argument 'slope'"),
+        (lambda: nn.ELU(1.0, alpha=2.0), r"multiple values for (keyword )?argument 'alpha'"),
+        (lambda: nn.Linear(1, 2, True, None, None, None), r"Linear.__init__\(\) too many positional arguments"),
+        (lambda: nn.GroupNorm(1, 2, 1e-5, True, None, None, False), r"GroupNorm.__init__\(\) too many"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            make()
+
+
+def test_layers_can_be_subclassed_and_mixed():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(norch.ones(1))
+
+    class ScaledLinear(nn.Linear, Scaled):
+        note: str = "an annotation of a subclass is no option"
+
+        def __init__(self, size, **options):
+            super().__init__(size, size, **options)
+
+        def forward(self, input):
+            return super().forward(input) * self.scale
+
+    layer = ScaledLinear(3, bias=False)
+    assert [name for name, _ in layer.named_parameters()] == ["scale", "weight"]
+    assert layer(norch.ones(2, 3)).shape == (2, 3)
+    assert repr(layer) == "ScaledLinear(in_features=3, out_features=3, bias=False)"
+    assert copy.deepcopy(layer).note == layer.note
+
+    class Leaky(nn.LeakyReLU):
+        kind: str = "leaky"
+
+    assert repr(Leaky(0.5)) == "Leaky(negative_slope=0.5)"
+    assert Leaky().kind == "leaky"

@@ -322,7 +322,7 @@ def test_more_states_that_are_refused() -> None:
 
 
 def test_a_loader_in_no_checkpoint_shifts_nothing_after_a_resume() -> None:
-    """The usual script: the training loader and norch's generator are saved, the test loader is made anew."""
+    """The usual script: the training loader and norch's generator are saved, the test loader is made again."""
 
     def loaders() -> tuple[DataLoader, DataLoader]:
         return DataLoader(samples.Noisy(7), 2, shuffle=True), DataLoader(samples.Noisy(4), 2)

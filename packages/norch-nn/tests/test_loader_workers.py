@@ -264,7 +264,7 @@ def test_a_thread_that_stalls() -> None:
 
 def test_without_a_timeout_there_is_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iteration, "STALL_SECONDS", 1.0)
-    monkeypatch.setattr(iteration, "_LOOK", 0.05)
+    monkeypatch.setattr(iteration, "_POLL_SECONDS", 0.05)
     dataset = samples.Waiting(at=1)
     error, _, _ = failure(DataLoader(dataset, 2, num_workers=1))
     dataset.event.set()
@@ -391,7 +391,7 @@ def test_a_loader_that_is_killed_takes_its_processes_along(tmp_path: Path) -> No
 @pytest.mark.parametrize("most", [7, 1 << 29])
 def test_a_mailbox(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many buffers, empty ones, larger and smaller than what came before, in pieces and at once."""
-    monkeypatch.setattr(mailbox, "_MOST", most)
+    monkeypatch.setattr(mailbox, "_MAX_BYTES", most)
     file = mailbox.File()
     for count, size in ((600, 3), (0, 0), (2, 50), (1, 1)):
         sent = [np.full((size, i % 2), i, np.int16) for i in range(count)], "text" * size, norch.arange(size)

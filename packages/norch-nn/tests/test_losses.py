@@ -205,6 +205,17 @@ def test_targets_that_count_or_choose_may_be_integers(name):
         getattr(F, name)(*[x.long() for x in inputs], target)
 
 
+@pytest.mark.parametrize(
+    "name", ["poisson_nll_loss", "hinge_embedding_loss", "soft_margin_loss", "multilabel_soft_margin_loss"]
+)
+def test_what_is_not_a_tensor_is_named(name):
+    x = norch.ones(2, 2)
+    with pytest.raises(norch.DTypeError, match=rf"{name}\(\): input: expected a Tensor, got list"):
+        getattr(F, name)([[1.0, 1.0]], x)
+    with pytest.raises(norch.DTypeError, match=rf"{name}\(\): target: expected a Tensor, got int"):
+        getattr(F, name)(x, 1)
+
+
 def test_targets_by_class_are_checked():
     x = norch.rand(3, 4)
     for name in ("nll_loss", "cross_entropy", "multi_margin_loss"):

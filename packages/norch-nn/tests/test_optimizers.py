@@ -9,7 +9,7 @@ import pytest
 import norch
 from norch import nn, optim
 
-NAMES = [n for n in optim.__all__ if inspect.isclass(getattr(optim, n)) and n != "Optimizer"]
+NAMES = [n for n in vars(optim) if inspect.isclass(getattr(optim, n)) and n != "Optimizer"]
 STEPWISE = [n for n in NAMES if n != "LBFGS"]
 OF_PYTORCH = [n for n in NAMES if n != "Lion"]
 RNG = np.random.default_rng(2)
@@ -46,7 +46,6 @@ def test_arguments_defaults_and_repr_are_pytorchs(name):
     assert described(ours) == described(theirs)
     a, b = ours([norch.ones(1)]), theirs([torch.ones(1)])
     assert repr(a) == repr(b)
-    assert list(a.param_groups[0]) != []
     assert {k: v for k, v in a.param_groups[0].items() if k != "params"} == {
         k: v for k, v in b.param_groups[0].items() if k != "params"
     }
@@ -275,7 +274,7 @@ def test_a_loaded_state_goes_on_the_same(name):
 @pytest.mark.parametrize("name", OF_PYTORCH)
 @pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"momentum": 0.9}, {"centered": True}])
 def test_states_of_pytorch(name, options):
-    """Have the same keys, and can be loaded: training goes on as it would have there."""
+    """Have the same keys and values, and can be loaded: training goes on as it would have there."""
     torch = pytest.importorskip("torch")
     if not set(options) <= set(inspect.signature(getattr(optim, name)).parameters):
         options = {}
@@ -299,6 +298,8 @@ def test_states_of_pytorch(name, options):
         assert list(ours.state_dict()["state"]) == list(expected["state"])
         for key, state in expected["state"].items():
             assert set(ours.state_dict()["state"][key]) == set(state)
+            for k, value in state.items():
+                np.testing.assert_allclose(ours.state_dict()["state"][key][k], value, rtol=1e-6, err_msg=k)
     moved = {
         "state": {key: {k: move(torch, v) for k, v in state.items()} for key, state in expected["state"].items()},
         "param_groups": expected["param_groups"],

@@ -9,7 +9,16 @@ import platform
 import sys
 import textwrap
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+import numpy
+
+from . import plugin_ops
+from .backend import registry
+from .errors import DeviceError
+from .plugins.discovery import Plugin
+from .version import __version__
 
 
 def collect() -> dict[str, Any]:
@@ -17,72 +26,50 @@ def collect() -> dict[str, Any]:
 
     Of a backend that is its contract, priority and device count; of an op the device types it has kernels for.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
-    import numpy
-
-    from .backend import registry
-    from .errors import DeviceError
-    from .version import __version__
-
     versions = {"norch-core": __version__}
-    for name in ("norch-nn",):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
+    try:
+        versions["norch-nn"] = version("norch-nn")
+    except PackageNotFoundError:
+        versions["norch-nn"] = "not installed"
     versions |= {"python": platform.python_version(), "numpy": numpy.__version__, "platform": platform.platform()}
-    rows = []
-    for provider in registry.providers(load=True):
-        backend = provider.backend
-        row: dict[str, Any] = {
-            "device": provider.device_type,
-            "distribution": provider.distribution,
-            "version": provider.version,
-            "module": provider.module,
-        }
-        if provider.usable and backend is not None:
-            row["state"] = "usable"
-            try:
-                if registry.find(provider.device_type) is backend:
-                    row["state"] = "selected"
-            except DeviceError as error:  # usable, but NORCH_BACKEND_… asks for something else
-                row["reason"] = str(error).partition("\n")[0]
-            row |= {"contract": ".".join(map(str, backend.contract)), "priority": getattr(backend, "priority", 0)}
-            try:
-                row["devices"] = backend.device_count()
-            except Exception as error:
-                row |= {"state": "not usable", "reason": f"device_count() raised {type(error).__name__}: {error}"}
-        else:
-            row |= {"state": "not usable", "reason": provider.reason, "advice": provider.advice}
-        rows.append(row)
-    return {"versions": versions, "backends": rows, "ops": _ops()}
+    backends = [_of_backend(provider) for provider in registry.providers(load=True)]
+    return {"versions": versions, "backends": backends, "ops": [_of_op(plugin) for plugin in plugin_ops.installed()]}
 
 
-def _ops() -> list[dict[str, Any]]:
-    from . import plugin_ops
+def _row(kind: str, plugin: Plugin, **more: Any) -> dict[str, Any]:
+    if not plugin.usable:
+        more = {"state": "not usable", "reason": plugin.reason or "", "advice": plugin.advice}
+    return {kind: plugin.name, **{key: getattr(plugin, key) for key in ("distribution", "version", "module")}, **more}
 
-    rows = []
-    for plugin in plugin_ops.installed():
-        plugin_ops.load(plugin)
-        row = {
-            "op": plugin.name,
-            "distribution": plugin.distribution,
-            "version": plugin.version,
-            "module": plugin.module,
-        }
-        if plugin.usable:
-            from .testing.conformance.samples import of_plugin
 
-            function = plugin_ops.lookup(plugin.name)
-            row |= {"state": "usable", "kernels": ", ".join(function.op.kernels) or "none"}
-            sample = of_plugin(function)
-            if isinstance(sample, str):
-                row |= {"reason": f"norch conformance does not try it: {sample}"}
-        else:
-            row |= {"state": "not usable", "reason": plugin.reason or "", "advice": plugin.advice}
-        rows.append(row)
-    return rows
+def _of_backend(provider: registry.Provider) -> dict[str, Any]:
+    backend = provider.backend
+    row = _row("device", provider, state="usable")
+    if backend is None:
+        return row
+    try:
+        if registry.find(provider.device_type) is backend:
+            row["state"] = "selected"
+    except DeviceError as error:  # usable, but NORCH_BACKEND_… asks for something else
+        row["reason"] = str(error).partition("\n")[0]
+    row |= {"contract": ".".join(map(str, backend.contract)), "priority": backend.priority}
+    try:
+        row["devices"] = backend.device_count()
+    except Exception as error:
+        row |= {"state": "not usable", "reason": f"device_count() raised {type(error).__name__}: {error}"}
+    return row
+
+
+def _of_op(plugin: Plugin) -> dict[str, Any]:
+    plugin_ops.load(plugin)
+    if not plugin.usable:
+        return _row("op", plugin)
+    from .testing.conformance.samples import of_plugin
+
+    function = plugin_ops.lookup(plugin.name)
+    row = _row("op", plugin, state="usable", kernels=", ".join(function.op.kernels) or "none")
+    sample = of_plugin(function)
+    return row | {"reason": f"norch conformance does not try it: {sample}"} if isinstance(sample, str) else row
 
 
 def show(found: dict[str, Any]) -> str:

@@ -11,6 +11,22 @@
 #define NORCH_FN
 #endif
 
+/// An op as a type: `Name::apply(x)` or `Name::apply(a, b)` is the formula.
+#define NORCH_UNARY(Name, formula)                \
+    struct Name {                                 \
+        template <class T>                        \
+        NORCH_FN static T apply(T x) {            \
+            return formula;                       \
+        }                                         \
+    };
+#define NORCH_BINARY(Out, Name, formula)          \
+    struct Name {                                 \
+        template <class T>                        \
+        NORCH_FN static Out apply(T a, T b) {     \
+            return formula;                       \
+        }                                         \
+    };
+
 namespace norch {
 
 /// Integers are computed without a sign, where overflow wraps around.
@@ -25,18 +41,8 @@ struct Wrapping<T, true> {
 template <class T>
 using wrapping_t = typename Wrapping<T>::type;
 
-struct Add {
-    template <class T>
-    NORCH_FN static T apply(T a, T b) {
-        return T(wrapping_t<T>(a) + wrapping_t<T>(b));
-    }
-};
-struct Sub {
-    template <class T>
-    NORCH_FN static T apply(T a, T b) {
-        return T(wrapping_t<T>(a) - wrapping_t<T>(b));
-    }
-};
+NORCH_BINARY(T, Add, T(wrapping_t<T>(a) + wrapping_t<T>(b)))
+NORCH_BINARY(T, Sub, T(wrapping_t<T>(a) - wrapping_t<T>(b)))
 struct Mul {
     template <class T>
     NORCH_FN static T apply(T a, T b) {
@@ -44,43 +50,13 @@ struct Mul {
         else return T(wrapping_t<T>(a) * wrapping_t<T>(b));
     }
 };
-struct Div {
-    template <class T>
-    NORCH_FN static T apply(T a, T b) {
-        return a / b;
-    }
-};
+NORCH_BINARY(T, Div, a / b)
 /// A NaN wins: in a by the test, in b because every comparison with it is false.
-struct Maximum {
-    template <class T>
-    NORCH_FN static T apply(T a, T b) {
-        return a > b || a != a ? a : b;
-    }
-};
-struct Minimum {
-    template <class T>
-    NORCH_FN static T apply(T a, T b) {
-        return a < b || a != a ? a : b;
-    }
-};
-struct And {
-    template <class T>
-    NORCH_FN static T apply(T a, T b) {
-        return T(a & b);
-    }
-};
-struct Or {
-    template <class T>
-    NORCH_FN static T apply(T a, T b) {
-        return T(a | b);
-    }
-};
-struct Xor {
-    template <class T>
-    NORCH_FN static T apply(T a, T b) {
-        return T(a ^ b);
-    }
-};
+NORCH_BINARY(T, Maximum, a > b || a != a ? a : b)
+NORCH_BINARY(T, Minimum, a < b || a != a ? a : b)
+NORCH_BINARY(T, And, T(a & b))
+NORCH_BINARY(T, Or, T(a | b))
+NORCH_BINARY(T, Xor, T(a ^ b))
 struct ShiftLeft {
     template <class T>
     NORCH_FN static T apply(T a, T b) {
@@ -145,30 +121,12 @@ struct IntegerPower {
     }
 };
 
-struct Equal {
-    template <class T>
-    NORCH_FN static uint8_t apply(T a, T b) {
-        return a == b;
-    }
-};
-struct NotEqual {
-    template <class T>
-    NORCH_FN static uint8_t apply(T a, T b) {
-        return a != b;
-    }
-};
-struct Less {
-    template <class T>
-    NORCH_FN static uint8_t apply(T a, T b) {
-        return a < b;
-    }
-};
-struct LessEqual {
-    template <class T>
-    NORCH_FN static uint8_t apply(T a, T b) {
-        return a <= b;
-    }
-};
+NORCH_BINARY(uint8_t, Equal, a == b)
+NORCH_BINARY(uint8_t, NotEqual, a != b)
+NORCH_BINARY(uint8_t, Less, a < b)
+NORCH_BINARY(uint8_t, LessEqual, a <= b)
+NORCH_BINARY(uint8_t, Greater, a > b)
+NORCH_BINARY(uint8_t, GreaterEqual, a >= b)
 
 struct Neg {
     template <class T>
@@ -192,53 +150,50 @@ struct Sign {
         else return x > 0 ? T(1) : x < 0 ? T(-1) : x;  // zeros and NaN are themselves
     }
 };
-struct Sqrt {
-    template <class T>
-    NORCH_FN static T apply(T x) {
-        return std::sqrt(x);
-    }
-};
-struct Floor {
-    template <class T>
-    NORCH_FN static T apply(T x) {
-        return std::floor(x);
-    }
-};
-struct Ceil {
-    template <class T>
-    NORCH_FN static T apply(T x) {
-        return std::ceil(x);
-    }
-};
-struct Round {
-    template <class T>
-    NORCH_FN static T apply(T x) {
-        return std::rint(x);
-    }
-};
-struct Trunc {
-    template <class T>
-    NORCH_FN static T apply(T x) {
-        return std::trunc(x);
-    }
-};
-struct BitNot {
-    template <class T>
-    NORCH_FN static T apply(T x) {
-        return T(~x);
-    }
-};
-struct LogicalNot {
-    template <class T>
-    NORCH_FN static T apply(T x) {
-        return T(x ^ 1);
-    }
-};
-struct Identity {
-    template <class T>
-    NORCH_FN static T apply(T x) {
-        return x;
-    }
-};
+NORCH_UNARY(Sqrt, std::sqrt(x))
+NORCH_UNARY(Floor, std::floor(x))
+NORCH_UNARY(Ceil, std::ceil(x))
+NORCH_UNARY(Round, std::rint(x))
+NORCH_UNARY(Trunc, std::trunc(x))
+NORCH_UNARY(BitNot, T(~x))
+NORCH_UNARY(LogicalNot, T(x ^ 1))
+NORCH_UNARY(Identity, x)
+
+/// Where a category of dtypes has no kernel.
+struct None {};
+
+/// Adds the ops of plain arithmetic. `Make` makes their kernels, each by the category of the dtype: bools (which are
+/// bytes), integers, floats. The last number is what an element costs a core, in picoseconds.
+template <class Make, class Registry>
+void add_arithmetic_ops(Registry& registry) {
+    registry["neg"] = Make::template unary<Identity, Neg, Neg>;
+    registry["abs"] = Make::template unary<Identity, Abs, Abs>;
+    registry["sign"] = Make::template unary<Identity, Sign, Sign>;
+    registry["sqrt"] = Make::template unary<None, None, Sqrt, 400>;
+    registry["floor"] = Make::template unary<Identity, Identity, Floor>;
+    registry["ceil"] = Make::template unary<Identity, Identity, Ceil>;
+    registry["round"] = Make::template unary<Identity, Identity, Round>;
+    registry["trunc"] = Make::template unary<Identity, Identity, Trunc>;
+    registry["bitwise_not"] = Make::template unary<LogicalNot, BitNot, None>;
+    registry["add"] = Make::template binary<Or, Add, Add>;
+    registry["sub"] = Make::template binary<None, Sub, Sub>;
+    registry["mul"] = Make::template binary<And, Mul, Mul>;
+    registry["div"] = Make::template binary<None, None, Div>;
+    registry["maximum"] = Make::template binary<Or, Maximum, Maximum>;
+    registry["minimum"] = Make::template binary<And, Minimum, Minimum>;
+    registry["floor_divide"] = Make::template division<FloorDivide>;
+    registry["remainder"] = Make::template division<Remainder>;
+    registry["bitwise_and"] = Make::template binary<And, And, None>;
+    registry["bitwise_or"] = Make::template binary<Or, Or, None>;
+    registry["bitwise_xor"] = Make::template binary<Xor, Xor, None>;
+    registry["bitwise_left_shift"] = Make::template binary<None, ShiftLeft, None>;
+    registry["bitwise_right_shift"] = Make::template binary<None, ShiftRight, None>;
+    registry["eq"] = Make::template comparison<Equal>;
+    registry["ne"] = Make::template comparison<NotEqual>;
+    registry["lt"] = Make::template comparison<Less>;
+    registry["le"] = Make::template comparison<LessEqual>;
+    registry["gt"] = Make::template comparison<Greater>;
+    registry["ge"] = Make::template comparison<GreaterEqual>;
+}
 
 }  // namespace norch

@@ -105,7 +105,7 @@ inline int64_t size_of(DType dtype) {
 inline bool is_floating(DType dtype) { return dtype <= DType::bf16; }
 inline bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-/// A type as a value: `decltype(tag)::type`.
+/// A type as a value: what a lambda `[]<class T>(Tag<T>)` takes.
 template <class T>
 struct Tag {
     using type = T;

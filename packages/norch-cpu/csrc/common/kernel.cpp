@@ -1,4 +1,4 @@
-#include "kernel.h"
+#include "common/kernel.h"
 
 namespace norch {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "dtype.h"
+#include "common/dtype.h"
 
 namespace norch {
 

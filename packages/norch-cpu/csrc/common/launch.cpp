@@ -1,9 +1,9 @@
-#include "launch.h"
+#include "common/launch.h"
 
 #include <new>
 #include <string>
 
-#include "buffer.h"
+#include "common/buffer.h"
 
 namespace norch {
 namespace {

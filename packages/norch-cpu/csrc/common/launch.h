@@ -3,7 +3,7 @@
 
 #include <Python.h>
 
-#include "kernel.h"
+#include "common/kernel.h"
 
 namespace norch {
 

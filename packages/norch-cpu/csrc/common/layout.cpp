@@ -1,4 +1,4 @@
-#include "layout.h"
+#include "common/layout.h"
 
 #include <algorithm>
 #include <numeric>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernel.h"
+#include "common/kernel.h"
 
 namespace norch {
 

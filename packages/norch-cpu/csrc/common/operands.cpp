@@ -1,11 +1,13 @@
-#include "operands.h"
+#include "common/operands.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace norch {
 
+namespace elementwise {
 void add_copying(Registry&);  // every backend has it
+}
 
 Operand contiguous(const Operand& operand, DType dtype) {
     Operand out = operand;
@@ -58,7 +60,7 @@ bool as_rows(const Operand& operand, Operand* rows) {
 KernelPtr copy_kernel(const Operand& out, const Operand& x) {
     static const Registry copying = [] {
         Registry all;
-        add_copying(all);
+        elementwise::add_copying(all);
         return all;
     }();
     return copying.at("copy")(Request{"copy", {out, x}, {}});

@@ -1,7 +1,7 @@
 // Operands seen another way, and copied.
 #pragma once
 
-#include "kernel.h"
+#include "common/kernel.h"
 
 namespace norch {
 

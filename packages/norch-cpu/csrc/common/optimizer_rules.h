@@ -9,8 +9,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "arithmetic_ops.h"
-#include "kernel.h"
+#include "common/arithmetic_ops.h"
+#include "common/kernel.h"
 
 namespace norch {
 

@@ -115,7 +115,8 @@ def execute(plan: Plan, args: tuple[Any, ...]) -> Any:
             plan.kernel(*flat)
         except Exception as error:
             raise_failure(plan, error)
-    record(plan, args, outputs)
+    if op.rules is not None and is_recording():
+        record(plan, args, outputs)
     return outputs[0] if len(outputs) == 1 else outputs
 
 

@@ -124,7 +124,8 @@ class _Writer:
             self.write(1, f"{', '.join(rest)}, = args")
         self.write(1, f"if {first}.node is not None or {first}.base is not None:")
         self.write(2, f"root = {first} if {first}.base is None else {first}.base")
-        self.write(2, "if root.node is not None and _is_recording():")
+        tracked = f"(root.node is not None or ({first}.node is not None and {first}.node is not _UNTRACKED))"
+        self.write(2, f"if {tracked} and _is_recording():")
         self.write(3, f"return _otherwise({self.arguments})")
         self.in_place_branches(1, [i for i in self.op.mixed if i], {}, method)
         return "\n".join(self.lines)

@@ -8,12 +8,11 @@ import numpy as np
 
 from .. import settings
 from ..device import Device, get_default_device
-from ..dispatch.failure import allocate_on
+from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
-from ..tensor_base import make_tensor
 from .families import primitive
 from .registry import public
 
@@ -29,6 +28,11 @@ def _infer_fill(spec: Spec, value: type) -> Inferred:
 
 
 FILL = primitive("fill", "spec value", (), _infer_fill, elementwise=True, numbers=(1,))
+
+
+_EMPTY = Op("empty", ("spec",), (), lambda spec: Inferred((spec,), (), parts=()), kind="composite")
+empty_spec = _EMPTY.call
+"""An uninitialised tensor of a spec."""
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
@@ -54,9 +58,7 @@ settings.on_change(_specs.clear)
 
 def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     """A contiguous spec from what a user gave; the default dtype and device where nothing was given."""
-    if type(size) is tuple and len(size) == 1 and isinstance(size[0], tuple):
-        size = tuple(size[0])
-    key = size, dtype, get_default_device() if device is None else device
+    key = size, dtype, device or get_default_device()
     try:
         spec = _specs[key]
         for n in size:
@@ -64,12 +66,12 @@ def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
                 raise TypeError
     except (KeyError, TypeError):
         chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
-        spec = Spec(as_shape(size, op), None, chosen, Device(key[2]))
-        plain = type(size) is tuple and all(type(n) is int for n in size)
-        if plain and isinstance(dtype, DType | None) and isinstance(key[2], Device):
+        shape = as_shape(size, op)
+        spec = Spec(shape, None, chosen, Device(key[2]))
+        if isinstance(dtype, DType | None) and isinstance(key[2], Device):
             if len(_specs) > PLAN_LIMIT:
                 _specs.clear()
-            _specs[key] = spec
+            _specs[shape, *key[1:]] = spec
     return spec
 
 
@@ -106,10 +108,6 @@ def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
         size = more.pop("size", size)
     out = empty_spec(spec_for(size, dtype, device, "empty"))
     return made("empty", out, requires_grad, more) if more or requires_grad else out
-
-
-def empty_spec(spec: Spec) -> Tensor:
-    return make_tensor(spec, allocate_on(spec.device, spec.nbytes))
 
 
 @public(method=False)
@@ -220,20 +218,18 @@ def arange(
     """
     if end is None:
         start, end = 0, start
-    kinds = {type(start), type(end), type(step)}
-    if not kinds <= SCALARS:
+    if not (type(start) is type(end) is type(step) is int):
         start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
-        kinds = {type(start), type(end), type(step)}
     if step == 0 or (end - start) * step < 0:
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
-    chosen = dtype
     if dtype is None:
-        chosen = get_default_dtype() if float in kinds else int64
+        dtype = get_default_dtype() if float in (type(start), type(end), type(step)) else int64
     count = -int((start - end) // step) if type(step) is not float else int(np.ceil((end - start) / step))
-    spec = spec_for((count,), chosen, device, "arange")
+    spec = spec_for((count,), dtype, device, "arange")
     if spec.dtype is bool_:
         raise DTypeError("arange(): cannot take bool")
-    return finish(ARANGE.call(spec, start, step), requires_grad)
+    out = ARANGE.call(spec, start, step)
+    return finish(out, True) if requires_grad else out
 
 
 @public(method=False)

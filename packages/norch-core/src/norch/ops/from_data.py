@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device, get_default_device
-from ..dtype import INTEGER, DType, as_dtype, get_default_dtype, int64, scalar_dtype
+from ..dtype import FLOATING, INTEGER, DType, as_dtype, get_default_dtype, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec
 from ..tensor_base import TensorBase, make_tensor
-from .creation import DeviceLike, finish
+from .creation import FILL, DeviceLike, finish, spec_for
 from .registry import public
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
         moved = given.detach() if copy else given
         moved = moved.to(given.device if device is None else target, chosen or given.dtype)
         return moved.clone() if copy and moved.buffer is given.buffer else moved
+    if type(data) in (float, bool) and (chosen is None or chosen.category == FLOATING):
+        return FILL.call(spec_for((), chosen or scalar_dtype(type(data)), target, "tensor"), data)
     if type(data) is list and (found := _of_one_type(data, chosen)) is not None:
         out = found
     else:
@@ -61,13 +63,20 @@ def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
     chosen = scalar_dtype(kind) if dtype is None else dtype
     if chosen.category == INTEGER and (kind is float or chosen is not int64):
         return None  # NumPy's own checks of range and rounding
-    try:
-        array = np.array(data, chosen.numpy)
-        memory = memoryview(array).cast("B")  # type: ignore[arg-type]
-    except (OverflowError, TypeError, ValueError):  # too large for int64; bfloat16, which memoryview does not know
+    if chosen.name == "bfloat16":  # which memoryview does not know
         return None
-    buffer = CPU.backend.from_host(memory)
-    return None if buffer is None else make_tensor(Spec(array.shape, None, chosen, CPU), buffer)
+    try:
+        return of_new_array(np.array(data, chosen.numpy), chosen)
+    except OverflowError:
+        return None
+
+
+def of_new_array(array: np.ndarray[Any, Any], dtype: DType) -> Tensor:
+    """A CPU tensor on the memory of a contiguous array of that dtype, which nothing else holds."""
+    buffer = CPU.backend.from_host(memoryview(array).cast("B")) if array.size else None  # type: ignore[arg-type]
+    if buffer is None:
+        return array_to_tensor(array, dtype, False)
+    return make_tensor(spec_for(array.shape, dtype, CPU, "tensor"), buffer)
 
 
 def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:

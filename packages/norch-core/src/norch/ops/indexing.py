@@ -12,10 +12,11 @@ from ..dispatch.plan import SCALARS, Inferred
 from ..dtype import DType, bool_, can_cast, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
+from .checks import require_integers
 from .creation import arange, empty_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
-from .from_data import from_numpy
+from .from_data import from_numpy, of_new_array
 from .registry import public
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 
 def _check_index(op: str, x: Spec, dim: Any, index: Spec) -> int:
-    if index.dtype.is_floating_point or index.dtype is bool_:
-        raise DTypeError(f"{op}(): index must hold integers, got {index.dtype}")
+    require_integers(op, "index", index)
     if x.ndim != index.ndim:
         raise ShapeError(f"{op}(): input {tuple(x.shape)} and index {tuple(index.shape)} differ in number of dims")
     at = wrap_dim(dim, x.ndim, op)
@@ -90,8 +90,9 @@ def _infer_index(x: Spec, index: Spec, dim: int) -> Inferred:
 
 
 def _index_vjp(g: Tensor, x_spec: Spec, index: Tensor, dim: int) -> Tensor:
-    rows = g.reshape(*x_spec.shape[:dim], -1, *x_spec.shape[dim + 1 :])
-    places = index.reshape([-1 if d == dim else 1 for d in range(x_spec.ndim)]).expand(tuple(rows.shape))
+    count = index.spec.numel
+    rows = g.reshape(*x_spec.shape[:dim], count, *x_spec.shape[dim + 1 :])
+    places = index.reshape([count if d == dim else 1 for d in range(x_spec.ndim)]).expand(tuple(rows.shape))
     return g.new_zeros(tuple(x_spec.shape)).scatter_add(dim, places, rows)
 
 
@@ -212,10 +213,7 @@ def expand_index(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Ten
 
 @public()
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of input along `dim` that the 1-D `index` names, in its order.
-
-    Raises IndexError for an index out of range, ShapeError for an index of more dims.
-    """
+    """The slices of input along `dim` that the 1-D `index` names, in its order. Raises as gather does."""
     if not input.spec.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
     at = wrap_dim(dim, input.spec.ndim, "index_select")
@@ -310,7 +308,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     mask = input if input.spec.dtype is bool_ else input != 0
     if mask.spec.device.type == "cpu" and mask.spec.ndim:
         found = np.nonzero(mask.numpy())
-        return tuple([from_numpy(n) for n in found]) if as_tuple else from_numpy(np.stack(found, 1))
+        return (
+            tuple([of_new_array(np.ascontiguousarray(n), int64) for n in found])
+            if as_tuple
+            else from_numpy(np.stack(found, 1))
+        )
     mask = mask.reshape(-1)
     total = int(mask.sum().item()) if mask.spec.numel else 0
     # Each True is written at its rank, every False behind them all.
@@ -349,15 +351,14 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes), ShapeError for no
     elements without `num_classes`.
     """
-    if input.spec.dtype.is_floating_point or input.spec.dtype is bool_:
-        raise DTypeError(f"one_hot(): index must hold integers, got {input.spec.dtype}")
+    require_integers("one_hot", "input", input.spec)
     if input.spec.numel:
         low, high = int(input.min().item()), int(input.max().item())
         if low < 0 or (num_classes != -1 and high >= num_classes):
             raise IndexError(f"one_hot(): indices from {low} to {high} for {num_classes} classes")
         num_classes = high + 1 if num_classes == -1 else num_classes
     elif num_classes <= 0:
-        raise ShapeError("one_hot(): the number of classes of no elements must be given")
+        raise ShapeError(f"one_hot(): input {tuple(input.spec.shape)} has no elements; give num_classes")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(int64)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..device import CPU, Device
 from ..dispatch.plan import Inferred
-from ..dtype import as_dtype, get_default_dtype, int64, uint8
+from ..dtype import FLOATING, as_dtype, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, finish, made, spec_for
@@ -69,8 +69,8 @@ class Generator:
         if spec is not None and spec.dtype is uint8 and spec.shape == (16,):
             state = struct.unpack("<2Q", bytes(state.tolist()))  # type: ignore[union-attr]
         if not (isinstance(state, tuple | list) and len(state) == 2):
-            shown = f"{spec.dtype} of shape {tuple(spec.shape)}" if spec is not None else f"{state!r:.60}"
-            raise DTypeError(f"set_state(): expected the uint8 tensor that get_state() gives, got {shown}")
+            description = f"{spec.dtype} of shape {tuple(spec.shape)}" if spec is not None else f"{state!r:.60}"
+            raise DTypeError(f"set_state(): expected the uint8 tensor that get_state() gives, got {description}")
         seed, offset = (as_int(n, "set_state", what) & _MASK for n, what in zip(state, ("seed", "offset"), strict=True))
         with self._lock:
             self._seed, self._offset = seed, offset
@@ -155,7 +155,7 @@ def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
 
 @contextmanager
 def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
-    """What is drawn or seeded in this block leaves no trace: the default generator goes on as before it.
+    """Restores the default generator after this block, whatever is drawn or seeded in it.
 
     `devices` is not needed: one generator serves them all.
     """
@@ -177,7 +177,8 @@ _RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalar
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    return draw_keyed(spec, kind, *(generator or _chosen.get() or default_generator).next())
+    seed, offset = (generator or _chosen.get() or default_generator).next()
+    return _RANDOM.call(spec, kind, seed, offset)
 
 
 def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
@@ -187,8 +188,7 @@ def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
 
 def _floating_spec(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     spec = spec_for(size, dtype, device, op)
-    floating(op, spec)
-    return spec
+    return spec if spec.dtype.category == FLOATING else spec.like(dtype=floating(op, spec))
 
 
 @public(method=False)
@@ -202,7 +202,10 @@ def rand(
     **more: Any,
 ) -> Tensor:
     """Uniform in [0, 1), of shape `size`, by Philox4x32-10 (Salmon et al., 2011). Raises DTypeError unless floating."""
-    out = draw(_floating_spec(shape if size is None else size, dtype, device, "rand"), "uniform", generator)
+    spec = spec_for(shape if size is None else size, dtype, device, "rand")
+    out = draw(
+        spec if spec.dtype.category == FLOATING else spec.like(dtype=floating("rand", spec)), "uniform", generator
+    )
     return made("rand", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -217,7 +220,10 @@ def randn(
     **more: Any,
 ) -> Tensor:
     """Normal with mean 0 and variance 1, of shape `size`, by Box and Muller (1958). DTypeError unless floating."""
-    out = draw(_floating_spec(shape if size is None else size, dtype, device, "randn"), "normal", generator)
+    spec = spec_for(shape if size is None else size, dtype, device, "randn")
+    out = draw(
+        spec if spec.dtype.category == FLOATING else spec.like(dtype=floating("randn", spec)), "normal", generator
+    )
     return made("randn", out, requires_grad, more) if more or requires_grad else out
 
 

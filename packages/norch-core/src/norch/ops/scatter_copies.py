@@ -144,22 +144,22 @@ def _combined(input: Tensor, src: Tensor, index: Tensor, at: int, reduce: str, i
     wrapped = gather(arange(size, device=index.device), 0, reshape(index.to(int64), -1))
     targets, order = sort(reshape(wrapped, tuple(index.spec.shape)), at)
     values, step = gather(src, at, order), 1
-    merge: Any = {"prod": mul, "amax": maximum, "amin": minimum}[reduce]
+    combine: Any = {"prod": mul, "amax": maximum, "amin": minimum}[reduce]
     while step < n:
         later, earlier = narrow(values, at, step, n - step), narrow(values, at, 0, n - step)
         same = eq(narrow(targets, at, step, n - step), narrow(targets, at, 0, n - step))
-        values = cat([narrow(values, at, 0, step), where(same, merge(later, earlier), later)], at)
+        values = cat([narrow(values, at, 0, step), where(same, combine(later, earlier), later)], at)
         step *= 2
     if include_self:
-        held = input
+        current = input
         for d, m in enumerate(index.spec.shape):
-            held = narrow(held, d, 0, m) if d != at and held.spec.shape[d] != m else held
-        values = merge(values, gather(held, at, targets))
+            current = narrow(current, d, 0, m) if d != at and current.spec.shape[d] != m else current
+        values = combine(values, gather(current, at, targets))
     # All but the last of a run go to a row that is cut off again.
     ends = fill_spec(targets.spec.like((*targets.spec.shape[:at], 1, *targets.spec.shape[at + 1 :]), dtype=bool_), True)
     last = cat([narrow(targets, at, 1, n - 1) != narrow(targets, at, 0, n - 1), ends], at)
-    spare = fill_spec(input.spec.like((*input.spec.shape[:at], 1, *input.spec.shape[at + 1 :])), 0)
-    out = scatter(cat([input, spare], at), at, where(last, targets, size), values)
+    extra = fill_spec(input.spec.like((*input.spec.shape[:at], 1, *input.spec.shape[at + 1 :])), 0)
+    out = scatter(cat([input, extra], at), at, where(last, targets, size), values)
     return narrow(out, at, 0, size).contiguous()
 
 

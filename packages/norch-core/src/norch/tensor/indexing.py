@@ -14,12 +14,12 @@ from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import arange
 from ..ops.elementwise.arithmetic import where
-from ..ops.from_data import as_tensor, from_numpy
+from ..ops.from_data import as_tensor, of_new_array
 from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method
 from ..ops.shape.joining import flip
-from ..ops.shape.views import RESHAPE, SELECT, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
+from ..ops.shape.views import RESHAPE, SELECT, SLICE, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
 from ..spec import broadcast_shapes
 from ..tensor_base import TensorBase
 from .inplace import assign, check_writable, copy_as, fill_as
@@ -61,7 +61,9 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
     if places.dtype is bool_:
         if places.shape != spec.shape or spec.device.type != "cpu":
             return None
-        return INDEX.call(tensor.reshape(-1), from_numpy(np.flatnonzero(index.numpy())), 0)
+        return INDEX.call(
+            tensor.reshape(-1), of_new_array(np.ascontiguousarray(np.flatnonzero(index.numpy())), int64), 0
+        )
     if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
         return None
     return INDEX.call(tensor, index, 0)
@@ -74,9 +76,15 @@ def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None
         return None
     for at, part in enumerate(index):
         if type(part) is int:
-            out = select_dim(out, dim, wrap_index(part, shape[at], at, "index", shape))
+            if not 0 <= part < shape[at]:
+                part = wrap_index(part, shape[at], at, "index", shape)
+            out = SELECT.call(out, dim, part, part * out.spec.strides[dim])
         elif type(part) is slice:
-            if part != _ALL:
+            if part.step is None and type(part.start) is int and type(part.stop) is int:
+                start, stop, _ = part.indices(shape[at])
+                length = stop - start if stop > start else 0
+                out = SLICE.call(out, dim, start, length, 1, start * out.spec.strides[dim] if length else 0)
+            elif part != _ALL:
                 out = _slice(out, dim, part)
             dim += 1
         else:
@@ -271,8 +279,14 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
             mask: Any = index
             copy_as("__setitem__", self, where(mask, value, self))
             return
+    elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
+        copy_as("__setitem__", self[index], value)  # type: ignore[arg-type]
+        return
     if not isinstance(value, TensorBase):
         value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
+    if isinstance(index, TensorBase) and index.spec.dtype is int64 and index.spec.ndim == 1 and self.spec.ndim:
+        put(self, self, {0: index}, value, False)  # type: ignore[dict-item]
+        return
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) and p.step is not None and p.step < 0 for p in parts):
         _assign_reversed(self, parts, value)
@@ -328,7 +342,8 @@ def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate:
     shape = tuple(view.spec.shape)
     wanted = (*shape[:dim], index.spec.numel, *shape[dim + 1 :])
     given = tuple(value.spec.shape)
-    fits = len(given) <= len(wanted) and all(n in (1, m) for n, m in zip(given, wanted[len(wanted) - len(given) :]))
+    lead = len(wanted) - len(given)
+    fits = lead >= 0 and (not given or all(n in (1, m) for n, m in zip(given, wanted[lead:], strict=True)))
     if index.spec.ndim != 1 or not fits or value.buffer is view.buffer or not view.spec.numel or not index.spec.numel:
         return False
     source = cast(value if value.node is None else value.detach(), view.spec.dtype)

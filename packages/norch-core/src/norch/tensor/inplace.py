@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import RETAIN, Leaf, Node, is_recording, new_node, resolve, view_node
+from ..autograd.graph import RETAIN, UNTRACKED, Leaf, Node, is_recording, new_node, resolve, view_node
 from ..dispatch.call import as_operand, mark_modified
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS
-from ..dtype import bool_, can_cast, int64
+from ..dtype import FLOATING, bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
-from ..ops.elementwise.arithmetic import where
+from ..ops.elementwise.arithmetic import maximum, minimum, where
+from ..ops.elementwise.composites import clamp
+from ..ops.families import op_of
 from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
 from ..ops.registry import method
@@ -29,6 +31,9 @@ from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
+
+
+_fill_into = FILL.into
 
 
 def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callable[..., Any]:
@@ -78,7 +83,7 @@ def overlapping(a: Tensor, b: Tensor) -> bool:
 def check_writable(tensor: Tensor, op: str) -> bool:
     """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change."""
     root = tensor if tensor.base is None else tensor.base
-    if root.node is None and not tensor.spec.overlaps:
+    if root.node is None and (tensor.node is None or tensor.node is UNTRACKED) and not tensor.spec.overlaps:
         return False
     if tensor.spec.overlaps:
         raise ShapeError(
@@ -189,6 +194,25 @@ _write_view = Op(
 """A base after a view of it, of this shape and these strides, was given other values."""
 
 
+_clamp_general = inplace(clamp)
+_raise_to, _lower_to = (call_path(op_of(f), method="clamp_", otherwise=_clamp_general) for f in (maximum, minimum))
+
+
+@method("clamp_", "clip_")
+def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """`clamp`, its result written into this tensor's memory. Returns the tensor."""
+    numbers = {type(min), type(max)} - {type(None)}
+    if (
+        self.node is not None
+        or not numbers
+        or numbers - ({float, int} if self.spec.dtype.category == FLOATING else {int})
+    ):
+        return _clamp_general(self, min, max)  # type: ignore[no-any-return]
+    if min is not None:
+        _raise_to(self, min)
+    return self if max is None else _lower_to(self, max)
+
+
 @method()
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
@@ -210,7 +234,7 @@ def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
         return copy_as(op, self, value)  # type: ignore[arg-type]
     if type(value) is float and not self.spec.dtype.is_floating_point:
         value = int(value)
-    FILL.into(self, self.spec, value)
+    _fill_into(self, self.spec, value)
     mark_modified(self, op)
     if tracked:
         rebase(self, None)

@@ -91,11 +91,12 @@ class OpMethods:
     bitwise_xor = elementwise_arithmetic.bitwise_xor; bitwise_xor_ = in_place; bmm = matrix_matmul.bmm;
     bool = tensor_transfer.to_bool; broadcast_to = shape_views.broadcast_to; byte = tensor_transfer.byte;
     cauchy_ = ops_sampling.cauchy_; ceil = elementwise_arithmetic.ceil; ceil_ = in_place; celu_ = in_place;
-    char = tensor_transfer.char; chunk = shape_joining.chunk; clamp = elementwise_composites.clamp; clamp_ = in_place;
-    clamp_max = elementwise_composites.clamp_max; clamp_max_ = in_place; clamp_min = elementwise_composites.clamp_min;
-    clamp_min_ = in_place; clip = elementwise_composites.clamp; clip_ = in_place; clone = ops_copying.clone;
-    contiguous = ops_copying.contiguous; copy_ = tensor_inplace.copy_; copysign = elementwise_special.copysign;
-    copysign_ = in_place; corrcoef = reduction_statistics.corrcoef; cos = elementwise_arithmetic.cos; cos_ = in_place;
+    char = tensor_transfer.char; chunk = shape_joining.chunk; clamp = elementwise_composites.clamp;
+    clamp_ = tensor_inplace.clamp_; clamp_max = elementwise_composites.clamp_max; clamp_max_ = in_place;
+    clamp_min = elementwise_composites.clamp_min; clamp_min_ = in_place; clip = elementwise_composites.clamp;
+    clip_ = tensor_inplace.clamp_; clone = ops_copying.clone; contiguous = ops_copying.contiguous;
+    copy_ = tensor_inplace.copy_; copysign = elementwise_special.copysign; copysign_ = in_place;
+    corrcoef = reduction_statistics.corrcoef; cos = elementwise_arithmetic.cos; cos_ = in_place;
     cosh = elementwise_arithmetic.cosh; cosh_ = in_place; count_nonzero = reduction_reductions.count_nonzero;
     cov = reduction_statistics.cov; cpu = tensor_transfer.cpu; cross = elementwise_composites.cross;
     cuda = tensor_transfer.cuda; cummax = reduction_scan.cummax; cummin = reduction_scan.cummin;

@@ -9,10 +9,10 @@ Each op of the device is judged alone: the reference goes on with what the devic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,15 @@ class ShadowBuffer:
         self.host = host
         self.nbytes = host.nbytes
         self.modified: tuple[int, str] | None = None
+
+
+class _Launch(NamedTuple):
+    """A kernel call: what it was compiled for, and what each operand held before, an array or a scalar's number."""
+
+    op: str
+    operands: tuple[Operand, ...]
+    attrs: Mapping[str, Any]
+    values: list[Any]
 
 
 class ShadowBackend(Backend):
@@ -94,11 +103,12 @@ class ShadowBackend(Backend):
         def call(*args: Any) -> None:
             there = [a.there if isinstance(a, ShadowBuffer) else a for a in args]
             host = [a.host if isinstance(a, ShadowBuffer) else a for a in args]
-            before = {id(a): a.host.data.copy() for a in args if isinstance(a, ShadowBuffer)}
+            given: Iterator[Any] = iter(host)
+            values = [next(given) if o.is_scalar else _view(o, next(given).data, next(given)).copy() for o in operands]
             kernel(*there)
             reference(*host)
-            for i, out in enumerate(operands[:outputs]):
-                self._compare(op, operands, attrs, args, before, out, args[2 * i], args[2 * i + 1])
+            for i in range(outputs):
+                self._compare(_Launch(op, operands, attrs, values), operands[i], args[2 * i], args[2 * i + 1])
 
         return call
 
@@ -112,26 +122,17 @@ class ShadowBackend(Backend):
             return None
         return _decomposed(found, operands, attrs) if _asks_for(found, operands, attrs) else None
 
-    def _compare(
-        self,
-        op: str,
-        operands: tuple[Operand, ...],
-        attrs: Mapping[str, Any],
-        args: tuple[Any, ...],
-        before: dict[int, Any],
-        out: Operand,
-        buffer: ShadowBuffer,
-        offset: int,
-    ) -> None:
+    def _compare(self, launch: _Launch, out: Operand, buffer: ShadowBuffer, offset: int) -> None:
+        op, operands = launch.op, launch.operands
         memory = np.empty(buffer.nbytes, np.uint8)
         self.target.copy_out(buffer.there, 0, memory.data)
         got, want = (_view(out, m, offset) for m in (memory, buffer.host.data))
-        wrong = differing(got, want, out.dtype, _scale(op, operands, args, before))
+        wrong = differing(got, want, out.dtype, _scale(launch))
         if not wrong.any():
             buffer.host.data[...] = memory  # from here on both go on with the same numbers
             return
         place = tuple(int(n) for n in np.argwhere(wrong)[0])
-        script = _script(self.target.device_type, op, operands, attrs, args, before, place)
+        script = _script(self.target.device_type, launch, place)
         error = Divergence(
             f"{op} of {', '.join(f'{o.dtype.name}{list(o.shape)}' for o in operands[1:])} on "
             f"{self.target.device_type}: element {place} is {got[place]}, the reference has {want[place]} "
@@ -172,23 +173,17 @@ def _largest(values: Any) -> float:
     return float(size.max(initial=0))
 
 
-def _scale(op: str, operands: tuple[Operand, ...], args: tuple[Any, ...], before: dict[int, Any]) -> float:
+def _scale(launch: _Launch) -> float:
     """How large the numbers are that may cancel each other in a result: none do in an elementwise op."""
-    if op in ELEMENTWISE:
+    if launch.op in ELEMENTWISE:
         return 0.0
     sizes = [
         _largest(values.astype(np.float64)) if operand.dtype.category == FLOATING else 0.0
-        for operand, values in zip(operands, _values(operands, args, before), strict=True)
+        for operand, values in zip(launch.operands, launch.values, strict=True)
         if not operand.is_scalar
     ]
     inputs = sizes[1:] or [0.0]
-    return max(*inputs, prod(inputs)) if op == "matmul" else max(inputs)
-
-
-def _values(operands: tuple[Operand, ...], args: tuple[Any, ...], before: dict[int, Any]) -> list[Any]:
-    """What each operand held when the kernel was called: an array, or a scalar's number."""
-    given = iter(args)
-    return [next(given) if o.is_scalar else _view(o, before[id(next(given))], next(given)) for o in operands]
+    return max(*inputs, prod(inputs)) if launch.op == "matmul" else max(inputs)
 
 
 def _asks_for(op: Op, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> bool:
@@ -232,25 +227,18 @@ def _view(operand: Operand, memory: Any, offset: int) -> Any:
     return np.ndarray(operand.shape, operand.dtype.numpy, memory, offset * size, strides)
 
 
-def _script(
-    device: str,
-    op: str,
-    operands: tuple[Operand, ...],
-    attrs: Mapping[str, Any],
-    args: tuple[Any, ...],
-    before: dict[int, Any],
-    place: tuple[int, ...],
-) -> str:
+def _script(device: str, launch: _Launch, place: tuple[int, ...]) -> str:
     """The call alone: of an elementwise op only the element that is wrong."""
     from .conformance.calls import Call
     from .conformance.case import kernel_snippet
     from .conformance.place import Number, Place
 
+    op, operands, attrs, held_before = launch
     outputs = 2 if op in TWO_OUTPUTS else 1
     one_element = not attrs and op not in ("matmul", "arange", "random", *IN_PLACE)
     places: list[Any] = []
     values = []
-    for i, (operand, held) in enumerate(zip(operands, _values(operands, args, before), strict=True)):
+    for i, (operand, held) in enumerate(zip(operands, held_before, strict=True)):
         if operand.is_scalar:
             places.append(Number(operand.dtype.name, held))
         else:

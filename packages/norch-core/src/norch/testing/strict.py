@@ -7,7 +7,8 @@ not in the contract.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,10 @@ from .null import ensure_registered
 
 POISON = 0x55
 
-_ANY_DTYPE = frozenset({"sign"})
 _NUMBERS = frozenset({"neg", "abs", "floor", "ceil", "round", "trunc", "sub", "floor_divide", "remainder", "pow"})
 _BITS = frozenset({"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"})
 _INTS = frozenset({"bitwise_left_shift", "bitwise_right_shift"})
-_ALL_DTYPES = frozenset({"add", "mul", "maximum", "minimum"})
+_ALL_DTYPES = frozenset({"sign", "add", "mul", "maximum", "minimum"})
 
 
 class StrictBuffer:
@@ -112,50 +112,58 @@ def _described(op: str, operands: tuple[Operand, ...]) -> str:
 
 def check_operands(op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any], outputs: int = 1) -> None:
     """Raises BackendError unless the contract promises that a backend may be asked for this."""
-
-    def require(condition: bool, what: str) -> None:
-        if not condition:
-            raise BackendError(f"strict: {_described(op, operands)}, {dict(attrs)}: {what}")
-
-    for operand in operands:
-        require(isinstance(operand, Operand) and isinstance(operand.dtype, DType), "an operand is not an Operand")
-        require(
-            isinstance(operand.shape, tuple) and isinstance(operand.strides, tuple), "shape and strides must be tuples"
-        )
-        require(len(operand.shape) == len(operand.strides), "shape and strides differ in length")
-        require(all(type(n) is int and n >= 0 for n in (*operand.shape, *operand.strides)), "a size or stride is < 0")
-    for operand in operands[:outputs]:
-        require(not operand.is_scalar, "an output is a scalar")
-        require(not may_overlap(operand.shape, operand.strides), "an output overlaps itself")
-    if op in ELEMENTWISE:
-        _check_elementwise(op, operands, require)
-        require(not attrs, "elementwise ops have no attributes")
-    elif op in REDUCTION:
-        _check_reduction(op, operands, attrs, require)
-    else:
-        _OTHER[op](operands, attrs, require)
+    for requirements in (_operands_are_well_formed, _outputs_do_not_overlap, _op_is_promised):
+        for holds, what in requirements(op, operands, attrs, outputs):
+            if not holds:
+                raise BackendError(f"strict: {_described(op, operands)}, {dict(attrs)}: {what}")
 
 
-Require = Callable[[bool, str], None]
+Requirements = Iterator[tuple[bool, str]]
+"""Whether each requirement holds, and what is wrong where it does not; none is asked for after one that does not."""
 
 
-def _check_elementwise(op: str, operands: tuple[Operand, ...], require: Require) -> None:
-    out, *inputs = operands
+def _operands_are_well_formed(op: str, operands: Any, attrs: Any, outputs: int) -> Requirements:
+    for o in operands:
+        yield isinstance(o, Operand) and isinstance(o.dtype, DType), "an operand is not an Operand"
+        yield isinstance(o.shape, tuple) and isinstance(o.strides, tuple), "shape and strides must be tuples"
+        yield len(o.shape) == len(o.strides), "shape and strides differ in length"
+        yield all(type(n) is int and n >= 0 for n in (*o.shape, *o.strides)), "a size or stride is < 0"
+
+
+def _outputs_do_not_overlap(op: str, operands: Any, attrs: Any, outputs: int) -> Requirements:
+    for o in operands[:outputs]:
+        yield not o.is_scalar, "an output is a scalar"
+        yield not may_overlap(o.shape, o.strides), "an output overlaps itself"
+
+
+def _op_is_promised(op: str, operands: Any, attrs: Any, outputs: int) -> Requirements:
+    rule = _elementwise if op in ELEMENTWISE else _reduction if op in REDUCTION else _OTHER[op]
+    named = inspect.signature(rule).parameters.values()
+    yield set(attrs) == {p.name for p in named if p.kind is p.KEYWORD_ONLY}, "the attributes are others"
+    if rule in (_elementwise, _reduction):
+        operands = op, *operands
+    elif len(operands) != sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in named):
+        yield False, "the operands are fewer or more"
+    yield from rule(*operands, **attrs)
+
+
+def _elementwise(op: str, out: Operand, *inputs: Operand) -> Requirements:
     count = 3 if op == "where" else 2 if op in BINARY or op in COMPARISON else 1
-    require(len(inputs) == count, f"{len(inputs)} inputs, not {count}")
-    require(all(o.is_scalar or o.shape == out.shape for o in inputs), "shapes differ")
-    if op in ("copy", "fill"):
-        require(inputs[0].is_scalar == (op == "fill"), "copy takes a tensor, fill a scalar")
-        require(op == "copy" or inputs[0].dtype is out.dtype, "dtypes differ")
+    yield len(inputs) == count, f"{len(inputs)} inputs, not {count}"
+    yield all(o.is_scalar or o.shape == out.shape for o in inputs), "shapes differ"
+    if op == "copy":
+        yield not inputs[0].is_scalar, "copy takes a tensor"
         return
     if op in COMPARISON:
-        require(out.dtype is bool_, "a comparison gives bool")
-        require(inputs[0].dtype is inputs[1].dtype, "dtypes differ")
+        yield out.dtype is bool_, "a comparison gives bool"
+        yield inputs[0].dtype is inputs[1].dtype, "dtypes differ"
         return
     if op == "where":
-        require(inputs[0].dtype is bool_, "the condition must be bool")
+        yield inputs[0].dtype is bool_, "the condition must be bool"
         inputs = inputs[1:]
-    require(all(o.dtype is out.dtype for o in inputs), "dtypes differ")
+    if op == "fill":
+        yield inputs[0].is_scalar, "fill takes a scalar"
+    yield all(o.dtype is out.dtype for o in inputs), "dtypes differ"
     if op in UNARY or op in BINARY:
         category = out.dtype.category
         if op in _NUMBERS:
@@ -163,102 +171,83 @@ def _check_elementwise(op: str, operands: tuple[Operand, ...], require: Require)
         elif op in _BITS or op in _INTS:
             taken = category == INTEGER or (category == BOOL and op in _BITS)
         else:
-            taken = category == FLOATING or op in _ALL_DTYPES or op in _ANY_DTYPE
-        require(taken, "the contract promises no such dtype")
+            taken = category == FLOATING or op in _ALL_DTYPES
+        yield taken, "the contract does not promise that the op takes this dtype"
 
 
-def _check_reduction(op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any], require: Require) -> None:
-    require(len(operands) == 2, "needs an output and an input")
-    out, x = operands
-    require(set(attrs) == {"dims"}, "the attribute is dims")
-    dims, rank = attrs["dims"], len(x.shape)
-    require(type(dims) is tuple and list(dims) == sorted(set(dims)), "dims must be an ascending tuple")
-    require(all(0 <= d < rank for d in dims), "a dim is out of range")
-    require(out.shape == tuple(1 if d in dims else n for d, n in enumerate(x.shape)), "out's shape is wrong")
+def _reduction(op: str, out: Operand, x: Operand, *, dims: Any) -> Requirements:
+    yield type(dims) is tuple and list(dims) == sorted(set(dims)), "dims must be an ascending tuple"
+    yield all(0 <= d < len(x.shape) for d in dims), "a dim is out of range"
+    yield out.shape == tuple(1 if d in dims else n for d, n in enumerate(x.shape)), "out's shape is wrong"
     if op in ("argmax", "argmin"):
-        require(len(dims) == 1 and out.dtype is int64, "argmax and argmin have one dim and give int64")
+        yield len(dims) == 1 and out.dtype is int64, "argmax and argmin have one dim and give int64"
     elif op in ("any", "all"):
-        require(out.dtype is bool_ and x.dtype is bool_, "any and all are of bool")
+        yield out.dtype is bool_ and x.dtype is bool_, "any and all are of bool"
     else:
-        require(out.dtype is x.dtype, "dtypes differ")
+        yield out.dtype is x.dtype, "dtypes differ"
     if op not in ("sum", "prod", "any", "all"):
-        require(all(x.shape[d] for d in dims), "there is nothing to choose from")
+        yield all(x.shape[d] for d in dims), "there is nothing to choose from"
 
 
-def _check_dim(attrs: Mapping[str, Any], x: Operand, names: set[str], require: Require) -> int:
-    require(set(attrs) == names, f"the attributes are {', '.join(sorted(names))}")
-    dim = attrs["dim"]
-    require(type(dim) is int and 0 <= dim < max(len(x.shape), 1), "dim is out of range")
-    return int(dim)
+def _dim_in_range(dim: Any, x: Operand) -> tuple[bool, str]:
+    return type(dim) is int and 0 <= dim < max(len(x.shape), 1), "dim is out of range"
 
 
-def _check_cumsum(operands: tuple[Operand, ...], attrs: Mapping[str, Any], require: Require) -> None:
-    out, x = operands
-    _check_dim(attrs, x, {"dim"}, require)
-    require(out.shape == x.shape and out.dtype is x.dtype, "shapes or dtypes differ")
+def _fits(index: Operand, x: Operand, dim: int) -> bool:
+    """Whether `index` has the dims of `x`, and in all but `dim` no more places."""
+    pairs = enumerate(zip(index.shape, x.shape))
+    return len(index.shape) == len(x.shape) and all(m <= n for d, (m, n) in pairs if d != dim)
 
 
-def _check_matmul(operands: tuple[Operand, ...], attrs: Mapping[str, Any], require: Require) -> None:
-    out, a, b = operands
-    require(not attrs, "matmul has no attributes")
-    require(out.dtype is a.dtype is b.dtype and out.dtype.category != BOOL, "one dtype, not bool")
-    require(min(len(o.shape) for o in operands) >= 2, "each operand has rows and columns")
-    fits = (*out.shape[:-2], out.shape[-2], a.shape[-1]) == a.shape
-    require(fits and (*out.shape[:-2], a.shape[-1], out.shape[-1]) == b.shape, "shapes do not fit")
+def _cumsum(out: Operand, x: Operand, *, dim: Any) -> Requirements:
+    yield _dim_in_range(dim, x)
+    yield out.shape == x.shape and out.dtype is x.dtype, "shapes or dtypes differ"
 
 
-def _check_gather(operands: tuple[Operand, ...], attrs: Mapping[str, Any], require: Require) -> None:
-    out, x, index = operands
-    dim = _check_dim(attrs, x, {"dim"}, require)
-    require(index.dtype is int64 and out.dtype is x.dtype, "index is int64, out of x's dtype")
-    require(out.shape == index.shape and len(x.shape) == len(index.shape), "shapes do not fit")
-    require(all(m <= n for d, (m, n) in enumerate(zip(index.shape, x.shape, strict=True)) if d != dim), "x is smaller")
+def _matmul(out: Operand, a: Operand, b: Operand) -> Requirements:
+    yield out.dtype is a.dtype is b.dtype and out.dtype.category != BOOL, "one dtype, not bool"
+    yield min(len(o.shape) for o in (out, a, b)) >= 2, "each operand has rows and columns"
+    batch, m, n, k = out.shape[:-2], *out.shape[-2:], a.shape[-1]
+    yield a.shape == (*batch, m, k) and b.shape == (*batch, k, n), "shapes do not fit"
 
 
-def _check_scatter(operands: tuple[Operand, ...], attrs: Mapping[str, Any], require: Require) -> None:
-    out, index, src = operands
-    dim = _check_dim(attrs, out, {"dim"}, require)
-    require(index.dtype is int64 and out.dtype is src.dtype, "index is int64, src of out's dtype")
-    require(src.shape == index.shape and len(out.shape) == len(index.shape), "shapes do not fit")
-    sizes = zip(index.shape, out.shape, strict=True)
-    require(all(m <= n for d, (m, n) in enumerate(sizes) if d != dim), "out is smaller")
+def _gather(out: Operand, x: Operand, index: Operand, *, dim: Any) -> Requirements:
+    yield _dim_in_range(dim, x)
+    yield index.dtype is int64 and out.dtype is x.dtype, "index is int64, out of x's dtype"
+    yield out.shape == index.shape and _fits(index, x, dim), "shapes do not fit"
 
 
-def _check_sort(operands: tuple[Operand, ...], attrs: Mapping[str, Any], require: Require) -> None:
-    values, indices, x = operands
-    _check_dim(attrs, x, {"dim", "descending"}, require)
-    require(type(attrs["descending"]) is bool, "descending is a bool")
-    require(values.shape == indices.shape == x.shape, "shapes differ")
-    require(values.dtype is x.dtype and indices.dtype is int64, "values have x's dtype, indices are int64")
+def _scatter(out: Operand, index: Operand, src: Operand, *, dim: Any) -> Requirements:
+    yield _dim_in_range(dim, out)
+    yield index.dtype is int64 and out.dtype is src.dtype, "index is int64, src of out's dtype"
+    yield src.shape == index.shape and _fits(index, out, dim), "shapes do not fit"
 
 
-def _check_arange(operands: tuple[Operand, ...], attrs: Mapping[str, Any], require: Require) -> None:
-    out, start, step = operands
-    require(not attrs and len(out.shape) == 1, "out has one dim")
-    require(start.is_scalar and step.is_scalar, "start and step are scalars")
-    require(start.dtype is out.dtype and step.dtype is out.dtype, "dtypes differ")
-    require(out.dtype.category != BOOL, "bool cannot count")
+def _sort(values: Operand, indices: Operand, x: Operand, *, dim: Any, descending: Any) -> Requirements:
+    yield _dim_in_range(dim, x)
+    yield type(descending) is bool, "descending is a bool"
+    yield values.shape == indices.shape == x.shape, "shapes differ"
+    yield values.dtype is x.dtype and indices.dtype is int64, "values have x's dtype, indices are int64"
 
 
-def _check_random(operands: tuple[Operand, ...], attrs: Mapping[str, Any], require: Require) -> None:
-    out, seed, offset = operands
-    require(set(attrs) == {"kind"}, "the attribute is kind")
+def _arange(out: Operand, start: Operand, step: Operand) -> Requirements:
+    yield len(out.shape) == 1, "out has one dim"
+    yield start.is_scalar and step.is_scalar, "start and step are scalars"
+    yield start.dtype is out.dtype and step.dtype is out.dtype, "dtypes differ"
+    yield out.dtype.category != BOOL, "bool cannot count"
+
+
+def _random(out: Operand, seed: Operand, offset: Operand, *, kind: Any) -> Requirements:
     kinds = {"uniform": FLOATING, "normal": FLOATING, "bits": INTEGER, "bits64": INTEGER}
-    require(kinds.get(attrs["kind"]) == out.dtype.category, "no such kind for this dtype")
-    require(out.dtype.is_floating_point or out.dtype is int64, "bits are int64")
-    require(seed.is_scalar and offset.is_scalar, "seed and offset are scalars")
+    yield kinds.get(kind) == out.dtype.category, "the kind is not one of this dtype"
+    yield out.dtype.is_floating_point or out.dtype is int64, "bits are int64"
+    yield seed.is_scalar and offset.is_scalar, "seed and offset are scalars"
 
 
-_OTHER: dict[str, Callable[[tuple[Operand, ...], Mapping[str, Any], Require], None]] = {
-    "cumsum": _check_cumsum,
-    "matmul": _check_matmul,
-    "gather": _check_gather,
-    "scatter": _check_scatter,
-    "scatter_add": _check_scatter,
-    "sort": _check_sort,
-    "arange": _check_arange,
-    "random": _check_random,
-}
+_OTHER: dict[str, Callable[..., Requirements]] = {
+    "cumsum": _cumsum, "matmul": _matmul, "gather": _gather, "scatter": _scatter, "scatter_add": _scatter,
+    "sort": _sort, "arange": _arange, "random": _random,
+}  # fmt: skip
 
 
 # --- At every call --------------------------------------------------------------------------------------------------

@@ -8,17 +8,63 @@ from itertools import groupby
 from operator import index as as_index
 from typing import Any, Self
 
+import norch
+
 from .module import Module
 
 
-class _ModuleSequence(Module):
-    """Modules in order, with the ways to reach and to change them that a list has."""
+class ListOfAttributes(Module):
+    """Values that are attributes, named by numbers, with the ways to reach and to change them that a list has.
+
+    A subclass defines `_names`, the names in order, and `append`.
+    """
+
+    _names: Any
 
     def __len__(self) -> int:
-        return len(self._module_names)
+        return len(self._names)
 
-    def __iter__(self) -> Iterator[Module]:
-        return iter([self.__dict__[name] for name in self._module_names])
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.__dict__[name] for name in self._names])
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """A value, or for a slice a container of values. Raises IndexError outside the range."""
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])  # type: ignore[call-arg]
+        return self.__dict__[self._name(index)]
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:
+        return self.extend(values)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+    def append(self, value: Any) -> Self:
+        """Adds a value at the end. Returns the container."""
+        raise NotImplementedError
+
+    def extend(self, values: Iterable[Any]) -> Self:
+        """Adds each of `values` at the end. Returns the container. Raises TypeError unless they are iterable."""
+        if not isinstance(values, Iterable) or isinstance(values, norch.Tensor):
+            title = f"{type(self).__name__}.extend"
+            raise TypeError(f"{title} should be called with an iterable, not {type(values).__name__}")
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def _name(self, index: int) -> str:
+        at, names = as_index(index), self._names
+        if not -len(names) <= at < len(names):
+            raise IndexError(f"index {at} is out of range for a {type(self).__name__} of {len(names)}")
+        return names[at] if isinstance(names, list) else list(names)[at]
+
+
+class _ModuleSequence(ListOfAttributes):
+    """Modules in order."""
+
+    @property
+    def _names(self) -> Any:
+        return self._module_names
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._name(index), module)
@@ -30,27 +76,13 @@ class _ModuleSequence(Module):
         if all(name.isdecimal() for name in names):
             self._refill(list(self))
 
-    def __iadd__(self, other: Iterable[Module]) -> Self:
-        return self.extend(other)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.isdigit()]
-
     def append(self, module: Module) -> Self:
         """Adds a module at the end. Returns the container."""
         self.add_module(str(len(self)), module)
         return self
 
-    def extend(self, modules: Iterable[Module]) -> Self:
-        """Adds each of `modules` at the end. Returns the container."""
-        if not isinstance(modules, Iterable):
-            raise TypeError(f"{type(self).__name__}.extend should be called with an iterable, not {modules!r}")
-        for module in list(modules):
-            self.append(module)
-        return self
-
     def insert(self, index: int, module: Module) -> Any:
-        """Adds a module before the one at `index`. The modules are numbered anew."""
+        """Adds a module before the one at `index`. The modules are numbered afresh."""
         if not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         modules = list(self)
@@ -60,7 +92,7 @@ class _ModuleSequence(Module):
 
     def pop(self, index: int | slice = -1) -> Any:
         """Takes the module at `index` away and returns it."""
-        module = self[index]  # type: ignore[index]
+        module = self[index]
         del self[index]
         return module
 
@@ -68,12 +100,6 @@ class _ModuleSequence(Module):
         for name in list(self._module_names):
             delattr(self, name)
         self.extend(modules)
-
-    def _name(self, index: int) -> str:
-        at, size = as_index(index), len(self)
-        if not -size <= at < size:
-            raise IndexError(f"index {at} is out of range for a {type(self).__name__} of {size} modules")
-        return list(self._module_names)[at]
 
 
 class Sequential(_ModuleSequence):
@@ -137,17 +163,11 @@ class ModuleList(_ModuleSequence):
         if modules is not None:
             self.extend(modules)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        """A module, or for a slice a ModuleList of modules. Raises IndexError outside the range."""
-        if isinstance(index, slice):
-            return type(self)(list(self)[index])
-        return self.__dict__[self._name(index)]
-
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
 
     def insert(self, index: int, module: Module) -> None:
-        """Adds a module before the one at `index`. The modules are numbered anew."""
+        """Adds a module before the one at `index`. The modules are numbered afresh."""
         super().insert(index, module)
 
     def __repr__(self) -> str:
@@ -160,19 +180,86 @@ class ModuleList(_ModuleSequence):
         return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{type(self).__name__}()"
 
 
-class ModuleDict(Module):
+class DictOfAttributes(Module):
+    """Values that are attributes under their keys, with the ways to reach and to change them that a dict has.
+
+    A subclass defines `_keys`, the keys in order, `__setitem__` and `__delitem__`.
+    """
+
+    _keys: Any
+
+    def __init__(self, values: Any = None) -> None:
+        super().__init__()
+        if values is not None:
+            self.update(values)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return self.__dict__[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise NotImplementedError
+
+    def __delitem__(self, key: str) -> None:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._keys))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def keys(self) -> Iterable[str]:
+        """The keys, in order."""
+        return list(self._keys)
+
+    def values(self) -> Iterable[Any]:
+        """The values, in order."""
+        return [self.__dict__[key] for key in self._keys]
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """The pairs of key and value, in order."""
+        return [(key, self.__dict__[key]) for key in self._keys]
+
+    def clear(self) -> None:
+        """Takes all values away."""
+        for key in list(self._keys):
+            del self[key]
+
+    def pop(self, key: str) -> Any:
+        """Takes the value of that key away and returns it. Raises KeyError where there is none."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def update(self, values: Any) -> None:
+        """Adds the values of a dict or of pairs, in their order; a key that is there gets the new value."""
+        title = f"{type(self).__name__}.update"
+        if isinstance(values, Mapping | DictOfAttributes):
+            pairs: Iterable[Any] = values.items()
+        elif isinstance(values, Iterable):
+            pairs = list(values)
+        else:
+            raise TypeError(f"{title} should be called with a dict or pairs, not {type(values).__name__}")
+        for pair in pairs:
+            if len(pair) != 2:
+                raise ValueError(f"{title}: expected pairs of key and value, got {pair!r}")
+            self[pair[0]] = pair[1]
+
+
+class ModuleDict(DictOfAttributes):
     """A dict of modules that are registered as children under its keys. It cannot be called."""
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
-        super().__init__()
-        if modules is not None:
-            self.update(modules)
+        super().__init__(modules)
 
-    def __getitem__(self, key: str) -> Module:
-        if key not in self._module_names:
-            raise KeyError(key)
-        module: Module = self.__dict__[key]
-        return module
+    @property
+    def _keys(self) -> Any:
+        return self._module_names
 
     def __setitem__(self, key: str, module: Module) -> None:
         self.add_module(key, module)
@@ -181,48 +268,3 @@ class ModuleDict(Module):
         if key not in self._module_names:
             raise KeyError(key)
         delattr(self, key)
-
-    def __len__(self) -> int:
-        return len(self._module_names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._module_names))
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._module_names
-
-    def keys(self) -> Iterable[str]:
-        """The keys, in order."""
-        return list(self._module_names)
-
-    def values(self) -> Iterable[Module]:
-        """The modules, in order."""
-        return [self.__dict__[name] for name in self._module_names]
-
-    def items(self) -> Iterable[tuple[str, Module]]:
-        """The pairs of key and module, in order."""
-        return [(name, self.__dict__[name]) for name in self._module_names]
-
-    def clear(self) -> None:
-        """Takes all modules away."""
-        for name in list(self._module_names):
-            delattr(self, name)
-
-    def pop(self, key: str) -> Module:
-        """Takes the module of that key away and returns it. Raises KeyError where there is none."""
-        module = self[key]
-        del self[key]
-        return module
-
-    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        """Adds the modules of a dict or of pairs, in their order; a key that is there gets the new module."""
-        if isinstance(modules, Mapping | ModuleDict):
-            pairs: Iterable[Any] = modules.items()
-        elif isinstance(modules, Iterable):
-            pairs = list(modules)
-        else:
-            raise TypeError(f"ModuleDict.update should be called with a dict or pairs, not {type(modules).__name__}")
-        for pair in pairs:
-            if len(pair) != 2:
-                raise ValueError(f"ModuleDict.update: expected pairs of key and module, got {pair!r}")
-            self[pair[0]] = pair[1]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import InitVar
 from typing import Any, ClassVar
 
 import norch
 
 from . import functional as F
 from . import init
+from .layer import layer
 from .module import Module
-from .parameter import Parameter
+from .parameter import Parameter, optional_parameter
 
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -28,49 +31,27 @@ class _Convolution(Module):
 
     dims: ClassVar[int]
     transposed: ClassVar[bool] = False
-    bias: Parameter | None
+    _function: ClassVar[Callable[..., norch.Tensor]]
+    output_padding: Any = 0
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        output_padding: Any,
-        dilation: Any,
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: Any,
-        dtype: Any,
-    ) -> None:
-        super().__init__()
+    def __post_init__(self, bias: bool, device: Any, dtype: Any) -> None:
         title, dims = type(self).__name__, self.dims
-        if groups <= 0 or in_channels % groups or out_channels % groups:
+        inputs, outputs, groups = self.in_channels, self.out_channels, self.groups
+        if groups <= 0 or inputs % groups or outputs % groups:
             raise ValueError(
-                f"{title}: in_channels {in_channels} and out_channels {out_channels} must be divisible by groups "
-                f"{groups}, which must be positive"
+                f"{title}: in_channels {inputs} and out_channels {outputs} must be divisible by groups {groups}, which "
+                "must be positive"
             )
         allowed = _MODES[:1] if self.transposed else _MODES
-        if padding_mode not in allowed:
-            raise ValueError(f"{title}: padding_mode must be one of {', '.join(allowed)}, got {padding_mode!r}")
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.kernel_size = _sizes(kernel_size, dims, title, "kernel_size")
-        self.stride = _sizes(stride, dims, title, "stride")
-        self.padding = self._checked_padding(padding, title)
-        self.dilation = _sizes(dilation, dims, title, "dilation")
-        self.output_padding = _sizes(output_padding, dims, title, "output_padding")
-        self.groups = groups
-        self.padding_mode = padding_mode
+        if self.padding_mode not in allowed:
+            raise ValueError(f"{title}: padding_mode must be one of {', '.join(allowed)}, got {self.padding_mode!r}")
+        for name in ("kernel_size", "stride", "dilation", "output_padding"):
+            setattr(self, name, _sizes(getattr(self, name), dims, title, name))
+        self.padding: Any = self._checked_padding(self.padding, title)
         self._around = self._pads_of_modes()
-        channels = (in_channels, out_channels // groups) if self.transposed else (out_channels, in_channels // groups)
+        channels = (inputs, outputs // groups) if self.transposed else (outputs, inputs // groups)
         self.weight = Parameter(norch.empty((*channels, *self.kernel_size), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(norch.empty((out_channels,), device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("bias", optional_parameter(bias, (outputs,), device, dtype))
         self.reset_parameters()
 
     def _checked_padding(self, padding: Any, title: str) -> Any:
@@ -96,7 +77,7 @@ class _Convolution(Module):
         return tuple(pads)
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew, uniform within 1 / sqrt(weight.shape[1] * elements of the kernel)."""
+        """Draws weight and bias again, uniform within 1 / sqrt(weight.shape[1] * elements of the kernel)."""
         # The bounds of kaiming_uniform_ with a = sqrt(5), as PyTorch writes it.
         fan_in = self.weight.shape[1] * math.prod(self.kernel_size)
         if fan_in:
@@ -123,7 +104,29 @@ class _Convolution(Module):
         return ", ".join(parts)
 
 
-class Conv1d(_Convolution):
+@layer()
+class _Conv(_Convolution):
+    in_channels: int
+    out_channels: int
+    kernel_size: Any
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: int = 1
+    bias: InitVar[bool] = True
+    padding_mode: str = "zeros"
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        """Raises ShapeError for another number of channels, and where the kernel is larger than the padded input."""
+        padding = self.padding
+        if self._around:
+            input, padding = F.pad(input, self._around, self.padding_mode), 0
+        return self._function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv1d(_Conv):
     """1-D cross-correlation: (n, in_channels, w) or (in_channels, w) -> (n, out_channels, x).
 
     padding: an int, or "same" or "valid"; padding_mode: "zeros", "reflect", "replicate" or "circular". weight has shape
@@ -131,35 +134,10 @@ class Conv1d(_Convolution):
     """
 
     dims = 1
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            *(in_channels, out_channels, kernel_size, stride, padding, 0, dilation, groups, bias, padding_mode),
-            *(device, dtype),
-        )
-
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        """Raises ShapeError for another number of channels, and where the kernel is larger than the padded input."""
-        if self._around:
-            around = F.pad(input, self._around, self.padding_mode)
-            return F.conv1d(around, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
-        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+    _function = staticmethod(F.conv1d)
 
 
-class Conv2d(_Convolution):
+class Conv2d(_Conv):
     """2-D cross-correlation: (n, in_channels, h, w) or (in_channels, h, w) -> (n, out_channels, y, x).
 
     kernel_size, stride, padding, dilation: an int or two; padding also "same" or "valid". padding_mode: "zeros",
@@ -168,56 +146,24 @@ class Conv2d(_Convolution):
     """
 
     dims = 2
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            *(in_channels, out_channels, kernel_size, stride, padding, 0, dilation, groups, bias, padding_mode),
-            *(device, dtype),
-        )
-
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        """Raises ShapeError for another number of channels, and where the kernel is larger than the padded input."""
-        if self._around:
-            around = F.pad(input, self._around, self.padding_mode)
-            return F.conv2d(around, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
-        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+    _function = staticmethod(F.conv2d)
 
 
+@layer()
 class _Transposed(_Convolution):
     transposed = True
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            *(in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups, bias),
-            *(padding_mode, device, dtype),
-        )
+    in_channels: int
+    out_channels: int
+    kernel_size: Any
+    stride: Any = 1
+    padding: Any = 0
+    output_padding: Any = 0
+    groups: int = 1
+    bias: InitVar[bool] = True
+    dilation: Any = 1
+    padding_mode: str = "zeros"
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
 
     def _extra(self, input: norch.Tensor, output_size: Any) -> tuple[int, ...]:
         """The output_padding that gives `output_size`, the last dims of which may be given alone."""
@@ -244,6 +190,13 @@ class _Transposed(_Convolution):
             )
         return tuple(n - low for n, low in zip(wanted, least))
 
+    def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
+        """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
+        extra = self._extra(input, output_size)
+        return self._function(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
+
 
 class ConvTranspose1d(_Transposed):
     """The transpose of Conv1d: (n, in_channels, x) -> (n, out_channels, w), weight (in, out / groups, kernel_size).
@@ -252,13 +205,7 @@ class ConvTranspose1d(_Transposed):
     """
 
     dims = 1
-
-    def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
-        """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
-        extra = self._extra(input, output_size)
-        return F.conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+    _function = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_Transposed):
@@ -269,10 +216,4 @@ class ConvTranspose2d(_Transposed):
     """
 
     dims = 2
-
-    def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
-        """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
-        extra = self._extra(input, output_size)
-        return F.conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+    _function = staticmethod(F.conv_transpose2d)

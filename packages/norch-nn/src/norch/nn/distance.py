@@ -5,6 +5,7 @@ from __future__ import annotations
 import norch
 
 from . import functional as F
+from .layer import layer
 from .module import Module
 
 
@@ -21,13 +22,10 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
+@layer(F.cosine_similarity)
 class CosineSimilarity(Module):
     """The cosine of the angle between x1 and x2 along `dim`."""
 
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        super().__init__()
-        self.dim = dim
-        self.eps = eps
-
-    def forward(self, x1: norch.Tensor, x2: norch.Tensor) -> norch.Tensor:
-        return norch.cosine_similarity(x1, x2, self.dim, self.eps)
+    dim: int = 1
+    eps: float = 1e-8
+    _shown = ()

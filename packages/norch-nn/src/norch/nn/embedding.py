@@ -2,61 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import InitVar
+from typing import Any, ClassVar, Self
 
 import norch
 
 from . import functional as F
 from . import init
+from .layer import layer
 from .module import Module
 from .parameter import Parameter
 
 
 class _Table(Module):
     padding_idx: int | None
+    _defaults: ClassVar[dict[str, Any]]
+    """What is printed where it is not the default."""
 
-    def _make(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None,
-        sparse: bool,
-        weight: norch.Tensor | None,
-        freeze: bool,
-        device: Any,
-        dtype: Any,
-    ) -> None:
-        title = type(self).__name__
+    def __post_init__(self, sparse: bool, _weight: Any, _freeze: bool, device: Any, dtype: Any) -> None:
+        title, shape = type(self).__name__, (self.num_embeddings, self.embedding_dim)
         if sparse:
             raise ValueError(f"{title}: there are no sparse gradients here; use sparse=False")
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(f"{title}: padding_idx {padding_idx} is no row of {num_embeddings}")
-            padding_idx %= num_embeddings
-        self.padding_idx = padding_idx
         self.sparse = False
-        if weight is None:
-            empty = norch.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
-            self.weight = Parameter(empty, requires_grad=not freeze)
+        if self.padding_idx is not None:
+            if not -shape[0] <= self.padding_idx < shape[0]:
+                raise ValueError(f"{title}: padding_idx {self.padding_idx} is not a row of {shape[0]}")
+            self.padding_idx %= shape[0]
+        if _weight is None:
+            self.weight = Parameter(norch.empty(shape, device=device, dtype=dtype), requires_grad=not _freeze)
             self.reset_parameters()
             return
-        if tuple(weight.shape) != (num_embeddings, embedding_dim):
+        if tuple(_weight.shape) != shape:
             raise norch.ShapeError(
-                f"{title}: weight {tuple(weight.shape)} is not (num_embeddings, embedding_dim) = "
-                f"({num_embeddings}, {embedding_dim})"
+                f"{title}: weight {tuple(_weight.shape)} is not (num_embeddings, embedding_dim) = {shape}"
             )
-        self.weight = Parameter(weight, requires_grad=not freeze)
+        self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        """Draws the table anew from the normal distribution, and makes the row of padding_idx 0."""
+        """Draws the table again from the normal distribution, and makes the row of padding_idx 0."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with norch.no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
+    def extra_repr(self) -> str:
+        shown = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        for name, default in self._defaults.items():
+            if getattr(self, name) != default:
+                shown.append(f"{name}={getattr(self, name)!r}")
+        return ", ".join(shown)
 
+
+@layer()
 class Embedding(_Table):
     """The rows of a table that integers name: (*shape) -> (*shape, embedding_dim).
 
@@ -65,28 +62,22 @@ class Embedding(_Table):
     scale_grad_by_freq: gradients are divided by how often a row was named. `sparse` raises ValueError.
     """
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-        _weight: norch.Tensor | None = None,
-        _freeze: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
-        self._make(num_embeddings, embedding_dim, padding_idx, sparse, _weight, _freeze, device, dtype)
+    _defaults = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
+
+    num_embeddings: int
+    embedding_dim: int
+    padding_idx: int | None = None
+    max_norm: float | None = None
+    norm_type: float = 2.0
+    scale_grad_by_freq: bool = False
+    sparse: InitVar[bool] = False
+    _weight: InitVar[norch.Tensor | None] = None
+    _freeze: InitVar[bool] = False
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
-        """Raises IndexError for an index that is no row, DTypeError for input that holds no integers."""
+        """Raises IndexError for an index that is not a row, DTypeError for input that holds no integers."""
         if self.max_norm is None and not self.scale_grad_by_freq:
             return norch.embedding(input, self.weight, self.padding_idx)
         return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
@@ -112,49 +103,33 @@ class Embedding(_Table):
             _freeze=freeze,
         )
 
-    def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx}")
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        return ", ".join(parts)
 
-
+@layer()
 class EmbeddingBag(_Table):
     """Sums, means or maxima of rows of a table: (bags, n), or (n) with offsets, -> (bags, embedding_dim).
 
     See `functional.embedding_bag` for the arguments.
     """
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        sparse: bool = False,
-        _weight: norch.Tensor | None = None,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
-        if mode not in ("sum", "mean", "max"):
-            raise ValueError(f"EmbeddingBag: mode must be 'sum', 'mean' or 'max', got {mode!r}")
-        self.mode = mode
-        self.include_last_offset = include_last_offset
-        self._make(num_embeddings, embedding_dim, padding_idx, sparse, _weight, False, device, dtype)
+    _defaults = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "mode": None, "padding_idx": None}
+
+    num_embeddings: int
+    embedding_dim: int
+    max_norm: float | None = None
+    norm_type: float = 2.0
+    scale_grad_by_freq: bool = False
+    mode: str = "mean"
+    sparse: InitVar[bool] = False
+    _weight: InitVar[norch.Tensor | None] = None
+    include_last_offset: bool = False
+    padding_idx: int | None = None
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def __post_init__(self, sparse: bool, _weight: Any, device: Any, dtype: Any) -> None:  # type: ignore[override]
+        if self.mode not in ("sum", "mean", "max"):
+            raise ValueError(f"EmbeddingBag: mode must be 'sum', 'mean' or 'max', got {self.mode!r}")
+        super().__post_init__(sparse, _weight, False, device, dtype)
 
     def forward(
         self,
@@ -190,16 +165,3 @@ class EmbeddingBag(_Table):
         )
         bag.weight.requires_grad_(not freeze)
         return bag
-
-    def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        parts.append(f"mode={self.mode!r}")
-        if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx}")
-        return ", ".join(parts)

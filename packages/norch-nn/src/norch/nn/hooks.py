@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import norch
+
+H = TypeVar("H")
 
 _next_id = count().__next__
 
@@ -34,27 +37,27 @@ class RemovableHandle:
         self.remove()
 
 
+@dataclass
 class Hook:
     """A hook, whether it wants the keyword arguments of the call, and whether it runs where the call raised too."""
 
-    def __init__(self, function: Callable[..., Any], with_kwargs: bool = False, always_call: bool = False) -> None:
-        self.function = function
-        self.with_kwargs = with_kwargs
-        self.always_call = always_call
+    function: Callable[..., Any]
+    with_kwargs: bool = False
+    always_call: bool = False
 
 
+@dataclass
 class ModuleHooks:
     """All hooks of a module, by what they are called for."""
 
-    def __init__(self) -> None:
-        self.forward_pre: dict[int, Hook] = {}
-        self.forward: dict[int, Hook] = {}
-        self.backward_pre: dict[int, Hook] = {}
-        self.backward: dict[int, Hook] = {}
-        self.state_pre: dict[int, Hook] = {}
-        self.state: dict[int, Hook] = {}
-        self.load_pre: dict[int, Hook] = {}
-        self.load: dict[int, Hook] = {}
+    forward_pre: dict[int, Hook] = field(default_factory=dict)
+    forward: dict[int, Hook] = field(default_factory=dict)
+    backward_pre: dict[int, Hook] = field(default_factory=dict)
+    backward: dict[int, Hook] = field(default_factory=dict)
+    state_pre: dict[int, Hook] = field(default_factory=dict)
+    state: dict[int, Hook] = field(default_factory=dict)
+    load_pre: dict[int, Hook] = field(default_factory=dict)
+    load: dict[int, Hook] = field(default_factory=dict)
 
 
 class Hookable:
@@ -128,6 +131,14 @@ class Hookable:
         if self._hooks is None:
             self._hooks = ModuleHooks()
         return self._hooks
+
+
+def find_pre_hook(module: Any, kind: type[H], name: str) -> H | None:
+    """The forward pre-hook of that class whose `name` it is."""
+    for hook in () if module._hooks is None else module._hooks.forward_pre.values():
+        if isinstance(hook.function, kind) and hook.function.name == name:  # type: ignore[attr-defined]
+            return hook.function
+    return None
 
 
 def call_with_hooks(module: Any, hooks: ModuleHooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -113,8 +113,8 @@ def trunc_normal_(
 
     def fill(t: norch.Tensor) -> None:
         # The normal distribution function's inverse, of uniforms between its values at a and b.
-        wide = norch.empty_like(t, dtype=t.dtype if t.dtype.itemsize > 4 else norch.float32)
-        drawn = _erfinv(wide.uniform_(low, high, generator=generator))
+        upcast = norch.empty_like(t, dtype=t.dtype if t.dtype.itemsize > 4 else norch.float32)
+        drawn = _erfinv(upcast.uniform_(low, high, generator=generator))
         t.copy_((drawn * (std * math.sqrt(2)) + mean).clamp(a, b))
 
     return _fill(tensor, fill)
@@ -145,8 +145,8 @@ def orthogonal_(tensor: norch.Tensor, gain: float = 1, generator: norch.Generato
     count, size = min(rows, columns), max(rows, columns)
 
     def fill(t: norch.Tensor) -> None:
-        wide = t.dtype if t.dtype.itemsize >= 4 else norch.float32
-        found = norch.empty((count, size), dtype=wide, device=t.device).normal_(generator=generator)
+        dtype = t.dtype if t.dtype.itemsize >= 4 else norch.float32
+        found = norch.empty((count, size), dtype=dtype, device=t.device).normal_(generator=generator)
         for i in range(count):
             vector, before = found[i], found[:i]
             for _ in range(2 if i else 0):

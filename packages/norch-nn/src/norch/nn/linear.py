@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import InitVar
 from typing import Any
 
 import norch
 
 from . import functional as F
 from . import init
+from .layer import layer
 from .module import Module
-from .parameter import Parameter
+from .parameter import Parameter, optional_parameter
 
 
 class Identity(Module):
@@ -23,6 +25,7 @@ class Identity(Module):
         return input
 
 
+@layer()
 class Linear(Module):
     """x @ weight.T + bias: from shape (*, in_features) to (*, out_features).
 
@@ -30,23 +33,19 @@ class Linear(Module):
     between -1/sqrt(in_features) and 1/sqrt(in_features).
     """
 
-    bias: Parameter | None
+    in_features: int
+    out_features: int
+    bias: InitVar[bool] = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
 
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
-        super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(norch.empty((out_features, in_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(norch.empty((out_features,), device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+    def __post_init__(self, bias: bool, device: Any, dtype: Any) -> None:
+        self.weight = Parameter(norch.empty((self.out_features, self.in_features), device=device, dtype=dtype))
+        self.register_parameter("bias", optional_parameter(bias, (self.out_features,), device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew from the default generator."""
+        """Draws weight and bias again from the default generator."""
         # The bounds of kaiming_uniform_ with a = sqrt(5), as PyTorch writes it.
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         init.uniform_(self.weight, -bound, bound)
@@ -61,6 +60,7 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+@layer()
 class Bilinear(Module):
     """x1 @ weight[k] @ x2 + bias[k] for each k: (*, in1_features) and (*, in2_features) to (*, out_features).
 
@@ -68,32 +68,23 @@ class Bilinear(Module):
     start uniform between -1/sqrt(in1_features) and 1/sqrt(in1_features).
     """
 
-    bias: Parameter | None
+    in1_features: int
+    in2_features: int
+    out_features: int
+    bias: InitVar[bool] = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
 
-    def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        if in1_features <= 0:
-            raise ValueError(f"Bilinear: in1_features must be positive, got {in1_features}")
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        self.weight = Parameter(norch.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(norch.empty((out_features,), device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+    def __post_init__(self, bias: bool, device: Any, dtype: Any) -> None:
+        if self.in1_features <= 0:
+            raise ValueError(f"Bilinear: in1_features must be positive, got {self.in1_features}")
+        shape = (self.out_features, self.in1_features, self.in2_features)
+        self.weight = Parameter(norch.empty(shape, device=device, dtype=dtype))
+        self.register_parameter("bias", optional_parameter(bias, (self.out_features,), device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew from the default generator."""
+        """Draws weight and bias again from the default generator."""
         bound = 1 / math.sqrt(self.in1_features)
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -110,39 +101,31 @@ class Bilinear(Module):
         )
 
 
+@layer(norch.flatten)
 class Flatten(Module):
     """Makes one dim of those from `start_dim` to `end_dim`: by default all but the first, the batch."""
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
-
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return input.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+    start_dim: int = 1
+    end_dim: int = -1
 
 
+@layer()
 class Unflatten(Module):
     """Cuts dim `dim` into `unflattened_size`, a tuple of sizes, of which one may be -1; DTypeError for others."""
 
-    def __init__(self, dim: int, unflattened_size: Any) -> None:
-        super().__init__()
-        if not isinstance(dim, int) or not isinstance(unflattened_size, tuple | list):
+    dim: int
+    unflattened_size: Any
+
+    def __post_init__(self) -> None:
+        dim, sizes = self.dim, self.unflattened_size
+        if not isinstance(dim, int) or not isinstance(sizes, tuple | list):
             raise norch.DTypeError(
-                f"Unflatten: dim must be an int and unflattened_size a tuple of ints, got {dim!r} and "
-                f"{unflattened_size!r}; there are no named dims"
+                f"Unflatten: dim must be an int and unflattened_size a tuple of ints, got {dim!r} and {sizes!r}; there "
+                "are no named dims"
             )
-        if not all(isinstance(n, int) for n in unflattened_size):
-            raise norch.DTypeError(f"Unflatten: unflattened_size must be a tuple of ints, got {unflattened_size!r}")
-        self.dim = dim
-        self.unflattened_size = unflattened_size
+        if not all(isinstance(n, int) for n in sizes):
+            raise norch.DTypeError(f"Unflatten: unflattened_size must be a tuple of ints, got {sizes!r}")
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ShapeError where the sizes do not make up that of the dim."""
         return input.unflatten(self.dim, self.unflattened_size)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

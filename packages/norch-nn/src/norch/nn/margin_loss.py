@@ -3,198 +3,118 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 
 import norch
 
 from . import functional as F
 from .distance import PairwiseDistance
-from .loss import Loss, WeightedLoss
-from .module import Module
+from .layer import layer
+from .loss import Loss, StrictLoss
 
 
-class HingeEmbeddingLoss(Loss):
+@layer(F.hinge_embedding_loss)
+class HingeEmbeddingLoss(StrictLoss):
     """input where target is 1, max(0, margin - input) where it is -1."""
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        *,
-        strict: bool = True,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction, strict=strict)
-        self.margin = margin
-
-    def forward(self, input: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
-        return F.hinge_embedding_loss(input, target, self.margin, reduction=self.reduction, strict=self.strict)
+    margin: float = 1.0
+    reduction: str = "mean"
 
 
-class SoftMarginLoss(Loss):
+@layer(F.soft_margin_loss)
+class SoftMarginLoss(StrictLoss):
     """log(1 + exp(-target * input)), target being 1 or -1."""
 
-    def forward(self, input: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
-        return F.soft_margin_loss(input, target, reduction=self.reduction, strict=self.strict)
+    reduction: str = "mean"
 
 
-class MarginRankingLoss(Loss):
+@layer(F.margin_ranking_loss)
+class MarginRankingLoss(StrictLoss):
     """max(0, margin - target * (input1 - input2)), target being 1 or -1."""
 
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        *,
-        strict: bool = True,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction, strict=strict)
-        self.margin = margin
-
-    def forward(self, input1: norch.Tensor, input2: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
-        return F.margin_ranking_loss(input1, input2, target, self.margin, reduction=self.reduction, strict=self.strict)
+    margin: float = 0.0
+    reduction: str = "mean"
 
 
-class CosineEmbeddingLoss(Loss):
+@layer(F.cosine_embedding_loss)
+class CosineEmbeddingLoss(StrictLoss):
     """1 - cos of the angles between rows where target is 1, max(0, cos - margin) where it is -1."""
 
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        *,
-        strict: bool = True,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction, strict=strict)
-        self.margin = margin
-
-    def forward(self, input1: norch.Tensor, input2: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
-        return F.cosine_embedding_loss(
-            input1, input2, target, self.margin, reduction=self.reduction, strict=self.strict
-        )
+    margin: float = 0.0
+    reduction: str = "mean"
 
 
-class TripletMarginLoss(Loss):
+class _Triplet(StrictLoss):
+    margin: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.margin > 0:
+            raise ValueError(f"{type(self).__name__}: margin must be greater than 0, got {self.margin}")
+
+
+@layer(F.triplet_margin_loss)
+class TripletMarginLoss(_Triplet):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin), d being F.pairwise_distance with `p` and `eps`.
 
     swap: takes d(positive, negative) where that is smaller. Raises ValueError unless `margin` > 0.
     """
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        *,
-        strict: bool = True,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction, strict=strict)
-        self.margin = _positive("TripletMarginLoss", margin)
-        self.p = p
-        self.eps = eps
-        self.swap = swap
-
-    def forward(self, anchor: norch.Tensor, positive: norch.Tensor, negative: norch.Tensor) -> norch.Tensor:
-        return F.triplet_margin_loss(
-            anchor,
-            positive,
-            negative,
-            self.margin,
-            self.p,
-            self.eps,
-            self.swap,
-            reduction=self.reduction,
-            strict=self.strict,
-        )
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    reduction: str = "mean"
 
 
-class TripletMarginWithDistanceLoss(Loss):
+@layer(F.triplet_margin_with_distance_loss)
+class TripletMarginWithDistanceLoss(_Triplet):
     """TripletMarginLoss with any distance of two tensors, a function or a module; PairwiseDistance() unless given."""
 
-    def __init__(
-        self,
-        *,
-        distance_function: Callable[[norch.Tensor, norch.Tensor], norch.Tensor] | None = None,
-        margin: float = 1.0,
-        swap: bool = False,
-        reduction: str = "mean",
-        strict: bool = True,
-    ) -> None:
-        super().__init__(reduction=reduction, strict=strict)
-        self.margin = _positive("TripletMarginWithDistanceLoss", margin)
-        self.distance_function: Module | Callable[[norch.Tensor, norch.Tensor], norch.Tensor] = (
-            PairwiseDistance() if distance_function is None else distance_function
-        )
-        self.swap = swap
+    _: KW_ONLY
+    distance_function: Callable[[norch.Tensor, norch.Tensor], norch.Tensor] | None = None
+    margin: float = 1.0
+    swap: bool = False
+    reduction: str = "mean"
 
-    def forward(self, anchor: norch.Tensor, positive: norch.Tensor, negative: norch.Tensor) -> norch.Tensor:
-        return F.triplet_margin_with_distance_loss(
-            anchor,
-            positive,
-            negative,
-            distance_function=self.distance_function,
-            margin=self.margin,
-            swap=self.swap,
-            reduction=self.reduction,
-            strict=self.strict,
-        )
-
-
-def _positive(title: str, margin: float) -> float:
-    if not margin > 0:
-        raise ValueError(f"{title}: margin must be greater than 0, got {margin}")
-    return margin
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.distance_function is None:
+            self.distance_function = PairwiseDistance()
 
 
 # --- Several classes ------------------------------------------------------------------------------------------------
 
 
-class MultiMarginLoss(WeightedLoss):
+@layer(F.multi_margin_loss)
+class MultiMarginLoss(Loss):
     """The mean over the classes i of max(0, margin - input[target] + input[i]) ** p, without i = target.
 
     input: (N, C) or (C); target: class indices, (N) or (). `weight`: one factor for each class. Raises ValueError
     unless p is 1 or 2.
     """
 
-    def __init__(
-        self,
-        p: int = 1,
-        margin: float = 1.0,
-        weight: norch.Tensor | None = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        if p not in (1, 2):
-            raise ValueError(f"MultiMarginLoss: p must be 1 or 2, got {p}")
-        self.p = p
-        self.margin = margin
+    p: int = 1
+    margin: float = 1.0
+    weight: norch.Tensor | None = None
+    reduction: str = "mean"
 
-    def forward(self, input: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
-        return F.multi_margin_loss(input, target, self.p, self.margin, self.weight, reduction=self.reduction)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p not in (1, 2):
+            raise ValueError(f"MultiMarginLoss: p must be 1 or 2, got {self.p}")
 
 
+@layer(F.multilabel_margin_loss)
 class MultiLabelMarginLoss(Loss):
     """How far the classes listed in target (then -1) are from being above all others by 1."""
 
-    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
-        super().__init__(size_average, reduce, reduction)
-
-    def forward(self, input: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+    reduction: str = "mean"
 
 
-class MultiLabelSoftMarginLoss(WeightedLoss):
+@layer(F.multilabel_soft_margin_loss)
+class MultiLabelSoftMarginLoss(StrictLoss):
     """The mean over the classes, the last dim, of BCEWithLogitsLoss."""
 
-    def forward(self, input: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
-        return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction, strict=self.strict)
+    weight: norch.Tensor | None = None
+    reduction: str = "mean"

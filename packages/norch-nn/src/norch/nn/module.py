@@ -89,7 +89,7 @@ class Module(Movable, Hookable):
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Adds a parameter, or None as the place of one that is not there. `self.name = param` does the same.
 
-        Raises DTypeError where `param` is no Parameter, KeyError for a name that is taken, ValueError for a result
+        Raises DTypeError where `param` is not a Parameter, KeyError for a name that is taken, ValueError for a result
         of an op.
         """
         if param is not None:
@@ -99,7 +99,7 @@ class Module(Movable, Hookable):
                     "(nn.Parameter or None required)"
                 )
             if not param.is_leaf:
-                raise ValueError(f"cannot assign a result of {param.grad_fn} to parameter '{name}': it is no leaf")
+                raise ValueError(f"cannot assign a result of {param.grad_fn} to parameter '{name}': it is not a leaf")
         self._check_free(name, "_parameter_names")
         self._register("_parameter_names", name, param)
 

@@ -10,7 +10,7 @@ from . import init
 from .functional.multi_head_attention import multi_head_attention_forward
 from .linear import Linear
 from .module import Module
-from .parameter import Parameter
+from .parameter import Parameter, optional_parameter
 
 
 class NonDynamicallyQuantizableLinear(Linear):
@@ -72,8 +72,7 @@ class MultiheadAttention(Module):
             "bias_v": (1, 1, embed_dim) if add_bias_kv else None,
         }
         for name, shape in shapes.items():
-            value = None if shape is None else Parameter(norch.empty(shape, device=device, dtype=dtype))
-            self.register_parameter(name, value)
+            self.register_parameter(name, optional_parameter(shape is not None, shape or (), device, dtype))
         self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self._reset_parameters()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, InitVar
+from typing import Any, ClassVar
 
 import norch
 
 from . import functional as F
 from . import init
+from .layer import layer
 from .module import Module
-from .parameter import Parameter
+from .parameter import Parameter, optional_parameter
 
 
 class _Affine(Module):
@@ -19,9 +21,8 @@ class _Affine(Module):
     bias: Parameter | None
 
     def _make_affine(self, shape: tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
-        for name, asked in (("weight", weight), ("bias", bias)):
-            value = Parameter(norch.empty(shape, device=device, dtype=dtype)) if asked else None
-            self.register_parameter(name, value)
+        for name, wanted in (("weight", weight), ("bias", bias)):
+            self.register_parameter(name, optional_parameter(wanted, shape, device, dtype))
 
     def reset_parameters(self) -> None:
         """Makes weight 1 and bias 0."""
@@ -34,33 +35,25 @@ class _Affine(Module):
 # --- Over channels and the batch ------------------------------------------------------------------------------------
 
 
+@layer()
 class _BatchNorm(_Affine):
-    dims: tuple[int, ...]
+    dims: ClassVar[tuple[int, ...]]
     """How many dims an input may have."""
-    running_mean: norch.Tensor | None
-    running_var: norch.Tensor | None
-    num_batches_tracked: norch.Tensor | None
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
-        self.track_running_stats = track_running_stats
+    num_features: int
+    eps: float = 1e-5
+    momentum: float | None = 0.1
+    affine: bool = True
+    track_running_stats: bool = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+    _: KW_ONLY
+    bias: InitVar[bool] = True
+
+    def __post_init__(self, device: Any, dtype: Any, bias: bool) -> None:
+        num_features, affine = self.num_features, self.affine
         self._make_affine((num_features,), affine, affine and bias, device, dtype)
-        if track_running_stats:
+        if self.track_running_stats:
             self.register_buffer("running_mean", norch.zeros(num_features, device=device, dtype=dtype))
             self.register_buffer("running_var", norch.ones(num_features, device=device, dtype=dtype))
             self.register_buffer("num_batches_tracked", norch.tensor(0, device=device, dtype=norch.int64))
@@ -72,9 +65,9 @@ class _BatchNorm(_Affine):
     def reset_running_stats(self) -> None:
         """Makes the running mean 0 and the running variance 1, and forgets the batches counted."""
         if self.track_running_stats:
-            self.running_mean.zero_()  # type: ignore[union-attr]
-            self.running_var.fill_(1)  # type: ignore[union-attr]
-            self.num_batches_tracked.zero_()  # type: ignore[union-attr]
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
         """`reset_running_stats`, and makes weight 1 and bias 0."""
@@ -88,7 +81,7 @@ class _BatchNorm(_Affine):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ValueError for another number of dims, ShapeError for another number of channels."""
-        if input.spec.ndim not in self.dims:
+        if input.ndim not in self.dims:
             self._check_dims(input)
         if not self.training:
             mean, var = self.running_mean, self.running_var
@@ -147,20 +140,10 @@ class BatchNorm3d(_BatchNorm):
     dims = (5,)
 
 
+@layer()
 class _InstanceNorm(_BatchNorm):
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+    affine: bool = False
+    track_running_stats: bool = False
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ValueError for another number of dims, or of channels where there are parameters for them."""
@@ -202,23 +185,21 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
+@layer()
 class LayerNorm(_Affine):
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dims, whose sizes are `normalized_shape`."""
 
-    def __init__(
-        self,
-        normalized_shape: Any,
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.normalized_shape = _shape(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        self._make_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
+    normalized_shape: Any
+    eps: float = 1e-5
+    elementwise_affine: bool = True
+    bias: InitVar[bool] = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def __post_init__(self, bias: bool, device: Any, dtype: Any) -> None:
+        self.normalized_shape = _shape(self.normalized_shape)
+        weight = self.elementwise_affine
+        self._make_affine(self.normalized_shape, weight, weight and bias, device, dtype)
         self.reset_parameters()
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
@@ -230,26 +211,22 @@ class LayerNorm(_Affine):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={bias}"
 
 
+@layer()
 class RMSNorm(_Affine):
     """x / sqrt(mean(x * x) + eps) * weight over the last dims, whose sizes are `normalized_shape`.
 
     eps: that of the dtype by default.
     """
 
-    def __init__(
-        self,
-        normalized_shape: Any,
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.normalized_shape = _shape(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        value = norch.empty(self.normalized_shape, device=device, dtype=dtype) if elementwise_affine else None
-        self.register_parameter("weight", None if value is None else Parameter(value))
+    normalized_shape: Any
+    eps: float | None = None
+    elementwise_affine: bool = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def __post_init__(self, device: Any, dtype: Any) -> None:
+        self.normalized_shape = shape = _shape(self.normalized_shape)
+        self.register_parameter("weight", optional_parameter(self.elementwise_affine, shape, device, dtype))
         self.reset_parameters()
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
@@ -260,31 +237,27 @@ class RMSNorm(_Affine):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
+@layer()
 class GroupNorm(_Affine):
     """Each of `num_groups` groups of channels of (n, c, ...) to mean 0 and variance 1, times weight plus bias, (c).
 
     Raises ValueError where the groups do not divide the channels.
     """
 
-    def __init__(
-        self,
-        num_groups: int,
-        num_channels: int,
-        eps: float = 1e-5,
-        affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        if num_groups < 1 or num_channels % num_groups:
-            raise ValueError(f"GroupNorm: num_channels {num_channels} must be divisible by num_groups {num_groups}")
-        self.num_groups = num_groups
-        self.num_channels = num_channels
-        self.eps = eps
-        self.affine = affine
-        self._make_affine((num_channels,), affine, affine and bias, device, dtype)
+    num_groups: int
+    num_channels: int
+    eps: float = 1e-5
+    affine: bool = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+    _: KW_ONLY
+    bias: InitVar[bool] = True
+
+    def __post_init__(self, device: Any, dtype: Any, bias: bool) -> None:
+        groups, channels = self.num_groups, self.num_channels
+        if groups < 1 or channels % groups:
+            raise ValueError(f"GroupNorm: num_channels {channels} must be divisible by num_groups {groups}")
+        self._make_affine((channels,), self.affine, self.affine and bias, device, dtype)
         self.reset_parameters()
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
@@ -296,18 +269,14 @@ class GroupNorm(_Affine):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={bias}"
 
 
+@layer(F.local_response_norm)
 class LocalResponseNorm(Module):
     """x / (k + alpha * mean of the squares of `size` channels around) ** beta, for (n, c, ...)."""
 
-    def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
-
-    def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+    size: int
+    alpha: float = 0.0001
+    beta: float = 0.75
+    k: float = 1.0
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

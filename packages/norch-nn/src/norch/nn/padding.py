@@ -13,8 +13,12 @@ from .module import Module
 class _Pad(Module):
     """padding: an int for every side, or (before, after) of the last dim, then of the one before, and so on."""
 
-    mode: ClassVar[str]
-    dims: ClassVar[int]
+    mode: ClassVar[str] = "constant"
+    dims: ClassVar[int] = 1
+
+    def __init_subclass__(cls, mode: str | None = None, dims: int | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.mode, cls.dims = mode or cls.mode, dims or cls.dims
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
@@ -32,8 +36,6 @@ class _Pad(Module):
 
 
 class _Constant(_Pad):
-    mode = "constant"
-
     def __init__(self, padding: Any, value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -45,22 +47,16 @@ class _Constant(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_Constant):
+class ConstantPad1d(_Constant, dims=1):
     """`value` around the last dim."""
 
-    dims = 1
 
-
-class ConstantPad2d(_Constant):
+class ConstantPad2d(_Constant, dims=2):
     """`value` around the last two dims."""
 
-    dims = 2
 
-
-class ConstantPad3d(_Constant):
+class ConstantPad3d(_Constant, dims=3):
     """`value` around the last three dims."""
-
-    dims = 3
 
 
 class _Zero(_Constant):
@@ -71,73 +67,49 @@ class _Zero(_Constant):
         return f"{self.padding}"
 
 
-class ZeroPad1d(_Zero):
+class ZeroPad1d(_Zero, dims=1):
     """Zeros around the last dim."""
 
-    dims = 1
 
-
-class ZeroPad2d(_Zero):
+class ZeroPad2d(_Zero, dims=2):
     """Zeros around the last two dims."""
 
-    dims = 2
 
-
-class ZeroPad3d(_Zero):
+class ZeroPad3d(_Zero, dims=3):
     """Zeros around the last three dims."""
 
-    dims = 3
 
-
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_Pad, mode="reflect", dims=1):
     """The last dim mirrored at its ends, which are not repeated."""
 
-    mode, dims = "reflect", 1
 
-
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_Pad, mode="reflect", dims=2):
     """The last two dims mirrored at their ends, which are not repeated."""
 
-    mode, dims = "reflect", 2
 
-
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_Pad, mode="reflect", dims=3):
     """The last three dims mirrored at their ends, which are not repeated."""
 
-    mode, dims = "reflect", 3
 
-
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_Pad, mode="replicate", dims=1):
     """The ends of the last dim repeated."""
 
-    mode, dims = "replicate", 1
 
-
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_Pad, mode="replicate", dims=2):
     """The ends of the last two dims repeated."""
 
-    mode, dims = "replicate", 2
 
-
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_Pad, mode="replicate", dims=3):
     """The ends of the last three dims repeated."""
 
-    mode, dims = "replicate", 3
 
-
-class CircularPad1d(_Pad):
+class CircularPad1d(_Pad, mode="circular", dims=1):
     """The last dim going on from its other end."""
 
-    mode, dims = "circular", 1
 
-
-class CircularPad2d(_Pad):
+class CircularPad2d(_Pad, mode="circular", dims=2):
     """The last two dims going on from their other ends."""
 
-    mode, dims = "circular", 2
 
-
-class CircularPad3d(_Pad):
+class CircularPad3d(_Pad, mode="circular", dims=3):
     """The last three dims going on from their other ends."""
-
-    mode, dims = "circular", 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import norch
 
 
@@ -9,7 +11,7 @@ class Parameter(norch.Tensor):
     """A tensor that a Module lists among its parameters when it is assigned as an attribute.
 
     `data`: a tensor of any shape, whose memory the parameter shares; None for an empty one. It keeps dtype and device.
-    Raises DTypeError for data that is no tensor, and for an integer or bool tensor unless `requires_grad=False`.
+    Raises DTypeError for data that is not a Tensor, and for an integer or bool tensor unless `requires_grad=False`.
     """
 
     __slots__ = ()
@@ -45,3 +47,8 @@ def _shared(data: norch.Tensor | None, title: str) -> norch.Tensor:
     if not isinstance(data, norch.Tensor):
         raise norch.DTypeError(f"{title}(): data must be a Tensor, got {type(data).__name__}")
     return data.detach()
+
+
+def optional_parameter(wanted: bool, shape: tuple[int, ...], device: Any, dtype: Any) -> Parameter | None:
+    """A parameter of that shape with any values, or None where it is not wanted."""
+    return Parameter(norch.empty(shape, device=device, dtype=dtype)) if wanted else None

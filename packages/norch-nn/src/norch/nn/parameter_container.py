@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from operator import index as as_index
 from typing import Any, Self
 
 import norch
 
-from .module import Module
+from .container import DictOfAttributes, ListOfAttributes
 from .parameter import Parameter
 
 
@@ -26,73 +25,35 @@ def _line(key: Any, value: Any) -> str:
     return f"  ({key}): {kind} containing: [{value.dtype} of size {size}{where}]"
 
 
-class ParameterList(Module):
-    """A list whose tensors are parameters, named "0", "1" and so on; what is no tensor is held as it is."""
+class ParameterList(ListOfAttributes):
+    """A list whose tensors are parameters, named "0", "1" and so on; any other value is held as it is."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
-        self._size = 0
+        self._names: list[str] = []
         if values is not None:
             self.extend(values)
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([self.__dict__[str(i)] for i in range(self._size)])
-
-    def __getitem__(self, index: int | slice) -> Any:
-        """A value, or for a slice a ParameterList. Raises IndexError outside the range."""
-        if isinstance(index, slice):
-            return type(self)(list(self)[index])
-        return self.__dict__[self._name(index)]
 
     def __setitem__(self, index: int, value: Any) -> None:
         setattr(self, self._name(index), _held(value))
 
-    def __iadd__(self, values: Iterable[Any]) -> Self:
-        return self.extend(values)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.isdigit()]
-
     def append(self, value: Any) -> Self:
         """Adds a value at the end. Returns the list."""
-        setattr(self, str(self._size), _held(value))
-        self._size += 1
-        return self
-
-    def extend(self, values: Iterable[Any]) -> Self:
-        """Adds each of `values` at the end. Returns the list. Raises TypeError for a tensor, or what is no iterable."""
-        if not isinstance(values, Iterable) or isinstance(values, norch.Tensor):
-            raise TypeError(f"ParameterList.extend should be called with an iterable, not {type(values).__name__}")
-        for value in list(values):
-            self.append(value)
+        name = str(len(self._names))
+        setattr(self, name, _held(value))
+        self._names.append(name)
         return self
 
     def extra_repr(self) -> str:
         return "\n".join(_line(i, value) for i, value in enumerate(self))
 
-    def _name(self, index: int) -> str:
-        at = as_index(index)
-        if not -self._size <= at < self._size:
-            raise IndexError(f"index {at} is out of range for a ParameterList of {self._size}")
-        return str(at % self._size)
 
-
-class ParameterDict(Module):
-    """A dict whose tensors are parameters, named by its keys; what is no tensor is held as it is."""
+class ParameterDict(DictOfAttributes):
+    """A dict whose tensors are parameters, named by its keys; any other value is held as it is."""
 
     def __init__(self, parameters: Any = None) -> None:
-        super().__init__()
-        self._keys: dict[str, None] = {}
-        if parameters is not None:
-            self.update(parameters)
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in self._keys:
-            raise KeyError(key)
-        return self.__dict__[key]
+        self.__dict__["_keys"] = {}
+        super().__init__(parameters)
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):
@@ -106,17 +67,8 @@ class ParameterDict(Module):
         del self._keys[key]
         delattr(self, key)
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._keys))
-
     def __reversed__(self) -> Iterator[str]:
         return reversed(list(self._keys))
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys
 
     def __or__(self, other: Mapping[str, Any]) -> ParameterDict:
         joined = self.copy()
@@ -126,18 +78,6 @@ class ParameterDict(Module):
     def __ior__(self, other: Mapping[str, Any]) -> Self:
         self.update(other)
         return self
-
-    def keys(self) -> Iterable[str]:
-        """The keys, in order."""
-        return list(self._keys)
-
-    def values(self) -> Iterable[Any]:
-        """The values, in order."""
-        return [self.__dict__[key] for key in self._keys]
-
-    def items(self) -> Iterable[tuple[str, Any]]:
-        """The pairs of key and value, in order."""
-        return [(key, self.__dict__[key]) for key in self._keys]
 
     def copy(self) -> ParameterDict:
         """Another ParameterDict of the same parameters."""
@@ -157,34 +97,10 @@ class ParameterDict(Module):
         """A ParameterDict with these keys, all of the value `default`."""
         return ParameterDict(dict.fromkeys(keys, default))
 
-    def pop(self, key: str) -> Any:
-        """Takes the value of that key away and returns it. Raises KeyError where there is none."""
-        value = self[key]
-        del self[key]
-        return value
-
     def popitem(self) -> tuple[str, Any]:
         """Takes the last pair away and returns it."""
-        key = next(reversed(list(self._keys)))
+        key = next(reversed(self))
         return key, self.pop(key)
-
-    def clear(self) -> None:
-        """Takes all values away."""
-        for key in list(self._keys):
-            del self[key]
-
-    def update(self, parameters: Any) -> None:
-        """Adds the values of a dict or of pairs, in their order."""
-        if isinstance(parameters, Mapping | ParameterDict):
-            pairs: Iterable[Any] = parameters.items()
-        elif isinstance(parameters, Iterable):
-            pairs = list(parameters)
-        else:
-            raise TypeError(f"ParameterDict.update: expected a dict or pairs, got {type(parameters).__name__}")
-        for pair in pairs:
-            if len(pair) != 2:
-                raise ValueError(f"ParameterDict.update: expected pairs of key and value, got {pair!r}")
-            self[pair[0]] = pair[1]
 
     def extra_repr(self) -> str:
         return "\n".join(_line(key, value) for key, value in self.items())

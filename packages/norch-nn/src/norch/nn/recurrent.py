@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import InitVar
 from typing import Any
 
 import norch
@@ -11,6 +12,7 @@ import norch
 from . import functional as F
 from . import init
 from .functional.recurrence import recurrence
+from .layer import layer
 from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence, pack, steps_of, unpack
@@ -18,6 +20,7 @@ from .utils.rnn import PackedSequence, pack, steps_of, unpack
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
 
 
+@layer()
 class RNNBase(Module):
     """What the recurrent layers share. `mode`: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM".
 
@@ -26,50 +29,41 @@ class RNNBase(Module):
     1/sqrt(hidden_size).
     """
 
-    def __init__(
-        self,
-        mode: str,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        _check_options(mode, input_size, hidden_size, num_layers, dropout, proj_size)
-        self.mode = mode
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.bias = bias
-        self.batch_first = batch_first
-        self.dropout = float(dropout)
-        self.bidirectional = bidirectional
-        self.proj_size = proj_size
-        directions = 2 if bidirectional else 1
+    mode: str
+    input_size: int
+    hidden_size: int
+    num_layers: int = 1
+    bias: bool = True
+    batch_first: bool = False
+    dropout: float = 0.0
+    bidirectional: bool = False
+    proj_size: int = 0
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def __post_init__(self, device: Any, dtype: Any) -> None:
+        mode, input_size, hidden_size, proj_size = self.mode, self.input_size, self.hidden_size, self.proj_size
+        _check_options(mode, input_size, hidden_size, self.num_layers, self.dropout, proj_size)
+        self.dropout = float(self.dropout)
+        directions = 2 if self.bidirectional else 1
         rows, width = _GATES[mode] * hidden_size, proj_size or hidden_size
         self._all_names: list[list[str]] = []
-        for layer in range(num_layers):
-            columns = width * directions if layer else input_size
+        for depth in range(self.num_layers):
+            columns = width * directions if depth else input_size
             for suffix in ("", "_reverse")[:directions]:
                 shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, columns), "weight_hh": (rows, width)}
-                if bias:
+                if self.bias:
                     shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
                 if proj_size:
                     shapes["weight_hr"] = (proj_size, hidden_size)
-                names = {name: f"{name}_l{layer}{suffix}" for name in shapes}
+                names = {name: f"{name}_l{depth}{suffix}" for name in shapes}
                 for name, shape in shapes.items():
                     setattr(self, names[name], Parameter(norch.empty(shape, device=device, dtype=dtype)))
                 self._all_names.append([names.get(n, "") for n in _ORDER[: 5 if mode == "LSTM" else 4]])
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew from the default generator."""
+        """Draws every parameter again from the default generator."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -92,10 +86,10 @@ class RNNBase(Module):
         """
         if isinstance(input, PackedSequence):
             steps = steps_of(input)
-            keep = None if len(input.data) == steps.numel() else steps.unsqueeze(-1).to(input.data.device)
+            mask = None if len(input.data) == steps.numel() else steps.unsqueeze(-1).to(input.data.device)
             self._check_width(input.data)
             states = self._states(hx, input.data, steps.shape[1], input.sorted_indices)
-            out, last = self._run(unpack(input, steps), states, keep)
+            out, last = self._run(unpack(input, steps), states, mask)
             if input.unsorted_indices is not None:
                 last = [x.index_select(1, input.unsorted_indices) for x in last]
             return input._replace(data=pack(out, steps)), tuple(last) if self.mode == "LSTM" else last[0]
@@ -118,7 +112,7 @@ class RNNBase(Module):
         return out, tuple(last) if self.mode == "LSTM" else last[0]
 
     def _run(
-        self, input: norch.Tensor, states: list[norch.Tensor], keep: norch.Tensor | None
+        self, input: norch.Tensor, states: list[norch.Tensor], mask: norch.Tensor | None
     ) -> tuple[norch.Tensor, list[norch.Tensor]]:
         """(T, N, *) through all layers. The states are those of all layers and directions."""
         own, directions = self.__dict__, 2 if self.bidirectional else 1
@@ -130,7 +124,7 @@ class RNNBase(Module):
             outputs = []
             for d in range(directions):
                 weights = [own[name] if name else None for name in self._all_names[i + d]]
-                out, *rest = recurrence(self.mode, input, [x[i + d] for x in first], weights, keep, d == 1)
+                out, *rest = recurrence(self.mode, input, [x[i + d] for x in first], weights, mask, d == 1)
                 outputs.append(out)
                 last.append(rest)
             input = outputs[0] if directions == 1 else norch.cat(outputs, -1)
@@ -205,7 +199,7 @@ def _check_options(
         warnings.warn(
             "dropout comes after all but the last recurrent layer, so that it needs num_layers greater than 1; got "
             f"dropout={dropout} and num_layers={num_layers}",
-            stacklevel=4,
+            stacklevel=6,
         )
 
 

@@ -10,7 +10,7 @@ import norch
 from . import init
 from .functional.cells import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
 from .module import Module
-from .parameter import Parameter
+from .parameter import optional_parameter
 
 
 class RNNCellBase(Module):
@@ -30,13 +30,12 @@ class RNNCellBase(Module):
         for name, shape in {
             "weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size), "bias_ih": (rows,), "bias_hh": (rows,),
         }.items():  # fmt: skip
-            given = bias or name.startswith("weight")
-            value = Parameter(norch.empty(shape, device=device, dtype=dtype)) if given else None
-            self.register_parameter(name, value)
+            wanted = bias or name.startswith("weight")
+            self.register_parameter(name, optional_parameter(wanted, shape, device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew from the default generator."""
+        """Draws every parameter again from the default generator."""
         bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0.0
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)

@@ -124,7 +124,7 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
 
 def _assign(own: dict[str, tuple[Module, str]], found: dict[str, norch.Tensor]) -> None:
     """Makes the tensors themselves those of the module; one that comes twice stays one."""
-    made: dict[tuple[int, bool], norch.Tensor] = {}
+    assigned: dict[tuple[int, bool], norch.Tensor] = {}
     for key, source in found.items():
         part, name = own[key]
         old = part.__dict__[name]
@@ -132,7 +132,7 @@ def _assign(own: dict[str, tuple[Module, str]], found: dict[str, norch.Tensor]) 
             part.__dict__[name] = source.detach()
             continue
         same = (id(source), old.requires_grad)
-        if same not in made:
+        if same not in assigned:
             keep = isinstance(source, Parameter) and source.requires_grad == old.requires_grad
-            made[same] = source if keep else Parameter(source, old.requires_grad)
-        part.__dict__[name] = made[same]
+            assigned[same] = source if keep else Parameter(source, old.requires_grad)
+        part.__dict__[name] = assigned[same]

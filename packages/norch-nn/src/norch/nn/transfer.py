@@ -71,14 +71,14 @@ def convert(module: Module, function: Callable[[norch.Tensor], norch.Tensor], re
         parameter.data = function(parameter.data)
         if grad is not None:
             parameter.grad = function(grad.detach())
-    made: dict[int, norch.Tensor] = {}
+    moved: dict[int, norch.Tensor] = {}
     for part in module.modules() if recurse else (module,):
         for name in part._buffer_names:
             buffer = part.__dict__[name]
             if buffer is not None:
-                if id(buffer) not in made:
-                    made[id(buffer)] = function(buffer)
-                part.__dict__[name] = made[id(buffer)]
+                if id(buffer) not in moved:
+                    moved[id(buffer)] = function(buffer)
+                part.__dict__[name] = moved[id(buffer)]
 
 
 def destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[norch.Device | None, norch.DType | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import norch
 
@@ -32,43 +32,7 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
 class _Layer(Module):
     """What layers of encoder and decoder share: the two products, and a norm and a dropout for each block."""
 
-    def _build(
-        self,
-        blocks: int,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int,
-        dropout: float,
-        activation: Activation,
-        layer_norm_eps: float,
-        batch_first: bool,
-        norm_first: bool,
-        bias: bool,
-        device: Any,
-        dtype: Any,
-    ) -> None:
-        made: Any = {"bias": bias, "device": device, "dtype": dtype}
-        for name in ("self_attn", "multihead_attn")[: blocks - 1]:
-            setattr(self, name, MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made))
-        self.linear1 = Linear(d_model, dim_feedforward, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, **made)
-        self.norm_first = norm_first
-        for i in range(1, blocks + 1):
-            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, **made))
-        for i in range(1, blocks + 1):
-            setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation)
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
-        return out
-
-
-class TransformerEncoderLayer(_Layer):
-    """Self-attention, then two linear layers with an activation ("relu", "gelu" or a callable) between; each block is
-    added to its input, and normalised after it, or before with `norm_first`.
-    """
+    _attentions: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -85,10 +49,31 @@ class TransformerEncoderLayer(_Layer):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self._build(
-            2, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
-            device, dtype,
-        )  # fmt: skip
+        factory: Any = {"bias": bias, "device": device, "dtype": dtype}
+        for name in self._attentions:
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory))
+        self.linear1 = Linear(d_model, dim_feedforward, **factory)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **factory)
+        self.norm_first = norm_first
+        blocks = range(1, len(self._attentions) + 2)
+        for i in blocks:
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, **factory))
+        for i in blocks:
+            setattr(self, f"dropout{i}", Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return out
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then two linear layers with an activation ("relu", "gelu" or a callable) between; each block is
+    added to its input, and normalised after it, or before with `norm_first`.
+    """
+
+    _attentions = ("self_attn",)
 
     def forward(
         self,
@@ -113,25 +98,7 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     """As an encoder layer, with attention to the encoder's result, the memory, between self-attention and linears."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = norch.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self._build(
-            3, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
-            device, dtype,
-        )  # fmt: skip
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,
@@ -170,11 +137,15 @@ def _attended(
     return found
 
 
-def _copies(layer: Module, count: int) -> ModuleList:
-    return ModuleList([copy.deepcopy(layer) for _ in range(count)])
+class _Stack(Module):
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
+        super().__init__()
+        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
+        self.num_layers = num_layers
+        self.norm = norm
 
 
-class TransformerEncoder(Module):
+class TransformerEncoder(_Stack):
     """`num_layers` copies of a layer, one after another, then `norm` if there is one.
 
     enable_nested_tensor and mask_check are taken and change nothing: results at padded places are never zeroed.
@@ -188,10 +159,7 @@ class TransformerEncoder(Module):
         enable_nested_tensor: bool = True,
         mask_check: bool = True,
     ) -> None:
-        super().__init__()
-        self.layers = _copies(encoder_layer, num_layers)
-        self.num_layers = num_layers
-        self.norm = norm
+        super().__init__(encoder_layer, num_layers, norm)
         self.enable_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
 
@@ -209,14 +177,11 @@ class TransformerEncoder(Module):
         return out if self.norm is None else self.norm(out)
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(_Stack):
     """`num_layers` copies of a layer, one after another, then `norm` if there is one."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        super().__init__()
-        self.layers = _copies(decoder_layer, num_layers)
-        self.num_layers = num_layers
-        self.norm = norm
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(
         self,
@@ -270,19 +235,19 @@ class Transformer(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        made: Any = {"bias": bias, "device": device, "dtype": dtype}
+        factory: Any = {"bias": bias, "device": device, "dtype": dtype}
         options: Any = (dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first)
         if custom_encoder is None:
             custom_encoder = TransformerEncoder(
-                TransformerEncoderLayer(d_model, nhead, *options, **made),
+                TransformerEncoderLayer(d_model, nhead, *options, **factory),
                 num_encoder_layers,
-                LayerNorm(d_model, eps=layer_norm_eps, **made),
+                LayerNorm(d_model, eps=layer_norm_eps, **factory),
             )
         if custom_decoder is None:
             custom_decoder = TransformerDecoder(
-                TransformerDecoderLayer(d_model, nhead, *options, **made),
+                TransformerDecoderLayer(d_model, nhead, *options, **factory),
                 num_decoder_layers,
-                LayerNorm(d_model, eps=layer_norm_eps, **made),
+                LayerNorm(d_model, eps=layer_norm_eps, **factory),
             )
         self.encoder = custom_encoder
         self.decoder = custom_decoder

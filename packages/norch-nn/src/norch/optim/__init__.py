@@ -1,35 +1,18 @@
 """norch.optim: optimisers, under PyTorch's names and on the public API of norch."""
 
-from . import lr_scheduler, swa_utils
-from .adadelta import Adadelta
-from .adagrad import Adagrad
-from .adam import Adam, AdamW
-from .adamax import Adamax
-from .asgd import ASGD
-from .lbfgs import LBFGS
-from .lion import Lion
-from .nadam import NAdam
-from .optimizer import Optimizer
-from .radam import RAdam
-from .rmsprop import RMSprop
-from .rprop import Rprop
-from .sgd import SGD
-
-__all__ = [
-    "ASGD",
-    "LBFGS",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Lion",
-    "NAdam",
-    "Optimizer",
-    "RAdam",
-    "RMSprop",
-    "Rprop",
-    "lr_scheduler",
-    "swa_utils",
-]
+from . import lr_scheduler as lr_scheduler
+from . import swa_utils as swa_utils
+from .adadelta import Adadelta as Adadelta
+from .adagrad import Adagrad as Adagrad
+from .adam import Adam as Adam
+from .adam import AdamW as AdamW
+from .adamax import Adamax as Adamax
+from .asgd import ASGD as ASGD
+from .lbfgs import LBFGS as LBFGS
+from .lion import Lion as Lion
+from .nadam import NAdam as NAdam
+from .optimizer import Optimizer as Optimizer
+from .radam import RAdam as RAdam
+from .rmsprop import RMSprop as RMSprop
+from .rprop import Rprop as Rprop
+from .sgd import SGD as SGD

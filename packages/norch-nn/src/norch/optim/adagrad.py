@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import norch
 
 from .multi_tensor import MultiTensorOptimizer
-from .optimizer import Params, State
+from .optimizer import State
 
 
 class Adagrad(MultiTensorOptimizer):
@@ -22,57 +23,26 @@ class Adagrad(MultiTensorOptimizer):
     NotImplementedError for `differentiable`.
     """
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-2,
-        lr_decay: float = 0,
-        weight_decay: float = 0,
-        initial_accumulator_value: float = 0,
-        eps: float = 1e-10,
-        foreach: bool | None = None,
-        *,
-        maximize: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lr_decay=lr_decay,
-                eps=eps,
-                weight_decay=weight_decay,
-                initial_accumulator_value=initial_accumulator_value,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                fused=fused,
-            ),
-        )
+    _op = staticmethod(norch.adagrad_step_)
+    _states = {"sum": "initial_accumulator_value"}
+    _scalars = ("lr", "eps", "weight_decay", "maximize")
 
-    def _check(self, group: dict[str, Any]) -> None:
-        super()._check(group)
-        self._check_not_negative(group, "lr_decay", "initial_accumulator_value")
+    lr: float | norch.Tensor = 1e-2
+    lr_decay: float = 0
+    weight_decay: float = 0
+    initial_accumulator_value: float = 0
+    eps: float = 1e-10
+    foreach: bool | None = None
+    _: KW_ONLY
+    maximize: bool = False
+    differentiable: bool = False
+    fused: bool | None = None
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         super().add_param_group(param_group)
         for param in self.param_groups[-1]["params"]:
-            self._begin_state(param, self.param_groups[-1])  # as in PyTorch, at once
+            self._begin(param, self.param_groups[-1])  # as in PyTorch, at once
 
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        value = group["initial_accumulator_value"]
-        return {"sum": norch.full_like(param, value, requires_grad=False)}
-
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        norch.adagrad_step_(
-            params,
-            grads,
-            [s["sum"] for s in states],
-            lr=float(group["lr"]) / (1.0 + states[0]["step"] * group["lr_decay"]),
-            eps=float(group["eps"]),
-            weight_decay=float(group["weight_decay"]),
-            maximize=group["maximize"],
-        )
+    def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
+        arguments = super()._arguments(group, state)
+        return arguments | {"lr": arguments["lr"] / (1.0 + state["step"] * group["lr_decay"])}

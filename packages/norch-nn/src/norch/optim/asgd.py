@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, zeros_for
-from .optimizer import Params, State
+from .multi_tensor import MultiTensorOptimizer
+from .optimizer import State
 
 
 class ASGD(MultiTensorOptimizer):
@@ -24,54 +24,26 @@ class ASGD(MultiTensorOptimizer):
     are ignored. Raises ValueError for a negative lr or weight_decay, NotImplementedError for `differentiable`.
     """
 
-    _numbers: ClassVar[dict[str, Any]] = {"step": int, "eta": float, "mu": float}
+    _op = staticmethod(norch.asgd_step_)
+    _states = {"ax": 0}
+    _numbers = {"step": 0, "eta": "lr", "mu": 1.0}
+    _scalars = ("lambd", "weight_decay", "maximize")
     _key = itemgetter("step", "eta", "mu")
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-2,
-        lambd: float = 1e-4,
-        alpha: float = 0.75,
-        t0: float = 1e6,
-        weight_decay: float = 0,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-        capturable: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lambd=lambd,
-                alpha=alpha,
-                t0=t0,
-                weight_decay=weight_decay,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
+    lr: float | norch.Tensor = 1e-2
+    lambd: float = 1e-4
+    alpha: float = 0.75
+    t0: float = 1e6
+    weight_decay: float = 0
+    foreach: bool | None = None
+    maximize: bool = False
+    differentiable: bool = False
+    capturable: bool = False
 
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        return {"eta": float(group["lr"]), "mu": 1.0, "ax": zeros_for(param)}
+    def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
+        return super()._arguments(group, state) | {"eta": state["eta"], "mu": state["mu"]}
 
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        lr, lambd, step = float(group["lr"]), float(group["lambd"]), states[0]["step"] + 1
-        norch.asgd_step_(
-            params,
-            grads,
-            [s["ax"] for s in states],
-            eta=states[0]["eta"],
-            mu=states[0]["mu"],
-            lambd=lambd,
-            weight_decay=float(group["weight_decay"]),
-            maximize=group["maximize"],
-        )
-        eta, mu = lr / (1.0 + lambd * lr * step) ** group["alpha"], 1.0 / max(1.0, step - group["t0"])
-        for s in states:
-            s["eta"], s["mu"] = eta, mu
+    def _next_numbers(self, group: dict[str, Any], arguments: dict[str, Any], step: int) -> State:
+        lr = float(group["lr"])
+        eta = lr / (1.0 + arguments["lambd"] * lr * step) ** group["alpha"]
+        return {"step": step, "eta": eta, "mu": 1.0 / max(1.0, step - group["t0"])}

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import norch
 
 from .multi_tensor import MultiTensorOptimizer
-from .optimizer import Params
 
 SUFFICIENT, FLAT = 1e-4, 0.9
 """The constants of the strong Wolfe conditions (Nocedal and Wright, "Numerical Optimization", 2006, (3.7))."""
@@ -27,34 +26,20 @@ class LBFGS(MultiTensorOptimizer):
     a line search that there is not.
     """
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1,
-        max_iter: int = 20,
-        max_eval: int | None = None,
-        tolerance_grad: float = 1e-7,
-        tolerance_change: float = 1e-9,
-        history_size: int = 100,
-        line_search_fn: str | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                max_iter=max_iter,
-                max_eval=max_iter * 5 // 4 if max_eval is None else max_eval,
-                tolerance_grad=tolerance_grad,
-                tolerance_change=tolerance_change,
-                history_size=history_size,
-                line_search_fn=line_search_fn,
-            ),
-        )
+    lr: float | norch.Tensor = 1
+    max_iter: int = 20
+    max_eval: int | None = None
+    tolerance_grad: float = 1e-7
+    tolerance_change: float = 1e-9
+    history_size: int = 100
+    line_search_fn: str | None = None
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
         if self.param_groups:
             raise ValueError("LBFGS has one group of parameters: it does not support options of their own")
+        if group["max_eval"] is None:
+            group["max_eval"] = group["max_iter"] * 5 // 4
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise ValueError(f"LBFGS: line_search_fn must be None or 'strong_wolfe', got {group['line_search_fn']!r}")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, zeros_for
-from .optimizer import Params, State
+from .multi_tensor import MultiTensorOptimizer
 
 
 class Lion(MultiTensorOptimizer):
@@ -21,47 +20,16 @@ class Lion(MultiTensorOptimizer):
     NotImplementedError for `differentiable`.
     """
 
+    _op = staticmethod(norch.lion_step_)
+    _states = {"exp_avg": 0}
+    _scalars = ("lr", "betas", "weight_decay", "maximize")
     _key = None
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 0,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                weight_decay=weight_decay,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                differentiable=differentiable,
-            ),
-        )
-
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        return {"exp_avg": zeros_for(param)}
-
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        norch.lion_step_(
-            params,
-            grads,
-            [s["exp_avg"] for s in states],
-            lr=float(group["lr"]),
-            beta1=float(beta1),
-            beta2=float(beta2),
-            weight_decay=float(group["weight_decay"]),
-            maximize=group["maximize"],
-        )
+    lr: float | norch.Tensor = 1e-4
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0
+    _: KW_ONLY
+    maximize: bool = False
+    foreach: bool | None = None
+    capturable: bool = False
+    differentiable: bool = False

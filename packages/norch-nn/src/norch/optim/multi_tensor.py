@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 import norch
+from norch.nn.fields import add_constructor
 
-from .optimizer import Optimizer, State
+from .optimizer import Optimizer, Params, State
 
 # Options of optimisers: where they are given to one that does not know them, something is not as its author thinks.
 _OPTIONS = frozenset(
@@ -19,17 +21,56 @@ _OPTIONS = frozenset(
     """.split()
 )
 
+NOT_NEGATIVE = (lambda value: value >= 0, "it must not be negative")
 
-class MultiTensorOptimizer(Optimizer):
-    """Base of optimisers whose step is one call for all parameters of a group.
+_PAIRS = {
+    "betas": ("beta1", "beta2"),
+    "etas": ("etaminus", "etaplus"),
+    "step_sizes": ("step_size_min", "step_size_max"),
+}
+"""Options that ops take as two arguments."""
 
-    A subclass defines `_begin`, the state of a parameter, and `_step_alike`, the step of parameters whose states have
-    the same numbers. Keys of a group that are no option of any optimiser are kept for the user.
+
+@dataclass_transform()
+class _Table:
+    """Says to type checkers that annotated names are arguments of the constructor."""
+
+
+class MultiTensorOptimizer(_Table, Optimizer):
+    """Base of optimisers whose step is one call of an op for all parameters of a group. A subclass is a table.
+
+    Its annotated names are the options, which the constructor takes after `params`, as that of a dataclass. Keys of a
+    group that are no option of any optimiser are kept for the user.
     """
 
-    _numbers = {"step": int}
+    params: Params
+    _op: ClassVar[Callable[..., None]]
+    """Takes parameters, gradients, a list for each of `_states` and `_optional_states`, and `_scalars` as keywords."""
+    _states: ClassVar[dict[str, Any]] = {}
+    """The tensors of a parameter's state, and what they are filled with at first: a number or the option that is it."""
+    _optional_states: ClassVar[dict[str, str]] = {}
+    """Tensors that start at 0, and the option that asks for them."""
+    _numbers: ClassVar[dict[str, Any]] = {"step": 0}
+    _scalars: ClassVar[tuple[str, ...]] = ()
+    """The options that the op takes; "step" is the number of the step, from 1."""
     _key: ClassVar[Any] = itemgetter("step")
     """What parameters that step together have in common; None: anything goes."""
+    _ranges: ClassVar[dict[str, tuple[Callable[[Any], bool], str]]] = {
+        **dict.fromkeys(("lr", "lr_decay", "eps", "weight_decay", "momentum", "momentum_decay"), NOT_NEGATIVE),
+        "initial_accumulator_value": NOT_NEGATIVE,
+        "rho": (lambda rho: 0 <= rho <= 1, "it must be in [0, 1]"),
+        "betas": (
+            lambda betas: len(betas) == 2 and all(0 <= b < 1 for b in betas),
+            "they must be two numbers in [0, 1)",
+        ),
+        "etas": (lambda etas: 0 < etas[0] < 1 < etas[1], "they must be in (0, 1) and above 1"),
+    }
+    """Of options: whether a value is allowed, and what an error says."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" not in cls.__dict__ and any(name in _OPTIONS for name in inspect.get_annotations(cls)):
+            add_constructor(cls, _initialise)
 
     def _check(self, group: dict[str, Any]) -> None:
         title = type(self).__name__
@@ -43,78 +84,103 @@ class MultiTensorOptimizer(Optimizer):
             raise NotImplementedError(f"{title}: steps are not recorded in the graph; leave differentiable False")
         if group.get("foreach") and group.get("fused"):
             raise RuntimeError(f"{title}: `fused` and `foreach` cannot be True together")
-        self._check_not_negative(group, "lr", "eps", "weight_decay")
-        if "betas" in group and (len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"])):
-            raise ValueError(f"{title}: invalid betas {group['betas']}: they must be two numbers in [0, 1)")
-
-    def _check_not_negative(self, group: dict[str, Any], *names: str) -> None:
-        for name in names:
-            if name in group and not group[name] >= 0:
-                what = "learning rate" if name == "lr" else name
-                raise ValueError(f"{type(self).__name__}: invalid {what} {group[name]}: it must not be negative")
+        for name, (is_allowed, expected) in self._ranges.items():
+            if name in group and not is_allowed(group[name]):
+                name_in_words = "learning rate" if name == "lr" else name
+                raise ValueError(f"{title}: invalid {name_in_words} {group[name]}: {expected}")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters by their gradients. `closure` computes the loss anew, and its result is returned."""
+        """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned."""
         loss = None if closure is None else self._evaluate(closure)
         for group in self.param_groups:
             self._step_group(group)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        """A step of the group's parameters that have a gradient: at once, where they have made equally many."""
+        """A step of the group's parameters that have a gradient: at once, where they have taken equally many."""
         params, grads = self._with_gradient(group)
         if not params:
             return
-        state = self.state
-        states = [state.get(param) or self._begin_state(param, group) for param in params]
+        states: list[Any] = list(map(self.state.get, params))
+        if not all(states):
+            states = [s or self._begin(param, group) for param, s in zip(params, states, strict=True)]
         keys = [0] if self._key is None else list(map(self._key, states))
         if keys.count(keys[0]) == len(keys):
-            self._step_alike(group, params, grads, states)
+            self._step_together(group, params, grads, states)
         else:  # some had no gradient in an earlier step
             rows: dict[Any, list[Any]] = {}
             for key, *row in zip(keys, params, grads, states, strict=True):
                 rows.setdefault(key, []).append(row)
             for part in rows.values():
-                self._step_alike(group, *map(list, zip(*part, strict=True)))  # type: ignore[arg-type]
-        for s in states:
-            s["step"] += 1
-
-    def _begin_state(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        state = self.state[param]
-        state["step"] = 0
-        state.update(self._begin(param, group))
-        return state
+                self._step_together(group, *map(list, zip(*part, strict=True)))  # type: ignore[arg-type]
 
     def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        """The state of a parameter before its first step."""
-        return {}
+        """Makes the state of a parameter before its first step."""
+        state = self.state[param]
+        for name, initial in self._numbers.items():
+            state[name] = float(group[initial]) if isinstance(initial, str) else initial
+        for name, initial in self._states.items():
+            value = float(group[initial]) if isinstance(initial, str) else initial
+            state[name] = norch.full_like(param, value, requires_grad=False)
+        return state
 
-    def _step_alike(
+    def _step_together(
         self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
     ) -> None:
-        """A step of parameters whose states differ in no number; their "step" is counted after it."""
-        raise NotImplementedError(f"{type(self).__name__} does not define _step_alike()")
+        """A step of parameters whose states have equal numbers."""
+        tensors: list[Any] = [[s[name] for s in states] for name in self._states]
+        for name, option in self._optional_states.items():
+            tensors.append(state_tensors(params, states, name) if group[option] else None)
+        arguments = self._arguments(group, states[0])
+        self._op(params, grads, *tensors, **arguments)
+        if self._key is None:
+            for s in states:
+                s["step"] += 1
+        else:
+            for name, value in self._next_numbers(group, arguments, states[0]["step"] + 1).items():
+                for s in states:
+                    s[name] = value
+
+    def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
+        """What the op is called with beside tensors, for parameters with this state."""
+        arguments: dict[str, Any] = {}
+        for name in self._scalars:
+            if name in _PAIRS:
+                (first, second), values = _PAIRS[name], group[name]
+                arguments[first], arguments[second] = float(values[0]), float(values[1])
+            elif name == "step":
+                arguments["step"] = state["step"] + 1
+            elif name == "decoupled_weight_decay":
+                arguments["decoupled"] = group[name]
+            else:
+                value = group[name]
+                arguments[name] = value if value is True or value is False else float(value)
+        return arguments
+
+    def _next_numbers(self, group: dict[str, Any], arguments: dict[str, Any], step: int) -> State:
+        """The numbers of a state after step number `step`."""
+        return {"step": step}
 
     def _with_gradient(self, group: dict[str, Any]) -> tuple[list[norch.Tensor], list[norch.Tensor]]:
         """The parameters of a group that have a gradient, and those gradients."""
-        params: list[norch.Tensor] = []
-        grads: list[norch.Tensor] = []
-        for param in group["params"]:
-            grad = param._grad  # without the property, which takes as long as all else here
-            if grad is not None:
-                params.append(param)
-                grads.append(grad)
-        return params, grads
+        params = group["params"]
+        gradients = [param.grad for param in params]
+        grads = [grad for grad in gradients if grad is not None]
+        if len(grads) == len(params):
+            return params, grads
+        return [param for param, grad in zip(params, gradients, strict=True) if grad is not None], grads
 
 
-def listed(params: list[norch.Tensor], states: list[State], name: str) -> list[norch.Tensor]:
+def _initialise(self: Any, values: dict[str, Any]) -> None:
+    Optimizer.__init__(self, values.pop("params"), values)
+
+
+add_constructor(MultiTensorOptimizer, _initialise)
+
+
+def state_tensors(params: list[norch.Tensor], states: list[State], name: str) -> list[norch.Tensor]:
     """The states of that name; zeros for parameters that have none, such as where an option was switched on later."""
-    return [
-        s[name] if s.get(name) is not None else s.setdefault(name, norch.zeros_like(p, requires_grad=False))
-        for p, s in zip(params, states, strict=True)
-    ]
-
-
-def zeros_for(param: norch.Tensor) -> norch.Tensor:
-    """A state for `param`, zero at first."""
-    return norch.zeros_like(param, requires_grad=False)
+    tensors: list[Any] = [s.get(name) for s in states]
+    for i in [i for i, tensor in enumerate(tensors) if tensor is None]:
+        tensors[i] = states[i][name] = norch.zeros_like(params[i], requires_grad=False)
+    return tensors

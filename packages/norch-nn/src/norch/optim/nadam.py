@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, zeros_for
-from .optimizer import Params, State
+from .multi_tensor import MultiTensorOptimizer
+from .optimizer import State
 
 
 class NAdam(MultiTensorOptimizer):
@@ -24,70 +25,29 @@ class NAdam(MultiTensorOptimizer):
     outside [0, 1), NotImplementedError for `differentiable`.
     """
 
-    _numbers: ClassVar[dict[str, Any]] = {"step": int, "mu_product": float}
+    _op = staticmethod(norch.nadam_step_)
+    _states = {"exp_avg": 0, "exp_avg_sq": 0}
+    _numbers = {"step": 0, "mu_product": 1.0}
+    _scalars = ("step", "lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
     _key = itemgetter("step", "mu_product")
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        momentum_decay: float = 4e-3,
-        decoupled_weight_decay: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                momentum_decay=momentum_decay,
-                decoupled_weight_decay=decoupled_weight_decay,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                differentiable=differentiable,
-            ),
-        )
+    lr: float | norch.Tensor = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    momentum_decay: float = 4e-3
+    decoupled_weight_decay: bool = False
+    _: KW_ONLY
+    foreach: bool | None = None
+    maximize: bool = False
+    capturable: bool = False
+    differentiable: bool = False
 
-    def _check(self, group: dict[str, Any]) -> None:
-        super()._check(group)
-        self._check_not_negative(group, "momentum_decay")
+    def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
+        arguments = super()._arguments(group, state)
+        beta1, step, decay = arguments["beta1"], arguments["step"], group["momentum_decay"]
+        mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (t * decay)) for t in (step, step + 1))
+        return arguments | {"mu": mu, "mu_next": mu_next, "mu_product": state["mu_product"] * mu}
 
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        return {"mu_product": 1.0, "exp_avg": zeros_for(param), "exp_avg_sq": zeros_for(param)}
-
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        step = states[0]["step"] + 1
-        mu, mu_next = (float(beta1) * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
-        product = states[0]["mu_product"] * mu
-        norch.nadam_step_(
-            params,
-            grads,
-            [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            step=step,
-            mu=mu,
-            mu_next=mu_next,
-            mu_product=product,
-            lr=float(group["lr"]),
-            beta1=float(beta1),
-            beta2=float(beta2),
-            eps=float(group["eps"]),
-            weight_decay=float(group["weight_decay"]),
-            decoupled=group["decoupled_weight_decay"],
-            maximize=group["maximize"],
-        )
-        for s in states:
-            s["mu_product"] = product
+    def _next_numbers(self, group: dict[str, Any], arguments: dict[str, Any], step: int) -> State:
+        return {"step": step, "mu_product": arguments["mu_product"]}

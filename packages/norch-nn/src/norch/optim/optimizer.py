@@ -25,15 +25,15 @@ class Optimizer:
     `params`: an iterable of tensors, of (name, tensor), or of dicts `{"params": tensors, option: value}`, each a group
     with options of its own. `param_groups` may be changed between steps: `optimizer.param_groups[0]["lr"] = 0.01`.
 
-    Raises DTypeError for a Tensor in place of an iterable and for what is no Tensor; ValueError for no parameters, for
-    results of ops and for a parameter that is given twice.
+    Raises DTypeError for a Tensor in place of an iterable and for a parameter that is not a Tensor; ValueError for no
+    parameters, for results of ops and for a parameter that is given twice.
     """
 
     param_groups: list[dict[str, Any]]
     state: defaultdict[Any, State]
 
-    _numbers: ClassVar[dict[str, Callable[[Any], Any]]] = {}
-    """What of a parameter's state are plain numbers, and of which type."""
+    _numbers: ClassVar[dict[str, Any]] = {}
+    """What of a parameter's state are plain numbers, and their first values or the options that are those."""
 
     _before: Mapping[str, dict[int, Hook]] = MappingProxyType({})  # hooks by what they come before
     _after: Mapping[str, dict[int, Hook]] = MappingProxyType({})
@@ -106,15 +106,15 @@ class Optimizer:
         """Forgets the gradients of all parameters, or sets them to 0 where `set_to_none=False`."""
         for group in self.param_groups:
             for param in group["params"]:
-                if set_to_none or param._grad is None:
-                    param._grad = None
+                if set_to_none or param.grad is None:
+                    param.zero_grad()
                 else:
-                    param._grad = norch.zeros_like(param._grad)
+                    param.grad = norch.zeros_like(param.grad)
 
     # --- Steps ------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters by their gradients. `closure` computes the loss anew, and its result is returned."""
+        """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned."""
         raise NotImplementedError(f"{type(self).__name__} does not define step()")
 
     def _evaluate(self, closure: Callable[[], Any] | None) -> Any:
@@ -214,7 +214,7 @@ class Optimizer:
     def _adopt(self, name: str, value: Any, param: norch.Tensor) -> Any:
         """A value of a loaded state: PyTorch keeps numbers as tensors, norch keeps them as numbers."""
         if name in self._numbers and value is not None:
-            return self._numbers[name](value)
+            return int(value) if name == "step" else float(value)
         if isinstance(value, norch.Tensor):
             value = value.detach()
             if name == "step":  # a count, which a narrow dtype could not hold

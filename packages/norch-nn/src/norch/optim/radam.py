@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, zeros_for
-from .optimizer import Params, State
+from .multi_tensor import MultiTensorOptimizer
 
 
 class RAdam(MultiTensorOptimizer):
@@ -24,53 +23,17 @@ class RAdam(MultiTensorOptimizer):
     lr, eps or weight_decay or betas outside [0, 1), NotImplementedError for `differentiable`.
     """
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        decoupled_weight_decay: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                decoupled_weight_decay=decoupled_weight_decay,
-                differentiable=differentiable,
-            ),
-        )
+    _op = staticmethod(norch.radam_step_)
+    _states = {"exp_avg": 0, "exp_avg_sq": 0}
+    _scalars = ("step", "lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
 
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        return {"exp_avg": zeros_for(param), "exp_avg_sq": zeros_for(param)}
-
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        norch.radam_step_(
-            params,
-            grads,
-            [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            step=states[0]["step"] + 1,
-            lr=float(group["lr"]),
-            beta1=float(beta1),
-            beta2=float(beta2),
-            eps=float(group["eps"]),
-            weight_decay=float(group["weight_decay"]),
-            decoupled=group["decoupled_weight_decay"],
-            maximize=group["maximize"],
-        )
+    lr: float | norch.Tensor = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    decoupled_weight_decay: bool = False
+    _: KW_ONLY
+    foreach: bool | None = None
+    maximize: bool = False
+    capturable: bool = False
+    differentiable: bool = False

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, zeros_for
-from .optimizer import Params, State
+from .multi_tensor import MultiTensorOptimizer
 
 
 class Rprop(MultiTensorOptimizer):
@@ -23,54 +22,16 @@ class Rprop(MultiTensorOptimizer):
     `differentiable`.
     """
 
+    _op = staticmethod(norch.rprop_step_)
+    _states = {"prev": 0, "step_size": "lr"}
+    _scalars = ("etas", "step_sizes", "maximize")
     _key = None
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | norch.Tensor = 1e-2,
-        etas: tuple[float, float] = (0.5, 1.2),
-        step_sizes: tuple[float, float] = (1e-6, 50),
-        *,
-        capturable: bool = False,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                etas=etas,
-                step_sizes=step_sizes,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
-
-    def _check(self, group: dict[str, Any]) -> None:
-        super()._check(group)
-        if not 0 < group["etas"][0] < 1 < group["etas"][1]:
-            raise ValueError(f"Rprop: invalid etas {group['etas']}: they must be in (0, 1) and above 1")
-
-    def _begin(self, param: norch.Tensor, group: dict[str, Any]) -> State:
-        sizes = norch.full_like(param, float(group["lr"]), requires_grad=False)
-        return {"prev": zeros_for(param), "step_size": sizes}
-
-    def _step_alike(
-        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor], states: list[State]
-    ) -> None:
-        (etaminus, etaplus), (smallest, largest) = group["etas"], group["step_sizes"]
-        norch.rprop_step_(
-            params,
-            grads,
-            [s["prev"] for s in states],
-            [s["step_size"] for s in states],
-            etaminus=float(etaminus),
-            etaplus=float(etaplus),
-            step_size_min=float(smallest),
-            step_size_max=float(largest),
-            maximize=group["maximize"],
-        )
+    lr: float | norch.Tensor = 1e-2
+    etas: tuple[float, float] = (0.5, 1.2)
+    step_sizes: tuple[float, float] = (1e-6, 50)
+    _: KW_ONLY
+    capturable: bool = False
+    foreach: bool | None = None
+    maximize: bool = False
+    differentiable: bool = False

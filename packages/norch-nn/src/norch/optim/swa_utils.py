@@ -38,7 +38,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAvgFn:
     _check_decay(decay)
 
     def update(averaged: Tensors, current: Tensors, num_averaged: Any) -> None:
-        _approach(averaged, current, 1.0 - decay)
+        _lerp_(averaged, current, 1.0 - decay)
 
     return update
 
@@ -47,7 +47,7 @@ def get_swa_multi_avg_fn() -> MultiAvgFn:
     """A function for `AveragedModel`: the mean of all weights so far, of all weights in one call."""
 
     def update(averaged: Tensors, current: Tensors, num_averaged: Any) -> None:
-        _approach(averaged, current, 1.0 / (float(num_averaged) + 1.0))
+        _lerp_(averaged, current, 1.0 / (float(num_averaged) + 1.0))
 
     return update
 
@@ -78,7 +78,7 @@ def _check_decay(decay: float) -> None:
         raise ValueError(f"Invalid decay value {decay} provided. It must be in [0, 1].")
 
 
-def _approach(averaged: Tensors, current: Tensors, weight: float) -> None:
+def _lerp_(averaged: Tensors, current: Tensors, weight: float) -> None:
     """averaged += weight * (current - averaged): a step of SGD uphill, for which backends have one kernel for all."""
     rows = [(a, c) for a, c in zip(averaged, current, strict=True) if a.is_floating_point()]
     norch.sgd_step_([a for a, _ in rows], [c for _, c in rows], lr=weight, weight_decay=1.0, maximize=True)
@@ -154,7 +154,7 @@ def _copy(targets: list[norch.Tensor], sources: list[norch.Tensor]) -> None:
 
 
 def update_bn(loader: Iterable[Any], model: nn.Module, device: Any = None) -> None:
-    """Computes the running statistics of the model's batch normalisations anew, as means over one pass of `loader`.
+    """Computes the running statistics of the model's batch normalisations again, as means over one pass of `loader`.
 
     `loader` gives inputs, or lists or tuples whose first is the input; `device` is where they are moved.
     """
@@ -180,7 +180,7 @@ def update_bn(loader: Iterable[Any], model: nn.Module, device: Any = None) -> No
 class SWALR(LRScheduler):
     """From the present learning rate to `swa_lr` in `anneal_epochs`, along a "cos" or "linear", and then constant.
 
-    Raises ValueError for another `anneal_strategy` and for anneal_epochs that are no integer or negative.
+    Raises ValueError for another `anneal_strategy` and for anneal_epochs that are not an integer or negative.
     """
 
     def __init__(

@@ -20,8 +20,8 @@ class _Again(norch.autograd.Function):
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, norch.Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
         result = call(*args)
-        ctx.single = not isinstance(result, tuple)
-        for value in (result,) if ctx.single else result:
+        ctx.returns_tensor = not isinstance(result, tuple)
+        for value in (result,) if ctx.returns_tensor else result:
             if isinstance(value, list | dict):
                 raise norch.DTypeError(
                     f"checkpoint(): the function must return a tensor or a tuple, not a {type(value).__name__}"
@@ -40,7 +40,7 @@ class _Again(norch.autograd.Function):
             if ctx.random is not None:
                 norch.set_rng_state(ctx.random)
             result = ctx.call(*args)
-        tensors = [r for r in ((result,) if ctx.single else result) if isinstance(r, norch.Tensor)]
+        tensors = [r for r in ((result,) if ctx.returns_tensor else result) if isinstance(r, norch.Tensor)]
         pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if t.requires_grad and g is not None]
         if pairs:
             norch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])

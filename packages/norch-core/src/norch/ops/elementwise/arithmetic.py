@@ -149,10 +149,7 @@ add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[a
 
 @public("divide", "true_divide", inplace=True)
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other: always floating, or rounded with `rounding_mode` "floor" or "trunc", dtype then promoted.
-
-    Operands broadcast. Raises ValueError for another rounding_mode.
-    """
+    """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode."""
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":

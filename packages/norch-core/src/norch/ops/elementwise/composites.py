@@ -160,15 +160,12 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     return where(inside, g, 0.0)
 
 
-@public("clip", inplace=True)
+@public("clip")
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Input limited to [min, max], numbers or tensors that broadcast; either may be None. NaN stays.
-
-    The gradient is 0 outside. Raises ShapeError where both are None.
-    """
+    """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
-    if hasattr(min, "spec") or hasattr(max, "spec"):
+    if input.node is None or hasattr(min, "spec") or hasattr(max, "spec"):
         return _between(input, min, max)
     return _clamp(input, min, max)
 
@@ -259,9 +256,9 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
-    top = maximum(input, other)
-    gap = where(eq(input, other), 0.0, -absolute(input - other))
-    return top + gap.exp().log1p()
+    largest = maximum(input, other)
+    difference = where(eq(input, other), 0.0, -absolute(input - other))
+    return largest + difference.exp().log1p()
 
 
 @public()

@@ -109,10 +109,7 @@ def _digamma(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def digamma(input: Tensor) -> Tensor:
-    """The derivative of `lgamma`; -inf at 0, NaN at negative integers. Integers and bools give the default dtype.
-
-    By the asymptotic series, recurrence and reflection, as lgamma.
-    """
+    """The derivative of `lgamma`, by the same series; -inf at 0, NaN at negative integers. Integers give floats."""
     return _digamma(as_floating(input))
 
 

@@ -223,10 +223,7 @@ def sgn(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
-    """0 where input is negative, 1 where it is positive, `values` where it is 0; the two broadcast.
-
-    Not differentiable. Raises DTypeError unless both have one dtype.
-    """
+    """0 where input < 0, 1 where input > 0, else `values`; no gradient. Raises DTypeError unless of one dtype."""
     if input.spec.dtype is not values.spec.dtype:
         raise DTypeError(f"heaviside(): input is {input.spec.dtype} and values {values.spec.dtype}; convert one")
     x = input.detach()

@@ -28,8 +28,8 @@ def contract(equation: str, operands: list[Tensor]) -> Tensor:
     parts = [_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
     result, labels = parts[0]
     for i, (x, term) in enumerate(parts[1:], 1):
-        wanted = set(output).union(*(t for _, t in parts[i + 1 :]))
-        result, labels = _pair(result, labels, x, term, wanted, sizes)
+        needed = set(output).union(*(t for _, t in parts[i + 1 :]))
+        result, labels = _pair(result, labels, x, term, needed, sizes)
     summed = [i for i, label in enumerate(labels) if label not in output]
     if summed:
         result = result.sum(summed, dtype=result.dtype)
@@ -81,14 +81,14 @@ def _diagonals(x: Tensor, term: list[str]) -> tuple[Tensor, list[str]]:
 
 
 def _pair(
-    a: Tensor, a_labels: list[str], b: Tensor, b_labels: list[str], wanted: set[str], sizes: dict[str, int]
+    a: Tensor, a_labels: list[str], b: Tensor, b_labels: list[str], needed: set[str], sizes: dict[str, int]
 ) -> tuple[Tensor, list[str]]:
     """The product of two operands, summed over the labels that no other operand and not the output has."""
-    a, a_labels = _sum_unshared(a, a_labels, wanted | set(b_labels))
-    b, b_labels = _sum_unshared(b, b_labels, wanted | set(a_labels))
+    a, a_labels = _sum_unshared(a, a_labels, needed | set(b_labels))
+    b, b_labels = _sum_unshared(b, b_labels, needed | set(a_labels))
     shared = [c for c in a_labels if c in b_labels]
-    batch = [c for c in shared if c in wanted]
-    inner = [c for c in shared if c not in wanted]
+    batch = [c for c in shared if c in needed]
+    inner = [c for c in shared if c not in needed]
     rows = [c for c in a_labels if c not in shared]
     columns = [c for c in b_labels if c not in shared]
 
@@ -110,7 +110,7 @@ def _pair(
     return out if out.spec.shape == shape else out.reshape(shape), labels
 
 
-def _sum_unshared(x: Tensor, labels: list[str], wanted: set[str]) -> tuple[Tensor, list[str]]:
-    """Sums over the labels that are not wanted."""
-    summed = [i for i, c in enumerate(labels) if c not in wanted]
-    return (x.sum(summed, dtype=x.dtype), [c for c in labels if c in wanted]) if summed else (x, labels)
+def _sum_unshared(x: Tensor, labels: list[str], needed: set[str]) -> tuple[Tensor, list[str]]:
+    """Sums over the labels that are not needed."""
+    summed = [i for i, c in enumerate(labels) if c not in needed]
+    return (x.sum(summed, dtype=x.dtype), [c for c in labels if c in needed]) if summed else (x, labels)

@@ -105,11 +105,11 @@ def _product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> Tensor:
 def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> None:
     """Raises ShapeError unless the operands have so many dims, equal inner sizes and, of 3 dims, equal batches."""
     require_dims(op, (a, a_ndim), (b, b_ndim))
-    first, second = tuple(a.spec.shape), tuple(b.spec.shape)
+    first, second = a.spec.shape, b.spec.shape
     if first[:-2] != second[:-2]:
-        raise ShapeError(f"{op}(): batches of {first} and {second} differ in size")
-    if first[-1] != second[-2 if len(second) > 1 else 0]:
-        raise ShapeError(f"{op}(): shapes {first} and {second} do not match")
+        raise ShapeError(f"{op}(): batches of {tuple(first)} and {tuple(second)} differ in size")
+    if first[-1] != second[-2 if b_ndim > 1 else 0]:
+        raise ShapeError(f"{op}(): shapes {tuple(first)} and {tuple(second)} do not match")
 
 
 @public()

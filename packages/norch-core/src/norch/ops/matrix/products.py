@@ -53,10 +53,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 @public()
 def inner(input: Tensor, other: Tensor) -> Tensor:
-    """The products summed over the last dims of both: (..., k), (*, k) -> (..., *); `*` with a 0-d tensor.
-
-    Raises ShapeError where the last sizes differ.
-    """
+    """The products summed over the last dims: (..., k), (*, k) -> (..., *). Raises ShapeError where these differ."""
     if not input.spec.ndim or not other.spec.ndim:
         return input * other
     return tensordot(input, other, ([-1], [-1]))
@@ -70,10 +67,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 
 @public()
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """The Kronecker product: each element of input times the whole of other, laid out as blocks.
-
-    Each dim is the product of both; the shorter shape is led by 1s. Dtypes promote.
-    """
+    """The Kronecker product: each element of input times the whole of other, laid out as blocks. Dtypes promote."""
     ndim = max(input.spec.ndim, other.spec.ndim)
     first = (1,) * (ndim - input.spec.ndim) + tuple(input.spec.shape)
     second = (1,) * (ndim - other.spec.ndim) + tuple(other.spec.shape)
@@ -128,19 +122,13 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 
 @public(inplace=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * bmm(batch1, batch2), of shape (b, m, n), to which `input` broadcasts.
-
-    With beta 0 `input` is not read. Raises as addmm does.
-    """
+    """beta * input + alpha * bmm(batch1, batch2): (b, m, n), to which `input` broadcasts. Raises as addmm does."""
     return add_product("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
 @public(inplace=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * bmm(batch1, batch2).sum(0), as one matrix product, of shape (m, n).
-
-    `input` broadcasts to it; with beta 0 it is not read. Raises as addmm does.
-    """
+    """beta * input + alpha * bmm(batch1, batch2).sum(0), by one matrix product: (m, n). Raises as addmm does."""
     check_product("addbmm", batch1, 3, batch2, 3)
     b, m, k = batch1.spec.shape
     left = reshape(permute(batch1, [1, 0, 2]), (m, b * k))
@@ -152,10 +140,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 
 @public(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
-    """Matrices along the diagonal of a larger one, zeros elsewhere; vectors and 0-d tensors are rows.
-
-    Dtypes promote. Raises ShapeError above 2 dims.
-    """
+    """Matrices (vectors are rows) on the diagonal of a larger one; dtypes promote. Raises ShapeError above 2 dims."""
     from ..shape.joining import common_spec
 
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
@@ -209,10 +194,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
 
 @public(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The `p`-norm distances of every two rows of a matrix: (n, k) -> (n * (n - 1) / 2), in the order of the rows.
-
-    Raises ShapeError unless input has 2 dims.
-    """
+    """The `p`-norm distances of all pairs of rows: (n, k) -> (n * (n - 1) / 2). Raises ShapeError unless 2-D."""
     from ..indexing import index_select
     from ..shape.arranging import triu_indices
 

@@ -81,10 +81,7 @@ def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tenso
 
 @public(method=False, inplace=True)
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`input` where it is positive, `alpha * (exp(input) - 1)` elsewhere (Clevert et al., 2015).
-
-    Shape and dtype kept; raises DTypeError unless floating.
-    """
+    """`input` where positive, else alpha * (exp(input) - 1) (Clevert et al., 2015). DTypeError unless floating."""
     return _elu(input, alpha, 1.0, 1.0)
 
 
@@ -253,10 +250,7 @@ def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) ->
 @public(method=False)
 @composite(_elementwise("softplus"), softplus_grad)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * input)) / beta, and `input` itself where beta * input exceeds `threshold`.
-
-    Shape and dtype kept; raises DTypeError unless floating.
-    """
+    """log(1 + exp(beta * input)) / beta; `input` where beta * input > `threshold`. DTypeError unless floating."""
     scaled = input * beta
     return where(gt(scaled, threshold), input, _log1p_exp(scaled) / beta)
 

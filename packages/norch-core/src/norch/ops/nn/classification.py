@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.plan import Inferred
-from ...dtype import bool_
-from ...errors import DTypeError, IndexError, ShapeError
+from ...errors import IndexError, ShapeError
 from ...spec import Spec
+from ..checks import require_integers
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating
 from ..indexing import gather, scatter, scatter_add
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def _check(op: str, input: Spec, target: Spec, weight: Spec | None, reduction: str) -> Spec:
     """Checks operands of a loss by class index, and returns the spec of the result."""
     floating(op, input, weight)
-    if target.dtype.is_floating_point or target.dtype is bool_:
-        raise DTypeError(f"{op}(): target must hold class indices (integers), got {target.dtype}")
+    require_integers(op, "target, of class indices,", target)
     check_reduction(reduction, op)
     at = _class_dim(input)
     if not input.ndim or tuple(target.shape) != (*input.shape[:at], *input.shape[at + 1 :]):
@@ -49,34 +48,34 @@ def _class_dim(spec: Spec) -> int:
 
 
 class _Targets:
-    """Class indices that `gather` takes, and what each of them counts."""
+    """Class indices that `gather` takes, their weights, and which of them are valid: not ignored."""
 
     def __init__(self, input: Spec, target: Tensor, weight: Tensor | None, ignore_index: int) -> None:
         self.dim, self.dtype = _class_dim(input), input.dtype
         self.classes = input.shape[self.dim]
         index = target.long()  # ignore_index may be no number of target's dtype
-        self.counted = ne(index, ignore_index)
+        self.valid = ne(index, ignore_index)
         # gather counts negative indices from the end; here they are errors, as in PyTorch.
-        index = where(self.counted, where(lt(index, 0), self.classes, index), 0)
+        index = where(self.valid, where(lt(index, 0), self.classes, index), 0)
         self.index = index.unsqueeze(self.dim)
         self.weight: Any = None
         if weight is not None:
-            self.weight = where(self.counted, gather(weight, 0, index.reshape(-1)).reshape(target.spec.shape), 0.0)
+            self.weight = where(self.valid, gather(weight, 0, index.reshape(-1)).reshape(target.spec.shape), 0.0)
 
     def total(self, like: Tensor) -> Tensor:
         """What the mean divides by: the weights of all targets, or how many are not ignored."""
-        return upcast(self.weight).sum() if self.weight is not None else self.counted.sum().to(upcast(like).dtype)
+        return upcast(self.weight).sum() if self.weight is not None else self.valid.sum().to(upcast(like).dtype)
 
     def scales(self, g: Tensor, reduction: str) -> Tensor:
         """The gradient of minus the logarithm of each target's probability, from that of the loss."""
         if reduction == "mean":
             g = g / self.total(g)
-        return where(self.counted, g if self.weight is None else g * self.weight, 0.0).to(self.dtype)
+        return where(self.valid, g if self.weight is None else g * self.weight, 0.0).to(self.dtype)
 
     def losses(self, logs: Tensor) -> Tensor:
         """Minus each target's element of `logs`, times its weight; 0 where it is ignored."""
         picked = gather(logs, self.dim, self.index).squeeze(self.dim)
-        return where(self.counted, -picked if self.weight is None else -picked * self.weight, 0.0)
+        return where(self.valid, -picked if self.weight is None else -picked * self.weight, 0.0)
 
     def reduce(self, losses: Tensor, reduction: str, op: str) -> Tensor:
         if reduction != "mean":
@@ -129,7 +128,7 @@ def nll_loss(
     """Minus the element of input, which holds logarithms of probabilities, that each class index in target names.
 
     input: (n, classes, ...) or (classes). target: integers, (n, ...) or (). weight: (classes), a factor for each class;
-    it gets no gradient. Targets equal to `ignore_index` count nothing. reduction: "mean" (over the sum of the targets'
+    it gets no gradient. Targets equal to `ignore_index` are ignored. reduction: "mean" (over the sum of the targets'
     weights), "sum" or "none". Raises ShapeError for shapes that do not fit, DTypeError for a target without integers,
     IndexError for one outside [0, classes).
     """
@@ -195,10 +194,10 @@ def cross_entropy(
     """Minus the log_softmax of input at the class that target names: `nll_loss` of `log_softmax`.
 
     input: (n, classes, ...) or (classes), any real numbers. target: integers, (n, ...) or (); or probabilities, in
-    input's shape. weight: (classes), a factor for each class. Targets equal to `ignore_index` count nothing.
+    input's shape. weight: (classes), a factor for each class. Targets equal to `ignore_index` are ignored.
     label_smoothing: the part of each target that is spread over all classes (Szegedy et al., 2015). reduction: "mean"
     (over the sum of the targets' weights; for probabilities over the number of targets), "sum" or "none".
-    Raises ShapeError for shapes that do not fit, DTypeError for a target of unfit dtype, IndexError for a class index
+    Raises ShapeError for shapes that do not fit, DTypeError for a target of another dtype, IndexError for a class index
     outside [0, classes), ValueError for a label_smoothing outside [0, 1] and an ignore_index >= 0 for probabilities.
     """
     if not 0 <= label_smoothing <= 1:
@@ -232,9 +231,9 @@ def _weighted(
     targets = _Targets(input.spec, target, weight, ignore_index)
     losses = targets.losses(logs)
     if label_smoothing:
-        everywhere = -(logs if weight is None else logs * _per_class(weight, logs.spec)).sum(dim)
-        even = where(targets.counted, everywhere, 0.0) * (label_smoothing / targets.classes)
-        losses = losses * (1 - label_smoothing) + even
+        uniform = -(logs if weight is None else logs * _per_class(weight, logs.spec)).sum(dim)
+        uniform = where(targets.valid, uniform, 0.0) * (label_smoothing / targets.classes)
+        losses = losses * (1 - label_smoothing) + uniform
     return targets.reduce(losses, reduction, "cross_entropy").to(input.dtype)
 
 

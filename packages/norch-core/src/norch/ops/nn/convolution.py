@@ -152,10 +152,7 @@ def _weight_grad_to_input(
 def conv2d_weight_grad(
     grad: Tensor, input: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
-    """The gradient of conv2d's weight, which has `shape`, from that of its result (n, out, y, x).
-
-    Raises DTypeError unless both have one floating dtype.
-    """
+    """The gradient of conv2d's weight, of `shape`, from its result's (n, out, y, x). DTypeError as for conv2d."""
     n, o, rows, columns = grad.spec.shape
     _, c, kh, kw = shape
     if not grad.spec.numel:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dtype import bool_, int64
-from ...errors import DTypeError, IndexError, ShapeError
+from ...dtype import int64
+from ...errors import IndexError, ShapeError
 from ...spec import Spec
+from ..checks import require_integers
 from ..creation import fill_spec
 from ..elementwise.arithmetic import eq, lt, where
 from ..families import composite
@@ -17,13 +18,8 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _check_index(index: Spec) -> None:
-    if index.dtype.is_floating_point or index.dtype is bool_:
-        raise DTypeError(f"embedding(): input must hold integers, got {index.dtype}")
-
-
 def _infer_embedding(input: Spec, weight: Spec, padding_idx: int | None) -> Spec:
-    _check_index(input)
+    require_integers("embedding", "input", input)
     if weight.ndim != 2:
         raise ShapeError(f"embedding(): weight must be (rows, features), got shape {tuple(weight.shape)}")
     if input.numel and not weight.shape[0]:
@@ -35,16 +31,16 @@ def _infer_grad(grad: Spec, input: Spec, rows: int, padding_idx: int | None) -> 
     return grad.like((rows, grad.shape[-1]))
 
 
-def _flat(index: Tensor, features: int) -> Tensor:
+def _expand_index(index: Tensor, features: int) -> Tensor:
     return index.reshape(index.spec.numel, 1).expand(index.spec.numel, features)
 
 
-def _no_padding(value: Tensor, input: Tensor, padding_idx: int | None) -> Tensor:
+def _mask_padding(value: Tensor, input: Tensor, padding_idx: int | None) -> Tensor:
     return value if padding_idx is None else where(eq(input, padding_idx).unsqueeze(-1), 0.0, value)
 
 
 def _grad_rule(g: Tensor, input: Tensor, padding_idx: int | None) -> Tensor:
-    return _no_padding(_embedding(input, g, None), input, padding_idx)
+    return _mask_padding(_embedding(input, g, None), input, padding_idx)
 
 
 @composite(
@@ -57,8 +53,8 @@ def _embedding_grad(grad: Tensor, input: Tensor, rows: int, padding_idx: int | N
     features = grad.spec.shape[-1]
     out = fill_spec(grad.spec.like((rows, features)), 0)
     if grad.spec.numel:
-        source = _no_padding(grad, input, padding_idx).reshape(input.spec.numel, features)
-        scatter_into(out, 0, _flat(input, features), source, add=True)
+        source = _mask_padding(grad, input, padding_idx).reshape(input.spec.numel, features)
+        scatter_into(out, 0, _expand_index(input, features), source, add=True)
     return out
 
 
@@ -74,10 +70,10 @@ def _embedding(input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor
         return fill_spec(weight.spec.like(shape), 0)
     # gather counts negative indices from the end; here they are errors, as in PyTorch.
     index = where(lt(input, 0), rows, input.to(int64)) if input.spec.dtype.is_signed else input
-    return gather(weight, 0, _flat(index, features)).reshape(shape)
+    return gather(weight, 0, _expand_index(index, features)).reshape(shape)
 
 
-def _wrong_index(input: Tensor, weight: Tensor) -> IndexError | None:
+def _index_error(input: Tensor, weight: Tensor) -> IndexError | None:
     """The error for an index that is no row; None where all are."""
     rows = weight.spec.shape[0]
     if not rows:
@@ -107,4 +103,4 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
         return _embedding(input, weight, padding_idx)
     except IndexError as error:
         # Kernels and the decomposition name different things; the user sees one message.
-        raise _wrong_index(input.detach(), weight) or error from None
+        raise _index_error(input.detach(), weight) or error from None

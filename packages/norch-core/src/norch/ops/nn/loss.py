@@ -105,7 +105,7 @@ def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
 
 @public(method=False)
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
-    """(input - target) ** 2, as its "mean", its "sum", or elementwise ("none").
+    """(input - target) ** 2 of tensors of one shape: as its "mean", its "sum" (0-d), or elementwise ("none").
 
     Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating Tensors, ValueError for
     another reduction.
@@ -189,11 +189,11 @@ def smooth_l1_loss(
 
 # --- Of probabilities -----------------------------------------------------------------------------------------------
 
-_LEAST_LOG = -100.0
+_MIN_LOG = -100.0
 
 
 def _bounded_log(x: Tensor) -> Tensor:
-    return maximum(log(x), _LEAST_LOG)
+    return maximum(log(x), _MIN_LOG)
 
 
 def _probabilities_input(g: Tensor, input: Tensor, target: Tensor) -> Tensor:
@@ -219,7 +219,7 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(target * log(input) + (1 - target) * log(1 - input)) * weight: input and target are probabilities.
 
-    The logarithms are held at -100 at least. `weight` broadcasts. As its "mean", its "sum", or elementwise ("none").
+    The logarithms are clamped to at least -100. `weight` broadcasts. As its "mean", its "sum", or elementwise ("none").
     Input outside [0, 1] gives NaN: to raise for it would wait for the device. Raises as mse_loss does.
     """
     loss = _binary_cross_entropy(*match_shapes("binary_cross_entropy", strict, input, target))
@@ -270,8 +270,8 @@ def _logits_target(g: Tensor, input: Tensor, pos_weight: Tensor | None) -> Tenso
     name="binary_cross_entropy_with_logits",
 )
 def _with_logits(input: Tensor, target: Tensor, pos_weight: Tensor | None) -> Tensor:
-    tail = _log1p_exp_neg(input)
-    return (1 - target) * input + (tail if pos_weight is None else tail * ((pos_weight - 1) * target + 1))
+    softplus = _log1p_exp_neg(input)
+    return (1 - target) * input + (softplus if pos_weight is None else softplus * ((pos_weight - 1) * target + 1))
 
 
 @public(method=False)

@@ -6,12 +6,12 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.mode import no_grad
 from ...dtype import finfo
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_shape
 from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
+from ..optimizer.averaging import update_averages_
 from ..reduction.reductions import mean, norm
 from ..registry import public
 from ..shape.views import broadcast_tensors, expand
@@ -92,8 +92,8 @@ def layer_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | 
     """The gradient of layer_norm's input, and if `affine` those of weight and bias."""
     dims, lead, g = _last_dims(shape), list(range(input.spec.ndim - len(shape))), upcast(grad)
     x, factor = _standardize(upcast(input), dims, eps)
-    into = _standardize_grad(g if weight is None else g * weight, x, factor, dims).to(input.dtype)
-    return (into, _sum(g * x, lead), _sum(g, lead)) if affine else into
+    grad_input = _standardize_grad(g if weight is None else g * weight, x, factor, dims).to(input.dtype)
+    return (grad_input, _sum(g * x, lead), _sum(g, lead)) if affine else grad_input
 
 
 def _last_dims(shape: Shape) -> list[int]:
@@ -145,8 +145,8 @@ def rms_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | No
     """The gradient of rms_norm's input, and if `affine` that of weight."""
     dims, lead, g = _last_dims(shape), list(range(input.spec.ndim - len(shape))), upcast(grad)
     x, factor = _standardize(upcast(input), dims, eps, centred=False)
-    into = _standardize_grad(g if weight is None else g * weight, x, factor, dims, centred=False).to(input.dtype)
-    return (into, _sum(g * x, lead)) if affine else into
+    grad_input = _standardize_grad(g if weight is None else g * weight, x, factor, dims, centred=False).to(input.dtype)
+    return (grad_input, _sum(g * x, lead)) if affine else grad_input
 
 
 def _rms_norm_rule(
@@ -201,11 +201,11 @@ def _group_norm_rule(
 ) -> Gradients:
     shape, ndim, g = input.spec.shape, input.spec.ndim, upcast(g)
     x, factor = _standardize(_grouped(upcast(input), num_groups), [2], eps)
-    others, into = [0, *range(2, ndim)], None
+    dims, grad_input = [0, *range(2, ndim)], None
     if needs[0]:
         part = g if weight is None else g * _channels(weight, ndim)
-        into = _standardize_grad(_grouped(part, num_groups), x, factor, [2]).reshape(shape)
-    return into, (g * x.reshape(shape)).sum(others) if needs[1] else None, g.sum(others) if needs[2] else None
+        grad_input = _standardize_grad(_grouped(part, num_groups), x, factor, [2]).reshape(shape)
+    return grad_input, (g * x.reshape(shape)).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
 
 
 @public(method=False)
@@ -235,10 +235,10 @@ def _infer_batch_norm_grad(grad: Spec, input: Spec, *rest: Any) -> tuple[Spec, S
 def batch_norm_grad(grad: Tensor, input: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of batch_norm's input, weight and bias."""
     ndim, g = input.spec.ndim, upcast(grad)
-    others = [0, *range(2, ndim)]
-    x, factor = _standardize(upcast(input), others, eps)
-    into = _standardize_grad(g if weight is None else g * _channels(weight, ndim), x, factor, others)
-    return into.to(input.dtype), (g * x).sum(others), g.sum(others)
+    dims = [0, *range(2, ndim)]
+    x, factor = _standardize(upcast(input), dims, eps)
+    grad_input = _standardize_grad(g if weight is None else g * _channels(weight, ndim), x, factor, dims)
+    return grad_input.to(input.dtype), (g * x).sum(dims), g.sum(dims)
 
 
 def _batch_norm_rule(
@@ -251,10 +251,10 @@ def _batch_norm_rule(
 def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """`batch_norm` with the statistics of the batch, and those: the mean and unbiased variance of each channel."""
     ndim, x = input.spec.ndim, upcast(input)
-    others = [0, *range(2, ndim)]
-    batch_mean = mean(x, others, True)
+    dims = [0, *range(2, ndim)]
+    batch_mean = mean(x, dims, True)
     centred = x - batch_mean
-    variance = mean(centred * centred, others, True)
+    variance = mean(centred * centred, dims, True)
     out = _affine(centred * (1 / sqrt(variance + eps)), _channels(weight, ndim), _channels(bias, ndim))
     count = input.spec.numel / max(input.spec.shape[1], 1)
     return out.to(input.dtype), batch_mean.reshape(-1), variance.reshape(-1) * (count / max(count - 1, 1))
@@ -299,16 +299,10 @@ def batch_norm(
     if count <= 1 and input.spec.numel:
         raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
     out, batch_mean, batch_var = _batch_norm(input, weight, bias, eps)
-    _update_running(running_mean, batch_mean, momentum)
-    _update_running(running_var, batch_var, momentum)
+    moved = [pair for pair in ((running_mean, batch_mean), (running_var, batch_var)) if pair[0] is not None]
+    if moved:
+        update_averages_(*zip(*moved, strict=True), weight=momentum)
     return out
-
-
-def _update_running(running: Tensor | None, batch: Tensor, momentum: float) -> None:
-    """(1 - momentum) * running + momentum * batch, in place and unrecorded."""
-    if running is not None:
-        with no_grad():
-            running.mul_(1.0 - momentum).add_(batch * momentum)
 
 
 # --- To norm 1 ------------------------------------------------------------------------------------------------------
@@ -317,10 +311,7 @@ def _update_running(running: Tensor | None, batch: Tensor, momentum: float) -> N
 @public(method=False)
 @accepts_axis
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
-    """input / max(norm, eps), the norm being the `p`-norm along `dim`.
-
-    Shape and dtype kept; raises DTypeError unless floating, IndexError for a dim out of range.
-    """
+    """input / max(norm, eps), the norm being the `p`-norm along `dim`. Raises DTypeError unless floating."""
     floating("normalize", input.spec)
     return input / expand(norm(input, p, dim, True).clamp(eps), tuple(input.spec.shape))
 
@@ -328,11 +319,11 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -
 @public(method=False)
 @accepts_axis
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """x1 @ x2 / (max(|x1|, eps) * max(|x2|, eps)) of the vectors along `dim`, which goes; the two broadcast.
+    """x1 @ x2 / (max(|x1|, eps) * max(|x2|, eps)) of the vectors along `dim`, which is reduced.
 
-    Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
+    The two broadcast. Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
     """
     floating("cosine_similarity", x1.spec, x2.spec)
     a, b = broadcast_tensors(x1, x2)
-    sizes = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)
-    return (a * b).sum(dim) / sizes
+    norms = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)
+    return (a * b).sum(dim) / norms

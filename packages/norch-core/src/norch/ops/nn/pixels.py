@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _check(op: str, input: Tensor, least: int, factor: int, what: str) -> tuple[tuple[int, ...], int]:
+def _check(op: str, input: Tensor, min_ndim: int, factor: int, what: str) -> tuple[tuple[int, ...], int]:
     shape, n = tuple(input.spec.shape), as_int(factor, op, what)
-    if len(shape) < least or n < 1:
-        raise ShapeError(f"{op}(): expected at least {least} dims and a positive {what}, got {shape} and {factor}")
+    if len(shape) < min_ndim or n < 1:
+        raise ShapeError(f"{op}(): expected at least {min_ndim} dims and a positive {what}, got {shape} and {factor}")
     return shape, n
 
 
@@ -31,24 +31,21 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         raise ShapeError(f"pixel_shuffle(): {c} channels of {shape} cannot be divided by {r} * {r}")
     if not input.spec.numel:
         return input.reshape((*lead, c // (r * r), h * r, w * r))
-    cut = input.reshape(-1, c // (r * r), r, r, h, w)
-    return cut.permute(0, 1, 4, 2, 5, 3).reshape((*lead, c // (r * r), h * r, w * r))
+    blocks = input.reshape(-1, c // (r * r), r, r, h, w)
+    return blocks.permute(0, 1, 4, 2, 5, 3).reshape((*lead, c // (r * r), h * r, w * r))
 
 
 @public(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w).
-
-    Raises ShapeError where r does not divide height and width, DTypeError for an r that is no int.
-    """
+    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w). ShapeError where r is no divisor."""
     shape, r = _check("pixel_unshuffle", input, 3, downscale_factor, "downscale_factor")
     lead, (c, h, w) = shape[:-3], shape[-3:]
     if h % r or w % r:
         raise ShapeError(f"pixel_unshuffle(): height and width of {shape} cannot be divided by {r}")
     if not input.spec.numel:
         return input.reshape((*lead, c * r * r, h // r, w // r))
-    cut = input.reshape(-1, c, h // r, r, w // r, r)
-    return cut.permute(0, 1, 3, 5, 2, 4).reshape((*lead, c * r * r, h // r, w // r))
+    blocks = input.reshape(-1, c, h // r, r, w // r, r)
+    return blocks.permute(0, 1, 3, 5, 2, 4).reshape((*lead, c * r * r, h // r, w // r))
 
 
 @public(method=False)

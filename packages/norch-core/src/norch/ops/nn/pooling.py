@@ -93,8 +93,8 @@ def _infer_max_grad(grad: Spec, input: Spec, windows: Windows, pads: Pads) -> Sp
 
 def _max_grad_rule(g: Tensor, grad_spec: Spec, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     n, c, rows, columns = grad_spec.shape
-    places = _max_pool2d_indices(input, windows, pads).reshape(n, c, rows * columns)
-    return gather(g.reshape(n, c, input.spec.shape[2] * input.spec.shape[3]), 2, places).reshape(n, c, rows, columns)
+    indices = _max_pool2d_indices(input, windows, pads).reshape(n, c, rows * columns)
+    return gather(g.reshape(n, c, input.spec.shape[2] * input.spec.shape[3]), 2, indices).reshape(n, c, rows, columns)
 
 
 @composite(_infer_max_grad, {"grad": _max_grad_rule}, name="max_pool2d_grad")
@@ -102,8 +102,8 @@ def _max_pool2d_grad(grad: Tensor, input: Tensor, windows: Windows, pads: Pads) 
     """The gradient of max_pool2d's input: the first largest element of each window gets that of the window."""
     n, c, h, w = input.spec.shape
     count = grad.spec.shape[2] * grad.spec.shape[3]
-    places = _max_pool2d_indices(input, windows, pads).reshape(n, c, count)
-    return scatter_add(grad.new_zeros(n, c, h * w), 2, places, grad.reshape(n, c, count)).reshape(n, c, h, w)
+    indices = _max_pool2d_indices(input, windows, pads).reshape(n, c, count)
+    return scatter_add(grad.new_zeros(n, c, h * w), 2, indices, grad.reshape(n, c, count)).reshape(n, c, h, w)
 
 
 # --- Average --------------------------------------------------------------------------------------------------------
@@ -140,28 +140,28 @@ def _sum_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     return _all_windows(input, windows, pads, 0).sum((4, 5))
 
 
-def _sizes(n: int, count: int, kernel: int, stride: int, padding: int, whole: bool) -> list[float]:
-    """How many elements each window along a dim is the average of; `whole` counts the padding."""
+def _window_sizes(n: int, count: int, kernel: int, stride: int, padding: int, include_pad: bool) -> list[float]:
+    """How many elements each window along a dim is the average of, with its padding if `include_pad`."""
     sizes = []
     for i in range(count):
         first = i * stride - padding
         last = min(first + kernel, n + padding)
-        sizes.append(float(last - first if whole else min(last, n) - max(first, 0)))
+        sizes.append(float(last - first if include_pad else min(last, n) - max(first, 0)))
     return sizes
 
 
 # --- As called ------------------------------------------------------------------------------------------------------
 
 
-def _behind(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """The padding behind a dim: more than in front where `ceil_mode` lets a last window hang over."""
+def _end_padding(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """The padding at the end of a dim: more than at its start where `ceil_mode` lets a last window hang over."""
     if not ceil_mode:
         return padding
-    room = n + 2 * padding - effective_size(kernel, dilation)
-    steps = -(-room // stride)
+    span = n + 2 * padding - effective_size(kernel, dilation)
+    steps = -(-span // stride)
     if steps * stride >= n + padding:  # a window may not lie in the padding alone
         steps -= 1
-    return padding + max(steps * stride - room, 0)
+    return padding + max(steps * stride - span, 0)
 
 
 @cached
@@ -181,8 +181,8 @@ def _plan(
     h, w = input.shape[2:]
     if not h or not w:
         raise ShapeError(f"{op}(): no elements to pool in shape {tuple(input.shape)}")
-    behind = [_behind(*each, bool(ceil_mode)) for each in zip((h, w), *windows[:2], pads, windows.dilation)]
-    return windows, (pads[0], behind[0], pads[1], behind[1])
+    ends = [_end_padding(*each, bool(ceil_mode)) for each in zip((h, w), *windows[:2], pads, windows.dilation)]
+    return windows, (pads[0], ends[0], pads[1], ends[1])
 
 
 def _max_pool(input: Tensor, settings: tuple[Any, ...], return_indices: bool, dims: int) -> Any:
@@ -232,7 +232,7 @@ def max_pool1d(
     return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 1)
 
 
-def _avg_pool(input: Tensor, settings: tuple[Any, ...], whole: bool, divisor: Any, dims: int) -> Tensor:
+def _avg_pool(input: Tensor, settings: tuple[Any, ...], include_pad: bool, divisor: Any, dims: int) -> Tensor:
     op = f"avg_pool{dims}d"
     floating(op, input.spec)
     x = as_images(input, dims, op)
@@ -241,11 +241,11 @@ def _avg_pool(input: Tensor, settings: tuple[Any, ...], whole: bool, divisor: An
         raise ShapeError(f"{op}(): divisor_override must not be 0")
     total = _sum_pool2d(upcast(x), windows, pads)
     (kh, kw), stride, _ = windows
-    if divisor is not None or not any(pads) or (whole and pads[0] == pads[1] and pads[2] == pads[3]):
+    if divisor is not None or not any(pads) or (include_pad and pads[0] == pads[1] and pads[2] == pads[3]):
         out = total / float(kh * kw if divisor is None else divisor)
     else:
-        rows = _sizes(x.spec.shape[2], total.spec.shape[2], kh, stride[0], pads[0], whole)
-        columns = _sizes(x.spec.shape[3], total.spec.shape[3], kw, stride[1], pads[2], whole)
+        rows = _window_sizes(x.spec.shape[2], total.spec.shape[2], kh, stride[0], pads[0], include_pad)
+        columns = _window_sizes(x.spec.shape[3], total.spec.shape[3], kw, stride[1], pads[2], include_pad)
         out = total / (total.new_tensor(rows).unsqueeze(1) * total.new_tensor(columns))
     return from_images(out.to(input.dtype), input, dims)
 
@@ -262,8 +262,8 @@ def avg_pool2d(
 ) -> Tensor:
     """The average of each window: (n, c, h, w) or (c, h, w) -> the same with y * x windows.
 
-    stride: the kernel's size by default. padding: zeros, at most half of the kernel, which count as elements unless
-    `count_include_pad` is False. ceil_mode: a last window may hang over the edge; what hangs over never counts.
+    stride: the kernel's size by default. padding: zeros, at most half of the kernel, which are counted unless
+    `count_include_pad` is False. ceil_mode: a last window may hang over the edge; what hangs over is never counted.
     divisor_override: what to divide the sums by instead. Raises ShapeError for windows that do not fit, DTypeError
     unless floating.
     """
@@ -283,7 +283,7 @@ def avg_pool1d(
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
 
 
-def _averaging(like: Tensor, n: int, count: int) -> Tensor:
+def _averaging_matrix(like: Tensor, n: int, count: int) -> Tensor:
     """The (count, n) matrix whose rows average n elements in `count` parts, of which neighbours may overlap."""
     import numpy as np
 
@@ -299,24 +299,24 @@ def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
     floating(op, input.spec)
     if input.spec.ndim not in (dims + 1, dims + 2):
         raise ShapeError(f"{op}(): expected {dims + 1} or {dims + 2} dims, got shape {tuple(input.spec.shape)}")
-    asked = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * dims
+    requested = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * dims
     sizes = input.spec.shape[-dims:]
-    if len(asked) != dims:
+    if len(requested) != dims:
         raise ShapeError(f"{op}(): output_size must be an int or {dims}, got {output_size!r}")
-    wanted = [n if m is None else as_int(m, op, "output_size") for n, m in zip(sizes, asked)]
-    if min(wanted) < 0 or 0 in sizes:
-        raise ShapeError(f"{op}(): cannot pool shape {tuple(input.spec.shape)} to {tuple(wanted)}")
-    if all(m and n % m == 0 for n, m in zip(sizes, wanted)):
+    out_sizes = [n if m is None else as_int(m, op, "output_size") for n, m in zip(sizes, requested)]
+    if min(out_sizes) < 0 or 0 in sizes:
+        raise ShapeError(f"{op}(): cannot pool shape {tuple(input.spec.shape)} to {tuple(out_sizes)}")
+    if all(m and n % m == 0 for n, m in zip(sizes, out_sizes)):
         # Parts of one size: each becomes a dim of its own, and is averaged over.
-        cut = [k for n, m in zip(sizes, wanted) for k in (m, n // m)]
+        split = [k for n, m in zip(sizes, out_sizes) for k in (m, n // m)]
         lead = input.spec.shape[:-dims]
-        parts = input.reshape((*lead, *cut)).sum(
+        parts = input.reshape((*lead, *split)).sum(
             [len(lead) + 2 * d + 1 for d in range(dims)], dtype=upcast(input).dtype
         )
-        return (parts / float(math.prod(cut[1::2]))).to(input.dtype)
-    out = upcast(input) @ _averaging(upcast(input), sizes[-1], wanted[-1]).mT
+        return (parts / float(math.prod(split[1::2]))).to(input.dtype)
+    out = upcast(input) @ _averaging_matrix(upcast(input), sizes[-1], out_sizes[-1]).mT
     if dims == 2:
-        out = _averaging(out, sizes[0], wanted[0]) @ out
+        out = _averaging_matrix(out, sizes[0], out_sizes[0]) @ out
     return out.to(input.dtype)
 
 

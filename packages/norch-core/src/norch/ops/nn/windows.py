@@ -81,16 +81,16 @@ def effective_size(kernel: int, dilation: int) -> int:
 
 def output_size(shape: Pair, pads: Pads, windows: Windows, op: str) -> Pair:
     """How many windows fit in each of the two dims. Raises ShapeError where none does."""
-    found = []
+    sizes = []
     for n, before, after, k, s, d in zip(shape, pads[::2], pads[1::2], *windows):
-        room = n + before + after - effective_size(k, d)
-        if room < 0:
+        span = n + before + after - effective_size(k, d)
+        if span < 0:
             raise ShapeError(
                 f"{op}(): windows of {windows.kernel} with dilation {windows.dilation} do not fit {tuple(shape)} "
                 f"padded by {pads}"
             )
-        found.append(room // s + 1)
-    return found[0], found[1]
+        sizes.append(span // s + 1)
+    return sizes[0], sizes[1]
 
 
 def pad2d(input: Tensor, pads: Pads, value: float) -> Tensor:
@@ -141,7 +141,7 @@ def col2im(columns: Callable[[int, int], Tensor], spec: Spec, pads: Pads, size: 
     rows, width = (max(n + a + b, 0) for n, a, b in ((h, *pads[:2]), (w, *pads[2:])))
     out = fill_spec(spec.like((n, c, rows, width)), 0)
     for i in range(kernel[0]):
-        lines = slice_dim(out, 2, i * dilation[0], size[0], stride[0])
+        row_view = slice_dim(out, 2, i * dilation[0], size[0], stride[0])
         for j in range(kernel[1]):
-            slice_dim(lines, 3, j * dilation[1], size[1], stride[1]).add_(columns(i, j))
+            slice_dim(row_view, 3, j * dilation[1], size[1], stride[1]).add_(columns(i, j))
     return pad2d(out, (-pads[0], -pads[1], -pads[2], -pads[3]), 0)

@@ -45,8 +45,8 @@ def _infer_reduction(name: str, out: str, empty: bool) -> Any:
             compute, result = x.dtype, int64 if out == "index" else x.dtype
         if not empty and x.numel == 0 and 0 in [x.shape[d] for d in dims]:
             raise ShapeError(f"{name}(): cannot reduce no elements, shape {tuple(x.shape)} along dims {dims}")
-        seen, kernel = _reduced_specs(x, dims, keepdim, result)
-        return Inferred((seen,), ((compute, x.shape),), {"dims": dims}, (kernel,))
+        caller, kernel = _reduced_specs(x, dims, keepdim, result)
+        return Inferred((caller,), ((compute, x.shape),), {"dims": dims}, (kernel,))
 
     return infer
 
@@ -119,10 +119,7 @@ def _reduce(op: Op, input: Tensor, dim: Any, keepdim: bool, dtype: DType | None 
 @public()
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64 unless `dtype`.
-
-    Raises IndexError for a dim out of range, as all reductions do.
-    """
+    """The sum over `dim` (one, several, or None), in int64 for integers unless `dtype`. IndexError for a wrong dim."""
     return _reduce(_SUM, input, dim, keepdim, optional_dtype(dtype, "sum"))
 
 
@@ -182,10 +179,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 @public()
 @accepts_axis
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The largest over `dim` (None for all); NaN wins; equals share the gradient. Dtype kept.
-
-    Raises ShapeError for no elements, IndexError for a dim out of range.
-    """
+    """The largest over `dim` (None for all); NaN wins; equals share the gradient. Raises ShapeError for no elements."""
     return _reduce(_AMAX, input, dim, keepdim)
 
 
@@ -222,10 +216,7 @@ def _arg(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 @public()
 @accepts_axis
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index (int64) of the first largest along `dim`, or of all elements in row-major order; NaN is largest.
-
-    Raises ShapeError for no elements, IndexError for a dim out of range.
-    """
+    """The index (int64) of the first largest along `dim` or of all; NaN wins. Raises ShapeError for no elements."""
     return _arg(_ARGMAX, input, dim, keepdim)
 
 
@@ -359,10 +350,7 @@ def _root(square: Tensor) -> Tensor:
 @accepts_axis
 @_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow.
-
-    Integers and bools give the default dtype; raises IndexError for a dim out of range.
-    """
+    """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow. Raises as sum does."""
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
     if 0 in [input.spec.shape[d] for d in dims]:
         return log(sum(exp(input), dim, keepdim))

@@ -110,10 +110,7 @@ def cummin(input: Tensor, dim: int) -> ValuesIndices:
 @public()
 @accepts_axis
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """log(cumsum(exp(input))) along `dim`, without overflow, by doubling. Shape and dtype kept.
-
-    Raises DTypeError unless floating, IndexError for a dim out of range.
-    """
+    """log(cumsum(exp(input))) along `dim`, without overflow. Raises DTypeError unless floating, and as cumsum does."""
     at = wrap_dim(dim, input.spec.ndim, "logcumsumexp")
     if not input.spec.dtype.is_floating_point:
         raise DTypeError(f"logcumsumexp(): expected a floating dtype, got {input.spec.dtype}")

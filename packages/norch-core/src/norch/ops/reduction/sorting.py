@@ -79,10 +79,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 @public()
 @accepts_axis
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The `k` largest (or smallest) elements along `dim`, sorted, and their indices (int64).
-
-    Raises ShapeError for a `k` outside [0, size], IndexError for a dim out of range.
-    """
+    """The `k` largest (or smallest) along `dim`, sorted, and their indices. ShapeError for k outside [0, size]."""
     at = wrap_dim(dim, input.spec.ndim, "topk")
     size = input.spec.shape[at] if input.spec.ndim else 1
     if not 0 <= as_int(k, "topk", "k") <= size:
@@ -104,7 +101,7 @@ def unique(
     """The different elements, in order, 1-D; on request where each input element is among them, and how often.
 
     With `dim`, the different slices along it, in the order of their elements. The number of results depends on the
-    values, so this waits for them.
+    values, so this waits for them. Raises ShapeError for a `dim` of a tensor without elements.
     """
     if dim is not None:
         return _unique_slices(input.detach(), wrap_dim(dim, input.spec.ndim, "unique"), return_inverse, return_counts)
@@ -119,8 +116,10 @@ def unique(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The first of every run of equal elements, 1-D (of equal slices along `dim`); on request the run that each element
-    is in, and how long every run is. Waits for the values.
+    """The first of every run of equal elements, 1-D (of equal slices along `dim`).
+
+    On request the run that each element is in, and how long every run is, int64. Waits for the values. Raises
+    IndexError for a dim out of range.
     """
     if dim is None:
         flat = reshape(input.detach(), -1)
@@ -178,13 +177,13 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     given = next((v for v in (elements, test_elements) if hasattr(v, "spec")), None)
     if given is None:
         raise DTypeError(f"isin(): expected a Tensor, got {elements!r:.40} and {test_elements!r:.40}")
-    x, among = (v if hasattr(v, "spec") else full((), v, device=given.device) for v in (elements, test_elements))
-    x, among = x.detach(), reshape(among.detach(), -1)
-    size = among.spec.numel
+    x, tests = (v if hasattr(v, "spec") else full((), v, device=given.device) for v in (elements, test_elements))
+    x, tests = x.detach(), reshape(tests.detach(), -1)
+    size = tests.spec.numel
     if size <= 16:
-        found = (x.unsqueeze(-1) == among).any(-1)
+        found = (x.unsqueeze(-1) == tests).any(-1)
     else:
-        order = sort(among)[0]
+        order = sort(tests)[0]
         at = searchsorted(order, x).clamp(max=size - 1)
         found = reshape(gather(order, 0, reshape(at, -1)), tuple(x.spec.shape)) == x
     return ~found if invert else found
@@ -202,8 +201,8 @@ def searchsorted(
 ) -> Tensor:
     """Where values go (int64) in a sequence in order along its last dim: before their equals, or after (`right`).
 
-    A sequence of one dim serves values of any shape; else all dims but the last must agree. `sorter` is the order of a
-    sequence that is in none. By bisection.
+    A sequence of one dim serves values of any shape; else all dims but the last must agree. `sorter` is the argsort
+    of a sequence that is not sorted. By binary search. Raises ShapeError for a 0-d sequence or shapes that do not fit.
     """
     right = side == "right" if side is not None else right
     if out_int32:
@@ -214,13 +213,13 @@ def searchsorted(
     if not sequence.spec.ndim:
         raise ShapeError("searchsorted(): the sequence is 0-d; it needs at least 1 dim")
     if sequence.spec.ndim == 1:
-        wanted = reshape(values, -1)
+        queries = reshape(values, -1)
     else:
         if shape[:-1] != tuple(sequence.spec.shape[:-1]):
             raise ShapeError(f"searchsorted(): sequence {tuple(sequence.spec.shape)} and values {shape} do not match")
-        wanted = values
+        queries = values
     size = sequence.spec.shape[-1]
-    low = wanted.new_zeros(tuple(wanted.spec.shape), dtype=int64)
+    low = queries.new_zeros(tuple(queries.spec.shape), dtype=int64)
     if size == 0:
         return reshape(low, shape)
     high = low + size
@@ -228,9 +227,10 @@ def searchsorted(
         middle = (low + high) // 2
         at = gather(sequence, -1, middle.clamp(max=size - 1))
         # Written so that NaN values, which no comparison holds for, go behind everything.
-        goes_on = (at <= wanted) | (wanted != wanted) if right else (at < wanted) | ((wanted != wanted) & (at == at))
-        goes_on = goes_on & (low < high)
-        low, high = where(goes_on, middle + 1, low), where(goes_on, high, middle)
+        missing = queries != queries
+        go_right = (at <= queries) | missing if right else (at < queries) | (missing & (at == at))
+        go_right = go_right & (low < high)
+        low, high = where(go_right, middle + 1, low), where(go_right, high, middle)
     return reshape(low, shape)
 
 

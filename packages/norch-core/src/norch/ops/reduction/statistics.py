@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...dtype import bool_, float64, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import as_int, wrap_dim
+from ..checks import require_integers
 from ..creation import arange, fill_spec
 from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
@@ -104,10 +105,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
 @public()
 @accepts_axis
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The most frequent element along `dim`, the smallest of several, and the last index (int64) it has.
-
-    Raises IndexError for a dim without elements or out of range.
-    """
+    """The most frequent element along `dim`, the smallest of several, and its last index. Raises as kthvalue does."""
     at, values, indices = in_order(input, dim, "mode")
     size = values.spec.shape[at]
     shape = tuple(values.spec.shape)
@@ -150,20 +148,20 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
         if q.spec.dtype is not dtype:
             raise DTypeError(f"{op}(): q is {q.spec.dtype} and input {dtype}; convert one")
         q_shape = tuple(q.spec.shape)
-        share = reshape(q.detach().to(x.device, x.spec.dtype), -1)
+        fraction = reshape(q.detach().to(x.device, x.spec.dtype), -1)
     else:
         if not 0 <= q <= 1:
             raise ValueError(f"{op}(): q must be between 0 and 1, got {q}")
         q_shape = ()
-        share = fill_spec(x.spec.like((1,)), float(q))
+        fraction = fill_spec(x.spec.like((1,)), float(q))
     values = sort(movedim(x, at, -1), -1)[0]
     size = values.spec.shape[-1]
     last = narrow(values.detach(), -1, size - 1, 1)
     if skip:
         count = total(values.detach() == values.detach(), -1, True).to(x.spec.dtype)
-        rank = (count - 1).clamp(min=0.0) * share
+        rank = (count - 1).clamp(min=0.0) * fraction
     else:
-        rank = broadcast_to(share * (size - 1.0), (*values.spec.shape[:-1], share.spec.numel))
+        rank = broadcast_to(fraction * (size - 1.0), (*values.spec.shape[:-1], fraction.spec.numel))
     if interpolation in _ROUNDINGS:
         rank = _ROUNDINGS[interpolation](rank)
     low = floor(rank).detach()
@@ -211,9 +209,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     int64, or the dtype of floating weights (float64 for others). The length depends on the values, so this waits for
     them. Raises DTypeError unless input holds integers, ShapeError for other shapes or a negative integer.
     """
-    dtype = input.spec.dtype
-    if dtype.is_floating_point or dtype is bool_:
-        raise DTypeError(f"bincount(): expected integers, got {dtype}")
+    require_integers("bincount", "input", input.spec)
     if input.spec.ndim != 1 or (weights is not None and weights.spec.shape != input.spec.shape) or minlength < 0:
         raise ShapeError(
             f"bincount(): input must have 1 dim, weights its shape and minlength be >= 0; got {tuple(input.spec.shape)}"
@@ -225,10 +221,10 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         if low < 0:
             raise ShapeError(f"bincount(): cannot count negative integers, the smallest is {low}")
         size = max(size, high + 1)
-    counted = fill_spec(input.spec.like(dtype=int64), 1) if weights is None else weights.detach()
-    if not counted.spec.dtype.is_floating_point and weights is not None:
-        counted = counted.to(float64)
-    return scatter_add(fill_spec(counted.spec.like((size,)), 0), 0, input.to(int64), counted)
+    weighted = fill_spec(input.spec.like(dtype=int64), 1) if weights is None else weights.detach()
+    if not weighted.spec.dtype.is_floating_point and weights is not None:
+        weighted = weighted.to(float64)
+    return scatter_add(fill_spec(weighted.spec.like((size,)), 0), 0, input.to(int64), weighted)
 
 
 @public()
@@ -285,10 +281,10 @@ def cov(
         degrees: Any = max(rows.spec.shape[1] - correction, 0)
         product = centred @ centred.mT
     else:
-        amount = total(weight)
-        centred = rows - total(rows * weight, 1, True) / amount
-        shares = amount if aweights is None else total(weight * aweights) / amount
-        degrees = (amount - shares * correction if aweights is not None else amount - correction).clamp(min=0.0)
+        weight_sum = total(weight)
+        centred = rows - total(rows * weight, 1, True) / weight_sum
+        mean_weight = 1 if aweights is None else total(weight * aweights) / weight_sum
+        degrees = (weight_sum - mean_weight * correction).clamp(min=0.0)
         product = (centred * weight) @ centred.mT
     out = product / degrees
     return squeeze(out) if input.spec.ndim < 2 else out

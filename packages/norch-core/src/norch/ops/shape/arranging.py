@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import INTEGER
-from ...errors import DTypeError, IndexError, ShapeError
+from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
+from ..checks import require_integers
 from ..creation import DeviceLike, arange
 from ..from_data import as_tensor
 from ..indexing import index_select, unravel
@@ -105,19 +105,13 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 @public()
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 0.
-
-    Raises ShapeError below 2 dims, or where the size is no multiple of the number of parts.
-    """
+    """Views of equal parts, or of those between indices, along dim 0. ShapeError below 2 dims, and as hsplit."""
     return _cut_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
 @public()
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 2.
-
-    Raises ShapeError below 3 dims, or where the size is no multiple of the number of parts.
-    """
+    """Views of equal parts, or of those between indices, along dim 2. ShapeError below 3 dims, and as hsplit."""
     return _cut_evenly(input, indices_or_sections, 2, "dsplit", 3)
 
 
@@ -226,13 +220,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 @public(method=False)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Row-major indices into `shape` as one tensor of indices for each dim.
-
-    Raises DTypeError unless they are integers, IndexError for a shape without elements.
-    """
+    """Row-major indices into `shape`, a tensor for each dim. DTypeError unless integers, IndexError for no elements."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    if indices.spec.dtype.category != INTEGER:
-        raise DTypeError(f"unravel_index(): indices must hold integers, got {indices.spec.dtype}")
+    require_integers("unravel_index", "indices", indices.spec)
     if not sizes or min(sizes) < 1:
         raise IndexError(f"unravel_index(): no index is in shape {sizes}")
     return unravel(indices, sizes)

@@ -166,10 +166,7 @@ def t(input: Tensor) -> Tensor:
 
 @public("permute_dims")
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """A view with its dims in the order `dims`, ints or one sequence of them.
-
-    Raises ShapeError unless they are a permutation of all dims, IndexError for a dim out of range.
-    """
+    """A view with its dims in the order `dims`. Raises ShapeError unless that is a permutation of all dims."""
     dims = order if dims is None else (dims,)
     return PERMUTE.call(input, tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims)
 
@@ -258,10 +255,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @public()
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Dim `dim` split into `sizes`, of which one may be -1; a view where the strides allow.
-
-    Raises ShapeError for sizes that do not multiply to its size, IndexError for a dim out of range.
-    """
+    """Dim `dim` split into `sizes`, of which one may be -1. Raises ShapeError for sizes of another product."""
     shape = input.spec.shape
     at = wrap_dim(dim, len(shape), "unflatten")
     return reshape(input, (*shape[:at], *infer_size(tuple(sizes), shape[at], "unflatten", shape), *shape[at + 1 :]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -117,44 +118,22 @@ def _sloped(input: norch.Tensor, slope: Any) -> norch.Tensor:
     return norch.leaky_relu(input, slope)
 
 
-def relu_(input: norch.Tensor) -> norch.Tensor:
-    """`relu` in place."""
-    return input.relu_()
+def _in_place(function: Callable[..., norch.Tensor]) -> Callable[..., norch.Tensor]:
+    signature = inspect.signature(function)
+    parameters = [p for p in signature.parameters.values() if p.name != "inplace"]
+
+    def call(input: norch.Tensor, *args: Any, **kwargs: Any) -> norch.Tensor:
+        return function(input, *args, **kwargs, inplace=True)
+
+    call.__name__ = call.__qualname__ = f"{function.__name__}_"
+    call.__doc__ = f"`{function.__name__}` in place."
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return call
 
 
-def leaky_relu_(input: norch.Tensor, negative_slope: float = 0.01) -> norch.Tensor:
-    """`leaky_relu` in place."""
-    return leaky_relu(input, negative_slope, True)
-
-
-def elu_(input: norch.Tensor, alpha: float = 1.0) -> norch.Tensor:
-    """`elu` in place."""
-    return elu(input, alpha, True)
-
-
-def selu_(input: norch.Tensor) -> norch.Tensor:
-    """`selu` in place."""
-    return selu(input, True)
-
-
-def celu_(input: norch.Tensor, alpha: float = 1.0) -> norch.Tensor:
-    """`celu` in place."""
-    return celu(input, alpha, True)
-
-
-def hardtanh_(input: norch.Tensor, min_val: float = -1.0, max_val: float = 1.0) -> norch.Tensor:
-    """`hardtanh` in place."""
-    return hardtanh(input, min_val, max_val, True)
-
-
-def threshold_(input: norch.Tensor, threshold: float, value: float) -> norch.Tensor:
-    """`threshold` in place."""
-    return written_into(input, norch.threshold, threshold, value)
-
-
-def rrelu_(input: norch.Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> norch.Tensor:
-    """`rrelu` in place."""
-    return rrelu(input, lower, upper, training, True)
+relu_, selu_, elu_, celu_ = _in_place(relu), _in_place(selu), _in_place(elu), _in_place(celu)
+leaky_relu_, rrelu_ = _in_place(leaky_relu), _in_place(rrelu)
+hardtanh_, threshold_ = _in_place(hardtanh), _in_place(threshold)
 
 
 # --- Along a dim ----------------------------------------------------------------------------------------------------

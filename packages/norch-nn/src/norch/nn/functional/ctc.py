@@ -8,7 +8,7 @@ from typing import Any
 
 import norch
 
-from .loss_arguments import chosen, floating
+from .loss_arguments import check_reduction, floating
 
 Lengths = norch.Tensor | Sequence[int] | int
 
@@ -36,7 +36,7 @@ def ctc_loss(
     integers, IndexError for a label outside [0, C), and AutogradError for second derivatives, as PyTorch does.
     """
     op = "ctc_loss"
-    reduction = chosen(op, reduction, None, None)
+    check_reduction(op, reduction)
     floating(op, "log_probs", log_probs)
     if targets.is_floating_point() or targets.dtype is norch.bool:
         raise norch.DTypeError(f"{op}(): targets must hold labels (integers), got {targets.dtype}")
@@ -116,14 +116,14 @@ class _Lattice:
         self.index = states.unsqueeze(0).expand(steps, self.count, self.states)
 
         never = logs.new_full((self.count, width + 1), _NEVER)
-        leap = logs.new_zeros((self.count, width))
+        skip = logs.new_zeros((self.count, width))
         if width > 1:
             same = labels.narrow(1, 1, width - 1) == labels.narrow(1, 0, width - 1)
-            leap = norch.cat([leap.narrow(1, 0, 1), norch.where(same, _NEVER, leap.narrow(1, 1, width - 1))], 1)
-        leaps = norch.stack([never.narrow(1, 0, width), leap], 2).reshape(self.count, 2 * width)
-        leaps = norch.cat([leaps, never.narrow(1, 0, 1)], 1)
-        free = norch.zeros_like(leaps)
-        self.cost = norch.stack([leaps, free, free], 1)
+            skip = norch.cat([skip.narrow(1, 0, 1), norch.where(same, _NEVER, skip.narrow(1, 1, width - 1))], 1)
+        skips = norch.stack([never.narrow(1, 0, width), skip], 2).reshape(self.count, 2 * width)
+        skips = norch.cat([skips, never.narrow(1, 0, 1)], 1)
+        free = norch.zeros_like(skips)
+        self.cost = norch.stack([skips, free, free], 1)
 
 
 class _Alignments(norch.autograd.Function):
@@ -137,30 +137,30 @@ class _Alignments(norch.autograd.Function):
         logs = logs.float() if dtype.itemsize < 4 else logs
         lattice = _Lattice(logs, labels, blank)
         try:
-            heard = norch.gather(logs, 2, lattice.index).clamp(min=_NEVER)
+            emissions = norch.gather(logs, 2, lattice.index).clamp(min=_NEVER)
         except norch.IndexError:
             raise norch.IndexError(f"ctc_loss(): a label is outside [0, {shape[2]}), log_probs' classes") from None
 
         count, states, longest = lattice.count, lattice.states, max(times, default=0)
         # How likely it is to be at each place after each step.
-        reached = logs.new_full((longest + 1, count, states + 2), _NEVER)
-        reached[0, :, 1] = 0.0
-        written = reached.narrow(2, 2, states)
-        came: list[norch.Tensor] = []
+        alphas = logs.new_full((longest + 1, count, states + 2), _NEVER)
+        alphas[0, :, 1] = 0.0
+        written = alphas.narrow(2, 2, states)
+        transitions: list[norch.Tensor] = []
         for step in range(longest):
-            paths = reached[step].unfold(1, states, 1) + lattice.cost
+            paths = alphas[step].unfold(1, states, 1) + lattice.cost
             shares = paths.log_softmax(1)
             # The largest share is minus the logarithm of how much more the sum is than the largest path.
-            written[step + 1].copy_(paths.amax(1) - shares.amax(1) + heard[step])
-            came.append(shares)
+            written[step + 1].copy_(paths.amax(1) - shares.amax(1) + emissions[step])
+            transitions.append(shares)
 
         last = labels.new_tensor([[2 * n + 1, 2 * n + 2] for n in sizes]).reshape(-1, 2)
         end = labels.new_tensor(times).reshape(1, -1, 1).expand(1, count, states + 2)
-        ends = reached.gather(0, end).squeeze(0).gather(1, last)
+        ends = alphas.gather(0, end).squeeze(0).gather(1, last)
         shares = ends.log_softmax(1)
         chance = ends.amax(1) - shares.amax(1)
         possible = chance > 0.5 * _NEVER
-        ctx.save_for_backward(given, shares.exp(), last, possible, lattice.index, *came)
+        ctx.save_for_backward(given, shares.exp(), last, possible, lattice.index, *transitions)
         ctx.times, ctx.shape, ctx.dtype = times, shape, dtype
         return norch.where(possible, -chance, math.inf).to(dtype)
 
@@ -179,28 +179,28 @@ def _posterior(
     last: norch.Tensor,
     possible: norch.Tensor,
     index: norch.Tensor,
-    *came: norch.Tensor,
+    *transitions: norch.Tensor,
 ) -> norch.Tensor:
     """The gradient by the log-probabilities: minus how likely each label is at each step, given the target."""
     steps, count, states = index.shape
     weight = norch.where(possible, -grad.to(ends.dtype), 0.0).unsqueeze(1)
     finish = ends.new_zeros((count, states + 2)).scatter_add(1, last, ends * weight)
     times = last.new_tensor(ctx.times).unsqueeze(1)
-    heard = ends.new_zeros((steps, count, states))
+    emissions = ends.new_zeros((steps, count, states))
     at = norch.zeros_like(finish)
     # Rows of zeros around what came from each of three places; a view slanted by one sums it where it came from.
     width = states + 4
     parts = ends.new_zeros((count, 3, width))
     inner = parts.narrow(2, 2, states)
     slanted = norch.as_strided(parts, (count, 3, states + 2), (3 * width, width - 1, 1), 2)
-    for step in range(len(came), 0, -1):
+    for step in range(len(transitions), 0, -1):
         if step in ctx.times:
             at = at + norch.where(times == step, finish, 0.0)
         here = at.narrow(1, 2, states)
-        heard[step - 1].copy_(here)
-        inner.copy_(came[step - 1].exp() * here.unsqueeze(1))
+        emissions[step - 1].copy_(here)
+        inner.copy_(transitions[step - 1].exp() * here.unsqueeze(1))
         at = slanted.sum(1)
-    return ends.new_zeros(ctx.shape).scatter_add(2, index, heard).to(ctx.dtype)
+    return ends.new_zeros(ctx.shape).scatter_add(2, index, emissions).to(ctx.dtype)
 
 
 class _Once(norch.autograd.Function):

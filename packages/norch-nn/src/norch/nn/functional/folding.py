@@ -16,7 +16,7 @@ def _pair(value: Any, op: str, what: str, least: int) -> Pair:
     return int(values[0]), int(values[1])
 
 
-def _counts(op: str, size: Pair, kernel: Pair, dilation: Pair, padding: Pair, stride: Pair) -> Pair:
+def _output_sizes(op: str, size: Pair, kernel: Pair, dilation: Pair, padding: Pair, stride: Pair) -> Pair:
     rooms = [n + 2 * p - d * (k - 1) - 1 for n, k, d, p in zip(size, kernel, dilation, padding)]
     if min(rooms) < 0:
         raise norch.ShapeError(
@@ -25,56 +25,56 @@ def _counts(op: str, size: Pair, kernel: Pair, dilation: Pair, padding: Pair, st
     return rooms[0] // stride[0] + 1, rooms[1] // stride[1] + 1
 
 
-def _spans(kernel: Pair, dilation: Pair, stride: Pair, count: Pair) -> Any:
+def _spans(kernel: Pair, dilation: Pair, stride: Pair, output: Pair) -> Any:
     """For each element of a window the slices of the padded image that hold it in all windows."""
     for i in range(kernel[0]):
         top = i * dilation[0]
         for j in range(kernel[1]):
             left = j * dilation[1]
-            rows = slice(top, top + (count[0] - 1) * stride[0] + 1, stride[0])
-            yield i, j, rows, slice(left, left + (count[1] - 1) * stride[1] + 1, stride[1])
+            rows = slice(top, top + (output[0] - 1) * stride[0] + 1, stride[0])
+            yield i, j, rows, slice(left, left + (output[1] - 1) * stride[1] + 1, stride[1])
 
 
 class _Unfold(norch.autograd.Function):
     """(n, c, h, w) -> (n, c * i * j, y * x). Each of the two is the gradient of the other."""
 
     @staticmethod
-    def forward(ctx: Any, x: norch.Tensor, how: Any) -> norch.Tensor:
-        kernel, dilation, padding, stride = how
-        ctx.how, ctx.size = how, (x.shape[2], x.shape[3])
-        (n, c), count = x.shape[:2], _counts("unfold", ctx.size, *how)
+    def forward(ctx: Any, x: norch.Tensor, windows: Any) -> norch.Tensor:
+        kernel, dilation, padding, stride = windows
+        ctx.windows, ctx.size = windows, (x.shape[2], x.shape[3])
+        (n, c), output = x.shape[:2], _output_sizes("unfold", ctx.size, *windows)
         image = norch.pad(x, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else x
-        out = x.new_empty((n, c, *kernel, *count))
-        for i, j, rows, columns in _spans(kernel, dilation, stride, count):
+        out = x.new_empty((n, c, *kernel, *output))
+        for i, j, rows, columns in _spans(kernel, dilation, stride, output):
             out[:, :, i, j] = image[:, :, rows, columns]
-        return out.reshape(n, c * kernel[0] * kernel[1], count[0] * count[1])
+        return out.reshape(n, c * kernel[0] * kernel[1], output[0] * output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: norch.Tensor) -> Any:
-        return _Fold.apply(grad, ctx.size, ctx.how), None
+        return _Fold.apply(grad, ctx.size, ctx.windows), None
 
 
 class _Fold(norch.autograd.Function):
     """(n, c * i * j, y * x) -> (n, c, h, w), overlapping windows added."""
 
     @staticmethod
-    def forward(ctx: Any, x: norch.Tensor, size: Pair, how: Any) -> norch.Tensor:
-        kernel, dilation, padding, stride = how
-        ctx.how = how
-        n, c, count = x.shape[0], x.shape[1] // (kernel[0] * kernel[1]), _counts("fold", size, *how)
-        parts = x.reshape(n, c, *kernel, *count)
+    def forward(ctx: Any, x: norch.Tensor, size: Pair, windows: Any) -> norch.Tensor:
+        kernel, dilation, padding, stride = windows
+        ctx.windows = windows
+        n, c, output = x.shape[0], x.shape[1] // (kernel[0] * kernel[1]), _output_sizes("fold", size, *windows)
+        parts = x.reshape(n, c, *kernel, *output)
         (h, w), (top, left) = size, padding
         image = x.new_zeros((n, c, h + 2 * top, w + 2 * left))
-        for i, j, rows, columns in _spans(kernel, dilation, stride, count):
+        for i, j, rows, columns in _spans(kernel, dilation, stride, output):
             image[:, :, rows, columns].add_(parts[:, :, i, j])
         return image[:, :, top : top + h, left : left + w].contiguous()
 
     @staticmethod
     def backward(ctx: Any, grad: norch.Tensor) -> Any:
-        return _Unfold.apply(grad, ctx.how), None, None
+        return _Unfold.apply(grad, ctx.windows), None, None
 
 
-def _how(op: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple[Pair, Pair, Pair, Pair]:
+def _windows(op: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple[Pair, Pair, Pair, Pair]:
     return (
         _pair(kernel_size, op, "kernel_size", 1),
         _pair(dilation, op, "dilation", 1),
@@ -90,9 +90,9 @@ def unfold(input: norch.Tensor, kernel_size: Any, dilation: Any = 1, padding: An
     """
     if input.ndim not in (3, 4):
         raise norch.ShapeError(f"unfold(): expected 3 or 4 dims, got shape {tuple(input.shape)}")
-    how = _how("unfold", kernel_size, dilation, padding, stride)
-    _counts("unfold", (input.shape[-2], input.shape[-1]), *how)
-    found: norch.Tensor = _Unfold.apply(input if input.ndim == 4 else input.unsqueeze(0), how)
+    windows = _windows("unfold", kernel_size, dilation, padding, stride)
+    _output_sizes("unfold", (input.shape[-2], input.shape[-1]), *windows)
+    found: norch.Tensor = _Unfold.apply(input if input.ndim == 4 else input.unsqueeze(0), windows)
     return found if input.ndim == 4 else found.squeeze(0)
 
 
@@ -103,13 +103,14 @@ def fold(
 
     output_size: h and w. Raises ShapeError where the shape is not that of `unfold` for them.
     """
-    how = _how("fold", kernel_size, dilation, padding, stride)
-    size, cells = _pair(output_size, "fold", "output_size", 1), how[0][0] * how[0][1]
-    count = _counts("fold", size, *how)
-    if input.ndim not in (2, 3) or input.shape[-2] % cells or input.shape[-1] != count[0] * count[1]:
+    windows = _windows("fold", kernel_size, dilation, padding, stride)
+    size, cells = _pair(output_size, "fold", "output_size", 1), windows[0][0] * windows[0][1]
+    output = _output_sizes("fold", size, *windows)
+    if input.ndim not in (2, 3) or input.shape[-2] % cells or input.shape[-1] != output[0] * output[1]:
         raise norch.ShapeError(
-            f"fold(): expected (n, c * {cells}, {count[0] * count[1]}) for output_size {size}, kernel_size {how[0]}, "
-            f"dilation {how[1]}, padding {how[2]} and stride {how[3]}, got shape {tuple(input.shape)}"
+            f"fold(): expected (n, c * {cells}, {output[0] * output[1]}) for output_size {size}, kernel_size "
+            f"{windows[0]}, dilation {windows[1]}, padding {windows[2]} and stride {windows[3]}, got shape "
+            f"{tuple(input.shape)}"
         )
-    found: norch.Tensor = _Fold.apply(input if input.ndim == 3 else input.unsqueeze(0), size, how)
+    found: norch.Tensor = _Fold.apply(input if input.ndim == 3 else input.unsqueeze(0), size, windows)
     return found if input.ndim == 3 else found.squeeze(0)

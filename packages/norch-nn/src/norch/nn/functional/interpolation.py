@@ -123,8 +123,8 @@ def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...
     if max(times) <= 1:
         return x
     spread = [k for n in x.shape[2:] for k in (n, 1)]
-    wide = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
-    return x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *wide)).reshape((*x.shape[:2], *sizes))
+    expanded = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
+    return x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded)).reshape((*x.shape[:2], *sizes))
 
 
 def _repeats(n: int, count: int, scale: float, exact: bool) -> int:

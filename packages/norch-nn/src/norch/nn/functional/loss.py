@@ -7,17 +7,17 @@ PyTorch deprecates in favour of `reduction`, are understood with a warning.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import norch
 
-from .loss_arguments import chosen, floating, matched, reduced
+from .loss_arguments import deprecated_reduction, floating, matched, reduced
 
 
+@deprecated_reduction()
 def mse_loss(
     input: norch.Tensor,
     target: norch.Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     weight: norch.Tensor | None = None,
     *,
@@ -28,48 +28,50 @@ def mse_loss(
     weight: a factor for each element, in input's shape. Raises ShapeError where the shapes differ (strict), DTypeError
     unless all are floating.
     """
-    if size_average is not None or reduce is not None:
-        reduction = chosen("mse_loss", reduction, size_average, reduce)
     if weight is None:
         return norch.mse_loss(input, target, reduction=reduction, strict=strict)
-    loss = norch.mse_loss(input, target, reduction="none", strict=strict)
-    return _averaged("mse_loss", loss, input, weight, reduction)
+    return _weighted(norch.mse_loss, input, target, reduction, weight, strict)
 
 
+@deprecated_reduction()
 def l1_loss(
     input: norch.Tensor,
     target: norch.Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     weight: norch.Tensor | None = None,
     *,
     strict: bool = True,
 ) -> norch.Tensor:
     """|input - target|, with the arguments and errors of mse_loss."""
-    if size_average is not None or reduce is not None:
-        reduction = chosen("l1_loss", reduction, size_average, reduce)
     if weight is None:
         return norch.l1_loss(input, target, reduction=reduction, strict=strict)
-    loss = norch.l1_loss(input, target, reduction="none", strict=strict)
-    return _averaged("l1_loss", loss, input, weight, reduction)
+    return _weighted(norch.l1_loss, input, target, reduction, weight, strict)
 
 
-def _averaged(op: str, loss: norch.Tensor, input: norch.Tensor, weight: norch.Tensor, reduction: str) -> norch.Tensor:
-    chosen(op, reduction, None, None)
-    floating(op, "weight", weight)
+def _weighted(
+    op: Callable[..., norch.Tensor],
+    input: norch.Tensor,
+    target: norch.Tensor,
+    reduction: str,
+    weight: norch.Tensor,
+    strict: bool,
+    **options: float,
+) -> norch.Tensor:
+    """`op` with a factor for each element; a mean is the sum over that of the weights."""
+    name = op.__name__
+    loss = op(input, target, reduction="none", strict=strict, **options)
+    floating(name, "weight", weight)
     if weight.shape != input.shape:
-        raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} must have input's shape {tuple(input.shape)}")
+        raise norch.ShapeError(f"{name}(): weight {tuple(weight.shape)} must have input's shape {tuple(input.shape)}")
     if reduction == "mean":
         return (loss * weight).sum() / weight.sum()
-    return reduced(loss * weight, reduction)
+    return reduced(name, loss * weight, reduction)
 
 
+@deprecated_reduction()
 def smooth_l1_loss(
     input: norch.Tensor,
     target: norch.Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     beta: float = 1.0,
     *,
@@ -79,8 +81,6 @@ def smooth_l1_loss(
 
     Raises as mse_loss does, and ValueError for a negative `beta`.
     """
-    if size_average is not None or reduce is not None:
-        reduction = chosen("smooth_l1_loss", reduction, size_average, reduce)
     return norch.smooth_l1_loss(input, target, reduction=reduction, beta=beta, strict=strict)
 
 
@@ -100,42 +100,35 @@ def huber_loss(
     """
     if weight is None:
         return norch.huber_loss(input, target, reduction=reduction, delta=delta, strict=strict)
-    loss = norch.huber_loss(input, target, reduction="none", delta=delta, strict=strict)
-    weighted = _averaged("huber_loss", loss, input, weight, "none")
-    return reduced(weighted, chosen("huber_loss", reduction, None, None))
+    loss = _weighted(norch.huber_loss, input, target, "none", weight, strict, delta=delta)
+    return reduced("huber_loss", loss, reduction)
 
 
 # --- By class -------------------------------------------------------------------------------------------------------
 
 
+@deprecated_reduction("ignore_index")
 def nll_loss(
     input: norch.Tensor,
     target: norch.Tensor,
     weight: norch.Tensor | None = None,
-    size_average: bool | None = None,
     ignore_index: int = -100,
-    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> norch.Tensor:
     """`norch.nll_loss`: minus the logarithm of a probability that each class index in target names."""
-    if size_average is not None or reduce is not None:
-        reduction = chosen("nll_loss", reduction, size_average, reduce)
     return norch.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
 
 
+@deprecated_reduction("ignore_index")
 def cross_entropy(
     input: norch.Tensor,
     target: norch.Tensor,
     weight: norch.Tensor | None = None,
-    size_average: bool | None = None,
     ignore_index: int = -100,
-    reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> norch.Tensor:
     """`norch.cross_entropy`: minus the log_softmax of input at the classes (or with the probabilities) of target."""
-    if size_average is not None or reduce is not None:
-        reduction = chosen("cross_entropy", reduction, size_average, reduce)
     return norch.cross_entropy(
         input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
     )
@@ -144,68 +137,58 @@ def cross_entropy(
 # --- Of probabilities -----------------------------------------------------------------------------------------------
 
 
+@deprecated_reduction()
 def binary_cross_entropy(
     input: norch.Tensor,
     target: norch.Tensor,
     weight: norch.Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     *,
     strict: bool = True,
 ) -> norch.Tensor:
     """`norch.binary_cross_entropy`, of probabilities: NaN where input is outside [0, 1]."""
-    if size_average is not None or reduce is not None:
-        reduction = chosen("binary_cross_entropy", reduction, size_average, reduce)
     return norch.binary_cross_entropy(input, target, weight, reduction=reduction, strict=strict)
 
 
+@deprecated_reduction()
 def binary_cross_entropy_with_logits(
     input: norch.Tensor,
     target: norch.Tensor,
     weight: norch.Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     pos_weight: norch.Tensor | None = None,
     *,
     strict: bool = True,
 ) -> norch.Tensor:
     """`norch.binary_cross_entropy_with_logits`: binary_cross_entropy of sigmoid(input), without overflow."""
-    if size_average is not None or reduce is not None:
-        reduction = chosen("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     return norch.binary_cross_entropy_with_logits(
         input, target, weight, reduction=reduction, pos_weight=pos_weight, strict=strict
     )
 
 
+@deprecated_reduction()
 def kl_div(
     input: norch.Tensor,
     target: norch.Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     log_target: bool = False,
     *,
     strict: bool = True,
 ) -> norch.Tensor:
     """`norch.kl_div`: target * (log(target) - input). reduction "batchmean" gives the divergence, "mean" less."""
-    if size_average is not None or reduce is not None:
-        reduction = chosen("kl_div", reduction, size_average, reduce)
     return norch.kl_div(input, target, reduction=reduction, log_target=log_target, strict=strict)
 
 
 # --- Of distributions -----------------------------------------------------------------------------------------------
 
 
+@deprecated_reduction("eps")
 def poisson_nll_loss(
     input: norch.Tensor,
     target: norch.Tensor,
     log_input: bool = True,
     full: bool = False,
-    size_average: bool | None = None,
     eps: float = 1e-8,
-    reduce: bool | None = None,
     reduction: str = "mean",
     *,
     strict: bool = True,
@@ -217,7 +200,6 @@ def poisson_nll_loss(
     hold integers. Raises ShapeError where the shapes differ (strict), DTypeError unless input is floating.
     """
     op = "poisson_nll_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     floating(op, "input", input)
     matched(op, strict, "input target", input, target)
     if not target.is_floating_point():
@@ -228,7 +210,7 @@ def poisson_nll_loss(
         count = norch.where(many, target, 1.0)
         stirling = count * count.log() - count + 0.5 * (2 * math.pi * count).log()
         loss = loss + norch.where(many, stirling, 0.0)
-    return reduced(loss, reduction)
+    return reduced(op, loss, reduction)
 
 
 def gaussian_nll_loss(
@@ -248,15 +230,14 @@ def gaussian_nll_loss(
     log(2 pi) / 2. Raises ShapeError where the shapes do not fit (strict), DTypeError unless input is floating.
     """
     op = "gaussian_nll_loss"
-    reduction = chosen(op, reduction, None, None)
     floating(op, "input", input)
     matched(op, strict, "input target", input, target)
     loss = (input - target) ** 2
     if isinstance(var, int | float):
         if var < 0:
             raise ValueError(f"{op}(): var must not be negative, got {var}")
-        held = max(float(var), eps)
-        loss = loss * (0.5 / held) + 0.5 * math.log(held)
+        clamped = max(float(var), eps)
+        loss = loss * (0.5 / clamped) + 0.5 * math.log(clamped)
     else:
         variance = _variance(op, input, var).clone()
         least = variance.detach()  # in place and unrecorded: the gradient passes where the variance is held
@@ -264,7 +245,7 @@ def gaussian_nll_loss(
         loss = 0.5 * (variance.log() + loss / variance)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return reduced(loss, reduction)
+    return reduced(op, loss, reduction)
 
 
 def _variance(op: str, input: norch.Tensor, var: norch.Tensor) -> norch.Tensor:

@@ -7,15 +7,14 @@ from collections.abc import Callable
 import norch
 
 from .distance import pairwise_distance
-from .loss_arguments import chosen, floating, indices, matched, reduced, signs, weighted
+from .loss_arguments import deprecated_reduction, floating, indices, matched, reduced, signs, weighted
 
 
+@deprecated_reduction()
 def hinge_embedding_loss(
     input: norch.Tensor,
     target: norch.Tensor,
     margin: float = 1.0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     *,
     strict: bool = True,
@@ -25,39 +24,35 @@ def hinge_embedding_loss(
     target may hold integers. Raises ShapeError where the shapes differ (strict), DTypeError unless input is floating.
     """
     op = "hinge_embedding_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     floating(op, "input", input)
     matched(op, strict, "input target", input, target)
     near = norch.where(target != -1, input, 0.0)
     far = norch.where(target != 1, (margin - input).clamp(min=0), 0.0)
-    return reduced(near + far, reduction)
+    return reduced(op, near + far, reduction)
 
 
+@deprecated_reduction()
 def soft_margin_loss(
     input: norch.Tensor,
     target: norch.Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     *,
     strict: bool = True,
 ) -> norch.Tensor:
     """log(1 + exp(-target * input)), target being 1 or -1, without overflow. Raises as hinge_embedding_loss does."""
     op = "soft_margin_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     floating(op, "input", input)
     matched(op, strict, "input target", input, target)
     signs(op, target)
-    return reduced(-norch.logsigmoid(target * input), reduction)
+    return reduced(op, -norch.logsigmoid(target * input), reduction)
 
 
+@deprecated_reduction()
 def margin_ranking_loss(
     input1: norch.Tensor,
     input2: norch.Tensor,
     target: norch.Tensor,
     margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     *,
     strict: bool = True,
@@ -68,20 +63,18 @@ def margin_ranking_loss(
     floating.
     """
     op = "margin_ranking_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     floating(op, "input1 input2", input1, input2)
     matched(op, strict, "input1 input2 target", input1, input2, target)
     signs(op, target)
-    return reduced((margin - target * (input1 - input2)).clamp(min=0), reduction)
+    return reduced(op, (margin - target * (input1 - input2)).clamp(min=0), reduction)
 
 
+@deprecated_reduction()
 def cosine_embedding_loss(
     input1: norch.Tensor,
     input2: norch.Tensor,
     target: norch.Tensor,
     margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     *,
     strict: bool = True,
@@ -92,7 +85,6 @@ def cosine_embedding_loss(
     `strict=False` sizes of 1 broadcast), DTypeError unless the inputs are floating.
     """
     op = "cosine_embedding_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     floating(op, "input1 input2", input1, input2)
     matched(op, strict, "input1 input2", input1, input2)
     rows = tuple(input1.shape[:-1])
@@ -106,12 +98,13 @@ def cosine_embedding_loss(
     cosine = (input1 * input2).sum(-1) / squares.sqrt()
     near = norch.where(target == 1, 1 - cosine, 0.0)
     far = norch.where(target == -1, (cosine - margin).clamp(min=0), 0.0)
-    return reduced(near + far, reduction)
+    return reduced(op, near + far, reduction)
 
 
 # --- Triplets -------------------------------------------------------------------------------------------------------
 
 
+@deprecated_reduction()
 def triplet_margin_loss(
     anchor: norch.Tensor,
     positive: norch.Tensor,
@@ -120,8 +113,6 @@ def triplet_margin_loss(
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     *,
     strict: bool = True,
@@ -132,7 +123,6 @@ def triplet_margin_loss(
     differ (strict), ValueError unless `margin` > 0.
     """
     op = "triplet_margin_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     return _triplet(
         op, anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction, strict
     )
@@ -151,7 +141,6 @@ def triplet_margin_with_distance_loss(
 ) -> norch.Tensor:
     """triplet_margin_loss with any distance of two tensors; `pairwise_distance` unless given."""
     op = "triplet_margin_with_distance_loss"
-    chosen(op, reduction, None, None)
     distance = pairwise_distance if distance_function is None else distance_function
     return _triplet(op, anchor, positive, negative, distance, margin, swap, reduction, strict)
 
@@ -173,7 +162,7 @@ def _triplet(
     far = distance(anchor, negative)
     if swap:
         far = norch.minimum(far, distance(positive, negative))
-    return reduced((distance(anchor, positive) - far + margin).clamp(min=0), reduction)
+    return reduced(op, (distance(anchor, positive) - far + margin).clamp(min=0), reduction)
 
 
 # --- Several classes ------------------------------------------------------------------------------------------------
@@ -186,7 +175,7 @@ def _rows(op: str, input: norch.Tensor) -> norch.Tensor:
     return input if input.ndim == 2 else input.unsqueeze(0)
 
 
-def _at(op: str, input: norch.Tensor, dim: int, index: norch.Tensor, classes: int) -> norch.Tensor:
+def _gather_class(op: str, input: norch.Tensor, dim: int, index: norch.Tensor, classes: int) -> norch.Tensor:
     """gather, for which a negative index is out of range too."""
     try:
         return norch.gather(input, dim, norch.where(index < 0, classes, index))
@@ -194,14 +183,13 @@ def _at(op: str, input: norch.Tensor, dim: int, index: norch.Tensor, classes: in
         raise norch.IndexError(f"{op}(): a target is outside [0, {classes}), the classes of input") from None
 
 
+@deprecated_reduction()
 def multi_margin_loss(
     input: norch.Tensor,
     target: norch.Tensor,
     p: int = 1,
     margin: float = 1.0,
     weight: norch.Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> norch.Tensor:
     """The mean over the classes i of max(0, margin - input[target] + input[i]) ** p, without i = target.
@@ -211,7 +199,6 @@ def multi_margin_loss(
     unless p is 1 or 2.
     """
     op = "multi_margin_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     floating(op, "input weight", input, weight)
     indices(op, target)
     if p not in (1, 2):
@@ -223,19 +210,18 @@ def multi_margin_loss(
     if weight is not None and tuple(weight.shape) != (classes,):
         raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} does not fit the {classes} classes of input")
     index = target.long().reshape(count, 1)
-    loss = (margin - _at(op, rows, 1, index, classes) + rows).relu()
+    loss = (margin - _gather_class(op, rows, 1, index, classes) + rows).relu()
     loss = norch.where(norch.arange(classes, device=input.device) == index, 0.0, loss)
     loss = (loss if p == 1 else loss * loss).sum(1) / classes
     if weight is not None:
         loss = loss * weight.gather(0, index.squeeze(1))
-    return reduced(loss if target.ndim else loss.squeeze(0), reduction)
+    return reduced(op, loss if target.ndim else loss.squeeze(0), reduction)
 
 
+@deprecated_reduction()
 def multilabel_margin_loss(
     input: norch.Tensor,
     target: norch.Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> norch.Tensor:
     """The sum over target classes j and other classes i of max(0, 1 - input[j] + input[i]), over the number of classes.
@@ -244,7 +230,6 @@ def multilabel_margin_loss(
     for other shapes, DTypeError for a target without integers, IndexError for a class that is not in [0, C).
     """
     op = "multilabel_margin_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     floating(op, "input", input)
     indices(op, target)
     matched(op, True, "input target", input, target)
@@ -253,19 +238,18 @@ def multilabel_margin_loss(
     index = target.long().reshape(rows.shape)
     listed = (index < 0).long().cumsum(1) == 0
     index = norch.where(listed, index, 0)
-    wanted = _at(op, rows, 1, index, classes)
+    wanted = _gather_class(op, rows, 1, index, classes)
     hits = norch.zeros_like(index).scatter_add(1, index, listed.long()) > 0
     pairs = listed.unsqueeze(2) & ~hits.unsqueeze(1)
     loss = norch.where(pairs, (1 - wanted.unsqueeze(2) + rows.unsqueeze(1)).relu(), 0.0).sum((1, 2)) / classes
-    return reduced(loss if input.ndim == 2 else loss.squeeze(0), reduction)
+    return reduced(op, loss if input.ndim == 2 else loss.squeeze(0), reduction)
 
 
+@deprecated_reduction()
 def multilabel_soft_margin_loss(
     input: norch.Tensor,
     target: norch.Tensor,
     weight: norch.Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     *,
     strict: bool = True,
@@ -276,10 +260,9 @@ def multilabel_soft_margin_loss(
     DTypeError unless input is floating.
     """
     op = "multilabel_soft_margin_loss"
-    reduction = chosen(op, reduction, size_average, reduce)
     floating(op, "input weight", input, weight)
     matched(op, strict, "input target", input, target)
     if not target.is_floating_point():
         target = target.to(input.dtype)
     loss = norch.binary_cross_entropy_with_logits(input, target, reduction="none", strict=strict)
-    return reduced(weighted(op, loss, weight).mean(-1), reduction)
+    return reduced(op, weighted(op, loss, weight).mean(-1), reduction)

@@ -20,7 +20,7 @@ def max_pool2d_with_indices(input: norch.Tensor, *args: Any, **kwargs: Any) -> A
 # --- To a size ------------------------------------------------------------------------------------------------------
 
 
-def _asked(op: str, input: norch.Tensor, output_size: Any, dims: int) -> tuple[int, ...]:
+def _output_size(op: str, input: norch.Tensor, output_size: Any, dims: int) -> tuple[int, ...]:
     if input.ndim not in (dims + 1, dims + 2):
         raise norch.ShapeError(f"{op}(): expected {dims + 1} or {dims + 2} dims, got shape {tuple(input.shape)}")
     sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * dims
@@ -43,7 +43,7 @@ def _parts(n: int, count: int, device: Any) -> norch.Tensor:
 
 def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, dims: int) -> Any:
     op = f"adaptive_max_pool{dims}d"
-    wanted = _asked(op, input, output_size, dims)
+    wanted = _output_size(op, input, output_size, dims)
     sizes = tuple(input.shape[-dims:])
     if all(m and n % m == 0 for n, m in zip(sizes, wanted)):
         kernel = tuple(n // m for n, m in zip(sizes, wanted))
@@ -116,7 +116,7 @@ def lp_pool2d(
 # --- Back -----------------------------------------------------------------------------------------------------------
 
 
-def _tuple(value: Any, dims: int) -> tuple[int, ...]:
+def as_tuple(value: Any, dims: int) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
 
 
@@ -129,10 +129,10 @@ def _unpool(
             f"{op}(): expected input of {dims + 1} or {dims + 2} dims and indices of its shape, got "
             f"{tuple(input.shape)} and {tuple(indices.shape)}"
         )
-    kernel = _tuple(kernel, dims)
-    stride = _tuple(stride, dims) if stride is not None and stride != [] else kernel
+    kernel = as_tuple(kernel, dims)
+    stride = as_tuple(stride, dims) if stride is not None and stride != [] else kernel
     usual = tuple(
-        (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-dims:], stride, _tuple(padding, dims), kernel)
+        (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-dims:], stride, as_tuple(padding, dims), kernel)
     )
     size = usual if output_size is None else tuple(output_size)[-dims:]
     if any(not u - s < n < u + s for u, s, n in zip(usual, stride, size)):

@@ -4,26 +4,17 @@ import sys
 from importlib import import_module
 from typing import Any
 
-_PLACES = {
-    "activation": "activation",
+_PLACES = {name: name for name in "activation container distance dropout linear loss module normalization".split()}
+_PLACES |= {name: name for name in "padding pooling transformer".split()}
+_PLACES |= {
     "batchnorm": "normalization",
-    "container": "container",
     "conv": "convolution",
-    "distance": "distance",
-    "dropout": "dropout",
     "flatten": "linear",
     "fold": "pixels",
     "instancenorm": "normalization",
-    "linear": "linear",
-    "loss": "loss",
-    "module": "module",
-    "normalization": "normalization",
-    "padding": "padding",
     "pixelshuffle": "pixels",
-    "pooling": "pooling",
     "rnn": "recurrent",
     "sparse": "embedding",
-    "transformer": "transformer",
     "upsampling": "pixels",
 }
 
@@ -34,6 +25,6 @@ for _name, _place in _PLACES.items():
 def __getattr__(name: str) -> Any:
     from norch import nn
 
-    if name in nn.__all__:
+    if hasattr(nn, name):
         return getattr(nn, name)
     raise AttributeError(f"module 'norch.nn.modules' has no attribute {name!r}")

@@ -23,7 +23,7 @@ def parameters_to_vector(parameters: Iterable[norch.Tensor]) -> norch.Tensor:
 def vector_to_parameters(vec: norch.Tensor, parameters: Iterable[norch.Tensor]) -> None:
     """Gives the parameters the elements of a vector, of which they become views.
 
-    Raises DTypeError where `vec` is no tensor, ShapeError where it has too few elements.
+    Raises DTypeError where `vec` is not a Tensor, ShapeError where it has too few elements.
     """
     if not isinstance(vec, norch.Tensor):
         raise norch.DTypeError(f"vector_to_parameters(): vec must be a Tensor, got {type(vec).__name__}")

@@ -24,9 +24,9 @@ def _fused(
         shape[dim] = -1
         new = (old - mean) * factor
         new = new if shift is None else new + shift
-        made = (weight * factor.reshape(shape)).to(weight.dtype), new.to(old.dtype)
+        fused = (weight * factor.reshape(shape)).to(weight.dtype), new.to(old.dtype)
     trained = weight.requires_grad, weight.requires_grad if bias is None else bias.requires_grad
-    return Parameter(made[0], trained[0]), Parameter(made[1], trained[1])
+    return Parameter(fused[0], trained[0]), Parameter(fused[1], trained[1])
 
 
 def fuse_conv_bn_weights(
@@ -56,11 +56,15 @@ def fuse_linear_bn_weights(
     return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
 
 
-def _check(first: Module, bn: Any, op: str) -> None:
-    if first.training or bn.training:
+def _fused_copy(layer: M, bn: Any, op: str, dim: int) -> M:
+    if layer.training or bn.training:
         raise ValueError(f"{op}(): both modules must be in evaluation mode; call eval() first")
     if bn.running_mean is None or bn.running_var is None:
         raise ValueError(f"{op}(): the batch normalisation has no running statistics")
+    copied = copy.deepcopy(layer)
+    parts = (layer.weight, layer.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
+    copied.weight, copied.bias = _fused(*parts, dim)
+    return copied
 
 
 def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
@@ -68,13 +72,9 @@ def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
 
     Where the channels are in groups, a transposed convolution cannot be fused, and raises ValueError.
     """
-    _check(conv, bn, "fuse_conv_bn_eval")
     if transpose and conv.groups != 1:
         raise ValueError(f"fuse_conv_bn_eval(): a transposed convolution of {conv.groups} groups cannot be fused")
-    fused = copy.deepcopy(conv)
-    parts = (conv.weight, conv.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
-    fused.weight, fused.bias = fuse_conv_bn_weights(*parts, transpose)
-    return fused
+    return _fused_copy(conv, bn, "fuse_conv_bn_eval", 1 if transpose else 0)
 
 
 def fuse_linear_bn_eval(linear: M, bn: Module) -> M:
@@ -82,10 +82,6 @@ def fuse_linear_bn_eval(linear: M, bn: Module) -> M:
 
     Raises ValueError where one is in training, or the numbers of features differ.
     """
-    _check(linear, bn, "fuse_linear_bn_eval")
     if linear.out_features != bn.num_features:
         raise ValueError(f"fuse_linear_bn_eval(): {linear.out_features} features and {bn.num_features} channels differ")
-    fused = copy.deepcopy(linear)
-    parts = (linear.weight, linear.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
-    fused.weight, fused.bias = fuse_linear_bn_weights(*parts)
-    return fused
+    return _fused_copy(linear, bn, "fuse_linear_bn_eval", 0)

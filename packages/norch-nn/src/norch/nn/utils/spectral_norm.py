@@ -7,7 +7,7 @@ from typing import TypeVar
 import norch
 
 from ..convolution import ConvTranspose1d, ConvTranspose2d
-from ..hooks import RemovableHandle
+from ..hooks import RemovableHandle, find_pre_hook
 from ..module import Module
 from ..parameter import Parameter
 
@@ -44,13 +44,6 @@ class _SpectralNorm:
         setattr(module, self.name, self.weight(module, module.training))
 
 
-def _find(module: Module, name: str) -> _SpectralNorm | None:
-    for hook in () if module._hooks is None else module._hooks.forward_pre.values():
-        if isinstance(hook.function, _SpectralNorm) and hook.function.name == name:
-            return hook.function
-    return None
-
-
 def spectral_norm(
     module: M, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> M:
@@ -59,7 +52,7 @@ def spectral_norm(
     The value is found by `n_power_iterations` of the power method each call in training. The parameter becomes
     `name`_orig; `name`_u and `name`_v are buffers. dim: 0, or 1 for transposed convolutions. Returns the module.
     """
-    if _find(module, name) is not None:
+    if find_pre_hook(module, _SpectralNorm, name) is not None:
         raise ValueError(f"spectral_norm(): parameter {name!r} of {type(module).__name__} is normalised already")
     if n_power_iterations <= 0:
         raise ValueError(f"spectral_norm(): n_power_iterations must be positive, got {n_power_iterations}")
@@ -81,7 +74,7 @@ def spectral_norm(
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
     """Undoes spectral_norm: the divided weight becomes the parameter. Raises ValueError where there was none."""
-    hook = _find(module, name)
+    hook = find_pre_hook(module, _SpectralNorm, name)
     if hook is None or hook.handle is None:
         raise ValueError(f"remove_spectral_norm(): parameter {name!r} of {type(module).__name__} is not normalised")
     hook.handle.remove()

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import norch
 
-from ..hooks import RemovableHandle
+from ..hooks import RemovableHandle, find_pre_hook
 from ..module import Module
 from ..parameter import Parameter
 
@@ -38,20 +38,13 @@ class _WeightNorm:
         setattr(module, self.name, self.weight(module))
 
 
-def _find(module: Module, name: str) -> _WeightNorm | None:
-    for hook in () if module._hooks is None else module._hooks.forward_pre.values():
-        if isinstance(hook.function, _WeightNorm) and hook.function.name == name:
-            return hook.function
-    return None
-
-
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     """Makes a parameter of `module` the product of two, `name`_g and `name`_v, which are trained instead of it.
 
     `name`_g has the norm for each index of `dim`, or for None of everything. Returns the module. Raises ValueError for
     a parameter that is normalised already.
     """
-    if _find(module, name) is not None:
+    if find_pre_hook(module, _WeightNorm, name) is not None:
         raise ValueError(f"weight_norm(): parameter {name!r} of {type(module).__name__} is normalised already")
     weight = module.get_parameter(name)
     hook = _WeightNorm(name, dim)
@@ -65,7 +58,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
     """Undoes weight_norm: one parameter again. Raises ValueError where there was none."""
-    hook = _find(module, name)
+    hook = find_pre_hook(module, _WeightNorm, name)
     if hook is None or hook.handle is None:
         raise ValueError(f"remove_weight_norm(): parameter {name!r} of {type(module).__name__} is not normalised")
     hook.handle.remove()

@@ -1,38 +1,20 @@
 """norch.optim.lr_scheduler: schedules of learning rates, under PyTorch's names."""
 
-from .base import LRScheduler
-from .combined import ChainedScheduler, SequentialLR
-from .cosine import CosineAnnealingLR, CosineAnnealingWarmRestarts
-from .cycle import CyclicLR, OneCycleLR
-from .decay import (
-    ConstantLR,
-    ExponentialLR,
-    LambdaLR,
-    LinearLR,
-    MultiplicativeLR,
-    MultiStepLR,
-    PolynomialLR,
-    StepLR,
-)
-from .plateau import ReduceLROnPlateau
+from .base import LRScheduler as LRScheduler
+from .combined import ChainedScheduler as ChainedScheduler
+from .combined import SequentialLR as SequentialLR
+from .cosine import CosineAnnealingLR as CosineAnnealingLR
+from .cosine import CosineAnnealingWarmRestarts as CosineAnnealingWarmRestarts
+from .cycle import CyclicLR as CyclicLR
+from .cycle import OneCycleLR as OneCycleLR
+from .decay import ConstantLR as ConstantLR
+from .decay import ExponentialLR as ExponentialLR
+from .decay import LambdaLR as LambdaLR
+from .decay import LinearLR as LinearLR
+from .decay import MultiplicativeLR as MultiplicativeLR
+from .decay import MultiStepLR as MultiStepLR
+from .decay import PolynomialLR as PolynomialLR
+from .decay import StepLR as StepLR
+from .plateau import ReduceLROnPlateau as ReduceLROnPlateau
 
 _LRScheduler = LRScheduler  # the name before PyTorch 2.0
-
-__all__ = [
-    "ChainedScheduler",
-    "ConstantLR",
-    "CosineAnnealingLR",
-    "CosineAnnealingWarmRestarts",
-    "CyclicLR",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "MultiplicativeLR",
-    "OneCycleLR",
-    "PolynomialLR",
-    "ReduceLROnPlateau",
-    "SequentialLR",
-    "StepLR",
-]

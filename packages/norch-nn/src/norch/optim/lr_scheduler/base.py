@@ -18,7 +18,7 @@ class LRScheduler:
 
     A subclass defines `get_lr`, which returns the rates of epoch `last_epoch` from `base_lrs`, the first ones, or from
     the groups' present ones. `last_epoch=-1` begins; another one goes on after that epoch, with the "initial_lr" that
-    the groups then must have. Raises TypeError for what is no Optimizer, KeyError for a missing "initial_lr".
+    the groups then must have. Raises TypeError unless it is an Optimizer, KeyError for a missing "initial_lr".
     """
 
     _unsaved: ClassVar[frozenset[str]] = frozenset({"optimizer"})

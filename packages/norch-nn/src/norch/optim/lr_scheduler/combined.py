@@ -20,7 +20,7 @@ class _Combined(LRScheduler):
             raise ValueError(f"{title} expects at least one scheduler, but got no scheduler")
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
-                raise TypeError(f"{title}: {type(scheduler).__name__} at index {i} is no scheduler of an optimizer")
+                raise TypeError(f"{title}: {type(scheduler).__name__} at index {i} is not a scheduler of an optimizer")
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(f"{title}: ReduceLROnPlateau at index {i} needs metrics, which cannot be given here")
             optimizer = optimizer if optimizer is not None else scheduler.optimizer

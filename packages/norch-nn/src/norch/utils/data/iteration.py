@@ -18,8 +18,8 @@ from .worker import WorkerError, in_words
 
 STALL_SECONDS = 600.0
 """With `timeout=0`: how long no worker may do anything at all before the loop ends with an error."""
-_LOOK = 5.0  # how often, in seconds, to look at the workers while waiting for one
-_GRACE = 5.0  # how long, in seconds, workers get to end by themselves
+_POLL_SECONDS = 5.0  # how often, in seconds, to look at the workers while waiting for one
+_GRACE_SECONDS = 5.0  # how long, in seconds, workers get to end by themselves
 
 
 class _Order:
@@ -177,8 +177,8 @@ class WorkerIterator:
     def _wait(self) -> Answer:
         start = time.monotonic()
         while True:
-            left = start + self._timeout - time.monotonic() if self._timeout else _LOOK
-            answer = self._pool.receive(max(0.0, min(left, _LOOK)))
+            left = start + self._timeout - time.monotonic() if self._timeout else _POLL_SECONDS
+            answer = self._pool.receive(max(0.0, min(left, _POLL_SECONDS)))
             if answer is not None:
                 if answer.number < 0:
                     raise self._as_raised(answer)
@@ -206,7 +206,7 @@ class WorkerIterator:
         self._progress.finished = True
         self._finalizer.detach()
         if not self._finish(self._pool):
-            self._pool.close(_GRACE)
+            self._pool.close(_GRACE_SECONDS)
         raise StopIteration
 
     def _shut(self, grace: float) -> None:

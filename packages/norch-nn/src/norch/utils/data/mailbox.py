@@ -20,8 +20,8 @@ import norch
 
 from .worker import STARTING, Doing
 
-_MOST = 1 << 29  # bytes of a buffer, and about as many a call: systems move up to 2 GiB
-_VECTORS = 256  # buffers a call: those systems that we know take up to 1024
+_MAX_BYTES = 1 << 29  # bytes of a buffer, and about as many a call: systems move up to 2 GiB
+_MAX_BUFFERS = 256  # buffers a call: those systems that we know take up to 1024
 
 
 class File:
@@ -65,8 +65,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _tensor(values: Any, requires_grad: bool) -> norch.Tensor:
-    made = norch.as_tensor(values)
-    return made.requires_grad_() if requires_grad else made
+    return norch.as_tensor(values).requires_grad_(requires_grad)
 
 
 def write(file: File, obj: Any) -> tuple[int, int]:
@@ -95,13 +94,13 @@ def read(file: File, stream: int, count: int) -> Any:
 def _move(call: Any, file: File, views: list[memoryview], at: int = 0) -> None:
     """Writes or reads all bytes of the views, one after another, at a place of the file."""
     os.lseek(file.fd, at, os.SEEK_SET)
-    parts = [v[i : i + _MOST] for v in views for i in range(0, v.nbytes, _MOST)]
+    parts = [v[i : i + _MAX_BYTES] for v in views for i in range(0, v.nbytes, _MAX_BYTES)]
     while parts:
         some, total = [], 0
-        for part in parts[:_VECTORS]:
+        for part in parts[:_MAX_BUFFERS]:
             some.append(part)
             total += part.nbytes
-            if total >= _MOST:
+            if total >= _MAX_BYTES:
                 break
         done = call(file.fd, some)
         if not done:

@@ -37,10 +37,10 @@ class ProcessPool:
         self._processes: list[Any] = []
         self._tasks: list[Any] = []
         self._answers: list[Any] = []
-        made = multiprocessing.get_context(context) if isinstance(context, str) else context
+        context = multiprocessing.get_context(context) if isinstance(context, str) else context
         try:
             for id in range(count):
-                self._start(made, Parcel(job), epoch, id)
+                self._start(context, Parcel(job), epoch, id)
         except BaseException:
             self.close(0.0)
             raise
@@ -116,13 +116,13 @@ class ProcessPool:
         doing = self._boards[worker].read()
         code = process.exitcode
         if code is None:
-            how = "closed its pipes"
+            cause = "closed its pipes"
         elif code < 0:
             with contextlib.suppress(ValueError):
                 code = signal.Signals(-code).name
-            how = f"was killed by {code}" + (", as the system does when memory runs out" if code == "SIGKILL" else "")
+            cause = f"was killed by {code}" + (", as the system does when memory runs out" if code == "SIGKILL" else "")
         else:
-            how = f"exited with code {code}"
+            cause = f"exited with code {code}"
         lines = [
             f"  {self.name(id)}: {in_words(d, self._sent.get)}" + (", when it died" if id == worker else "")
             for id, d in enumerate(self.doing())
@@ -133,7 +133,7 @@ class ProcessPool:
             if doing.phase == STARTING
             else ""
         )
-        return WorkerError(f"DataLoader {self.name(worker)} {how}\n" + "\n".join(lines) + hint)
+        return WorkerError(f"DataLoader {self.name(worker)} {cause}\n" + "\n".join(lines) + hint)
 
     def name(self, worker: int) -> str:
         started = worker < len(self._processes)

@@ -51,11 +51,11 @@ class Progress:
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Progress:
-        made = cls(int(state["seed"]), int(state["epoch"]), bool(state.get("begun", True)))
-        made.batches, made.ahead = int(state["batches"]), {int(n) for n in state["ahead"]}
-        made.streams = None if state["streams"] is None else [dict(s) for s in state["streams"]]
-        made.turn, made.order = int(state["turn"]), state["order"]
-        return made
+        progress = cls(int(state["seed"]), int(state["epoch"]), bool(state.get("begun", True)))
+        progress.batches, progress.ahead = int(state["batches"]), {int(n) for n in state["ahead"]}
+        progress.streams = None if state["streams"] is None else [dict(s) for s in state["streams"]]
+        progress.turn, progress.order = int(state["turn"]), state["order"]
+        return progress
 
 
 # --- What decides the order of an epoch, beside its key --------------------------------------------------------------

@@ -106,7 +106,7 @@ class WeightedRandomSampler(Sampler[int]):
     """`num_samples` indices drawn with probabilities proportional to `weights`, with replacement or without.
 
     Without replacement by the order of exponential variables whose rates are the weights (Efraimidis and Spirakis,
-    2006). Raises ValueError for weights that are no probabilities, and for more indices than there are to be drawn.
+    2006). Raises ValueError for weights that are not probabilities, and for more indices than there are to be drawn.
     """
 
     def __init__(

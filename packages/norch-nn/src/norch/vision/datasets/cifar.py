@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ import numpy as np
 from .cifar_files import Batch, parse_binary, parse_pickle, read_members
 from .download import download
 from .files import damaged, file_md5, find, md5, not_found, wrong_checksum
-from .vision_dataset import Transform, VisionDataset
+from .vision_dataset import TrainTestDataset
 
 
-class CIFAR10(VisionDataset):
+class CIFAR10(TrainTestDataset):
     """CIFAR-10: 50,000 photos of ten kinds of things to train on (`train`), else 10,000 to test on, RGB, 32 x 32.
 
     Reads the archives cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folders that unpacking them gives, in
@@ -47,30 +46,6 @@ class CIFAR10(VisionDataset):
     data: np.ndarray
     targets: list[int]
 
-    def __init__(
-        self,
-        root: str | os.PathLike[str],
-        train: bool = True,
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
-        download: bool = False,
-        *,
-        verify: bool = True,
-    ) -> None:
-        super().__init__(root, transform=transform, target_transform=target_transform)
-        self.train = train
-        self.verify = verify
-        if download:
-            self.download()
-        batches = self._load()
-        pixels = np.concatenate([images for images, _ in batches])
-        self.data = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        self.targets = [label for _, labels in batches for label in labels]
-
-    @property
-    def class_to_idx(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(self.classes)}
-
     def folders(self) -> list[Path]:
         """Where the archives and the folders are looked for, in this order."""
         return [Path(self.root), Path(self.root) / type(self).__name__]
@@ -94,7 +69,13 @@ class CIFAR10(VisionDataset):
                     return folder / part, not suffix
         return None
 
-    def _load(self) -> list[Batch]:
+    def _load(self) -> tuple[np.ndarray, list[int]]:
+        batches = self._batches()
+        pixels = np.concatenate([images for images, _ in batches])
+        images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        return images, [label for _, labels in batches for label in labels]
+
+    def _batches(self) -> list[Batch]:
         files = self.train_list if self.train else self.test_list
         unpacked = self._unpacked()
         if unpacked:
@@ -133,20 +114,8 @@ class CIFAR10(VisionDataset):
         except ValueError as error:
             raise damaged(type(self).__name__, path, str(error)) from None
 
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        image: Any = self.data[index]
-        target: Any = self.targets[index]
-        if self.transform is not None:
-            image = self.transform(image)
-        if self.target_transform is not None:
-            target = self.target_transform(target)
-        return image, target
-
-    def extra_repr(self) -> str:
-        return f"Split: {'Train' if self.train else 'Test'}"
+    def _sample(self, index: int) -> tuple[Any, Any]:
+        return self.data[index], self.targets[index]
 
 
 class CIFAR100(CIFAR10):

@@ -32,7 +32,7 @@ def parse_binary(contents: bytes, label_bytes: int, classes: int) -> Batch:
     """Records of `label_bytes` labels, of which the last is taken, and 3072 bytes of an image. Else ValueError."""
     record = label_bytes + PIXELS
     if not contents or len(contents) % record:
-        raise ValueError(f"has {len(contents)} bytes, which is no multiple of a record of {record}")
+        raise ValueError(f"has {len(contents)} bytes, which is not a multiple of a record of {record}")
     table = np.frombuffer(contents, np.uint8).reshape(-1, record)
     return _checked(table[:, label_bytes:], table[:, label_bytes - 1].tolist(), classes)
 
@@ -97,9 +97,9 @@ def parse_pickle(contents: bytes, label_key: bytes, classes: int) -> Batch:
     try:
         batch = _Unpickler(io.BytesIO(contents), encoding="bytes").load()
     except Exception as error:  # a damaged pickle can raise nearly anything
-        raise ValueError(f"is no pickle of CIFAR: {error or type(error).__name__}") from None
+        raise ValueError(f"is not a pickle of CIFAR: {error or type(error).__name__}") from None
     if not isinstance(batch, dict) or b"data" not in batch or label_key not in batch:
-        raise ValueError(f"is no pickle of CIFAR: no data and {label_key.decode()}")
+        raise ValueError(f"is not a pickle of CIFAR: no data and {label_key.decode()}")
     pixels, labels = _to_numpy(batch[b"data"]), batch[label_key]
     if not isinstance(labels, list) or len(labels) != len(pixels) or not all(type(n) is int for n in labels):
         raise ValueError(f"has no list of {len(pixels)} whole numbers as {label_key.decode()}")

@@ -61,7 +61,7 @@ def read_gzip_or_plain(dataset: str, path: Path, packed: str | None, plain: str 
     """The contents of `path`, unpacked if its name ends with .gz.
 
     `packed` and `plain` are the md5 of the published file before and after unpacking, None where not known. A .gz may
-    match either, since distributions pack anew. Raises DatasetError for a file that matches neither.
+    match either, since distributions pack again. Raises DatasetError for a file that matches neither.
     """
     data = path.read_bytes()
     if path.suffix == ".gz":

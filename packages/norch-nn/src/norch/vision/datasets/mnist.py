@@ -11,10 +11,10 @@ import norch
 from .download import download
 from .files import DatasetError, damaged, file_md5, find, not_found, read_gzip_or_plain
 from .idx import parse_idx
-from .vision_dataset import Transform, VisionDataset
+from .vision_dataset import TrainTestDataset
 
 
-class MNIST(VisionDataset):
+class MNIST(TrainTestDataset):
     """MNIST: 60,000 handwritten digits to train on (`train`), else 10,000 to test on, grey, 28 x 28.
 
     The files, as they are published (.gz) or unpacked, are looked for in root/MNIST/raw, root/MNIST, root, and where a
@@ -50,32 +50,12 @@ class MNIST(VisionDataset):
     data: norch.Tensor
     targets: norch.Tensor
 
-    def __init__(
-        self,
-        root: str | os.PathLike[str],
-        train: bool = True,
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
-        download: bool = False,
-        *,
-        verify: bool = True,
-    ) -> None:
-        super().__init__(root, transform=transform, target_transform=target_transform)
-        self.train = train
-        self.verify = verify
-        if download:
-            self.download()
-        self.data, self.targets = self._load()
-        self._seen: tuple[Any, Any, Any] = (None, None, None)
+    _seen: tuple[Any, Any, Any] = (None, None, None)
 
     @property
     def raw_folder(self) -> str:
         """Where `download` puts the files."""
         return os.path.join(self.root, type(self).__name__, "raw")
-
-    @property
-    def class_to_idx(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(self.classes)}
 
     def folders(self) -> list[Path]:
         """Where the files are looked for, in this order."""
@@ -124,21 +104,9 @@ class MNIST(VisionDataset):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_seen": (None, None, None)}
 
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
+    def _sample(self, index: int) -> tuple[Any, Any]:
         pixels, labels = self._arrays()
-        image: Any = pixels[index]
-        target: Any = int(labels[index])
-        if self.transform is not None:
-            image = self.transform(image)
-        if self.target_transform is not None:
-            target = self.target_transform(target)
-        return image, target
-
-    def extra_repr(self) -> str:
-        return f"Split: {'Train' if self.train else 'Test'}"
+        return pixels[index], int(labels[index])
 
 
 class FashionMNIST(MNIST):

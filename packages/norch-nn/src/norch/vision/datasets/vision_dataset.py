@@ -75,3 +75,61 @@ class VisionDataset(Dataset[Any]):
         if self.transforms is not None:
             body.append(repr(self.transforms))
         return "\n".join([f"Dataset {type(self).__name__}", *(" " * 4 + part for part in body)])
+
+
+class TrainTestDataset(VisionDataset):
+    """Images with labels, in a part to train on (`train`) and one to test on, which `download=True` gets.
+
+    `verify=False` reads files whose checksums are not those of the published ones.
+    """
+
+    classes: list[str]
+    data: Any
+    targets: Any
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        train: bool = True,
+        transform: Transform | None = None,
+        target_transform: Transform | None = None,
+        download: bool = False,
+        *,
+        verify: bool = True,
+    ) -> None:
+        super().__init__(root, transform=transform, target_transform=target_transform)
+        self.train = train
+        self.verify = verify
+        if download:
+            self.download()
+        self.data, self.targets = self._load()
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.classes)}
+
+    def download(self) -> None:
+        """Gets the files that are missing. Raises DatasetError where that fails."""
+        raise NotImplementedError
+
+    def _load(self) -> tuple[Any, Any]:
+        """All images and all labels."""
+        raise NotImplementedError
+
+    def _sample(self, index: int) -> tuple[Any, Any]:
+        """An image and its label, as they are."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        image, target = self._sample(index)
+        if self.transform is not None:
+            image = self.transform(image)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return image, target
+
+    def extra_repr(self) -> str:
+        return f"Split: {'Train' if self.train else 'Test'}"

@@ -4,35 +4,23 @@ They take NumPy arrays of shape (H, W) or (H, W, C), which stand for torchvision
 (..., C, H, W). In a DataLoader the random ones draw by (seed, epoch, index of the sample), elsewhere by norch's seed.
 """
 
-from . import functional
-from .compose import Compose, Lambda, RandomApply
-from .conversion import ConvertImageDtype, Normalize, Reshape, ToTensor
-from .cropping import CenterCrop, Pad, RandomCrop
-from .erasing import RandomErasing
-from .flipping import RandomHorizontalFlip, RandomVerticalFlip
-from .resizing import InterpolationMode, RandomResizedCrop, Resize
-from .rotation import RandomRotation
+from . import functional as functional
+from .compose import Compose as Compose
+from .compose import Lambda as Lambda
+from .compose import RandomApply as RandomApply
+from .conversion import ConvertImageDtype as ConvertImageDtype
+from .conversion import Normalize as Normalize
+from .conversion import Reshape as Reshape
+from .conversion import ToTensor as ToTensor
+from .cropping import CenterCrop as CenterCrop
+from .cropping import Pad as Pad
+from .cropping import RandomCrop as RandomCrop
+from .erasing import RandomErasing as RandomErasing
+from .flipping import RandomHorizontalFlip as RandomHorizontalFlip
+from .flipping import RandomVerticalFlip as RandomVerticalFlip
+from .resizing import InterpolationMode as InterpolationMode
+from .resizing import RandomResizedCrop as RandomResizedCrop
+from .resizing import Resize as Resize
+from .rotation import RandomRotation as RandomRotation
 
 Sequential = Compose  # norch's ancestor calls it so
-
-__all__ = [
-    "CenterCrop",
-    "Compose",
-    "ConvertImageDtype",
-    "InterpolationMode",
-    "Lambda",
-    "Normalize",
-    "Pad",
-    "RandomApply",
-    "RandomCrop",
-    "RandomErasing",
-    "RandomHorizontalFlip",
-    "RandomResizedCrop",
-    "RandomRotation",
-    "RandomVerticalFlip",
-    "Reshape",
-    "Resize",
-    "Sequential",
-    "ToTensor",
-    "functional",
-]

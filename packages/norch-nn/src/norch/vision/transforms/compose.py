@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from norch import nn
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import probability
 
 
@@ -48,7 +48,8 @@ class RandomApply(nn.Module):
     def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: float = 0.5) -> None:
         super().__init__()
         self.transforms = transforms
-        self.p = probability(p, "RandomApply")
+        probability(p, "RandomApply")
+        self.p = p
 
     def forward(self, img: Any) -> Any:
         if generator().random() < self.p:

@@ -10,6 +10,7 @@ import numpy as np
 
 import norch
 from norch import nn
+from norch.nn.layer import layer
 
 from .images import as_image
 
@@ -101,31 +102,22 @@ class ToTensor:
         return f"{type(self).__name__}()"
 
 
+@layer(convert_image_dtype)
 class ConvertImageDtype(nn.Module):
     """`convert_image_dtype` to `dtype`."""
 
-    def __init__(self, dtype: norch.DType) -> None:
-        super().__init__()
-        self.dtype = dtype
-
-    def forward(self, image: norch.Tensor) -> norch.Tensor:
-        return convert_image_dtype(image, self.dtype)
+    dtype: norch.DType
+    _shown = ()
 
 
+@layer(normalize)
 class Normalize(nn.Module):
     """(image - mean) / std for each channel of a floating-point image (..., C, H, W)."""
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
-        super().__init__()
-        self.mean = mean
-        self.std = std
-        self.inplace = inplace
-
-    def forward(self, tensor: norch.Tensor) -> norch.Tensor:
-        return normalize(tensor, self.mean, self.std, self.inplace)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(mean={self.mean}, std={self.std})"
+    mean: Sequence[float]
+    std: Sequence[float]
+    inplace: bool = False
+    _shown = ("mean", "std")
 
 
 class Reshape:

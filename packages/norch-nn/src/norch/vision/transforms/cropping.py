@@ -9,8 +9,9 @@ import numpy as np
 
 import norch
 from norch import nn
+from norch.nn.layer import layer
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import Image, as_image, height_width, two_sizes
 
 _MODES = {"constant": "constant", "edge": "replicate", "reflect": "reflect", "symmetric": ""}
@@ -96,15 +97,17 @@ def center_crop(image: Image, output_size: int | Sequence[int]) -> Image:
     return crop(image, round((h - th) / 2), round((w - tw) / 2), th, tw)
 
 
+@layer()
 class Pad(nn.Module):
     """`pad`: a border around the image."""
 
-    def __init__(self, padding: int | Sequence[int], fill: Any = 0, padding_mode: str = "constant") -> None:
-        super().__init__()
-        _sides(padding, "Pad")
-        self.padding = padding
-        self.fill = fill
-        self.padding_mode = _mode(padding_mode, "Pad")
+    padding: int | Sequence[int]
+    fill: Any = 0
+    padding_mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        _sides(self.padding, "Pad")
+        _mode(self.padding_mode, "Pad")
 
     def forward(self, img: Image) -> Image:
         return pad(img, self.padding, self.fill, self.padding_mode)
@@ -127,28 +130,24 @@ class CenterCrop(nn.Module):
         return f"{type(self).__name__}(size={self.size})"
 
 
+@layer()
 class RandomCrop(nn.Module):
     """A part of `size` pixels at a random place, after `padding` and, if `pad_if_needed`, enough padding for the size.
 
     Raises ValueError for an image that is smaller than the size.
     """
 
-    def __init__(
-        self,
-        size: int | Sequence[int],
-        padding: int | Sequence[int] | None = None,
-        pad_if_needed: bool = False,
-        fill: Any = 0,
-        padding_mode: str = "constant",
-    ) -> None:
-        super().__init__()
-        self.size = two_sizes(size, "RandomCrop")
-        if padding is not None:
-            _sides(padding, "RandomCrop")
-        self.padding = padding
-        self.pad_if_needed = pad_if_needed
-        self.fill = fill
-        self.padding_mode = _mode(padding_mode, "RandomCrop")
+    size: Any
+    padding: int | Sequence[int] | None = None
+    pad_if_needed: bool = False
+    fill: Any = 0
+    padding_mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        self.size = two_sizes(self.size, "RandomCrop")
+        if self.padding is not None:
+            _sides(self.padding, "RandomCrop")
+        _mode(self.padding_mode, "RandomCrop")
 
     def forward(self, img: Image) -> Image:
         img = as_image(img, "RandomCrop")

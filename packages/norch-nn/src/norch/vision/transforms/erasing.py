@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import norch
 from norch import nn
+from norch.nn.layer import layer
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import probability
 
 
@@ -23,6 +24,7 @@ def erase(
     return out
 
 
+@layer()
 class RandomErasing(nn.Module):
     """With probability `p`, wipes out a rectangle of a tensor image (..., C, H, W).
 
@@ -30,26 +32,22 @@ class RandomErasing(nn.Module):
     as wide. value: a number, one a channel, or "random" for normal noise. Source: https://arxiv.org/abs/1708.04896.
     """
 
-    def __init__(
-        self,
-        p: float = 0.5,
-        scale: Sequence[float] = (0.02, 0.33),
-        ratio: Sequence[float] = (0.3, 3.3),
-        value: float | Sequence[float] | str = 0,
-        inplace: bool = False,
-    ) -> None:
-        super().__init__()
+    p: float = 0.5
+    scale: Sequence[float] = (0.02, 0.33)
+    ratio: Sequence[float] = (0.3, 3.3)
+    value: float | Sequence[float] | str = 0
+    inplace: bool = False
+    _shown = ("p", "scale", "ratio", "value", "inplace")
+
+    def __post_init__(self) -> None:
+        value, scale, ratio = self.value, self.scale, self.ratio
         if isinstance(value, str) and value != "random":
             raise ValueError(f"RandomErasing: value must be a number, one a channel, or 'random', got {value!r}")
         if not 0 <= scale[0] <= scale[1] <= 1:
             raise ValueError(f"RandomErasing: scale must be (low, high) between 0 and 1, got {scale!r}")
         if not 0 < ratio[0] <= ratio[1]:
             raise ValueError(f"RandomErasing: ratio must be (low, high), got {ratio!r}")
-        self.p = probability(p, "RandomErasing")
-        self.scale = scale
-        self.ratio = ratio
-        self.value = value
-        self.inplace = inplace
+        probability(self.p, "RandomErasing")
 
     def forward(self, img: norch.Tensor) -> norch.Tensor:
         if not isinstance(img, norch.Tensor) or img.ndim < 3:
@@ -74,7 +72,3 @@ class RandomErasing(nn.Module):
                 patch = norch.tensor(values, dtype=img.dtype, device=img.device).view(-1, 1, 1)
                 return erase(img, i, j, h, w, patch, self.inplace)
         return img
-
-    def __repr__(self) -> str:
-        detail = f"(p={self.p}, scale={self.scale}, ratio={self.ratio}, value={self.value}, inplace={self.inplace})"
-        return type(self).__name__ + detail

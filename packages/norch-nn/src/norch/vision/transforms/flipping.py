@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from norch import nn
+from norch.nn.layer import layer
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import Image, as_image, probability
 
 
@@ -22,18 +23,17 @@ def vflip(img: Image) -> Image:
     return img[::-1] if isinstance(img, np.ndarray) else img.flip(-2)
 
 
+@layer()
 class RandomHorizontalFlip(nn.Module):
     """Exchanges left and right with probability `p`."""
 
-    def __init__(self, p: float = 0.5) -> None:
-        super().__init__()
-        self.p = probability(p, type(self).__name__)
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        probability(self.p, type(self).__name__)
 
     def forward(self, img: Image) -> Image:
         return hflip(img) if generator().random() < self.p else img
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(p={self.p})"
 
 
 class RandomVerticalFlip(RandomHorizontalFlip):

@@ -1,24 +1,15 @@
 """The transforms that draw nothing, as functions."""
 
-from .conversion import convert_image_dtype, normalize, to_tensor
-from .cropping import center_crop, crop, pad
-from .erasing import erase
-from .flipping import hflip, vflip
-from .resizing import InterpolationMode, resize, resized_crop
-from .rotation import rotate
-
-__all__ = [
-    "InterpolationMode",
-    "center_crop",
-    "convert_image_dtype",
-    "crop",
-    "erase",
-    "hflip",
-    "normalize",
-    "pad",
-    "resize",
-    "resized_crop",
-    "rotate",
-    "to_tensor",
-    "vflip",
-]
+from .conversion import convert_image_dtype as convert_image_dtype
+from .conversion import normalize as normalize
+from .conversion import to_tensor as to_tensor
+from .cropping import center_crop as center_crop
+from .cropping import crop as crop
+from .cropping import pad as pad
+from .erasing import erase as erase
+from .flipping import hflip as hflip
+from .flipping import vflip as vflip
+from .resizing import InterpolationMode as InterpolationMode
+from .resizing import resize as resize
+from .resizing import resized_crop as resized_crop
+from .rotation import rotate as rotate

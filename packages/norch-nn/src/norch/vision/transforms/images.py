@@ -47,7 +47,6 @@ def two_sizes(size: Any, name: str) -> tuple[int, int]:
     return sizes
 
 
-def probability(p: float, name: str) -> float:
+def probability(p: float, name: str) -> None:
     if not 0 <= p <= 1:
         raise ValueError(f"{name}: p must be between 0 and 1, got {p}")
-    return p

@@ -12,9 +12,10 @@ import numpy as np
 
 import norch
 from norch import nn
+from norch.nn.layer import layer
+from norch.utils.data import sample_rng as generator
 
 from .cropping import crop
-from .draws import generator
 from .images import Image, as_image, height_width, two_sizes
 
 
@@ -137,22 +138,17 @@ def _resize_tensor(img: norch.Tensor, down: np.ndarray, across: np.ndarray) -> n
     return out.to(img.dtype)
 
 
+@layer()
 class Resize(nn.Module):
     """`resize`: the image in another size."""
 
-    def __init__(
-        self,
-        size: int | Sequence[int],
-        interpolation: InterpolationMode | str = InterpolationMode.BILINEAR,
-        max_size: int | None = None,
-        antialias: bool | None = True,
-    ) -> None:
-        super().__init__()
-        mode = _check(size, interpolation, antialias)
-        self.size = size
-        self.interpolation = InterpolationMode(mode)
-        self.max_size = max_size
-        self.antialias = antialias
+    size: int | Sequence[int]
+    interpolation: Any = InterpolationMode.BILINEAR
+    max_size: int | None = None
+    antialias: bool | None = True
+
+    def __post_init__(self) -> None:
+        self.interpolation = InterpolationMode(_check(self.size, self.interpolation, self.antialias))
 
     def forward(self, img: Image) -> Image:
         return resize(img, self.size, self.interpolation, self.max_size, self.antialias)
@@ -176,6 +172,7 @@ def resized_crop(
     return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
 
 
+@layer()
 class RandomResizedCrop(nn.Module):
     """A random part of the image, made `size` = (height, width) pixels large.
 
@@ -183,22 +180,18 @@ class RandomResizedCrop(nn.Module):
     wide as high (log-uniform); after ten parts that do not fit, the middle. Source: https://arxiv.org/abs/1409.4842.
     """
 
-    def __init__(
-        self,
-        size: int | Sequence[int],
-        scale: Sequence[float] = (0.08, 1.0),
-        ratio: Sequence[float] = (3 / 4, 4 / 3),
-        interpolation: InterpolationMode | str = InterpolationMode.BILINEAR,
-        antialias: bool | None = True,
-    ) -> None:
-        super().__init__()
-        self.size = two_sizes(size, "RandomResizedCrop")
+    size: Any
+    scale: Sequence[float] = (0.08, 1.0)
+    ratio: Sequence[float] = (3 / 4, 4 / 3)
+    interpolation: Any = InterpolationMode.BILINEAR
+    antialias: bool | None = True
+
+    def __post_init__(self) -> None:
+        self.size = two_sizes(self.size, "RandomResizedCrop")
+        scale, ratio = self.scale, self.ratio
         if not 0 < scale[0] <= scale[1] or not 0 < ratio[0] <= ratio[1]:
             raise ValueError(f"RandomResizedCrop: scale and ratio must be (low, high), got {scale!r} and {ratio!r}")
-        self.scale = scale
-        self.ratio = ratio
-        self.interpolation = InterpolationMode(_check(self.size, interpolation, antialias))
-        self.antialias = antialias
+        self.interpolation = InterpolationMode(_check(self.size, self.interpolation, self.antialias))
 
     def _part(self, h: int, w: int) -> tuple[int, int, int, int]:
         draws = generator()

@@ -10,8 +10,9 @@ import numpy as np
 
 import norch
 from norch import nn
+from norch.nn.layer import layer
+from norch.utils.data import sample_rng as generator
 
-from .draws import generator
 from .images import Image, as_image, height_width
 from .resizing import InterpolationMode
 
@@ -66,18 +67,18 @@ def rotate(
     return norch.where(norch.from_numpy(inside).to(img.device), turned, fill).to(img.dtype)
 
 
+@layer()
 class RandomRotation(nn.Module):
     """The image turned by a random angle between the two `degrees`, or from -degrees to degrees. See `rotate`."""
 
-    def __init__(
-        self,
-        degrees: float | Sequence[float],
-        interpolation: InterpolationMode | str = InterpolationMode.NEAREST,
-        expand: bool = False,
-        center: Sequence[float] | None = None,
-        fill: Any = 0,
-    ) -> None:
-        super().__init__()
+    degrees: Any
+    interpolation: Any = InterpolationMode.NEAREST
+    expand: bool = False
+    center: Sequence[float] | None = None
+    fill: Any = 0
+
+    def __post_init__(self) -> None:
+        degrees = self.degrees
         if isinstance(degrees, int | float):
             if degrees < 0:
                 raise ValueError(f"RandomRotation: one number of degrees must not be negative, got {degrees}")
@@ -85,10 +86,7 @@ class RandomRotation(nn.Module):
         if len(degrees) != 2:
             raise ValueError(f"RandomRotation: degrees must be one number or two, got {degrees!r}")
         self.degrees = [float(d) for d in degrees]
-        self.interpolation = _nearest_only(interpolation, "RandomRotation")
-        self.expand = expand
-        self.center = center
-        self.fill = fill
+        self.interpolation = _nearest_only(self.interpolation, "RandomRotation")
 
     def forward(self, img: Image) -> Image:
         angle = float(generator().uniform(self.degrees[0], self.degrees[1]))

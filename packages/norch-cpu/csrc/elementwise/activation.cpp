@@ -1,0 +1,157 @@
+// Activations, and the gradients of elementwise ops: one loop each, with the op's attributes as constant inputs.
+#include <algorithm>
+
+#include "common/activation_ops.h"
+#include "elementwise/functions.h"
+#include "elementwise/loop.h"
+#include "runtime/families.h"
+
+namespace norch::elementwise {
+namespace {
+
+/// An elementwise kernel whose loop gets constants as inputs after the request's own.
+class WithConstants final : public Kernel {
+public:
+    WithConstants(Request request, Loop loop, double ns, std::vector<double> constants)
+        : given_(request.operands.size()), constants_(std::move(constants)) {
+        Operand constant;
+        constant.dtype = request.operands[0].dtype;
+        constant.is_scalar = true;
+        request.operands.resize(given_ + constants_.size(), constant);
+        inner_ = elementwise_kernel(request, loop, ns);
+        work = inner_->work;
+    }
+
+    void run(char* const* data, const Scalar* scalars) const override {
+        char* all[MOST] = {};
+        Scalar values[MOST];
+        for (size_t i = 0; i < given_; ++i) {
+            all[i] = data[i];
+            values[i] = scalars[i];
+        }
+        for (size_t i = 0; i < constants_.size(); ++i) values[given_ + i].f = constants_[i];
+        inner_->run(all, values);
+    }
+
+private:
+    static constexpr int MOST = 6;
+    size_t given_;
+    std::vector<double> constants_;
+    KernelPtr inner_;
+};
+
+/// The op's constants, which WithConstants gives as inputs from `p` on.
+template <class T, bool HAS_CONSTANTS>
+Constants<T> constants_at(char* const* p) {
+    if constexpr (!HAS_CONSTANTS) return {};
+    else return {*reinterpret_cast<const T*>(p[0]), *reinterpret_cast<const T*>(p[1]), *reinterpret_cast<const T*>(p[2])};
+}
+
+template <class T, class Op, bool HAS_CONSTANTS>
+void activation_loop(char* const* p, unsigned, int64_t n) {
+    T* out = reinterpret_cast<T*>(p[0]);
+    const T* x = reinterpret_cast<const T*>(p[1]);
+    const auto k = constants_at<T, HAS_CONSTANTS>(p + 2);
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(x[i], k);
+}
+
+/// Of the gradient of the result and a saved tensor.
+template <class T, class Op, bool HAS_CONSTANTS>
+void gradient_loop(char* const* p, unsigned single, int64_t n) {
+    T* out = reinterpret_cast<T*>(p[0]);
+    const T* g = reinterpret_cast<const T*>(p[1]);
+    const T* x = reinterpret_cast<const T*>(p[2]);
+    const auto k = constants_at<T, HAS_CONSTANTS>(p + 3);
+    if (single & 2) {
+        const T value = *g;
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(value, x[i], k);
+    } else if (single & 4) {
+        const T value = *x;
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(g[i], value, k);
+    } else {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(g[i], x[i], k);
+    }
+}
+
+/// The gradient of (a - b) ** 2 by a; the gradient of a mean is the same for all elements.
+template <class T>
+void difference_loop(char* const* p, unsigned single, int64_t n) {
+    T* out = reinterpret_cast<T*>(p[0]);
+    const T* g = reinterpret_cast<const T*>(p[1]);
+    const T* a = reinterpret_cast<const T*>(p[2]);
+    const T* b = reinterpret_cast<const T*>(p[3]);
+    const T factor = *reinterpret_cast<const T*>(p[4]);
+    const int64_t step_a = single & 4 ? 0 : 1, step_b = single & 8 ? 0 : 1;
+    if ((single & 2) && step_a && step_b) {
+        const T scale = *g * factor;
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = (a[i] - b[i]) * scale;
+    } else {
+        const int64_t step_g = single & 2 ? 0 : 1;
+        for (int64_t i = 0; i < n; ++i) out[i] = (a[i * step_a] - b[i * step_b]) * (g[i * step_g] * factor);
+    }
+}
+
+/// What the loops of the activations become kernels by; floating dtypes only.
+struct Make {
+    template <class Op>
+    static KernelPtr simple(const Request& request) {
+        return smooth<Op, 200>(request);
+    }
+    template <class Op>
+    static KernelPtr simple_grad(const Request& request) {
+        return smooth_grad<Op, 200>(request);
+    }
+    template <class Op, int PS>
+    static KernelPtr smooth(const Request& request) {
+        return with_loops(request, PS * 1e-3, activation_loop<double, Op, true>, activation_loop<double, Op, false>,
+                          activation_loop<float, Op, true>, activation_loop<float, Op, false>);
+    }
+    template <class Op, int PS>
+    static KernelPtr smooth_grad(const Request& request) {
+        return with_loops(request, PS * 1e-3, gradient_loop<double, Op, true>, gradient_loop<double, Op, false>,
+                          gradient_loop<float, Op, true>, gradient_loop<float, Op, false>);
+    }
+
+private:
+    static KernelPtr with_loops(const Request& request, double ns, Loop double_with, Loop double_without, Loop float_with,
+                                Loop float_without) {
+        const DType dtype = request.operands[0].dtype;
+        if (!is_floating(dtype)) return nullptr;
+        std::vector<double> constants = activation_constants(request);
+        const bool is_double = dtype == DType::f64;
+        if (constants.empty()) return elementwise_kernel(request, is_double ? double_without : float_without, ns);
+        return std::make_unique<WithConstants>(request, is_double ? double_with : float_with, ns, std::move(constants));
+    }
+};
+
+KernelPtr relu(const Request& request) {
+    DType dtype = request.operands[0].dtype;
+    if (dtype == DType::boolean) return nullptr;
+    return visit(dtype, [&]<class S>(Tag<S>) {
+        return elementwise_kernel(request, activation_loop<compute_t<S>, Relu, false>, 0.2);
+    });
+}
+
+KernelPtr mse_loss_grad(const Request& request) {
+    const Operand& out = request.operands[0];
+    if (!is_floating(out.dtype)) return nullptr;
+    bool mean = request.attrs.text("reduction") == "mean";
+    double factor = mean ? 2.0 / double(std::max<int64_t>(out.numel(), 1)) : 2.0;
+    Loop loop = out.dtype == DType::f64 ? difference_loop<double> : difference_loop<float>;
+    return std::make_unique<WithConstants>(request, loop, 0.3, std::vector<double>{factor});
+}
+
+}  // namespace
+
+void add_activations(Registry& registry) {
+    add_activation_ops<Make>(registry);
+    registry["relu"] = relu;  // of integers too
+    registry["mse_loss_grad"] = mse_loss_grad;
+}
+
+}  // namespace norch::elementwise

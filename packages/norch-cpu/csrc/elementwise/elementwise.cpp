@@ -1,0 +1,216 @@
+// The driver of elementwise kernels: brings operands of any layout to the contiguous loops of loop.h, tile by tile.
+#include <algorithm>
+#include <cstring>
+
+#include "common/layout.h"
+#include "elementwise/loop.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+#include "runtime/tile.h"
+
+namespace norch::elementwise {
+namespace {
+
+constexpr int MOST_OPERANDS = 6;
+constexpr int64_t TILE = 2048;          // elements of a tile: its scratch memory stays in the first-level cache
+constexpr int64_t SEGMENT = 16384;      // elements of a contiguous piece: enough to forget the cost of starting one
+constexpr int64_t TRANSPOSED_SIDE = 64; // columns of a tile with a transposed operand
+
+class Elementwise final : public Kernel {
+public:
+    Elementwise(const Request& request, Loop loop, double ns, unsigned how)
+        : loop_(loop), ns_(ns), count_(int(request.operands.size())), loops_(collapse(request.operands)) {
+        if (count_ > MOST_OPERANDS) throw std::invalid_argument("too many operands for an elementwise kernel");
+        work = double(loops_.numel) * ns;
+        choose_dims(request.operands);
+        plan_operands(request.operands, how);
+        plan_tiles();
+    }
+
+    void run(char* const* data, const Scalar* scalars) const override {
+        uint64_t slots[MOST_OPERANDS];
+        char* given[MOST_OPERANDS];
+        for (int i = 0; i < count_; ++i) {
+            given[i] = data[i];
+            if (part_[i].is_scalar) {
+                write_scalar(&slots[i], scalars[i], part_[i]);
+                given[i] = reinterpret_cast<char*>(&slots[i]);
+            }
+        }
+        if (is_simple_ && items_ == 1) {
+            loop_(given, single_, columns_);
+            return;
+        }
+        parallel_for(items_, ns_ * double(tile_rows_ * tile_columns_), [&](int64_t begin, int64_t end) {
+            if (scratch_bytes_) {
+                Scratch<> scratch(scratch_bytes_);
+                for (int64_t i = begin; i < end; ++i) run_tile(given, i, scratch.data());
+            } else {
+                for (int64_t i = begin; i < end; ++i) run_tile(given, i, nullptr);
+            }
+        });
+    }
+
+private:
+    struct Part {
+        bool is_scalar, via_scratch;
+        bool rounds;  // a comparison sees a scalar as a number of the tensor's dtype
+        Convert convert;
+        DType dtype;
+        int64_t size, loop_size;  // bytes of an element in memory, and in the loop
+        int64_t row, column;      // byte strides of the two inner dims
+        int64_t scratch;          // where its tile lies in the scratch memory
+    };
+
+    /// Puts the dim along which a transposed operand is contiguous next to the innermost.
+    void choose_dims(const std::vector<Operand>& operands) {
+        int nd = loops_.ndim();
+        for (int k = 0; k < count_ && nd >= 2; ++k) {
+            int64_t size = size_of(operands[k].dtype), inner = loops_.strides[k][nd - 1];
+            if (inner == size || inner == 0) continue;
+            for (int d = 0; d < nd - 1; ++d) {
+                if (loops_.strides[k][d] != size) continue;
+                std::rotate(loops_.shape.begin() + d, loops_.shape.begin() + d + 1, loops_.shape.begin() + nd - 1);
+                for (auto& s : loops_.strides) std::rotate(s.begin() + d, s.begin() + d + 1, s.begin() + nd - 1);
+                transposed_ = true;
+                return;
+            }
+        }
+    }
+
+    void plan_operands(const std::vector<Operand>& operands, unsigned how) {
+        int nd = loops_.ndim();
+        rows_ = nd >= 2 ? loops_.shape[nd - 2] : 1;
+        columns_ = nd >= 1 ? loops_.shape[nd - 1] : 1;
+        outer_dims_ = std::max(0, nd - 2);
+        bool all_single = true;
+        for (int i = 0; i < count_; ++i) {
+            const Operand& o = operands[i];
+            Part& p = part_[i];
+            p.is_scalar = o.is_scalar;
+            p.dtype = o.dtype;
+            p.convert = how & BITS ? Convert::none : conversion_of(o.dtype);
+            p.rounds = operands[0].dtype == DType::boolean;
+            p.size = size_of(o.dtype);
+            p.loop_size = p.convert == Convert::none ? p.size : 4;
+            p.row = nd >= 2 ? loops_.strides[i][nd - 2] : 0;
+            p.column = o.is_scalar ? 0 : nd >= 1 ? loops_.strides[i][nd - 1] : p.size;
+            bool is_single = i > 0 && p.column == 0;
+            if (is_single) single_ |= 1u << i;
+            else if (i > 0) all_single = false;
+            // A scalar is put where it is needed in the loop's own dtype.
+            p.via_scratch = !o.is_scalar && (p.convert != Convert::none || (!is_single && p.column != p.size));
+            if (o.is_scalar) p.convert = Convert::none;
+        }
+        if (all_single && count_ > 1 && !(how & TAKES_SINGLE)) {
+            part_[1].via_scratch = true;
+            single_ &= ~2u;
+        }
+    }
+
+    void plan_tiles() {
+        bool staged = false;
+        for (int i = 0; i < count_; ++i) staged |= part_[i].via_scratch;
+        tile_columns_ = std::min(columns_, transposed_ ? TRANSPOSED_SIDE : staged ? TILE : SEGMENT);
+        tile_columns_ = std::max<int64_t>(tile_columns_, 1);
+        tile_rows_ = std::min(rows_, std::max<int64_t>(1, TILE / tile_columns_));
+        tile_rows_ = std::max<int64_t>(tile_rows_, 1);
+        row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
+        column_tiles_ = (columns_ + tile_columns_ - 1) / tile_columns_;
+        items_ = row_tiles_ * column_tiles_;
+        for (int d = 0; d < outer_dims_; ++d) items_ *= loops_.shape[d];
+        for (int i = 0; i < count_; ++i) {
+            if (!part_[i].via_scratch) continue;
+            part_[i].scratch = scratch_bytes_;
+            scratch_bytes_ += (tile_rows_ * tile_columns_ * part_[i].loop_size + 63) / 64 * 64;
+        }
+        is_simple_ = !staged && rows_ == 1;
+    }
+
+    static void write_scalar(uint64_t* slot, Scalar value, const Part& part) {
+        switch (part.dtype) {
+            case DType::f64: std::memcpy(slot, &value.f, 8); break;
+            case DType::f32: {
+                float x = float(value.f);
+                std::memcpy(slot, &x, 4);
+                break;
+            }
+            case DType::f16:
+            case DType::bf16: {
+                float x = float(value.f);
+                bool is_f16 = part.dtype == DType::f16;
+                uint16_t bits = is_f16 ? to_half(x).bits : to_bfloat16(x).bits;
+                if (part.rounds) x = is_f16 ? to_float(half{bits}) : to_float(bfloat16{bits});
+                if (part.loop_size == 4)
+                    std::memcpy(slot, &x, 4);
+                else
+                    std::memcpy(slot, &bits, 2);
+                break;
+            }
+            default: std::memcpy(slot, &value.i, 8);  // little endian: the low bytes come first
+        }
+    }
+
+    void run_tile(char* const* data, int64_t item, char* scratch) const {
+        int64_t column = item % column_tiles_ * tile_columns_;
+        item /= column_tiles_;
+        int64_t row = item % row_tiles_ * tile_rows_;
+        item /= row_tiles_;
+        int64_t rows = std::min(tile_rows_, rows_ - row), columns = std::min(tile_columns_, columns_ - column);
+        Plane plane[MOST_OPERANDS];  // where the loop finds each operand
+        Plane out{};
+        for (int i = 0; i < count_; ++i) {
+            const Part& p = part_[i];
+            plane[i] = {data[i], p.row, p.column};
+            if (p.is_scalar) {
+                if (p.via_scratch) fill_tile(plane[i], scratch + p.scratch, p, rows, columns);
+                continue;
+            }
+            char* start = data[i] + row * p.row + column * p.column;
+            int64_t rest = item;
+            for (int d = outer_dims_ - 1; d >= 0; --d) {
+                start += rest % loops_.shape[d] * loops_.strides[i][d];
+                rest /= loops_.shape[d];
+            }
+            plane[i].data = start;
+            if (!p.via_scratch) continue;
+            bool is_single = single_ >> i & 1;
+            Plane staged{scratch + p.scratch, is_single ? p.loop_size : tile_columns_ * p.loop_size, p.loop_size};
+            if (i == 0) out = plane[0];
+            else load_tile(staged, plane[i], rows, is_single ? 1 : columns, p.size, p.convert);
+            plane[i] = staged;
+        }
+        char* p[MOST_OPERANDS];
+        for (int i = 0; i < count_; ++i) p[i] = plane[i].data;
+        for (int64_t r = 0; r < rows; ++r) {
+            loop_(p, single_, columns);
+            for (int i = 0; i < count_; ++i) p[i] += plane[i].row;
+        }
+        if (part_[0].via_scratch) store_tile(out, plane[0], rows, columns, part_[0].size, part_[0].convert);
+    }
+
+    void fill_tile(Plane& plane, char* staged, const Part& p, int64_t rows, int64_t columns) const {
+        Plane to{staged, tile_columns_ * p.loop_size, p.loop_size};
+        copy_tile(to, {plane.data, 0, 0}, rows, columns, p.loop_size);
+        plane = to;
+    }
+
+    Loop loop_;
+    double ns_;
+    int count_;
+    Loops loops_;
+    int outer_dims_ = 0;
+    Part part_[MOST_OPERANDS] = {};
+    unsigned single_ = 0;
+    bool transposed_ = false, is_simple_ = false;
+    int64_t rows_ = 1, columns_ = 1, tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1;
+    int64_t items_ = 1, scratch_bytes_ = 0;
+};
+
+}  // namespace
+
+KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned how) {
+    return std::make_unique<Elementwise>(request, loop, ns, how);
+}
+
+}  // namespace norch::elementwise

@@ -1,9 +1,0 @@
-// amax and amin, apart from the other reductions so that both are compiled at once.
-#include "fold.h"
-
-namespace norch {
-
-KernelPtr amax(const Request& request) { return fold<Largest>(request); }
-KernelPtr amin(const Request& request) { return fold<Smallest>(request); }
-
-}  // namespace norch

@@ -1,0 +1,116 @@
+// embedding and its gradient: gather and scatter_add of whole rows, behind what makes an index of any integer dtype and
+// layout a list of int64.
+#include <cstring>
+
+#include "common/staging.h"
+#include "indexing/bounds.h"
+#include "runtime/families.h"
+#include "runtime/parallel.h"
+
+namespace norch::indexing {
+namespace {
+
+/// The operand as a list of n elements, or n rows.
+Operand list_of(const Operand& index, int64_t n) {
+    Operand out = index;
+    out.shape = {n};
+    out.strides = {1};
+    return out;
+}
+Operand rows_of(const Operand& operand, int64_t n) {
+    int64_t features = operand.shape.back();
+    Operand out = operand;
+    out.shape = {n, features};
+    out.strides = {features, 1};
+    return out;
+}
+
+/// The index of each row, and the same for all features of a row.
+Operand index_of_rows(int64_t n, int64_t features) {
+    return {DType::i64, {n, features}, {1, 0}};
+}
+
+KernelPtr compile(const char* op, void (*add)(Registry&), std::vector<Operand> operands) {
+    Registry registry;
+    add(registry);
+    Request request;
+    request.op = op;
+    request.operands = std::move(operands);
+    request.attrs.values["dim"].kind = Attrs::Value::integer;  // dim 0
+    return registry.at(op)(request);
+}
+
+class Embedding final : public Kernel {
+public:
+    Embedding(const Operand& out, const Operand& input, const Operand& weight)
+        : index_(StagedOperand::contiguous_in(input, DType::i64)),
+          bounds_(list_of(contiguous(input, DType::i64), input.numel()), 0, weight.shape[0]) {
+        int64_t n = input.numel(), features = weight.shape[1];
+        gather_ = compile("gather", add_indexing, {rows_of(out, n), weight, index_of_rows(n, features)});
+        work = 0.3 * double(n) + bounds_.work() + gather_->work;
+    }
+    void run(char* const* data, const Scalar* scalars) const override {
+        const Seen index(index_, data[1]);
+        bounds_.check(index.data());
+        char* const operands[] = {data[0], data[2], index.data()};
+        gather_->run(operands, scalars);
+    }
+
+private:
+    StagedOperand index_;
+    Bounds bounds_;
+    KernelPtr gather_;
+};
+
+class EmbeddingGrad final : public Kernel {
+public:
+    EmbeddingGrad(const Operand& out, const Operand& grad, const Operand& input, int64_t padding)
+        : grad_(StagedOperand::contiguous_in(grad, grad.dtype)),
+          index_(StagedOperand::contiguous_in(input, DType::i64)),
+          padding_(padding) {
+        int64_t n = input.numel(), features = out.shape[1];
+        row_bytes_ = features * size_of(out.dtype);
+        rows_ = out.shape[0];
+        Operand source = rows_of(contiguous(grad), n);
+        add_ = compile("scatter_add", add_indexing, {rows_of(out, rows_), index_of_rows(n, features), source});
+        work = add_->work + double(rows_ * row_bytes_) * 0.03 + double(grad.numel()) * 0.2 + 0.3 * double(n);
+    }
+    void run(char* const* data, const Scalar* scalars) const override {
+        const Seen grad(grad_, data[1]), index(index_, data[2]);
+        parallel_for(rows_, 0.03 * double(row_bytes_), [&](int64_t begin, int64_t end) {
+            std::memset(data[0] + begin * row_bytes_, 0, size_t((end - begin) * row_bytes_));
+        });
+        char* const operands[] = {data[0], index.data(), grad.data()};
+        add_->run(operands, scalars);
+        // What was added up for the padding is not wanted.
+        if (padding_ >= 0) std::memset(data[0] + padding_ * row_bytes_, 0, size_t(row_bytes_));
+    }
+
+private:
+    StagedOperand grad_, index_;
+    int64_t padding_, rows_, row_bytes_;
+    KernelPtr add_;
+};
+
+KernelPtr embedding(const Request& request) {
+    const Operand &out = request.operands[0], &input = request.operands[1], &weight = request.operands[2];
+    if (!out.is_contiguous()) return nullptr;
+    return std::make_unique<Embedding>(out, input, weight);
+}
+
+KernelPtr embedding_grad(const Request& request) {
+    const Operand &out = request.operands[0], &grad = request.operands[1], &input = request.operands[2];
+    int64_t padding = -1;
+    if (request.attrs.has("padding_idx")) padding = request.attrs.integer("padding_idx");
+    if (!out.is_contiguous() || padding >= out.shape[0]) return nullptr;
+    return std::make_unique<EmbeddingGrad>(out, grad, input, padding);
+}
+
+}  // namespace
+
+void add_embedding(Registry& registry) {
+    registry["embedding"] = embedding;
+    registry["embedding_grad"] = embedding_grad;
+}
+
+}  // namespace norch::indexing

@@ -1,0 +1,347 @@
+// gather, scatter, scatter_add: loops over index's shape, in which the tensor that is indexed has stride 0 along `dim`.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "elementwise/loop.h"
+#include "indexing/bounds.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+
+namespace norch::indexing {
+namespace {
+
+/// Byte strides of the three operands of a loop.
+struct Strides {
+    int64_t tensor, index, other;
+};
+
+/// `operand` as one of shape `shape`, whose place along `dim` the index decides.
+Operand indexed(const Operand& operand, const std::vector<int64_t>& shape, int dim) {
+    Operand out = operand;
+    out.shape = shape;
+    if (!shape.empty()) out.strides[dim] = 0;
+    return out;
+}
+
+int64_t stride_along(const Operand& operand, int dim) {
+    return operand.shape.empty() ? 0 : operand.strides[dim] * size_of(operand.dtype);
+}
+
+int64_t size_along(const Operand& operand, int dim) { return operand.shape.empty() ? 1 : operand.shape[dim]; }
+
+template <class T>
+inline T& at(char* data, int64_t offset) {
+    return *reinterpret_cast<T*>(data + offset);
+}
+template <class T>
+inline const T& at(const char* data, int64_t offset) {
+    return *reinterpret_cast<const T*>(data + offset);
+}
+
+// --- gather ---------------------------------------------------------------------------------------------------------
+
+/// out[j] = x[j + index[j] * step]; strides in bytes.
+using GatherRow = void (*)(char* out, const char* x, const char* index, int64_t n, Strides s, int64_t step,
+                           int64_t size);
+
+template <class T>
+void gather_row(char* out, const char* x, const char* index, int64_t n, Strides s, int64_t step, int64_t size) {
+    constexpr int64_t item = sizeof(T);
+    if (s.index == 0) {
+        x += wrapped(at<int64_t>(index, 0), size) * step;
+        if (s.other == item && s.tensor == item)
+            std::memcpy(out, x, size_t(n * item));
+        else
+            for (int64_t j = 0; j < n; ++j) at<T>(out, j * s.other) = at<T>(x, j * s.tensor);
+    } else if (s.index == 8 && s.other == item && s.tensor == 0 && step == item) {
+        T* to = reinterpret_cast<T*>(out);
+        const T* from = reinterpret_cast<const T*>(x);
+        const int64_t* k = reinterpret_cast<const int64_t*>(index);
+        NORCH_INDEPENDENT
+        for (int64_t j = 0; j < n; ++j) to[j] = from[wrapped(k[j], size)];
+    } else {
+        for (int64_t j = 0; j < n; ++j) {
+            int64_t k = wrapped(at<int64_t>(index, j * s.index), size);
+            at<T>(out, j * s.other) = at<T>(x, j * s.tensor + k * step);
+        }
+    }
+}
+
+GatherRow gather_row_of(int64_t itemsize) {
+    switch (itemsize) {
+        case 1: return gather_row<uint8_t>;
+        case 2: return gather_row<uint16_t>;
+        case 4: return gather_row<uint32_t>;
+        default: return gather_row<uint64_t>;
+    }
+}
+
+class Gather final : public Kernel {
+public:
+    Gather(const Operand& out, const Operand& x, const Operand& index, int dim)
+        : loops_(collapse({out, indexed(x, out.shape, dim), index})),
+          bounds_(index, -size_along(x, dim), size_along(x, dim)),
+          row_(gather_row_of(size_of(out.dtype))),
+          step_(stride_along(x, dim)),
+          size_(size_along(x, dim)) {
+        int nd = loops_.ndim();
+        columns_ = nd >= 1 ? loops_.shape[nd - 1] : 1;
+        rows_ = nd >= 2 ? loops_.shape[nd - 2] : 1;
+        column_ = strides(nd - 1);
+        between_rows_ = strides(nd - 2);
+        outer_dims_ = std::max(0, nd - 2);
+        double ns = column_.index == 0 && nd ? 0.02 * double(size_of(out.dtype)) : 1;
+        tile_columns_ = std::clamp<int64_t>(columns_, 1, 8192);
+        tile_rows_ = std::clamp<int64_t>(4096 / tile_columns_, 1, std::max<int64_t>(rows_, 1));
+        column_tiles_ = (columns_ + tile_columns_ - 1) / tile_columns_;
+        row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
+        items_ = column_tiles_ * row_tiles_;
+        for (int d = 0; d < outer_dims_; ++d) items_ *= loops_.shape[d];
+        ns_ = ns * double(tile_rows_ * tile_columns_) + 5 * double(tile_rows_);
+        work = double(items_) * ns_ + bounds_.work();
+    }
+
+    void run(char* const* data, const Scalar*) const override {
+        bounds_.check(data[2]);
+        parallel_for(items_, ns_, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) run_tile(data, i);
+        });
+    }
+
+private:
+    Strides strides(int d) const {
+        if (d < 0) return {0, 0, 0};
+        return {loops_.strides[1][d], loops_.strides[2][d], loops_.strides[0][d]};
+    }
+
+    void run_tile(char* const* data, int64_t item) const {
+        int64_t row = item % row_tiles_ * tile_rows_;
+        item /= row_tiles_;
+        int64_t column = item % column_tiles_ * tile_columns_;
+        item /= column_tiles_;
+        char* out = data[0] + column * column_.other + row * between_rows_.other;
+        const char* x = data[1] + column * column_.tensor + row * between_rows_.tensor;
+        const char* index = data[2] + column * column_.index + row * between_rows_.index;
+        for (int d = outer_dims_ - 1; d >= 0; --d) {
+            int64_t k = item % loops_.shape[d];
+            item /= loops_.shape[d];
+            out += k * loops_.strides[0][d];
+            x += k * loops_.strides[1][d];
+            index += k * loops_.strides[2][d];
+        }
+        int64_t columns = std::min(tile_columns_, columns_ - column);
+        for (int64_t r = std::min(tile_rows_, rows_ - row); r > 0; --r) {
+            row_(out, x, index, columns, column_, step_, size_);
+            out += between_rows_.other;
+            x += between_rows_.tensor;
+            index += between_rows_.index;
+        }
+    }
+
+    Loops loops_;
+    Bounds bounds_;
+    GatherRow row_;
+    int64_t step_, size_;
+    Strides column_, between_rows_;
+    int outer_dims_;
+    int64_t rows_, columns_, tile_rows_, tile_columns_, row_tiles_, column_tiles_, items_;
+    double ns_;
+};
+
+// --- scatter --------------------------------------------------------------------------------------------------------
+
+/// A piece of a scatter: `count` elements along dim, `columns` beside one another. Duplicates of an index lie along
+/// dim, and dim is never cut, so that they are met in order by one thread.
+struct Piece {
+    int64_t count, columns;
+    Strides dim, column;  // dim.tensor is what an index counts
+    int64_t size;
+    bool by_rows;  // whether columns are the inner loop
+};
+
+using Scatter = void (*)(char* out, const char* index, const char* src, const Piece& piece);
+
+struct Assign {
+    template <class T>
+    static T apply(T, T x) {
+        return x;
+    }
+};
+struct Add {
+    template <class T>
+    static T apply(T a, T x) {
+        if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(x));
+        else return a + x;
+    }
+};
+struct Or {
+    template <class T>
+    static T apply(T a, T x) {
+        return T(a | x);
+    }
+};
+
+template <class T, class S, class F>
+void scatter(char* out, const char* index, const char* src, const Piece& p) {
+    if (!p.by_rows) {
+        for (int64_t j = 0; j < p.columns; ++j) {
+            for (int64_t i = 0; i < p.count; ++i) {
+                T& to = at<T>(out, wrapped(at<int64_t>(index, i * p.dim.index), p.size) * p.dim.tensor);
+                to = F::apply(to, T(load(at<S>(src, i * p.dim.other))));
+            }
+            out += p.column.tensor;
+            index += p.column.index;
+            src += p.column.other;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < p.count; ++i, index += p.dim.index, src += p.dim.other) {
+        if (p.column.index == 0) {
+            char* row = out + wrapped(at<int64_t>(index, 0), p.size) * p.dim.tensor;
+            if (p.column.tensor == sizeof(T) && p.column.other == sizeof(S)) {
+                T* to = reinterpret_cast<T*>(row);
+                const S* from = reinterpret_cast<const S*>(src);
+                NORCH_INDEPENDENT
+                for (int64_t j = 0; j < p.columns; ++j) to[j] = F::apply(to[j], T(load(from[j])));
+            } else {
+                for (int64_t j = 0; j < p.columns; ++j) {
+                    T& to = at<T>(row, j * p.column.tensor);
+                    to = F::apply(to, T(load(at<S>(src, j * p.column.other))));
+                }
+            }
+        } else {
+            for (int64_t j = 0; j < p.columns; ++j) {
+                int64_t k = wrapped(at<int64_t>(index, j * p.column.index), p.size);
+                T& to = at<T>(out, j * p.column.tensor + k * p.dim.tensor);
+                to = F::apply(to, T(load(at<S>(src, j * p.column.other))));
+            }
+        }
+    }
+}
+
+/// 16-bit floats are added up in float32, in a copy of the output's columns, and rounded once.
+template <class T>
+void scatter_add_wide(char* out, const char* index, const char* src, const Piece& p) {
+    Scratch<float> sums(p.size * p.columns);
+    auto each = [&](auto f) {
+        for (int64_t k = 0; k < p.size; ++k)
+            for (int64_t j = 0; j < p.columns; ++j)
+                f(sums[k * p.columns + j], at<T>(out, k * p.dim.tensor + j * p.column.tensor));
+    };
+    each([](float& sum, const T& x) { sum = load(x); });
+    Piece wide = p;
+    wide.dim.tensor = p.columns * int64_t(sizeof(float));
+    wide.column.tensor = sizeof(float);
+    scatter<float, T, Add>(reinterpret_cast<char*>(sums.data()), index, src, wide);
+    each([](const float& sum, T& x) { x = store<T>(sum); });
+}
+
+Scatter assigning(DType dtype) {
+    switch (size_of(dtype)) {
+        case 1: return scatter<uint8_t, uint8_t, Assign>;
+        case 2: return scatter<uint16_t, uint16_t, Assign>;
+        case 4: return scatter<uint32_t, uint32_t, Assign>;
+        default: return scatter<uint64_t, uint64_t, Assign>;
+    }
+}
+
+Scatter adding(DType dtype) {
+    return visit(dtype, []<class T>(Tag<T>) -> Scatter {
+        if constexpr (std::is_same_v<T, bool>) return scatter<uint8_t, uint8_t, Or>;
+        else if constexpr (std::is_same_v<T, compute_t<T>>) return scatter<T, T, Add>;
+        else return scatter_add_wide<T>;
+    });
+}
+
+class ScatterKernel final : public Kernel {
+public:
+    ScatterKernel(const Operand& out, const Operand& index, const Operand& src, int dim, Scatter scatter, bool is_wide)
+        : bounds_(index, -size_along(out, dim), size_along(out, dim)), scatter_(scatter) {
+        std::vector<int> others;
+        for (int d = 0; d < index.ndim(); ++d)
+            if (d != dim) others.push_back(d);
+        Operand source = src;
+        source.shape = index.shape;
+        loops_ = collapse({indexed(out, index.shape, dim), index, source}, others);
+        int nd = loops_.ndim();
+        columns_ = nd ? loops_.shape[nd - 1] : 1;
+        piece_.count = size_along(index, dim);
+        piece_.size = size_along(out, dim);
+        piece_.dim = {stride_along(out, dim), stride_along(index, dim), stride_along(source, dim)};
+        piece_.column = nd ? Strides{loops_.strides[0][nd - 1], loops_.strides[1][nd - 1], loops_.strides[2][nd - 1]}
+                           : Strides{0, 0, 0};
+        int64_t itemsize = size_of(out.dtype);
+        piece_.by_rows = columns_ > 1 && (piece_.column.index == 0 || piece_.column.tensor == itemsize);
+        int64_t outer = 1;
+        for (int d = 0; d < nd - 1; ++d) outer *= loops_.shape[d];
+        tile_ = outer >= 16 ? 1024 : 64;
+        if (is_wide) tile_ = std::min(tile_, std::max<int64_t>(16, 65536 / std::max<int64_t>(piece_.size, 1)));
+        tile_ = std::clamp<int64_t>(columns_, 1, tile_);
+        tiles_ = (columns_ + tile_ - 1) / tile_;
+        items_ = loops_.numel ? outer * tiles_ : 0;
+        if (!piece_.count) items_ = 0;
+        bool is_row = piece_.by_rows && piece_.column.index == 0;
+        ns_ = double(piece_.count) * (double(tile_) * (is_row ? 0.03 * double(itemsize) : 1.2) + 2);
+        if (is_wide) ns_ += double(piece_.size * tile_);
+        work = bounds_.work() + double(items_) * ns_;
+    }
+
+    void run(char* const* data, const Scalar*) const override {
+        bounds_.check(data[1]);
+        parallel_for(items_, ns_, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) run_item(data, i);
+        });
+    }
+
+private:
+    void run_item(char* const* data, int64_t item) const {
+        int64_t column = item % tiles_ * tile_;
+        item /= tiles_;
+        char* out = data[0] + column * piece_.column.tensor;
+        const char* index = data[1] + column * piece_.column.index;
+        const char* src = data[2] + column * piece_.column.other;
+        for (int d = loops_.ndim() - 2; d >= 0; --d) {
+            int64_t k = item % loops_.shape[d];
+            item /= loops_.shape[d];
+            out += k * loops_.strides[0][d];
+            index += k * loops_.strides[1][d];
+            src += k * loops_.strides[2][d];
+        }
+        Piece piece = piece_;
+        piece.columns = std::min(tile_, columns_ - column);
+        scatter_(out, index, src, piece);
+    }
+
+    Bounds bounds_;
+    Scatter scatter_;
+    Loops loops_;
+    Piece piece_{};
+    int64_t columns_, tile_, tiles_, items_;
+    double ns_;
+};
+
+KernelPtr make_gather(const Request& r) {
+    return std::make_unique<Gather>(r.operands[0], r.operands[1], r.operands[2], int(r.attrs.integer("dim")));
+}
+
+KernelPtr make_scatter(const Request& r) {
+    return std::make_unique<ScatterKernel>(r.operands[0], r.operands[1], r.operands[2], int(r.attrs.integer("dim")),
+                                           assigning(r.operands[0].dtype), false);
+}
+
+KernelPtr make_scatter_add(const Request& r) {
+    DType dtype = r.operands[0].dtype;
+    return std::make_unique<ScatterKernel>(r.operands[0], r.operands[1], r.operands[2], int(r.attrs.integer("dim")),
+                                           adding(dtype), is_half(dtype));
+}
+
+}  // namespace
+
+void add_indexing(Registry& registry) {
+    registry["gather"] = make_gather;
+    registry["scatter"] = make_scatter;
+    registry["scatter_add"] = make_scatter_add;
+}
+
+}  // namespace norch::indexing

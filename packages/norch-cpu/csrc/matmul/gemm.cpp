@@ -1,0 +1,362 @@
+#include "matmul/gemm.h"
+
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+
+#include "matmul/gemm_pack.h"
+#include "matmul/gemm_tile.h"
+#include "matmul/gemv.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+
+namespace norch::matmul {
+namespace {
+
+constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies
+constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
+constexpr int64_t AHEAD_BYTES = 12 << 10;
+constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
+constexpr int64_t MOST_DOTS = 12;  // vectors whose dot products with many others are found one by one
+constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
+
+template <class T>
+constexpr int64_t PANEL = TILE_VECTORS * SIMD_WIDTH<T>;
+
+template <class T>
+const T* zeros() {
+    alignas(64) static constexpr T row[PANEL<T>] = {};
+    return row;
+}
+
+int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/// Sets where what comes after a tile's rows of a lies together, and the first cache has room for both: each step's
+/// elements, or all steps'.
+template <class T>
+bool look_ahead(TileInput<T>& in, int64_t rows) {
+    if (in.a_row == 1)
+        in.ahead = in.a + 2 * rows - 1, in.ahead_step = in.a_step;
+    else if (in.a_row == in.k && rows * in.k * int64_t(sizeof(T)) <= AHEAD_BYTES)
+        in.ahead = in.a + rows * in.k, in.ahead_step = rows;
+    else
+        return false;
+    return true;
+}
+
+}  // namespace
+
+template <class T>
+struct Product<T>::Call {
+    const T* a;
+    const T* b;
+    T* c;
+    Epilogue<T> epilogue;
+};
+
+template <class T>
+Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, MatrixStrides c)
+    : m_(m), n_(n), k_(k), a_(a), b_(b), c_(c) {
+    // The stride of a dim of size 1 says nothing; 1 is what the paths below like best.
+    if (m == 1) a_.row = k * a_.column, c_.row = n * c_.column;
+    if (n == 1) b_.column = 1, c_.column = 1;
+    if (k == 1) a_.column = 1, b_.row = n * b_.column;
+    const bool along_k = a_.column == 1 && b_.row == 1;
+    if (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n))) {
+        swapped_ = true;
+        std::swap(m_, n_);
+        std::swap(a_, b_);
+        for (MatrixStrides* s : {&a_, &b_, &c_}) std::swap(s->row, s->column);
+        if (m_ == 1) a_.row = k, c_.row = n_;
+    }
+    choose_path();
+    cut();
+}
+
+template <class T>
+void Product<T>::choose_path() {
+    const int64_t b_bytes = k_ * b_.row * int64_t(sizeof(T));
+    if (m_ == 0 || n_ == 0 || k_ == 0)
+        path_ = Path::fill;
+    else if (b_.row == 1 && a_.column == 1 && std::min(m_, n_) <= MOST_DOTS && k_ >= 8 * SIMD_WIDTH<T>)
+        path_ = Path::dots;
+    else if (b_.row == 1 && m_ <= DOT_ROWS && k_ >= 2 * SIMD_WIDTH<T>)
+        path_ = Path::dots;
+    else if (m_ == 1 && b_.column == 1 && c_.column == 1)
+        path_ = Path::row_times_rows;
+    else if (b_.column == 1 && c_.column == 1 && n_ >= 4 && (m_ <= TILE_ROWS || b_bytes <= DIRECT_BYTES))
+        path_ = Path::direct;
+    else
+        path_ = Path::packed;
+    starts_with_bias_ = !swapped_ && path_ != Path::dots;
+}
+
+/// Pieces: enough for many threads, large enough to be worth starting.
+template <class T>
+void Product<T>::cut() {
+    const double element_ns = double(k_) / (SIMD_WIDTH<T> * (std::is_integral_v<T> ? 1.5 : 5.0)) + 0.1;
+    piece_rows_ = std::max<int64_t>(m_, 1), piece_columns_ = std::max<int64_t>(n_, 1);
+    double whole_ns = double(m_) * double(n_) * element_ns;
+    const int64_t wanted = 4 * num_threads();
+    switch (path_) {
+        case Path::fill: break;
+        case Path::row_times_rows:
+        case Path::dots: {
+            // Long lines of one matrix, each read once and used for the few of the other.
+            const bool by_rows = m_ > n_;
+            const int64_t lines = by_rows ? m_ : n_;
+            const double line_ns =
+                std::max(double(std::min(m_, n_)) * element_ns, double(k_) * sizeof(T) / LINE_BYTES_PER_NS) + 2;
+            whole_ns = double(lines) * line_ns;
+            if (whole_ns < PARALLEL_NS) break;
+            const int64_t least = std::max<int64_t>(path_ == Path::dots ? 4 : 64, int64_t(PARALLEL_NS / 4 / line_ns));
+            (by_rows ? piece_rows_ : piece_columns_) = divide_up(std::max(least, divide_up(lines, wanted)), 64) * 64;
+            break;
+        }
+        case Path::direct:
+            if (whole_ns < PARALLEL_NS) break;
+            if (m_ <= TILE_ROWS)
+                piece_columns_ = std::max<int64_t>(1, int64_t(PARALLEL_NS / 4 / (element_ns * double(m_)) / 64)) * 64;
+            else
+                piece_rows_ = std::max<int64_t>(1, int64_t(PARALLEL_NS / 4 / (element_ns * double(n_)) / TILE_ROWS)) * TILE_ROWS;
+            break;
+        case Path::packed:
+            piece_rows_ = divide_up(m_, divide_up(m_, PIECE_ROWS));
+            piece_columns_ = PIECE_COLUMNS;
+            while (piece_columns_ > PANEL<T> && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < wanted)
+                piece_columns_ /= 2;
+            while (piece_rows_ >= 8 * TILE_ROWS && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < wanted)
+                piece_rows_ = divide_up(piece_rows_, 2);
+    }
+    row_pieces_ = divide_up(m_, piece_rows_);
+    column_pieces_ = divide_up(n_, piece_columns_);
+    piece_ns_ = whole_ns / double(std::max<int64_t>(1, pieces()));
+}
+
+template <class T>
+void Product<T>::run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) const {
+    if (path_ == Path::row_times_rows && k_ >= 64 && k_ * n_ * int64_t(sizeof(T)) >= SPLIT_BYTES) {
+        run_split({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
+        return;
+    }
+    parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) { run_pieces(first, last, a, b, c, epilogue); });
+}
+
+/// One row times a large matrix: each part of the matrix's rows gives a row of sums, since rows lie together in memory and
+/// fill a cache evenly, which columns do not.
+template <class T>
+void Product<T>::run_split(const Call& call) const {
+    const int64_t part = std::max<int64_t>(32, divide_up(k_, 16)), parts = divide_up(k_, part);
+    const Scratch<T> sums(parts * n_);
+    parallel_for(parts, double(part * n_) * sizeof(T) / LINE_BYTES_PER_NS, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            T* row = sums.data() + i * n_;
+            std::fill_n(row, n_, T(0));
+            const int64_t first = i * part;
+            add_rows(call.a + first * a_.column, a_.column, call.b + first * b_.row, b_.row, std::min(part, k_ - first),
+                     n_, row);
+        }
+    });
+    const T* bias = starts_with_bias_ ? call.epilogue.bias : nullptr;
+    parallel_for(n_, 0.1 * double(parts), [&](int64_t begin, int64_t end) {
+        if (bias)
+            std::copy(bias + begin, bias + end, call.c + begin);
+        else
+            std::fill(call.c + begin, call.c + end, T(0));
+        for (int64_t i = 0; i < parts; ++i) {
+            const T* row = sums.data() + i * n_;
+            NORCH_INDEPENDENT
+            for (int64_t j = begin; j < end; ++j) call.c[j] += row[j];
+        }
+        const Area area{0, 1, begin, end};
+        if (call.epilogue.activation || (call.epilogue.bias && !starts_with_bias_)) finish(call, area);
+    });
+}
+
+template <class T>
+void Product<T>::run_pieces(int64_t first, int64_t last, const T* a, const T* b, T* c,
+                            const Epilogue<T>& epilogue) const {
+    const Call call{swapped_ ? b : a, swapped_ ? a : b, c, epilogue};
+    for (int64_t i = first; i < last; ++i) {
+        const int64_t top = i / column_pieces_ * piece_rows_, left = i % column_pieces_ * piece_columns_;
+        run_area(call, {top, std::min(m_, top + piece_rows_), left, std::min(n_, left + piece_columns_)});
+    }
+}
+
+template <class T>
+void Product<T>::run_area(const Call& call, const Area& area) const {
+    switch (path_) {
+        case Path::fill: fill(call, area); break;
+        case Path::direct: direct(call, area); break;
+        case Path::packed: packed(call, area); break;
+        case Path::row_times_rows: row_times_rows(call, area); break;
+        case Path::dots: dots(call, area); break;
+    }
+    if (call.epilogue.activation || (call.epilogue.bias && !starts_with_bias_)) finish(call, area);
+}
+
+template <class T>
+void Product<T>::fill(const Call& call, const Area& area) const {
+    const T* bias = starts_with_bias_ ? call.epilogue.bias : nullptr;
+    for (int64_t i = area.top; i < area.bottom; ++i)
+        for (int64_t j = area.left; j < area.right; ++j)
+            call.c[i * c_.row + j * c_.column] = bias ? bias[j] : T(0);
+}
+
+/// The columns from `left` on that fit vectors of L lanes, the last ones twice where they do not fit them evenly. Returns
+/// where it ended: `right`, or `left` where there are fewer than L columns.
+template <class T>
+template <int L>
+int64_t Product<T>::direct_columns(const Call& call, const Area& area, int64_t left, int64_t right) const {
+    if (right - area.left < L) return left;
+    const T* bias = starts_with_bias_ ? call.epilogue.bias : nullptr;
+    TileInput<T> in;
+    in.a_row = a_.row, in.a_step = a_.column, in.b_step = b_.row, in.k = k_, in.start_row = 0;
+    const auto rows = [&](int64_t column) {
+        return [&, column](int64_t i, TileKernel<T> kernel, int64_t) {
+            in.a = call.a + (area.top + i) * a_.row;
+            in.b = call.b + column;
+            in.start = bias ? bias + column : zeros<T>();
+            kernel(in, call.c + (area.top + i) * c_.row + column, c_.row);
+        };
+    };
+    while (left < right) {
+        if (right - left >= 2 * L) {
+            for_tiles<T, L, 2>(area.bottom - area.top, rows(left));
+            left += 2 * L;
+        } else {
+            left = std::min(left, right - L);
+            for_tiles<T, L, 1>(area.bottom - area.top, rows(left));
+            left += L;
+        }
+    }
+    return left;
+}
+
+template <class T>
+void Product<T>::direct(const Call& call, const Area& area) const {
+    constexpr int L = SIMD_WIDTH<T>;
+    int64_t left = direct_columns<L>(call, area, area.left, area.right);
+    if constexpr (L >= 8) left = direct_columns<L / 2>(call, area, left, area.right);
+    if constexpr (L >= 16) left = direct_columns<L / 4>(call, area, left, area.right);
+    if (left < area.right) packed(call, {area.top, area.bottom, left, area.right});
+}
+
+template <class T>
+void Product<T>::packed(const Call& call, const Area& area) const {
+    const int64_t most_steps = a_.row == 1 && a_.column != 1 ? COLUMN_STEPS : PANEL_STEPS<T>;
+    const int64_t blocks = divide_up(k_, most_steps), block = divide_up(k_, blocks);
+    // What is left of the columns beside whole panels is better not packed, and up to a few not padded.
+    const int64_t left_over = b_.column == 1 && c_.column == 1 ? (area.right - area.left) % PANEL<T> : 0;
+    if (left_over >= 4) direct(call, {area.top, area.bottom, area.right - left_over, area.right});
+    const int64_t right = left_over >= 4 ? area.right - left_over : area.right;
+    alignas(64) T small[64 * PANEL<T>];
+    std::optional<Scratch<T>> large;
+    if (block > 64) large.emplace(block * PANEL<T>);
+    T* const panel = large ? large->data() : small;
+    for (int64_t first = 0; first < k_; first += block) {
+        const int64_t steps = std::min(block, k_ - first);
+        for (int64_t column = area.left; column < right; column += PANEL<T>) {
+            const int64_t width = std::min(PANEL<T>, right - column);
+            const int64_t padded = divide_up(width, SIMD_WIDTH<T>) * SIMD_WIDTH<T>;
+            const T* b = call.b + first * b_.row + column * b_.column;
+            // Whole rows of a panel are packed by the first tile that reads them.
+            const bool as_it_goes = b_.column == 1 && width == PANEL<T>;
+            if (!as_it_goes) pack_panel(b, b_, steps, width, panel, padded);
+            panel_times_rows(call, area, first, steps, column, width, panel, as_it_goes ? b : nullptr);
+        }
+    }
+}
+
+/// Adds to the columns of one panel what `steps` of k contribute; `unpacked` is where the panel is to be packed from, or
+/// null. Where c's columns are not whole vectors next to each other, the sums are kept in a tile of their own.
+template <class T>
+void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t first_step, int64_t steps,
+                                  int64_t column, int64_t width, T* panel, const T* unpacked) const {
+    constexpr int L = SIMD_WIDTH<T>;
+    const T* bias = starts_with_bias_ ? call.epilogue.bias : nullptr;
+    const int64_t padded = divide_up(width, L) * L;
+    const bool in_place = width == padded && c_.column == 1, is_first = first_step == 0;
+    alignas(64) T start_row[PANEL<T>], sums[TILE_ROWS * PANEL<T>];
+    if (is_first)
+        for (int64_t j = 0; j < padded; ++j) start_row[j] = bias && j < width ? bias[column + j] : T(0);
+    TileInput<T> in{nullptr, a_.row, a_.column, panel, padded, steps, start_row, 0, panel};
+    const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
+        if (unpacked) {
+            in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
+            if (i == 0) kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
+        }
+        in.a = call.a + (area.top + i) * a_.row + first_step * a_.column;
+        if (padded == PANEL<T> && !(unpacked && i == 0) && look_ahead(in, rows))
+            kernel = tile_kernel<T, L, TILE_VECTORS, Tile::looks_ahead>(rows);
+        T* c = call.c + (area.top + i) * c_.row + column * c_.column;
+        if (in_place) {
+            if (!is_first) in.start = c, in.start_row = c_.row;
+            kernel(in, c, c_.row);
+            return;
+        }
+        if (!is_first) {
+            for (int64_t r = 0; r < rows; ++r)
+                for (int64_t j = 0; j < padded; ++j)
+                    sums[r * padded + j] = j < width ? c[r * c_.row + j * c_.column] : T(0);
+            in.start = sums, in.start_row = padded;
+        }
+        kernel(in, sums, padded);
+        for (int64_t r = 0; r < rows; ++r)
+            for (int64_t j = 0; j < width; ++j) c[r * c_.row + j * c_.column] = sums[r * padded + j];
+    };
+    if (padded == L)
+        for_tiles<T, L, 1>(area.bottom - area.top, tile);
+    else
+        for_tiles<T, L, 2>(area.bottom - area.top, tile);
+}
+
+template <class T>
+void Product<T>::row_times_rows(const Call& call, const Area& area) const {
+    const T* bias = starts_with_bias_ ? call.epilogue.bias : nullptr;
+    T* c = call.c + area.left;
+    const int64_t n = area.right - area.left;
+    if (bias)
+        std::copy_n(bias + area.left, n, c);
+    else
+        std::fill_n(c, n, T(0));
+    add_rows(call.a, a_.column, call.b + area.left, b_.row, k_, n, c);
+}
+
+template <class T>
+void Product<T>::dots(const Call& call, const Area& area) const {
+    const int64_t rows = area.bottom - area.top, columns = area.right - area.left;
+    const T* b = call.b + area.left * b_.column;
+    T* c = call.c + area.top * c_.row + area.left * c_.column;
+    if (a_.column == 1) {
+        multiply_dots(call.a + area.top * a_.row, a_.row, rows, b, b_.column, columns, k_, c, c_.row, c_.column);
+        return;
+    }
+    const Scratch<T> dense(rows * k_);
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t p = 0; p < k_; ++p) dense[i * k_ + p] = call.a[(area.top + i) * a_.row + p * a_.column];
+    multiply_dots<T>(dense.data(), k_, rows, b, b_.column, columns, k_, c, c_.row, c_.column);
+}
+
+template <class T>
+void Product<T>::finish(const Call& call, const Area& area) const {
+    const T* bias = starts_with_bias_ ? nullptr : call.epilogue.bias;
+    const auto activation = call.epilogue.activation;
+    for (int64_t i = area.top; i < area.bottom; ++i) {
+        T* c = call.c + i * c_.row;
+        if (bias)
+            for (int64_t j = area.left; j < area.right; ++j) c[j * c_.column] += bias[swapped_ ? i : j];
+        if (!activation) continue;
+        if (c_.column == 1)
+            activation(c + area.left, area.right - area.left);
+        else
+            for (int64_t j = area.left; j < area.right; ++j) activation(c + j * c_.column, 1);
+    }
+}
+
+template class Product<float>;
+template class Product<double>;
+template class Product<uint32_t>;
+template class Product<uint64_t>;
+
+}  // namespace norch::matmul

@@ -1,0 +1,120 @@
+// Products of one vector, or very few, and a matrix: what counts is that the matrix is read once, as it lies in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "elementwise/loop.h"
+#include "matmul/gemm_tile.h"
+
+namespace norch::matmul {
+
+/// y += x @ b for b's rows of n elements. Eight rows at a time are read side by side, and y a time for all of them.
+template <class T>
+void add_rows(const T* x, int64_t x_step, const T* b, int64_t b_row, int64_t k, int64_t n, T* y) {
+    constexpr int L = SIMD_WIDTH<T>, ROWS = 8;
+    int64_t p = 0;
+    for (; p + ROWS <= k; p += ROWS, x += ROWS * x_step, b += ROWS * b_row) {
+        int64_t j = 0;
+        for (; j + L <= n; j += L) {
+            vector_t<T, L> sum = load_vector<L>(y + j);
+            NORCH_UNROLL
+            for (int r = 0; r < ROWS; ++r) {
+                const T* row = b + r * b_row + j;
+                __builtin_prefetch(row + ROWS * b_row);
+                sum += load_vector<L>(row) * x[r * x_step];
+            }
+            store_vector(y + j, sum);
+        }
+        for (; j < n; ++j)
+            for (int r = 0; r < ROWS; ++r) y[j] += x[r * x_step] * b[r * b_row + j];
+    }
+    for (; p < k; ++p, x += x_step, b += b_row) {
+        const T value = *x;
+        NORCH_INDEPENDENT
+        for (int64_t j = 0; j < n; ++j) y[j] += value * b[j];
+    }
+}
+
+/// out[i * step] = the sum of the lanes of v[i], and `more[i]`.
+template <class T, int L, int C>
+void store_sums(const vector_t<T, L> (&v)[C], const T* more, T* out, int64_t step) {
+    if constexpr (C == 4 && L >= 4) {
+        // Lanes of all four side by side, so that one fold serves them all.
+        const auto a = interleave<false, L>(v[0], v[2]) + interleave<true, L>(v[0], v[2]);
+        const auto b = interleave<false, L>(v[1], v[3]) + interleave<true, L>(v[1], v[3]);
+        T lanes[L];
+        store_vector(lanes, interleave<false, L>(a, b) + interleave<true, L>(a, b));
+        for (int width = L / 2; width >= 4; width /= 2)
+            for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+        for (int c = 0; c < C; ++c) out[c * step] = lanes[c] + more[c];
+    } else {
+        for (int c = 0; c < C; ++c) {
+            T lanes[L];
+            store_vector(lanes, v[c]);
+            for (int width = L / 2; width; width /= 2)
+                for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+            out[c * step] = lanes[0] + more[c];
+        }
+    }
+}
+
+/// The dot products of R vectors with C others, k elements each next to each other.
+template <class T, int R, int C>
+void dot_tile(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t k, T* out, int64_t out_row,
+              int64_t out_column) {
+    constexpr int L = SIMD_WIDTH<T>;
+    vector_t<T, L> sums[R][C] = {};
+    int64_t p = 0;
+    do {  // k is at least L
+        vector_t<T, L> factors[R];
+        NORCH_UNROLL
+        for (int r = 0; r < R; ++r) factors[r] = load_vector<L>(a + r * a_row + p);
+        NORCH_UNROLL
+        for (int c = 0; c < C; ++c) {
+            const vector_t<T, L> value = load_vector<L>(b + c * b_row + p);
+            NORCH_UNROLL
+            for (int r = 0; r < R; ++r) sums[r][c] += factors[r] * value;
+        }
+        p += L;
+    } while (p + L <= k);
+    NORCH_UNROLL
+    for (int r = 0; r < R; ++r) {
+        T rest[C] = {};
+        for (int c = 0; c < C; ++c)
+            for (int64_t q = p; q < k; ++q) rest[c] += a[r * a_row + q] * b[c * b_row + q];
+        store_sums<T, L, C>(sums[r], rest, out + r * out_row, out_column);
+    }
+}
+
+constexpr int DOT_ROWS = 4, DOT_COLUMNS = 4;
+
+/// Up to DOT_ROWS of a's rows with all of b's.
+template <class T, int R>
+void dot_rows(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t columns, int64_t k, T* out, int64_t out_row,
+              int64_t out_column) {
+    int64_t c = 0;
+    for (; c + DOT_COLUMNS <= columns; c += DOT_COLUMNS)
+        dot_tile<T, R, DOT_COLUMNS>(a, a_row, b + c * b_row, b_row, k, out + c * out_column, out_row, out_column);
+    for (; c < columns; ++c)
+        dot_tile<T, R, 1>(a, a_row, b + c * b_row, b_row, k, out + c * out_column, out_row, out_column);
+}
+
+/// out[r][c] = the dot product of a's row r with b's row c. Of the two the longer is read once.
+template <class T>
+void multiply_dots(const T* a, int64_t a_row, int64_t rows, const T* b, int64_t b_row, int64_t columns, int64_t k,
+                   T* out, int64_t out_row, int64_t out_column) {
+    const int64_t at_once = rows > columns ? columns : DOT_COLUMNS;
+    for (int64_t c = 0; c < columns; c += at_once) {
+        const int64_t width = columns - c < at_once ? columns - c : at_once;
+        for (int64_t r = 0; r < rows; r += DOT_ROWS) {
+            const auto run = rows - r >= 4   ? dot_rows<T, 4>
+                             : rows - r == 3 ? dot_rows<T, 3>
+                             : rows - r == 2 ? dot_rows<T, 2>
+                                             : dot_rows<T, 1>;
+            run(a + r * a_row, a_row, b + c * b_row, b_row, width, k, out + r * out_row + c * out_column, out_row,
+                out_column);
+        }
+    }
+}
+
+}  // namespace norch::matmul

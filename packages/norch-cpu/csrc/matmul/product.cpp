@@ -1,0 +1,157 @@
+#include "common/product.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <type_traits>
+
+#include "common/layout.h"
+#include "common/staging.h"
+#include "matmul/epilogue.h"
+#include "matmul/gemm.h"
+#include "runtime/parallel.h"
+
+namespace norch::matmul {
+namespace {
+
+/// An operand brought to the dtype that is computed in: dims that repeat themselves are copied once.
+StagedOperand staged_in(const Operand& operand, DType dtype, bool is_output = false) {
+    StagedOperand out;
+    out.view = operand;
+    if (operand.dtype == dtype) return out;
+    Operand once = operand;
+    for (int d = 0; d < once.ndim(); ++d)
+        if (once.strides[d] == 0) once.shape[d] = std::min<int64_t>(once.shape[d], 1);
+    out.stage(once, dtype, is_output);
+    out.view.shape = operand.shape;
+    for (int d = 0; d < once.ndim(); ++d)
+        if (once.shape[d] != operand.shape[d]) out.view.strides[d] = 0;
+    return out;
+}
+
+/// Products over batch dims, in any dtype that Product knows.
+template <class T>
+class Batched {
+public:
+    Batched(const Operand& out, const Operand& a, const Operand& b, bool has_bias)
+        : loops_(collapse({out, a, b}, batch_dims(out))), product_(plan(out, a, b, has_bias)) {
+        for (int64_t n : loops_.shape) count_ *= n;
+    }
+
+    double work() const { return double(count_ * product_.pieces()) * product_.piece_ns(); }
+
+    void run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) const {
+        if (count_ == 1) return product_.run(a, b, c, epilogue);
+        const int64_t pieces = product_.pieces();
+        parallel_for(count_ * pieces, product_.piece_ns(), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin, last; i < end; i = last) {
+                last = std::min(end, (i / pieces + 1) * pieces);
+                const int64_t first = i % pieces;
+                run_one(i / pieces, first, first + last - i, a, b, c, epilogue);
+            }
+        });
+    }
+
+private:
+    static std::vector<int> batch_dims(const Operand& out) {
+        std::vector<int> dims(size_t(out.ndim() - 2));
+        std::iota(dims.begin(), dims.end(), 0);
+        return dims;
+    }
+
+    /// The plan of one product. Batch dims along which b or a repeats itself become rows or columns where they can
+    /// (not columns, of which each has its bias).
+    Product<T> plan(const Operand& out, const Operand& a, const Operand& b, bool has_bias) {
+        const int d = out.ndim() - 2;
+        int64_t m = out.shape[d], n = out.shape[d + 1], k = a.shape[d + 1];
+        MatrixStrides sa{a.strides[d], a.strides[d + 1]}, sb{b.strides[d], b.strides[d + 1]};
+        MatrixStrides sc{out.strides[d], out.strides[d + 1]};
+        const int64_t size = sizeof(T);
+        while (loops_.ndim()) {
+            const int64_t count = loops_.shape.back();
+            const int64_t c_step = loops_.strides[0].back() / size, a_step = loops_.strides[1].back() / size,
+                          b_step = loops_.strides[2].back() / size;
+            if (b_step == 0 && (m == 1 || (a_step == m * sa.row && c_step == m * sc.row))) {
+                if (m == 1) sa.row = a_step, sc.row = c_step;
+                m *= count;
+            } else if (!has_bias && a_step == 0 && (n == 1 || (b_step == n * sb.column && c_step == n * sc.column))) {
+                if (n == 1) sb.column = b_step, sc.column = c_step;
+                n *= count;
+            } else {
+                break;
+            }
+            loops_.shape.pop_back();
+            for (auto& s : loops_.strides) s.pop_back();
+        }
+        for (auto& strides : loops_.strides)
+            for (auto& s : strides) s /= size;
+        return Product<T>(m, n, k, sa, sb, sc);
+    }
+
+    void run_one(int64_t index, int64_t first, int64_t last, const T* a, const T* b, T* c,
+                 const Epilogue<T>& epilogue) const {
+        for (int d = loops_.ndim() - 1; d >= 0; --d) {
+            const int64_t i = index % loops_.shape[d];
+            index /= loops_.shape[d];
+            c += i * loops_.strides[0][d];
+            a += i * loops_.strides[1][d];
+            b += i * loops_.strides[2][d];
+        }
+        product_.run_pieces(first, last, a, b, c, epilogue);
+    }
+
+    Loops loops_;  // strides in elements
+    int64_t count_ = 1;
+    Product<T> product_;
+};
+
+/// T is what is computed in; an unsigned type for integers, whose overflow is defined.
+template <class T>
+class ProductKernel final : public Kernel {
+public:
+    ProductKernel(DType dtype, const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
+                  const std::string& activation)
+        : operands_{staged_in(out, dtype, true), staged_in(a, dtype), staged_in(b, dtype)},
+          count_(bias ? 4 : 3),
+          product_(operands_[0].view, operands_[1].view, operands_[2].view, bias != nullptr) {
+        if (bias) operands_[3] = StagedOperand::contiguous_in(*bias, dtype);
+        if constexpr (std::is_floating_point_v<T>) activation_ = activation_named<T>(activation);
+        work = product_.work();
+        for (const StagedOperand& operand : operands_)
+            if (operand.copy) work += operand.copy->work;
+        is_staged_ = work != product_.work();
+    }
+
+    void run(char* const* data, const Scalar*) const override {
+        auto multiply = [&](char* const* seen) {
+            auto at = [seen](int i) { return reinterpret_cast<T*>(seen[i]); };
+            product_.run(at(1), at(2), at(0), {count_ == 4 ? at(3) : nullptr, activation_});
+        };
+        is_staged_ ? with_staged(operands_, count_, 1, data, multiply) : multiply(data);
+    }
+
+private:
+    StagedOperand operands_[4];
+    int count_;
+    bool is_staged_;
+    void (*activation_)(T*, int64_t) = nullptr;
+    Batched<T> product_;
+};
+
+}  // namespace
+
+KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
+                         const std::string& activation) {
+    switch (out.dtype) {
+        case DType::f64: return std::make_unique<ProductKernel<double>>(DType::f64, out, a, b, bias, activation);
+        case DType::f32:
+        case DType::f16:
+        case DType::bf16: return std::make_unique<ProductKernel<float>>(DType::f32, out, a, b, bias, activation);
+        case DType::i64: return std::make_unique<ProductKernel<uint64_t>>(DType::i64, out, a, b, bias, activation);
+        case DType::boolean: return nullptr;
+        // The low bits of a product are those of its factors' low bits.
+        default: return std::make_unique<ProductKernel<uint32_t>>(DType::i32, out, a, b, bias, activation);
+    }
+}
+
+}  // namespace norch::matmul

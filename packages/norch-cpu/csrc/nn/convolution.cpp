@@ -1,0 +1,244 @@
+// conv2d and the gradient of its input: each is a grid of windows times a matrix of weights. The input's gradient at
+// stride s is s * s such grids, one for each remainder of a row's and a column's index.
+#include "nn/convolution.h"
+
+#include "matmul/transpose.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+
+namespace norch::nn {
+namespace {
+
+constexpr int64_t AT_ONCE = 96;  // windows: their sums stay in the first cache
+
+/// Where results go: channel, row and column strides in elements.
+struct Target {
+    int64_t offset, image, channel, row, column;
+};
+
+/// Weights as the panels want them: one row for each source channel and tap, one column for each target channel.
+struct Weights {
+    std::vector<int64_t> offsets;  // of each row
+    int64_t group, column;         // strides
+};
+
+/// out[n, t, window] = bias[t] + the sum over source channels and taps of image[...] * weight[...].
+template <class S>
+class Correlation {
+public:
+    using T = compute_t<S>;
+    Correlation(const Image& image, const WindowGrid& grid, const Target& target, Weights weights, int64_t groups,
+                int64_t channels)
+        : batch_(image.size[0]),
+          groups_(groups),
+          from_(image.size[1] / groups),
+          channels_(channels),
+          grid_(grid),
+          tiling_(Tiling::make<T>(grid, from_, 1 << 14, 4 * num_threads() / std::max<int64_t>(batch_ * groups, 1))),
+          source_(image, grid, tiling_, from_),
+          target_(target),
+          weights_(std::move(weights)),
+          blocks_(blocks_of<T>(channels)),
+          depth_(from_ * int64_t(grid.taps.size())),
+          steps_(size_t(depth_)) {
+        source_.tap_offsets(steps_.data());
+        for (const Block& block : blocks_) width_ += block.width<T>();
+    }
+
+    double work() const { return double(batch_ * grid_.rows * grid_.columns) * per_window(); }
+
+    void run(const S* image, const S* weight, const S* bias, S* out) const {
+        const int64_t items = batch_ * groups_ * tiling_.count();
+        if (!items || !channels_) return;
+        Scratch<T> panels(groups_ * width_ * (depth_ + 1));
+        pack(weight, bias, panels.data());
+        parallel_for(items, double(tiling_.rows * tiling_.columns) * per_window(), [&](int64_t begin, int64_t end) {
+            Scratch<T> copy(source_.scratch()), sums(AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>);
+            Scratch<int64_t> places(tiling_.rows * tiling_.columns);
+            for (int64_t i = begin; i < end; ++i) {
+                const Tile tile = tiling_.tile(grid_, i % tiling_.count());
+                const int64_t group = i / tiling_.count() % groups_, n = i / tiling_.count() / groups_;
+                const T* x = source_.at(image, n, group * from_, tile, copy.data());
+                source_.window_offsets(tile, places.data());
+                S* to = out + target_.offset + n * target_.image + group * channels_ * target_.channel;
+                compute(x, places.data(), tile, panels.data() + group * width_ * (depth_ + 1), sums.data(), to);
+            }
+        });
+    }
+
+private:
+    double per_window() const { return double(groups_ * width_ * (depth_ + 4)) / double(groups_) / PER_NS<T>; }
+
+    /// Each group's panels, each after the row that its sums start from.
+    void pack(const S* weight, const S* bias, T* panels) const {
+        parallel_for(groups_ * (depth_ + 1), double(width_), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t group = i / (depth_ + 1), row = i % (depth_ + 1);
+                T* panel = panels + group * width_ * (depth_ + 1);
+                for (const Block& block : blocks_) {
+                    T* to = panel + row * block.width<T>();
+                    const int64_t first = group * channels_ + block.first;
+                    std::fill_n(to, block.width<T>(), T(0));
+                    if (row) {
+                        const S* from = weight + group * weights_.group + weights_.offsets[size_t(row - 1)] +
+                                        block.first * weights_.column;
+                        for (int64_t c = 0; c < block.channels; ++c) to[c] = load(from[c * weights_.column]);
+                    } else if (bias) {
+                        for (int64_t c = 0; c < block.channels; ++c) to[c] = load(bias[(first + c) * bias_stride]);
+                    }
+                    panel += block.width<T>() * (depth_ + 1);
+                }
+            }
+        });
+    }
+
+    void compute(const T* x, const int64_t* places, const Tile& tile, const T* panels, T* sums, S* out) const {
+        const int64_t parts = (tile.count() + AT_ONCE - 1) / AT_ONCE;
+        for (int64_t part = 0; part < parts; ++part) {
+            const int64_t first = tile.count() * part / parts, count = tile.count() * (part + 1) / parts - first;
+            const T* panel = panels;
+            for (const Block& block : blocks_) {
+                const int64_t width = block.width<T>();
+                multiply_gathered(x, places + first, count, steps_.data(), depth_, panel + width, block.vectors, panel,
+                                  0, sums);
+                put(sums, block, tile, first, count, out + block.first * target_.channel);
+                panel += width * (depth_ + 1);
+            }
+        }
+    }
+
+    /// Writes the sums of some of a tile's windows, window by window, to their channels' planes.
+    void put(const T* sums, const Block& block, const Tile& tile, int64_t first, int64_t count, S* out) const {
+        const bool is_run = target_.column == 1 && (tile.rows == 1 || target_.row == tile.columns);
+        if constexpr (std::is_same_v<S, T>) {
+            if (is_run) {
+                matmul::transpose(sums, block.width<T>(), count, block.channels,
+                          out + tile.y * target_.row + tile.x + first, target_.channel);
+                return;
+            }
+        }
+        for (int64_t w = 0; w < count; ++w) {
+            const int64_t y = tile.y + (first + w) / tile.columns, x = tile.x + (first + w) % tile.columns;
+            S* to = out + y * target_.row + x * target_.column;
+            for (int64_t c = 0; c < block.channels; ++c)
+                to[c * target_.channel] = store<S>(sums[w * block.width<T>() + c]);
+        }
+    }
+
+    int64_t batch_, groups_, from_, channels_;
+    WindowGrid grid_;
+    Tiling tiling_;
+    Source<S> source_;
+    Target target_;
+    Weights weights_;
+    std::vector<Block> blocks_;
+    int64_t depth_;
+    std::vector<int64_t> steps_;
+    int64_t width_ = 0;
+
+public:
+    int64_t bias_stride = 0;
+};
+
+template <class S>
+KernelPtr forward(const Request& r) {
+    const Operand &out = r.operands[0], &weight = r.operands[2];
+    const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
+    const auto& dilation = r.attrs.integers("dilation");
+    const int64_t groups = r.attrs.integer("groups");
+    WindowGrid grid(out.shape[2], out.shape[3], stride[0], stride[1],
+                    taps_of(weight.shape[2], weight.shape[3], dilation[0], dilation[1], pads[0], pads[2]));
+    Weights weights;
+    for (int64_t c = 0; c < weight.shape[1]; ++c)
+        for (const Tap& tap : grid.taps)
+            weights.offsets.push_back(c * weight.strides[1] + tap.i * weight.strides[2] + tap.j * weight.strides[3]);
+    weights.group = out.shape[1] / groups * weight.strides[0];
+    weights.column = weight.strides[0];
+    const int64_t plane = out.shape[2] * out.shape[3];
+    Correlation<S> all(Image(r.operands[1]), grid, {0, out.shape[1] * plane, plane, out.shape[3], 1}, std::move(weights),
+                       groups, out.shape[1] / groups);
+    const bool has_bias = r.operands.size() == 4;
+    if (has_bias) all.bias_stride = r.operands[3].strides[0];
+    const double work = all.work();
+    return make_kernel(work, [all = std::move(all), has_bias](char* const* data, const Scalar*) {
+        auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
+        all.run(at(1), at(2), has_bias ? at(3) : nullptr, at(0));
+    });
+}
+
+/// Quotient towards minus infinity.
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+
+/// The taps along one dim that reach elements whose index has remainder `phase`: (index in the kernel, from where).
+std::vector<std::pair<int64_t, int64_t>> reaching(int64_t phase, int64_t k, int64_t stride, int64_t dilation, int64_t pad) {
+    std::vector<std::pair<int64_t, int64_t>> out;
+    for (int64_t i = 0; i < k; ++i) {
+        const int64_t from = phase + pad - i * dilation;
+        if (floor_div(from, stride) * stride == from) out.push_back({i, floor_div(from, stride)});
+    }
+    return out;
+}
+
+template <class S>
+KernelPtr input_grad(const Request& r) {
+    const Operand &out = r.operands[0], &grad = r.operands[1], &weight = r.operands[2];
+    const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
+    const auto& dilation = r.attrs.integers("dilation");
+    const int64_t groups = r.attrs.integer("groups"), o = grad.shape[1] / groups;
+    const int64_t h = out.shape[2], w = out.shape[3];
+    std::vector<Correlation<S>> phases;
+    bool is_covered = true;
+    double work = double(out.numel());
+    for (int64_t a = 0; a < std::min(stride[0], h); ++a) {
+        for (int64_t b = 0; b < std::min(stride[1], w); ++b) {
+            std::vector<Tap> taps;
+            for (auto [i, y] : reaching(a, weight.shape[2], stride[0], dilation[0], pads[0]))
+                for (auto [j, x] : reaching(b, weight.shape[3], stride[1], dilation[1], pads[2])) taps.push_back({i, j, y, x});
+            is_covered &= !taps.empty();
+            if (taps.empty()) continue;
+            WindowGrid grid((h - a + stride[0] - 1) / stride[0], (w - b + stride[1] - 1) / stride[1], 1, 1, taps);
+            Weights weights;
+            for (int64_t c = 0; c < o; ++c)
+                for (const Tap& tap : taps)
+                    weights.offsets.push_back(c * weight.strides[0] + tap.i * weight.strides[2] + tap.j * weight.strides[3]);
+            weights.group = o * weight.strides[0];
+            weights.column = weight.strides[1];
+            phases.emplace_back(Image(grad), grid,
+                                Target{a * w + b, out.shape[1] * h * w, h * w, stride[0] * w, stride[1]},
+                                std::move(weights), groups, out.shape[1] / groups);
+            work += phases.back().work();
+        }
+    }
+    const int64_t numel = out.numel();
+    return make_kernel(work, [phases = std::move(phases), is_covered, numel](char* const* data, const Scalar*) {
+        auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
+        if (!is_covered) std::fill_n(at(0), numel, store<S>(0));
+        for (const auto& phase : phases) phase.run(at(1), at(2), nullptr, at(0));
+    });
+}
+
+template <template <class> class F>
+KernelPtr of_one_dtype(const Request& r) {
+    for (const Operand& operand : r.operands)
+        if (operand.dtype != r.operands[0].dtype) return nullptr;
+    if (!r.operands[0].is_contiguous()) return nullptr;
+    return visit_floating(r.operands[0].dtype, [&]<class T>(Tag<T>) { return F<T>::make(r); });
+}
+template <class S>
+struct Forward {
+    static KernelPtr make(const Request& r) { return forward<S>(r); }
+};
+template <class S>
+struct InputGrad {
+    static KernelPtr make(const Request& r) { return input_grad<S>(r); }
+};
+
+}  // namespace
+
+void add_convolution(Registry& registry) {
+    registry["conv2d"] = of_one_dtype<Forward>;
+    registry["conv2d_input_grad"] = of_one_dtype<InputGrad>;
+    registry["conv2d_weight_grad"] = conv2d_weight_grad;
+}
+
+}  // namespace norch::nn

@@ -1,0 +1,84 @@
+// What convolution and its gradients share: images behind windows, cut into tiles.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "common/kernel.h"
+#include "nn/panel.h"
+
+namespace norch::nn {
+
+/// A (n, c, h, w) operand. Strides count elements.
+struct Image {
+    explicit Image(const Operand& o) : size(o.shape), stride(o.strides) {}
+    std::vector<int64_t> size, stride;
+};
+
+/// An element of a window, and where it is from the window's place in the image; outside the image it is 0.
+struct Tap {
+    int64_t i, j;  // in the weight
+    int64_t y, x;
+};
+
+/// rows * columns windows, `step` apart, whose elements are `taps` (there is at least one).
+struct WindowGrid {
+    WindowGrid(int64_t rows, int64_t columns, int64_t step_y, int64_t step_x, std::vector<Tap> taps);
+    int64_t rows, columns, step_y, step_x;
+    std::vector<Tap> taps;
+    int64_t top, left;       // of the first taps
+    int64_t reach_y, reach_x;  // from the first tap to the last
+};
+
+/// Windows that are computed together.
+struct Tile {
+    int64_t y, x, rows, columns;
+    int64_t count() const { return rows * columns; }
+};
+
+/// How a grid is cut into tiles: whole rows, or parts of one row.
+struct Tiling {
+    /// Tiles whose part of an image, `channels` channels of T, stays in the second cache, and that have about `most`
+    /// windows at most; at least `parts` of them if they are not tiny then.
+    template <class T>
+    static Tiling make(const WindowGrid& grid, int64_t channels, int64_t most, int64_t parts);
+    Tile tile(const WindowGrid& grid, int64_t index) const;
+    int64_t count() const { return down * across; }
+    int64_t rows, columns;  // of a tile
+    int64_t down, across;   // tiles
+};
+
+/// The part of an image that a tile's windows see, as T (float or double): in place, or as a copy with zeros around it.
+template <class S>
+class Source {
+public:
+    using T = compute_t<S>;
+    Source(const Image& image, const WindowGrid& grid, const Tiling& tiling, int64_t channels);
+    /// Elements of scratch memory that `at` wants.
+    int64_t scratch() const { return is_direct_ ? 0 : channels_ * plane_; }
+    /// The first element of `tile` of image n, channels from `channel` on. Offsets count from it.
+    const T* at(const S* data, int64_t n, int64_t channel, const Tile& tile, T* scratch) const;
+    /// Offsets of channels * taps, and of a tile's windows.
+    void tap_offsets(int64_t* out) const;
+    void window_offsets(const Tile& tile, int64_t* out) const;
+
+private:
+    Image image_;
+    WindowGrid grid_;
+    int64_t channels_;
+    bool is_direct_;
+    int64_t height_, width_;  // of a copy
+    int64_t plane_, row_, column_;
+};
+
+/// The taps of a kernel of kh * kw elements, in their order.
+std::vector<Tap> taps_of(int64_t kh, int64_t kw, int64_t dilation_y, int64_t dilation_x, int64_t top, int64_t left);
+
+/// Multiplications that one core does in a nanosecond.
+template <class T>
+constexpr double PER_NS = double(SIMD_WIDTH<T>) * 4;
+
+KernelPtr conv2d_weight_grad(const Request& request);  // convolution_weight.cpp
+
+}  // namespace norch::nn

@@ -1,0 +1,142 @@
+// The gradient of conv2d's weight: for each window the elements that it sees, times the gradient of its result. Images
+// are summed in chunks that do not depend on the number of threads, and the chunks in order.
+#include "nn/convolution.h"
+#include "matmul/transpose.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+
+namespace norch::nn {
+namespace {
+
+constexpr int64_t AT_ONCE = 1024;                // windows
+constexpr double CHUNK_MULTIPLICATIONS = 2e6;     // at least
+constexpr int64_t PARTIAL_BYTES = 64 << 20;       // at most
+
+template <class S>
+class WeightGrad {
+public:
+    using T = compute_t<S>;
+    WeightGrad(const Request& r, const WindowGrid& grid)
+        : grad_(r.operands[1]),
+          batch_(grad_.size[0]),
+          groups_(r.attrs.integer("groups")),
+          channels_(r.operands[0].shape[0] / groups_),
+          from_(r.operands[0].shape[1]),
+          grid_(grid),
+          blocks_(blocks_of<T>(channels_)),
+          tiling_(Tiling::make<T>(grid, from_, AT_ONCE, batch_ ? 16 / batch_ : 1)),
+          source_(Image(r.operands[2]), grid, tiling_, from_),
+          depth_(from_ * int64_t(grid.taps.size())),
+          taps_(size_t(depth_)) {
+        source_.tap_offsets(taps_.data());
+        for (const Block& block : blocks_) width_ += block.width<T>();
+        units_ = batch_ * tiling_.count();
+        const double each = double(groups_ * depth_ * width_);  // a window's multiplications
+        const double least = std::max(CHUNK_MULTIPLICATIONS, 64 * each);
+        const double wanted = each * double(units_ * tiling_.rows * tiling_.columns) / least;
+        const double room = double(PARTIAL_BYTES) / std::max(1.0, each * sizeof(T));
+        chunks_ = std::max<int64_t>(1, std::min<int64_t>(units_, int64_t(std::min(wanted, std::max(room, 1.0)))));
+        work = each * double(units_ * tiling_.rows * tiling_.columns) / PER_NS<T>;
+    }
+
+    void run(const S* grad, const S* image, S* out) const {
+        const int64_t count = int64_t(blocks_.size());
+        const int64_t items = chunks_ * groups_ * count;
+        if (!items || !depth_) return;
+        Scratch<T> partial(chunks_ * groups_ * depth_ * width_);
+        parallel_for(items, work / double(items), [&](int64_t begin, int64_t end) {
+            Scratch<T> copy(source_.scratch()), panel(tiling_.rows * tiling_.columns * MAX_VECTORS * SIMD_WIDTH<T>);
+            Scratch<int64_t> places(tiling_.rows * tiling_.columns);
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t chunk = i / count / groups_, group = i / count % groups_;
+                sum_chunk(grad, image, chunk, group, blocks_[size_t(i % count)], copy.data(), panel.data(), places.data(),
+                          partial.data() + (chunk * groups_ + group) * depth_ * width_);
+            }
+        });
+        parallel_for(groups_ * depth_, double(width_) * double(chunks_ + 8) / 8, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) combine(partial.data(), i / depth_, i % depth_, out);
+        });
+    }
+
+    double work;
+
+private:
+    void sum_chunk(const S* grad, const S* image, int64_t chunk, int64_t group, const Block& block, T* copy, T* panel,
+                   int64_t* places, T* sums) const {
+        const int64_t width = block.width<T>();
+        sums += block.first * depth_;  // every block but the last is of whole vectors
+        const int64_t begin = units_ * chunk / chunks_, end = units_ * (chunk + 1) / chunks_;
+        std::fill_n(sums, depth_ * width, T(0));
+        if (block.channels < width) std::fill_n(panel, tiling_.rows * tiling_.columns * width, T(0));
+        for (int64_t unit = begin; unit < end; ++unit) {
+            const int64_t n = unit / tiling_.count();
+            const Tile tile = tiling_.tile(grid_, unit % tiling_.count());
+            const T* x = source_.at(image, n, group * from_, tile, copy);
+            source_.window_offsets(tile, places);
+            take(grad + n * grad_.stride[0] + (group * channels_ + block.first) * grad_.stride[1], block, tile, panel);
+            multiply_gathered(x, taps_.data(), depth_, places, tile.count(), panel, block.vectors, sums, width, sums);
+        }
+    }
+
+    /// panel[window][channel] of a tile of the gradient.
+    void take(const S* grad, const Block& block, const Tile& tile, T* panel) const {
+        const auto& stride = grad_.stride;
+        const int64_t width = block.width<T>();
+        grad += tile.y * stride[2] + tile.x * stride[3];
+        if constexpr (std::is_same_v<S, T>) {
+            if (stride[3] == 1 && (tile.rows == 1 || stride[2] == tile.columns)) {
+                matmul::transpose(grad, stride[1], block.channels, tile.count(), panel, width);
+                return;
+            }
+        }
+        for (int64_t c = 0; c < block.channels; ++c)
+            for (int64_t y = 0; y < tile.rows; ++y)
+                for (int64_t x = 0; x < tile.columns; ++x)
+                    panel[(y * tile.columns + x) * width + c] = load(grad[c * stride[1] + y * stride[2] + x * stride[3]]);
+    }
+
+    /// Row `row` of a group: all chunks' sums, in order.
+    void combine(const T* partial, int64_t group, int64_t row, S* out) const {
+        for (const Block& block : blocks_) {
+            T sums[MAX_VECTORS * SIMD_WIDTH<T>] = {};
+            const int64_t width = block.width<T>();
+            for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+                const T* from = partial + ((chunk * groups_ + group) * width_ + block.first) * depth_ + row * width;
+                for (int64_t c = 0; c < width; ++c) sums[c] += from[c];
+            }
+            S* to = out + (group * channels_ + block.first) * depth_ + row;
+            for (int64_t c = 0; c < block.channels; ++c) to[c * depth_] = store<S>(sums[c]);
+        }
+    }
+
+    Image grad_;
+    int64_t batch_, groups_, channels_, from_;
+    WindowGrid grid_;
+    std::vector<Block> blocks_;
+    Tiling tiling_;
+    Source<S> source_;
+    int64_t depth_;
+    std::vector<int64_t> taps_;
+    int64_t width_ = 0, units_, chunks_;
+};
+
+}  // namespace
+
+KernelPtr conv2d_weight_grad(const Request& r) {
+    const Operand &out = r.operands[0], &grad = r.operands[1];
+    if (grad.dtype != out.dtype || r.operands[2].dtype != out.dtype || !out.is_contiguous()) return nullptr;
+    const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
+    const auto& dilation = r.attrs.integers("dilation");
+    WindowGrid grid(grad.shape[2], grad.shape[3], stride[0], stride[1],
+                    taps_of(out.shape[2], out.shape[3], dilation[0], dilation[1], pads[0], pads[2]));
+    return visit_floating(out.dtype, [&]<class S>(Tag<S>) {
+        WeightGrad<S> all(r, grid);
+        const double work = all.work;
+        return make_kernel(work, [all = std::move(all)](char* const* data, const Scalar*) {
+            auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
+            all.run(at(1), at(2), at(0));
+        });
+    });
+}
+
+}  // namespace norch::nn

@@ -1,0 +1,270 @@
+// layer_norm and rms_norm, and their gradients: rows of contiguous elements.
+#include "nn/normalization.h"
+
+namespace norch::nn {
+namespace {
+
+constexpr double ELEMENT_NS = 0.2, ROW_NS = 25;
+
+constexpr int64_t MOST_ROWS = 16;
+constexpr int64_t LONG_ROW = 512;
+
+/// Rows that go through each phase together: what one row waits for, the next ones need not. They stay in the cache.
+int64_t rows_together(int64_t n) { return std::min(MOST_ROWS, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1))); }
+
+/// Calls body(row, count) for the rows of a range, some at a time.
+template <class Body>
+void for_rows(int64_t begin, int64_t end, int64_t n, const Body& body) {
+    const int64_t step = rows_together(n);
+    for (int64_t r = begin; r < end; r += step) body(r, std::min(step, end - r));
+}
+
+template <class C>
+void means(const C* x, int64_t rows, int64_t n, C* mean) {
+    const double share = 1 / double(n);
+    for (int64_t r = 0; r < rows; ++r, x += n) mean[r] = C(total<C>(n, [=](int64_t i) { return x[i]; }) * share);
+}
+
+template <class C>
+struct Statistics {
+    C mean, factor;  // factor: 1 / sqrt(variance + eps)
+};
+
+/// Two passes, so that a mean that is large next to the deviation does no harm. Without `Centred` the mean counts as 0.
+template <bool Centred, class C>
+void statistics(const C* x, int64_t rows, int64_t n, double eps, Statistics<C>* out) {
+    const double share = 1 / double(n);
+    C mean[MOST_ROWS] = {}, square[MOST_ROWS];
+    if (Centred) means(x, rows, n, mean);
+    for (int64_t r = 0; r < rows; ++r, x += n) {
+        const C centre = mean[r];
+        square[r] = C(total<C>(n, [=](int64_t i) { return (x[i] - centre) * (x[i] - centre); }) * share + eps);
+    }
+    for (int64_t r = 0; r < rows; ++r) out[r] = {mean[r], C(1) / std::sqrt(square[r])};
+}
+
+/// Asks for a row before it is needed: the processor's own prefetching stops at the end of each page.
+template <class C>
+void prefetch(const C* x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(C))) __builtin_prefetch(x + i, 0, 2);
+}
+
+/// loop(f), where f(i) is element i of a row of the result.
+template <class C, class F>
+auto with_result(const C* x, const C* weight, const C* bias, Statistics<C> s, const F& loop) {
+    auto y = [=](int64_t i) { return (x[i] - s.mean) * s.factor; };
+    if (weight && bias) return loop([=](int64_t i) { return y(i) * weight[i] + bias[i]; });
+    if (weight) return loop([=](int64_t i) { return y(i) * weight[i]; });
+    if (bias) return loop([=](int64_t i) { return y(i) + bias[i]; });
+    return loop(y);
+}
+
+template <bool Centred, class C>
+void normalize_short(C* out, const C* x, const C* weight, const C* bias, int64_t rows, int64_t n, double eps) {
+    Statistics<C> found[MOST_ROWS];
+    statistics<Centred>(x, rows, n, eps, found);
+    for (int64_t r = 0; r < rows; ++r, out += n, x += n) {
+        with_result(x, weight, bias, found[r], [=](auto y) {
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < n; ++i) out[i] = y(i);
+        });
+    }
+}
+
+/// While a row is written, the next one is fetched: its elements, or their squares, are added up.
+template <bool Centred, class C>
+void normalize_long(C* out, const C* x, const C* weight, const C* bias, int64_t rows, int64_t n, double eps) {
+    const double share = 1 / double(n);
+    double sum = total<C>(n, [=](int64_t i) { return Centred ? x[i] : x[i] * x[i]; });
+    for (int64_t r = 0; r < rows; ++r, out += n) {
+        const C mean = Centred ? C(sum * share) : C(0);
+        if (Centred) sum = total<C>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+        const Statistics<C> found{mean, C(1) / std::sqrt(C(sum * share + eps))};
+        const C* next = r + 1 < rows ? x + n : x;
+        sum = with_result(x, weight, bias, found, [=](auto y) {
+            return total<C>(n, [=](int64_t i) {
+                out[i] = y(i);
+                return Centred ? next[i] : next[i] * next[i];
+            });
+        });
+        x = next;
+    }
+}
+
+template <bool Centred>
+KernelPtr forward(const Request& request) {
+    const Operand& out = request.operands[0];
+    if (!fits(request, out)) return nullptr;
+    const auto& given = request.attrs.integers("given");
+    int weight = given[1] ? 2 : 0, bias = Centred && given[2] ? 2 + int(given[1]) : 0;
+    int64_t n = row_size(request), rows = n ? out.numel() / n : 0;
+    double eps = request.attrs.number("eps");
+    return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
+        double ns = ELEMENT_NS * double(n) * sizeof(C) / 4 + ROW_NS;
+        auto body = [=](char* const* data) {
+            const C* w = weight ? reinterpret_cast<const C*>(data[weight]) : nullptr;
+            const C* b = bias ? reinterpret_cast<const C*>(data[bias]) : nullptr;
+            parallel_for(rows, ns, [&](int64_t begin, int64_t end) {
+                const C* x = reinterpret_cast<const C*>(data[1]);
+                C* to = reinterpret_cast<C*>(data[0]);
+                if (n >= LONG_ROW) {
+                    normalize_long<Centred>(to + begin * n, x + begin * n, w, b, end - begin, n, eps);
+                    return;
+                }
+                for_rows(begin, end, n, [&](int64_t first, int64_t count) {
+                    normalize_short<Centred>(to + first * n, x + first * n, w, b, count, n, eps);
+                });
+            });
+        };
+        return staged(request, 1, compute, double(rows) * ns, body);
+    });
+}
+
+/// The numbers that the gradients of a row's elements have in common.
+template <class C>
+struct Slope {
+    C mean, scale, shift, slope;
+};
+
+template <bool Centred, bool Weighted, class C>
+void slopes(const C* g, const C* x, const C* weight, int64_t rows, int64_t n, double eps, Slope<C>* out) {
+    const double share = 1 / double(n);
+    C mean[MOST_ROWS] = {};
+    double sums[MOST_ROWS][3] = {};
+    if (Centred) means(x, rows, n, mean);
+    for (int64_t r = 0; r < rows; ++r, x += n, g += n) {
+        const C centre = mean[r];
+        auto moment = [=](int64_t i) { return moments(x[i] - centre, Weighted ? g[i] * weight[i] : g[i]); };
+        add_sums<3, C>(n, moment, sums[r]);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+        const C square = C(sums[r][SQUARE] * share + eps);
+        const C shift = Centred ? C(sums[r][GRAD] * share) : C(0);
+        out[r] = {mean[r], C(1) / std::sqrt(square), shift, C(sums[r][PRODUCT] * share) / square};
+    }
+}
+
+template <bool Weighted, class C>
+void row_gradient(C* out, const C* g, const C* x, const C* weight, int64_t n, Slope<C> s) {
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) {
+        const C part = Weighted ? g[i] * weight[i] : g[i];
+        out[i] = (part - s.shift - (x[i] - s.mean) * s.slope) * s.scale;
+    }
+}
+
+/// What some rows add to the gradients of weight and, unless that is null, bias: several, so that those are read and
+/// written the less.
+template <int ROWS, class C>
+void add_rows(const C* g, const C* x, C* to_weight, C* to_bias, int64_t n, const Slope<C>* given) {
+    C mean[ROWS], scale[ROWS];
+    for (int r = 0; r < ROWS; ++r) mean[r] = given[r].mean, scale[r] = given[r].scale;
+    if (to_bias) {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) {
+            C slope = to_weight[i], shift = to_bias[i];
+            for (int r = 0; r < ROWS; ++r) {
+                slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r]);
+                shift += g[r * n + i];
+            }
+            to_weight[i] = slope;
+            to_bias[i] = shift;
+        }
+    } else {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) {
+            C slope = to_weight[i];
+            for (int r = 0; r < ROWS; ++r) slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r]);
+            to_weight[i] = slope;
+        }
+    }
+}
+
+/// The gradients of some rows, after which `ahead` more will come.
+template <bool Centred, bool Weighted, class C>
+void gradients(C* out, const C* g, const C* x, const C* weight, C* to_weight, C* to_bias, int64_t rows,
+               int64_t ahead, int64_t n, double eps) {
+    Slope<C> found[MOST_ROWS];
+    slopes<Centred, Weighted>(g, x, weight, rows, n, eps, found);
+    for (int64_t r = 0; r < rows; ++r) {
+        if (r < ahead) {
+            prefetch(x + (rows + r) * n, n);
+            prefetch(g + (rows + r) * n, n);
+        }
+        row_gradient<Weighted>(out + r * n, g + r * n, x + r * n, weight, n, found[r]);
+    }
+    if (!to_weight) return;
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) add_rows<4>(g + r * n, x + r * n, to_weight, to_bias, n, found + r);
+    for (; r < rows; ++r) add_rows<1>(g + r * n, x + r * n, to_weight, to_bias, n, found + r);
+}
+
+/// out[i] = the sum of the i-th elements of `count` rows, `stride` apart.
+template <class C>
+void sum_rows(C* out, const C* rows, int64_t count, int64_t stride, int64_t n) {
+    constexpr int64_t WIDTH = 128;
+    parallel_for((n + WIDTH - 1) / WIDTH, double(count * WIDTH) * 0.2, [&](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; ++block) {
+            const int64_t first = block * WIDTH, width = std::min(WIDTH, n - first);
+            double sums[WIDTH] = {};
+            for (int64_t r = 0; r < count; ++r) {
+                const C* row = rows + r * stride + first;
+                NORCH_INDEPENDENT
+                for (int64_t j = 0; j < width; ++j) sums[j] += double(row[j]);
+            }
+            for (int64_t j = 0; j < width; ++j) out[first + j] = C(sums[j]);
+        }
+    });
+}
+
+/// Rows whose parts of the gradients of weight and bias are added up in one place, however many threads there are.
+int64_t chunk_of(int64_t rows) { return std::min<int64_t>(256, std::max<int64_t>(16, (rows + 63) / 64)); }
+
+template <bool Centred>
+KernelPtr backward(const Request& request) {
+    const bool affine = request.attrs.flag("affine");
+    const int outputs = affine ? Centred ? 3 : 2 : 1;
+    const Operand& out = request.operands[0];
+    if (!fits(request, out)) return nullptr;
+    const bool weighted = request.attrs.integers("given")[2];
+    int64_t n = row_size(request), rows = n ? out.numel() / n : 0;
+    double eps = request.attrs.number("eps");
+    return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
+        double ns = 2.5 * ELEMENT_NS * double(n) * sizeof(C) / 4 + 2 * ROW_NS;
+        auto body = [=](char* const* data) {
+            auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
+            const C *grad = at(outputs), *input = at(outputs + 1), *weight = weighted ? at(outputs + 2) : nullptr;
+            const int64_t chunk = chunk_of(rows), chunks = (rows + chunk - 1) / chunk, stride = n * (outputs - 1);
+            Scratch<C> partial(chunks * stride);
+            parallel_for(chunks, ns * double(chunk), [&](int64_t begin, int64_t end) {
+                for (int64_t k = begin; k < end; ++k) {
+                    C* to_weight = affine ? partial.data() + k * stride : nullptr;
+                    C* to_bias = outputs == 3 ? to_weight + n : nullptr;
+                    std::fill_n(partial.data() + k * stride, stride, C(0));
+                    const int64_t stop = std::min(rows, (k + 1) * chunk);
+                    for_rows(k * chunk, stop, n, [&](int64_t first, int64_t count) {
+                        const int64_t ahead = stop - first - count;
+                        C* to = at(0) + first * n;
+                        const C *g = grad + first * n, *x = input + first * n;
+                        const auto some = weighted ? gradients<Centred, true, C> : gradients<Centred, false, C>;
+                        some(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
+                    });
+                }
+            });
+            for (int i = 1; i < outputs; ++i) sum_rows(at(i), partial.data() + (i - 1) * n, chunks, stride, n);
+        };
+        return staged(request, outputs, compute, double(rows) * ns, body);
+    });
+}
+
+}  // namespace
+
+void add_normalization(Registry& registry) {
+    registry["layer_norm"] = forward<true>;
+    registry["layer_norm_grad"] = backward<true>;
+    registry["rms_norm"] = forward<false>;
+    registry["rms_norm_grad"] = backward<false>;
+    add_channel_normalization(registry);
+}
+
+}  // namespace norch::nn

@@ -1,0 +1,110 @@
+// What kernels of normalisation share: sums of several things at once, and operands brought to contiguous memory.
+#pragma once
+
+#include <array>
+#include <cmath>
+
+#include "common/staging.h"
+#include "reduction/reduction.h"
+#include "runtime/allocator.h"
+#include "runtime/families.h"
+#include "runtime/parallel.h"
+
+namespace norch::nn {
+
+constexpr int64_t SUM_BLOCK = 4096;  // elements summed as they are; sums of such blocks go on in double
+
+/// Several sums that grow together, each in lanes that the compiler turns into vectors.
+template <class C, int SUMS, int LANES>
+class Lanes {
+public:
+    /// Adds f(0), ..., f(n - 1), each a std::array of SUMS numbers.
+    template <class F>
+    void add(int64_t n, const F& f) {
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES) add_vector<LANES>(i, f);
+        for (; i + SIMD_WIDTH<C> <= n; i += SIMD_WIDTH<C>) add_vector<SIMD_WIDTH<C>>(i, f);
+        for (int j = 0; i < n; ++i, ++j) add_one(i, j, f);
+    }
+    double sum(int k) const {
+        // A vector of four by name: of a tree, or a loop of four, the compiler makes scalar code.
+        using Four __attribute__((vector_size(4 * sizeof(C)))) = C;
+        Four sum = {}, next;
+        for (int i = 0; i < LANES; i += 4) {
+            std::memcpy(&next, lanes_[k] + i, sizeof next);
+            sum += next;
+        }
+        return double((sum[0] + sum[2]) + (sum[1] + sum[3]));
+    }
+
+private:
+    template <int N, class F>
+    void add_vector(int64_t i, const F& f) {
+        NORCH_INDEPENDENT
+        for (int j = 0; j < N; ++j) add_one(i + j, j, f);
+    }
+    template <class F>
+    void add_one(int64_t i, int j, const F& f) {
+        const std::array<C, SUMS> values = f(i);
+        lanes_[0][j] += values[0];
+        if constexpr (SUMS > 1) lanes_[1][j] += values[1];
+        if constexpr (SUMS > 2) lanes_[2][j] += values[2];
+    }
+
+    C lanes_[SUMS][LANES < 4 ? 4 : LANES] = {};
+};
+
+template <int SUMS, int LANES, class C, class F>
+inline void add_block(int64_t n, const F& f, double* sums) {
+    Lanes<C, SUMS, LANES> lanes;
+    lanes.add(n, f);
+    for (int k = 0; k < SUMS; ++k) sums[k] += lanes.sum(k);
+}
+
+/// sums[k] += f(0)[k] + ... + f(n - 1)[k]
+template <int SUMS, class C, class F>
+inline void add_sums(int64_t n, const F& f, double* sums) {
+    constexpr int LANES = (SUMS == 1 ? 4 : 2) * SIMD_WIDTH<C>;
+    if (n < LANES) return add_block<SUMS, SIMD_WIDTH<C>, C>(n, f, sums);
+    for (int64_t begin = 0; begin < n; begin += SUM_BLOCK)
+        add_block<SUMS, LANES, C>(std::min(SUM_BLOCK, n - begin), [&](int64_t i) { return f(begin + i); }, sums);
+}
+
+/// f(0) + ... + f(n - 1)
+template <class C, class F>
+inline double total(int64_t n, const F& f) {
+    double sum = 0;
+    add_sums<1, C>(n, [&](int64_t i) { return std::array<C, 1>{f(i)}; }, &sum);
+    return sum;
+}
+
+/// What the gradient of normalised numbers needs: the sums of their squares, of the gradient, and of the products.
+template <class C>
+std::array<C, 3> moments(C x, C g) {
+    return {x * x, g, g * x};
+}
+enum { SQUARE, GRAD, PRODUCT };
+
+/// The kernel of `body` for operands that are contiguous and of the compute dtype.
+template <class Body>
+KernelPtr staged(const Request& request, int outputs, DType compute, double ns, const Body& body) {
+    const std::vector<DType> wanted(request.operands.size(), compute);
+    return Staged::make(request, outputs, wanted, make_kernel(ns, [body](char* const* data, const Scalar*) { body(data); }));
+}
+
+/// How many elements a row of layer_norm has: those of the dims that are normalised.
+inline int64_t row_size(const Request& request) {
+    int64_t n = 1;
+    for (int64_t size : request.attrs.integers("shape")) n *= size;
+    return n;
+}
+
+/// Calls make(Tag<C>, compute dtype) for the type that an operand is computed in.
+template <class F>
+KernelPtr by_compute_type(const Operand& like, const F& make) {
+    return like.dtype == DType::f64 ? make(Tag<double>{}, DType::f64) : make(Tag<float>{}, DType::f32);
+}
+
+void add_channel_normalization(Registry&);  // channelnorm.cpp: batch_norm, group_norm
+
+}  // namespace norch::nn

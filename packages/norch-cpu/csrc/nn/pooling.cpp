@@ -1,0 +1,236 @@
+// max_pool2d, where its largest elements are, and its gradient, which finds them again.
+#include "nn/pooling.h"
+#include "runtime/simd.h"
+
+namespace norch::nn {
+
+using reduction::Largest;
+
+Pool::Pool(const Operand& whole, const Operand& pooled, const Attrs& attrs) {
+    const auto &windows = attrs.integers("windows"), &pads = attrs.integers("pads");
+    kh = windows[0], kw = windows[1];
+    step_y = windows[2], step_x = windows[3];
+    gap_y = windows[4], gap_x = windows[5];
+    top = pads[0], left = pads[2];
+    channels = whole.shape[1];
+    planes = whole.shape[0] * channels;
+    h = whole.shape[2], w = whole.shape[3];
+    rows = pooled.shape[2], columns = pooled.shape[3];
+}
+
+namespace {
+
+/// Row i of all planes' rows.
+struct RowOfPlane {
+    RowOfPlane(int64_t i, int64_t rows) : i(i), rows(rows), plane(i / rows), y(i % rows) {}
+    void next() {
+        ++i;
+        if (++y == rows) y = 0, ++plane;
+    }
+    int64_t i, rows, plane, y;
+};
+
+/// Calls f(integral_constant<N>) with how many windows of a row of n to take at a time: 1 in rows shorter than 4.
+template <class T, int N = std::min(16, VECTOR_BYTES / int(sizeof(T))), class F>
+void with_lanes(int64_t n, const F& f) {
+    if constexpr (N >= 4) {
+        if (n < N) return with_lanes<T, N / 2>(n, f);
+        f(std::integral_constant<int, N>{});
+    } else {
+        f(std::integral_constant<int, 1>{});
+    }
+}
+
+/// N windows of 2 * 2 in two rows.
+template <class T, int N>
+struct Halving {
+    using V = vector_t<T, N>;
+    V a0, a1, b0, b1, best;
+
+    Halving(const T* a, const T* b) {
+        const V a_low = load_vector<N>(a), a_high = load_vector<N>(a + N);
+        const V b_low = load_vector<N>(b), b_high = load_vector<N>(b + N);
+        a0 = deinterleave<0, N>(a_low, a_high), a1 = deinterleave<1, N>(a_low, a_high);
+        b0 = deinterleave<0, N>(b_low, b_high), b1 = deinterleave<1, N>(b_low, b_high);
+        best = Largest::apply(Largest::apply(a0, a1), Largest::apply(b0, b1));
+    }
+
+    static void forward(const T* a, const T* b, T* out) { store_vector(out, Halving(a, b).best); }
+
+    /// The first largest element gets g, the others 0.
+    static void backward(const T* g, const T* a, const T* b, T* to_a, T* to_b) {
+        const Halving w(a, b);
+        const V none{}, all = load_vector<N>(g);
+        // best is NaN only where an element is.
+        const auto is_a0 = (w.a0 == w.best) | (w.a0 != w.a0);
+        const auto is_a1 = (w.a1 == w.best) | (w.a1 != w.a1);
+        const auto is_b0 = (w.b0 == w.best) | (w.b0 != w.b0);
+        const V to_a0 = is_a0 ? all : none;
+        const V but_a0 = is_a0 ? none : all;
+        const V to_a1 = is_a1 ? but_a0 : none;
+        const V but_a1 = is_a1 ? none : but_a0;
+        const V to_b0 = is_b0 ? but_a1 : none;
+        const V to_b1 = is_b0 ? none : but_a1;
+        store_vector(to_a, interleave<false, N>(to_a0, to_a1)), store_vector(to_a + N, interleave<true, N>(to_a0, to_a1));
+        store_vector(to_b, interleave<false, N>(to_b0, to_b1)), store_vector(to_b + N, interleave<true, N>(to_b0, to_b1));
+    }
+};
+
+template <class T>
+struct Halving<T, 1> {
+    static void forward(const T* a, const T* b, T* out) {
+        *out = Largest::apply(Largest::apply(a[0], a[1]), Largest::apply(b[0], b[1]));
+    }
+    static void backward(const T* g, const T* a, const T* b, T* to_a, T* to_b) {
+        const T each[4] = {a[0], a[1], b[0], b[1]}, all = *g;
+        T best;
+        forward(a, b, &best);
+        int first = 0;
+        while (first < 3 && each[first] != best && each[first] == each[first]) ++first;
+        to_a[0] = first == 0 ? all : T(0), to_a[1] = first == 1 ? all : T(0);
+        to_b[0] = first == 2 ? all : T(0), to_b[1] = first == 3 ? all : T(0);
+    }
+};
+
+/// Calls f(x) for x in steps of N up to n; the last step goes back over what is done rather than past the end.
+template <int N, class F>
+void in_steps(int64_t n, const F& f) {
+    for (int64_t x = 0; x < n; x += N) f(std::min(x, n - N));
+}
+
+template <class S>
+KernelPtr max_pool(const Request& r) {
+    const Pool p(r.operands[1], r.operands[0], r.attrs);
+    const Planes from(r.operands[1]);
+    if constexpr (std::is_same_v<S, compute_t<S>> && !std::is_same_v<S, bool>) {
+        if (p.is_halving() && from.column == 1) {
+            const double ns = double(p.columns) * 0.3 * sizeof(S);
+            return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
+                parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
+                    with_lanes<S>(p.columns, [=](auto lanes) {
+                        constexpr int N = decltype(lanes)::value;
+                        S* out = reinterpret_cast<S*>(data[0]) + begin * p.columns;
+                        for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns) {
+                            const S* a = reinterpret_cast<const S*>(data[1]) + from.at(at.plane) + at.y * 2 * from.row;
+                            in_steps<N>(p.columns, [=](int64_t x) {
+                                Halving<S, N>::forward(a + 2 * x, a + from.row + 2 * x, out + x);
+                            });
+                        }
+                    });
+                });
+            });
+        }
+    }
+    return pooled<Largest, S>(r);
+}
+
+/// Where in its plane the first largest element of a window is; the nearest element if the window has none.
+template <class S>
+int64_t place(const Pool& p, const Planes& from, const S* plane, int64_t row, int64_t column) {
+    using T = compute_t<S>;
+    const int64_t top = row * p.step_y - p.top, left = column * p.step_x - p.left;
+    int64_t found = -1;
+    T best{};
+    for (int64_t i = 0; i < p.kh; ++i) {
+        const int64_t y = top + i * p.gap_y;
+        if (y < 0 || y >= p.h) continue;
+        for (int64_t j = 0; j < p.kw; ++j) {
+            const int64_t x = left + j * p.gap_x;
+            if (x < 0 || x >= p.w) continue;
+            const T value = load(plane[y * from.row + x * from.column]);
+            if (found < 0 || value > best || (value != value && best == best)) {
+                found = y * p.w + x;
+                best = value;
+            }
+        }
+    }
+    if (found >= 0) return found;
+    return std::clamp<int64_t>(top, 0, p.h - 1) * p.w + std::clamp<int64_t>(left, 0, p.w - 1);
+}
+
+template <class S>
+KernelPtr indices(const Request& r) {
+    const Pool p(r.operands[1], r.operands[0], r.attrs);
+    const Planes from(r.operands[1]);
+    const double ns = double(p.columns) * (2 + p.window());
+    return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
+        parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const S* plane = reinterpret_cast<const S*>(data[1]) + from.at(i / p.rows);
+                int64_t* out = reinterpret_cast<int64_t*>(data[0]) + i * p.columns;
+                for (int64_t x = 0; x < p.columns; ++x) out[x] = place(p, from, plane, i % p.rows, x);
+            }
+        });
+    });
+}
+
+template <class T>
+KernelPtr halving_grad(const Request& r, const Pool& p) {
+    const Planes grads(r.operands[1]), from(r.operands[2]);
+    const double ns = double(p.columns) * 0.8 * sizeof(T);
+    return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
+        parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
+            with_lanes<T>(p.columns, [=](auto lanes) {
+                constexpr int N = decltype(lanes)::value;
+                for (RowOfPlane at(begin, p.rows); at.i < end; at.next()) {
+                    const int64_t plane = at.plane, y = at.y;
+                    const T* a = reinterpret_cast<const T*>(data[2]) + from.at(plane) + y * 2 * from.row;
+                    const T* g = reinterpret_cast<const T*>(data[1]) + grads.at(plane) + y * grads.row;
+                    T* out = reinterpret_cast<T*>(data[0]) + (plane * p.h + y * 2) * p.w;
+                    in_steps<N>(p.columns, [=](int64_t x) {
+                        Halving<T, N>::backward(g + x, a + 2 * x, a + from.row + 2 * x, out + 2 * x, out + p.w + 2 * x);
+                    });
+                    for (int64_t x = p.columns * 2; x < p.w; ++x) out[x] = out[p.w + x] = 0;
+                    if (y == p.rows - 1) std::fill_n(out + 2 * p.w, (p.h - p.rows * 2) * p.w, T(0));
+                }
+            });
+        });
+    });
+}
+
+template <class S>
+KernelPtr max_grad(const Request& r) {
+    using T = compute_t<S>;
+    const Pool p(r.operands[0], r.operands[1], r.attrs);
+    const Planes grads(r.operands[1]), from(r.operands[2]);
+    if constexpr (std::is_same_v<S, T>) {
+        if (p.is_halving() && p.rows && from.column == 1 && grads.column == 1) return halving_grad<T>(r, p);
+    }
+    const double ns = double(p.rows * p.columns) * (2 + p.window()) + double(p.h * p.w);
+    return make_kernel(double(p.planes) * ns, [=](char* const* data, const Scalar*) {
+        parallel_for(p.planes, ns, [=](int64_t begin, int64_t end) {
+            Scratch<T> sums(p.h * p.w);
+            for (int64_t i = begin; i < end; ++i) {
+                const S* plane = reinterpret_cast<const S*>(data[2]) + from.at(i);
+                const S* g = reinterpret_cast<const S*>(data[1]) + grads.at(i);
+                S* out = reinterpret_cast<S*>(data[0]) + i * p.h * p.w;
+                std::fill_n(sums.data(), p.h * p.w, T(0));
+                for (int64_t y = 0; y < p.rows; ++y)
+                    for (int64_t x = 0; x < p.columns; ++x)
+                        sums[place(p, from, plane, y, x)] += load(g[y * grads.row + x * grads.column]);
+                for (int64_t x = 0; x < p.h * p.w; ++x) out[x] = store<S>(sums[x]);
+            }
+        });
+    });
+}
+
+}  // namespace
+
+void add_pooling(Registry& registry) {
+    registry["max_pool2d"] = [](const Request& r) -> KernelPtr {
+        if (!r.operands[0].is_contiguous() || r.operands[0].dtype == DType::boolean) return nullptr;
+        return visit(r.operands[0].dtype, [&]<class T>(Tag<T>) { return max_pool<T>(r); });
+    };
+    registry["max_pool2d_indices"] = [](const Request& r) -> KernelPtr {
+        if (!r.operands[0].is_contiguous()) return nullptr;
+        return visit(r.operands[1].dtype, [&]<class T>(Tag<T>) { return indices<T>(r); });
+    };
+    registry["max_pool2d_grad"] = [](const Request& r) -> KernelPtr {
+        const DType dtype = r.operands[0].dtype;
+        if (!r.operands[0].is_contiguous() || r.operands[1].dtype != dtype || r.operands[2].dtype != dtype) return nullptr;
+        return visit_floating(dtype, [&]<class T>(Tag<T>) { return max_grad<T>(r); });
+    };
+    add_sum_pooling(registry);
+}
+
+}  // namespace norch::nn

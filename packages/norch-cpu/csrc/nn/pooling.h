@@ -1,0 +1,117 @@
+// What the pooling kernels share: windows over planes, and the two passes that make a row of results.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "common/kernel.h"
+#include "reduction/reduction.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+
+namespace norch::nn {
+
+/// Windows of kh * kw elements over planes of h * w, rows * columns of them.
+struct Pool {
+    Pool(const Operand& whole, const Operand& pooled, const Attrs& attrs);
+    int64_t planes, channels, h, w, rows, columns;
+    int64_t kh, kw, step_y, step_x, gap_y, gap_x, top, left;
+
+    /// Elements of a row that its windows see, padding included.
+    int64_t line() const { return (columns - 1) * step_x + (kw - 1) * gap_x + 1; }
+    double window() const { return double(kh * kw); }
+    /// Whether they are 2 * 2, side by side, none with padding.
+    bool is_halving() const {
+        return kh == 2 && kw == 2 && step_y == 2 && step_x == 2 && gap_y == 1 && gap_x == 1 && !top && !left &&
+               rows * 2 <= h && columns * 2 <= w;
+    }
+};
+
+/// Where the planes of a (n, c, h, w) operand are.
+struct Planes {
+    explicit Planes(const Operand& o)
+        : channels(std::max<int64_t>(o.shape[1], 1)), n(o.strides[0]), c(o.strides[1]), row(o.strides[2]), column(o.strides[3]) {}
+    int64_t channels, n, c, row, column;
+    int64_t at(int64_t plane) const {
+        return n == channels * c ? plane * c : plane / channels * n + plane % channels * c;
+    }
+};
+
+/// line[x] = F over a window's elements above each other, for output row y.
+template <class F, class S, class T>
+void pool_down(const Pool& p, const Planes& from, const S* plane, int64_t y, T* line) {
+    const int64_t length = p.line();
+    const int64_t end = std::min(length, p.left + p.w);
+    std::fill_n(line, std::min(p.left, length), F::template empty<T>);
+    if (end < length) std::fill_n(line + end, length - end, F::template empty<T>);
+    bool is_first = true;
+    T* to = line + p.left;
+    for (int64_t i = 0; i < p.kh; ++i) {
+        const int64_t at = y * p.step_y - p.top + i * p.gap_y;
+        if (at < 0 || at >= p.h) continue;
+        const S* row = plane + at * from.row;
+        const int64_t n = end - p.left;
+        if (from.column != 1) {
+            for (int64_t x = 0; x < n; ++x) {
+                const T value = load(row[x * from.column]);
+                to[x] = is_first ? value : F::apply(to[x], value);
+            }
+        } else if (is_first) {
+            for (int64_t x = 0; x < n; ++x) to[x] = load(row[x]);
+        } else {
+            NORCH_INDEPENDENT
+            for (int64_t x = 0; x < n; ++x) to[x] = F::apply(to[x], T(load(row[x])));
+        }
+        is_first = false;
+    }
+    if (is_first && end > p.left) std::fill_n(to, end - p.left, F::template empty<T>);
+}
+
+/// out[x] = F over a window's elements of `line` beside each other; K and STEP are 0 where they are not known.
+template <class F, int K, int STEP, class S, class T>
+void pool_across(const Pool& p, const T* line, S* out) {
+    const int64_t k = K ? K : p.kw, step = STEP ? STEP : p.step_x, gap = K ? 1 : p.gap_x;
+    NORCH_INDEPENDENT
+    for (int64_t x = 0; x < p.columns; ++x) {
+        const T* at = line + x * step;
+        T value = at[0];
+        for (int64_t j = 1; j < k; ++j) value = F::apply(value, at[j * gap]);
+        out[x] = store<S>(value);
+    }
+}
+
+template <class F, class S>
+void pool_rows(const Pool& p, const Planes& from, const S* data, S* out, int64_t begin, int64_t end) {
+    using T = compute_t<S>;
+    Scratch<T> line(p.line());
+    auto across = pool_across<F, 0, 0, S, T>;
+    if (p.gap_x == 1) {
+        if (p.kw == 2 && p.step_x == 2) across = pool_across<F, 2, 2, S, T>;
+        if (p.kw == 2 && p.step_x == 1) across = pool_across<F, 2, 1, S, T>;
+        if (p.kw == 3 && p.step_x == 2) across = pool_across<F, 3, 2, S, T>;
+        if (p.kw == 3 && p.step_x == 1) across = pool_across<F, 3, 1, S, T>;
+    }
+    for (int64_t i = begin; i < end; ++i) {
+        pool_down<F>(p, from, data + from.at(i / p.rows), i % p.rows, line.data());
+        across(p, line.data(), out + i * p.columns);
+    }
+}
+
+/// The kernel of max_pool2d or sum_pool2d, row by row.
+template <class F, class S>
+KernelPtr pooled(const Request& r) {
+    const Pool p(r.operands[1], r.operands[0], r.attrs);
+    const Planes from(r.operands[1]);
+    const double ns = double(p.columns) * (1 + 0.2 * p.window());
+    return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
+        parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
+            pool_rows<F>(p, from, reinterpret_cast<const S*>(data[1]), reinterpret_cast<S*>(data[0]), begin, end);
+        });
+    });
+}
+
+void add_sum_pooling(Registry&);  // pooling_sum.cpp
+
+}  // namespace norch::nn

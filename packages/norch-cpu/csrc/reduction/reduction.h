@@ -1,0 +1,234 @@
+// What reductions share: how operands of any layout become loops, walking them, and the operations.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "common/dtype.h"
+#include "common/kernel.h"
+#include "runtime/simd.h"
+
+namespace norch::reduction {
+
+struct Axis {
+    int64_t size, x, out;  // byte strides of the input and the output
+};
+constexpr int MOST_AXES = 64;
+
+/// The loops of a reduction. The inner one runs over `n` elements: reduced ones, or with `columns` kept ones.
+struct ReductionPlan {
+    bool columns;
+    int64_t n, x_stride, out_stride;  // byte strides; out_stride is 0 where the inner loop is reduced
+    std::vector<Axis> kept, reduced;  // the loops around it, outermost first
+    int64_t kept_count, row_count;    // how many elements those have
+    int64_t outputs, inputs;          // of the whole reduction: elements of the output, elements behind each
+
+    /// Whether nothing is reduced or nothing comes out.
+    bool is_empty() const { return outputs == 0 || inputs == 0; }
+};
+int64_t count_of(const std::vector<Axis>& axes);
+ReductionPlan plan_reduction(const Operand& out, const Operand& x, const std::vector<int64_t>& dims);
+
+/// Walks some axes from flat index `start`: how far the input and the output are from where they begin, in bytes.
+class Odometer {
+public:
+    Odometer(const std::vector<Axis>& axes, int64_t start) : axes_(axes.data()), count_(int(axes.size())) {
+        for (int d = count_ - 1; d >= 0; --d) {
+            index_[d] = start % axes_[d].size;
+            start /= axes_[d].size;
+            x += index_[d] * axes_[d].x;
+            out += index_[d] * axes_[d].out;
+        }
+    }
+    void next() {
+        for (int d = count_ - 1; d >= 0; --d) {
+            x += axes_[d].x;
+            out += axes_[d].out;
+            if (++index_[d] < axes_[d].size) return;
+            index_[d] = 0;
+            x -= axes_[d].size * axes_[d].x;
+            out -= axes_[d].size * axes_[d].out;
+        }
+    }
+    int64_t x = 0, out = 0;
+
+private:
+    const Axis* axes_;
+    int count_;
+    int64_t index_[MOST_AXES];
+};
+
+// The operations. `identity` leaves every number as it is, `empty` is what no elements give, partial results are
+// combined in `wide`, and bools, which are bytes, have an operation of their own.
+
+struct Or {
+    template <class T>
+    static NORCH_INLINE T apply(T a, T b) {
+        return T(a | b);
+    }
+    template <class T>
+    static constexpr T identity = 0;
+    template <class T>
+    static constexpr T empty = 0;
+    template <class T>
+    using wide = T;
+};
+struct And {
+    template <class T>
+    static NORCH_INLINE T apply(T a, T b) {
+        return T(a & b);
+    }
+    template <class T>
+    static constexpr T identity = 1;
+    template <class T>
+    static constexpr T empty = 1;
+    template <class T>
+    using wide = T;
+};
+struct Sum {
+    template <class T>
+    static NORCH_INLINE T apply(T a, T b) {
+        if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
+        else return a + b;
+    }
+    template <class T>
+    static constexpr T identity = std::is_integral_v<T> ? T(0) : T(-0.0);
+    template <class T>
+    static constexpr T empty = 0;
+    template <class T>
+    using wide = std::conditional_t<std::is_same_v<T, float>, double, T>;
+    using Bool = Or;
+};
+struct Prod {
+    template <class T>
+    static NORCH_INLINE T apply(T a, T b) {
+        if constexpr (std::is_floating_point_v<T>) return a * b;
+        else return T(uint64_t(a) * uint64_t(b));
+    }
+    template <class T>
+    static constexpr T identity = 1;
+    template <class T>
+    static constexpr T empty = 1;
+    template <class T>
+    using wide = T;
+    using Bool = And;
+};
+/// A NaN wins: in b by the test, in a because every comparison with it is false. Written so that it vectorises.
+struct Largest {
+    template <class T>
+    static NORCH_INLINE T apply(T a, T b) {
+        T larger = b > a ? b : a;
+        return b != b ? b : larger;
+    }
+    template <class T>
+    static constexpr T identity =
+        std::is_integral_v<T> ? std::numeric_limits<T>::lowest() : -std::numeric_limits<T>::infinity();
+    template <class T>
+    static constexpr T empty = identity<T>;  // never asked for
+    template <class T>
+    using wide = T;
+    using Bool = Or;
+};
+struct Smallest {
+    template <class T>
+    static NORCH_INLINE T apply(T a, T b) {
+        T smaller = b < a ? b : a;
+        return b != b ? b : smaller;
+    }
+    template <class T>
+    static constexpr T identity =
+        std::is_integral_v<T> ? std::numeric_limits<T>::max() : std::numeric_limits<T>::infinity();
+    template <class T>
+    static constexpr T empty = identity<T>;
+    template <class T>
+    using wide = T;
+    using Bool = And;
+};
+
+KernelPtr amax(const Request& request);  // extremes.cpp
+KernelPtr amin(const Request& request);
+KernelPtr argmax(const Request& request);  // argreduction.cpp
+KernelPtr argmin(const Request& request);
+
+/// The N numbers of `acc` as one, in a tree.
+template <int N, class Op, class A>
+NORCH_INLINE A fold_lanes(const A* acc) {
+    if constexpr (N == 1) {
+        return acc[0];
+    } else {
+        A half[N / 2];
+        for (int j = 0; j < N / 2; ++j) half[j] = Op::apply(acc[j], acc[j + N / 2]);
+        return fold_lanes<N / 2, Op>(half);
+    }
+}
+
+/// Folds the n elements at p, fewer than 2 * VECTORS vectors, into `acc`, which is so many vectors, and that into one
+/// number. Without HAS_ACC there is none yet.
+template <class T, class Op, int VECTORS, bool HAS_ACC>
+NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, compute_t<T>* acc) {
+    using A = compute_t<T>;
+    constexpr int LANES = VECTORS * SIMD_WIDTH<A>;
+    if (!HAS_ACC && n >= LANES) {
+        A first[LANES];
+        for (int j = 0; j < LANES; ++j) first[j] = load(p[j]);
+        if constexpr (VECTORS == 1) {
+            return n == LANES ? fold_lanes<LANES, Op>(first) : fold_rest<T, Op, 1, true>(p + LANES, n - LANES, first);
+        } else {
+            A half[LANES / 2];
+            for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(first[j], first[j + LANES / 2]);
+            return fold_rest<T, Op, VECTORS / 2, true>(p + LANES, n - LANES, half);
+        }
+    }
+    if (HAS_ACC && n >= LANES) {
+        for (int j = 0; j < LANES; ++j) acc[j] = Op::apply(acc[j], A(load(p[j])));
+        p += LANES;
+        n -= LANES;
+    }
+    if constexpr (VECTORS > 1) {
+        A half[LANES / 2];
+        if (HAS_ACC)
+            for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(acc[j], acc[j + LANES / 2]);
+        return fold_rest<T, Op, VECTORS / 2, HAS_ACC>(p, n, half);
+    } else {
+        A last[LANES];
+        int rest = int(n);
+        for (int j = 0; j < LANES; ++j) last[j] = j < rest ? load(p[j]) : Op::template identity<A>;
+        if (HAS_ACC)
+            for (int j = 0; j < LANES; ++j) last[j] = Op::apply(acc[j], last[j]);
+        return fold_lanes<LANES, Op>(last);
+    }
+}
+
+/// A contiguous row, at most some thousand elements: partial results in eight vectors, so that the error of a sum stays
+/// that of a pairwise one.
+template <class T, class Op>
+inline compute_t<T> fold_block(const T* p, int64_t n) {
+    using A = compute_t<T>;
+    constexpr int LANES = 8 * SIMD_WIDTH<A>;
+    if (n < LANES) return fold_rest<T, Op, 4, false>(p, n, nullptr);
+    A lanes[LANES], half[LANES / 2];
+    for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
+    int64_t i = LANES;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; ++j) lanes[j] = Op::apply(lanes[j], A(load(p[i + j])));
+    for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(lanes[j], lanes[j + LANES / 2]);
+    return fold_rest<T, Op, 4, true>(p + i, n - i, half);
+}
+
+/// The same for elements `stride` bytes apart.
+template <class T, class Op>
+inline compute_t<T> fold_block(const char* p, int64_t stride, int64_t n) {
+    using A = compute_t<T>;
+    A acc[8];
+    auto at = [=](int64_t i) { return A(load(*reinterpret_cast<const T*>(p + i * stride))); };
+    for (int j = 0; j < 8; ++j) acc[j] = j < n ? at(j) : Op::template identity<A>;
+    int64_t i = 8;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; ++j) acc[j] = Op::apply(acc[j], at(i + j));
+    for (; i < n; ++i) acc[i & 7] = Op::apply(acc[i & 7], at(i));
+    return fold_lanes<8, Op>(acc);
+}
+
+}  // namespace norch::reduction

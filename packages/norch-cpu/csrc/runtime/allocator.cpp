@@ -1,0 +1,175 @@
+#include "runtime/allocator.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+#if !defined(_WIN32)
+#include <pthread.h>
+#include <unistd.h>
+#endif
+
+namespace norch {
+namespace {
+
+constexpr size_t ALIGNMENT = 64;
+constexpr size_t HUGE_PAGE = size_t(2) << 20;
+constexpr int STEPS = 8;  // size classes in each doubling: at most an eighth of a block is waste
+constexpr int CLASSES = 64 * STEPS;
+
+struct SizeClass {
+    int index;
+    size_t nbytes;
+};
+
+SizeClass size_class(size_t nbytes) {
+    if (nbytes <= ALIGNMENT * STEPS) {
+        size_t count = nbytes ? (nbytes + ALIGNMENT - 1) / ALIGNMENT : 1;
+        return {int(count) - 1, count * ALIGNMENT};
+    }
+    int log = 63 - __builtin_clzll(nbytes - 1);
+    size_t step = size_t(1) << (log - 3);
+    size_t count = (nbytes - 1) / step + 1;  // 9 to 16 steps
+    return {(log - 9) * STEPS + int(count) - 1, count * step};
+}
+
+void* take_from_system(size_t nbytes) {
+#if defined(__linux__)
+    if (nbytes >= HUGE_PAGE) {
+        // Fresh pages cost more than the arithmetic on them, small ones far more: ask for huge ones, aligned.
+        size_t room = nbytes + HUGE_PAGE;
+        if (room < nbytes) return nullptr;
+        void* start = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (start == MAP_FAILED) return nullptr;
+        char* first = static_cast<char*>(start);
+        char* aligned = reinterpret_cast<char*>((uintptr_t(first) + HUGE_PAGE - 1) & ~uintptr_t(HUGE_PAGE - 1));
+        if (aligned != first) munmap(first, size_t(aligned - first));
+        size_t tail = size_t(first + room - (aligned + nbytes));
+        if (tail) munmap(aligned + nbytes, tail);
+        madvise(aligned, nbytes, MADV_HUGEPAGE);
+        return aligned;
+    }
+#endif
+    void* block = nullptr;
+    return posix_memalign(&block, ALIGNMENT, nbytes) ? nullptr : block;
+}
+
+void return_to_system(void* block, size_t nbytes) {
+#if defined(__linux__)
+    if (nbytes >= HUGE_PAGE) {
+        munmap(block, nbytes);
+        return;
+    }
+#endif
+    std::free(block);
+}
+
+int64_t cache_limit() {
+    int64_t limit = int64_t(4) << 30;
+    int64_t installed = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+    return installed > 0 && installed / 4 < limit ? installed / 4 : limit;
+}
+
+struct FreeBlock {
+    FreeBlock* next;
+};
+
+struct Cache {
+    std::mutex mutex;
+    FreeBlock* free[CLASSES] = {};
+    MemoryStats stats = {};
+    int64_t limit = cache_limit();
+
+    static size_t class_bytes(int index) {
+        if (index < STEPS) return size_t(index + 1) * ALIGNMENT;
+        int log = index / STEPS + 8;
+        return size_t(index % STEPS + 9) << (log - 3);
+    }
+
+    /// Returns cached blocks, the largest first, until at most `keep` bytes are left.
+    void trim(int64_t keep) {
+        for (int i = CLASSES - 1; i >= 0 && stats.cached > keep; --i) {
+            while (free[i] && stats.cached > keep) {
+                FreeBlock* block = free[i];
+                free[i] = block->next;
+                size_t nbytes = class_bytes(i);
+                stats.cached -= int64_t(nbytes);
+                return_to_system(block, nbytes);
+            }
+        }
+    }
+};
+
+Cache& cache() {
+    static Cache* made = [] {
+        auto* fresh = new Cache;  // never destroyed: tensors may outlive static destructors
+#if !defined(_WIN32)
+        // A fork while another thread allocates would leave the child's lock taken for ever.
+        pthread_atfork([] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); }, [] { cache().mutex.unlock(); });
+#endif
+        return fresh;
+    }();
+    return *made;
+}
+
+}  // namespace
+
+void* allocate_block(size_t nbytes) {
+    if (nbytes > (size_t(1) << 62)) throw std::bad_alloc();
+    SizeClass size = size_class(nbytes);
+    Cache& c = cache();
+    std::lock_guard<std::mutex> lock(c.mutex);
+    void* block = c.free[size.index];
+    if (block) {
+        c.free[size.index] = static_cast<FreeBlock*>(block)->next;
+        c.stats.cached -= int64_t(size.nbytes);
+        ++c.stats.hits;
+    } else {
+        block = take_from_system(size.nbytes);
+        if (!block) {
+            c.trim(0);
+            block = take_from_system(size.nbytes);
+            if (!block) throw std::bad_alloc();
+        }
+        ++c.stats.misses;
+    }
+    c.stats.allocated += int64_t(size.nbytes);
+    if (c.stats.allocated > c.stats.peak_allocated) c.stats.peak_allocated = c.stats.allocated;
+    return block;
+}
+
+void release_block(void* block, size_t nbytes) noexcept {
+    SizeClass size = size_class(nbytes);
+    Cache& c = cache();
+    std::lock_guard<std::mutex> lock(c.mutex);
+    c.stats.allocated -= int64_t(size.nbytes);
+    if (int64_t(size.nbytes) > c.limit / 2) {
+        return_to_system(block, size.nbytes);
+        return;
+    }
+    if (c.stats.cached + int64_t(size.nbytes) > c.limit) c.trim(c.limit - int64_t(size.nbytes));
+    auto* free_block = static_cast<FreeBlock*>(block);
+    free_block->next = c.free[size.index];
+    c.free[size.index] = free_block;
+    c.stats.cached += int64_t(size.nbytes);
+}
+
+MemoryStats memory_stats() {
+    std::lock_guard<std::mutex> lock(cache().mutex);
+    return cache().stats;
+}
+
+void reset_peak_memory_stats() {
+    std::lock_guard<std::mutex> lock(cache().mutex);
+    cache().stats.peak_allocated = cache().stats.allocated;
+}
+
+void empty_cache() {
+    std::lock_guard<std::mutex> lock(cache().mutex);
+    cache().trim(0);
+}
+
+}  // namespace norch

@@ -1,0 +1,40 @@
+// The families of kernels. Each adds its ops to the registry and has a folder of its own.
+#pragma once
+
+#include "common/kernel.h"
+
+namespace norch {
+
+namespace elementwise {
+void add_arithmetic(Registry&);  // unary, binary, comparisons
+void add_copying(Registry&);  // copy, fill, where
+void add_transcendental(Registry&);
+void add_activations(Registry&);
+}
+namespace reduction {
+void add_reductions(Registry&);
+void add_scans(Registry&);  // cumsum
+}
+namespace indexing {
+void add_indexing(Registry&);  // gather, scatter, scatter_add
+void add_embedding(Registry&);
+void add_sorting(Registry&);
+}
+namespace matmul {
+void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
+}
+namespace nn {
+void add_softmax(Registry&);  // softmax, log_softmax
+void add_attention(Registry&);
+void add_losses(Registry&);  // nll_loss, cross_entropy, mse_loss
+void add_normalization(Registry&);  // layer_norm, batch_norm
+void add_convolution(Registry&);
+void add_pooling(Registry&);
+void add_dropout(Registry&);
+void add_optimizers(Registry&);
+}
+namespace random {
+void add_random(Registry&);  // random, arange
+}
+
+}  // namespace norch

@@ -1,0 +1,79 @@
+// What the machine can do, for benchmarks to compare with: arithmetic and copies at full speed on every thread.
+#include "runtime/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+#include "runtime/simd.h"
+
+namespace norch {
+namespace {
+
+constexpr int LANES = VECTOR_BYTES / int(sizeof(float));
+constexpr int CHAINS = 12;  // enough to cover the latency of a multiply-add, few enough for the registers
+constexpr int ROUNDS = 20000;
+constexpr int TRIES = 15;
+
+typedef float Lanes __attribute__((vector_size(LANES * sizeof(float))));
+
+float multiply_add(float seed) {
+    Lanes sums[CHAINS];
+    Lanes factor = Lanes{} + (0.5f + seed), term = Lanes{} + seed;
+    for (int c = 0; c < CHAINS; ++c) sums[c] = Lanes{} + float(c);
+    for (int r = 0; r < ROUNDS; ++r)
+        for (int c = 0; c < CHAINS; ++c) sums[c] = sums[c] * factor + term;
+    float total = 0;
+    for (int c = 0; c < CHAINS; ++c) total += sums[c][c % LANES];
+    return total;
+}
+
+/// The shortest time, in seconds, in which `body` runs once on each of `threads`.
+template <class Body>
+double best_time(int threads, const Body& body) {
+    double best = 1e30;
+    for (int i = 0; i < TRIES; ++i) {
+        auto start = std::chrono::steady_clock::now();
+        run_parallel(
+            threads, [](const void* given, int64_t at) { (*static_cast<const Body*>(given))(at); }, &body);
+        std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        best = std::min(best, passed.count());
+    }
+    return best;
+}
+
+/// Lets run_parallel use `threads` for a while.
+class Threads {
+public:
+    explicit Threads(int threads) : before_(num_threads()) { set_num_threads(threads); }
+    ~Threads() { set_num_threads(before_); }
+
+private:
+    int before_;
+};
+
+}  // namespace
+
+double fma_peak(int threads) {
+    Threads chosen(threads);
+    Scratch<float> results(threads);
+    double seconds = best_time(threads, [&](int64_t at) { results[at] = multiply_add(0.01f * float(at)); });
+    return 2.0 * LANES * CHAINS * ROUNDS * threads / seconds;
+}
+
+double copy_bandwidth(int64_t nbytes, int threads) {
+    Threads chosen(threads);
+    Scratch<> from(nbytes), to(nbytes);
+    std::memset(from.data(), 1, size_t(nbytes));
+    std::memset(to.data(), 1, size_t(nbytes));
+    int64_t part = nbytes / threads / 64 * 64;
+    int repeats = int(std::max<int64_t>(1, (int64_t(32) << 20) / std::max<int64_t>(1, nbytes)));
+    double seconds = best_time(threads, [&](int64_t at) {
+        for (int r = 0; r < repeats; ++r) std::memcpy(to.data() + at * part, from.data() + at * part, size_t(part));
+    });
+    return 2.0 * double(part) * threads * repeats / seconds;
+}
+
+}  // namespace norch

@@ -1,0 +1,50 @@
+// The extension module: what Python sees of the kernels.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "common/module.h"
+#include "runtime/families.h"
+#include "runtime/machine.h"
+#include "runtime/memory_owner.h"
+#include "runtime/parallel.h"
+
+namespace nb = nanobind;
+using namespace norch;
+
+namespace {
+
+nb::dict stats() {
+    MemoryStats s = memory_stats();
+    nb::dict out;
+    out["allocated_bytes"] = s.allocated;
+    out["peak_allocated_bytes"] = s.peak_allocated;
+    out["cached_bytes"] = s.cached;
+    out["cache_hits"] = s.hits;
+    out["cache_misses"] = s.misses;
+    return out;
+}
+
+PyMethodDef methods[] = {
+    {"from_host", from_host, METH_O, "A Buffer on writable contiguous host memory, or None."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+NB_MODULE(NORCH_MODULE, m) {
+    add_kernels(m, {
+        elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
+        elementwise::add_activations, reduction::add_reductions, reduction::add_scans, indexing::add_indexing,
+        indexing::add_embedding, indexing::add_sorting, matmul::add_matmul, nn::add_softmax, nn::add_attention,
+        nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling, nn::add_dropout,
+        nn::add_optimizers, random::add_random});
+    if (PyModule_AddFunctions(m.ptr(), methods) != 0) throw nb::python_error();
+    m.def("memory_stats", stats);
+    m.def("reset_peak_memory_stats", reset_peak_memory_stats);
+    m.def("empty_cache", empty_cache);
+    m.def("fma_peak", fma_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("copy_bandwidth", copy_bandwidth, nb::arg("nbytes"), nb::arg("threads"),
+          nb::call_guard<nb::gil_scoped_release>());
+    m.def("num_threads", num_threads);
+    m.def("set_num_threads", set_num_threads, nb::arg("count"));
+}

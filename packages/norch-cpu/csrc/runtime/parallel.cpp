@@ -1,0 +1,198 @@
+#include "runtime/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace norch {
+namespace {
+
+// About 30 us: the next op of a model usually comes sooner, and a sleeping thread takes several us to wake.
+constexpr int SPINS = 1000;
+
+inline void pause() {
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+thread_local bool in_parallel = false;
+
+/// What a thread begins with, in a cache line of its own.
+struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+};
+constexpr int MOST_SHARES = 32;
+
+/// Each thread begins with a share that is the same at every call over as much data: that much of it as its caches hold
+/// need not come from another core's. Then it takes of the others' what they have not begun.
+struct Job {
+    void (*body)(const void*, int64_t);
+    const void* context;
+    int shares;
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;
+    Share share[MOST_SHARES];
+
+    Job(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads)
+        : body(body), context(context), shares(std::min(threads, MOST_SHARES)) {
+        for (int k = 0; k < shares; ++k) {
+            share[k].next.store(count * k / shares, std::memory_order_relaxed);
+            share[k].end = count * (k + 1) / shares;
+        }
+    }
+
+    void work(int thread) {
+        in_parallel = true;
+        for (int k = 0; k < shares; ++k) work_on(share[(thread + k) % shares]);
+        in_parallel = false;
+    }
+
+    void work_on(Share& own) {
+        while (!failed.load(std::memory_order_relaxed)) {
+            int64_t i = own.next.fetch_add(1, std::memory_order_relaxed);
+            if (i >= own.end) break;
+            try {
+                body(context, i);
+            } catch (...) {
+                if (!failed.exchange(true)) error = std::current_exception();
+            }
+        }
+    }
+};
+
+/// Threads that wait for a job. A worker that wakes too late finds no job and nobody waits for it: a caller waits only
+/// for workers that have begun.
+class Pool {
+public:
+    void run(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads) {
+        Job job(count, body, context, threads);
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            start_workers(threads - 1);
+            wanted_ = threads - 1;
+            job_ = &job;
+            generation_.fetch_add(1, std::memory_order_release);
+            if (sleeping_) wake_.notify_all();
+        }
+        job.work(0);
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            job_ = nullptr;
+        }
+        for (int i = 0; active_.load(std::memory_order_acquire) != 0; ++i) {
+            if (i < SPINS)
+                pause();
+            else
+                std::this_thread::yield();
+        }
+        if (job.failed.load()) std::rethrow_exception(job.error);
+    }
+
+    /// Held while a job runs; a caller that does not get it works alone.
+    std::mutex region;
+
+private:
+    void start_workers(int wanted) {
+        try {
+            for (; started_ < wanted; ++started_) std::thread([this, index = started_] { serve(index); }).detach();
+        } catch (const std::system_error&) {
+            // The system gives no more threads: those that there are will do.
+        }
+    }
+
+    void serve(int index) {
+        uint64_t seen = 0;
+        for (;;) {
+            for (int i = 0; i < SPINS && generation_.load(std::memory_order_acquire) == seen; ++i) pause();
+            Job* job;
+            {
+                std::unique_lock<std::mutex> lock(mutex_);
+                if (generation_.load(std::memory_order_relaxed) == seen) {
+                    ++sleeping_;
+                    wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
+                    --sleeping_;
+                }
+                seen = generation_.load(std::memory_order_relaxed);
+                job = job_;
+                if (!job || index >= wanted_) continue;
+                active_.fetch_add(1, std::memory_order_relaxed);
+            }
+            job->work(index + 1);
+            active_.fetch_sub(1, std::memory_order_release);
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::atomic<uint64_t> generation_{0};
+    std::atomic<int> active_{0};
+    int started_ = 0, wanted_ = 0, sleeping_ = 0;
+    Job* job_ = nullptr;
+};
+
+std::atomic<int> thread_count{1};
+std::atomic<Pool*> pool{nullptr};
+
+Pool& the_pool() {
+    Pool* found = pool.load(std::memory_order_acquire);
+    if (found) return *found;
+    static std::mutex making;
+    std::lock_guard<std::mutex> lock(making);
+    found = pool.load();
+    if (!found) {
+#if !defined(_WIN32)
+        // The child of a fork has none of the threads: it leaves the old pool alone and makes one when it needs one.
+        static bool registered = pthread_atfork(nullptr, nullptr, [] {
+            pool.store(nullptr);
+            in_parallel = false;
+        }) == 0;
+        (void)registered;
+#endif
+        found = new Pool;  // never destroyed: its threads wait on it until the process ends
+        pool.store(found, std::memory_order_release);
+    }
+    return *found;
+}
+
+}  // namespace
+
+int num_threads() { return thread_count.load(std::memory_order_relaxed); }
+
+void set_num_threads(int count) {
+    if (count < 1 || count > 1024)
+        throw std::invalid_argument("the number of threads must be from 1 to 1024, got " + std::to_string(count));
+    thread_count.store(count);
+}
+
+void run_parallel(int64_t count, void (*body)(const void*, int64_t), const void* context) {
+    int threads = int(std::min<int64_t>(num_threads(), count));
+    if (threads > 1 && !in_parallel) {
+        Pool& workers = the_pool();
+        std::unique_lock<std::mutex> lock(workers.region, std::try_to_lock);
+        if (lock) {
+            workers.run(count, body, context, threads);
+            return;
+        }
+    }
+    for (int64_t i = 0; i < count; ++i) body(context, i);
+}
+
+}  // namespace norch

@@ -1,0 +1,113 @@
+#include "runtime/tile.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace norch {
+namespace {
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define NORCH_SHUFFLE 1
+
+typedef uint32_t Row8 __attribute__((vector_size(32)));
+
+/// 8 x 8 elements of 4 bytes, columns to rows, in three rounds of interleaving.
+inline void transpose_8x8(char* to, int64_t to_row, const char* from, int64_t from_column) {
+    Row8 a[8], b[8];
+    for (int i = 0; i < 8; ++i) std::memcpy(&a[i], from + i * from_column, 32);
+    for (int i = 0; i < 8; i += 2) {
+        b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        for (int j = 0; j < 2; ++j) {
+            a[i + j] = __builtin_shufflevector(b[i + j], b[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            a[i + j + 2] = __builtin_shufflevector(b[i + j], b[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    }
+    for (int j = 0; j < 4; ++j) {
+        b[j] = __builtin_shufflevector(a[j], a[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        b[j + 4] = __builtin_shufflevector(a[j], a[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    for (int i = 0; i < 8; ++i) std::memcpy(to + i * to_row, &b[i], 32);
+}
+#endif
+
+template <class To, class From, class F>
+void move_tile(Plane to, Plane from, int64_t rows, int64_t columns, F convert) {
+    if (to.column == sizeof(To) && from.column == sizeof(From)) {
+        for (int64_t i = 0; i < rows; ++i) {
+            To* out = reinterpret_cast<To*>(to.data + i * to.row);
+            const From* x = reinterpret_cast<const From*>(from.data + i * from.row);
+            for (int64_t j = 0; j < columns; ++j) out[j] = convert(x[j]);
+        }
+        return;
+    }
+    // Along the shorter strides of the source inside, in pieces that stay in the cache.
+    constexpr int64_t PIECE = 16;
+    for (int64_t j0 = 0; j0 < columns; j0 += PIECE) {
+        int64_t j1 = std::min(columns, j0 + PIECE);
+        for (int64_t i = 0; i < rows; ++i) {
+            char* out = to.data + i * to.row;
+            const char* x = from.data + i * from.row;
+            for (int64_t j = j0; j < j1; ++j)
+                *reinterpret_cast<To*>(out + j * to.column) =
+                    convert(*reinterpret_cast<const From*>(x + j * from.column));
+        }
+    }
+}
+
+template <class T>
+void copy_elements(Plane to, Plane from, int64_t rows, int64_t columns) {
+    move_tile<T, T>(to, from, rows, columns, [](T x) { return x; });
+}
+
+}  // namespace
+
+void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size) {
+    if (to.column == size && from.column == size) {
+        for (int64_t i = 0; i < rows; ++i)
+            std::memcpy(to.data + i * to.row, from.data + i * from.row, size_t(columns * size));
+        return;
+    }
+#ifdef NORCH_SHUFFLE
+    if (size == 4 && to.column == 4 && from.row == 4) {
+        int64_t i_end = rows / 8 * 8, j_end = columns / 8 * 8;
+        for (int64_t j = 0; j < j_end; j += 8)
+            for (int64_t i = 0; i < i_end; i += 8)
+                transpose_8x8(to.data + i * to.row + j * 4, to.row, from.data + i * 4 + j * from.column, from.column);
+        if (j_end < columns)
+            copy_elements<uint32_t>({to.data + j_end * 4, to.row, 4}, {from.data + j_end * from.column, 4, from.column},
+                                    rows, columns - j_end);
+        if (i_end < rows)
+            copy_elements<uint32_t>({to.data + i_end * to.row, to.row, 4}, {from.data + i_end * 4, 4, from.column},
+                                    rows - i_end, j_end);
+        return;
+    }
+#endif
+    switch (size) {
+        case 1: return copy_elements<uint8_t>(to, from, rows, columns);
+        case 2: return copy_elements<uint16_t>(to, from, rows, columns);
+        case 4: return copy_elements<uint32_t>(to, from, rows, columns);
+        default: return copy_elements<uint64_t>(to, from, rows, columns);
+    }
+}
+
+void load_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert) {
+    const auto upcast = [](auto x) { return to_float(x); };
+    switch (convert) {
+        case Convert::none: return copy_tile(to, from, rows, columns, size);
+        case Convert::half: return move_tile<float, half>(to, from, rows, columns, upcast);
+        case Convert::bfloat16: return move_tile<float, bfloat16>(to, from, rows, columns, upcast);
+    }
+}
+
+void store_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert) {
+    switch (convert) {
+        case Convert::none: return copy_tile(to, from, rows, columns, size);
+        case Convert::half: return move_tile<half, float>(to, from, rows, columns, to_half);
+        case Convert::bfloat16: return move_tile<bfloat16, float>(to, from, rows, columns, to_bfloat16);
+    }
+}
+
+}  // namespace norch

@@ -1,0 +1,30 @@
+// Moves a two-dimensional piece of a strided operand into contiguous memory and back, 16-bit floats to float32 if asked.
+#pragma once
+
+#include <cstdint>
+
+#include "common/dtype.h"
+
+namespace norch {
+
+enum class Convert : uint8_t { none, half, bfloat16 };
+
+/// One side of a move: element (i, j) lies at data + i * row + j * column, in bytes.
+struct Plane {
+    char* data;
+    int64_t row, column;
+};
+
+/// How elements of a dtype become what they are computed in.
+inline Convert conversion_of(DType dtype) {
+    return dtype == DType::f16 ? Convert::half : dtype == DType::bf16 ? Convert::bfloat16 : Convert::none;
+}
+
+/// from -> to, `rows` x `columns` elements of `size` bytes (1, 2, 4, 8).
+void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size);
+
+/// The same, but 16-bit floats become float32, or come of it with rounding, unless `convert` is none.
+void load_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert);
+void store_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert);
+
+}  // namespace norch

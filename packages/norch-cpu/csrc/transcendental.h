@@ -1,9 +1,0 @@
-#pragma once
-
-#include "kernel.h"
-
-namespace norch {
-
-KernelPtr floating_pow(const Request& request);
-
-}  // namespace norch

@@ -1,0 +1,10 @@
+// pow of floats, which arithmetic.cu registers beside that of integers.
+#pragma once
+
+#include "common/kernel.h"
+
+namespace norch::elementwise {
+
+KernelPtr floating_pow(const Request& request);
+
+}  // namespace norch::elementwise

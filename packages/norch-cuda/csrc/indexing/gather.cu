@@ -1,0 +1,101 @@
+// gather, and embedding, which is a gather of rows.
+#include "common/staging.h"
+#include "indexing/indexing.cuh"
+#include "runtime/families.h"
+
+namespace norch::indexing {
+namespace {
+
+template <class P, class Index>
+__global__ void __launch_bounds__(THREADS) gather_elements(const __grid_constant__ Layout<3> layout, char* out,
+                                                           const char* x, const char* index, const Chosen chosen,
+                                                           const ErrorSink sink) {
+    constexpr int U = INDEX_UNROLL;
+    const uint32_t first = blockIdx.x * (THREADS * U) + threadIdx.x;
+    char* to[U];
+    const char* from[U];
+    int64_t k[U];
+    P value[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+        const uint32_t i = first + u * THREADS;
+        if (i < layout.numel) {
+            int64_t offset[3];
+            layout.offsets(i, offset);
+            to[u] = out + offset[0];
+            from[u] = x + offset[1];
+            k[u] = int64_t(*reinterpret_cast<const Index*>(index + offset[2]));
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+        value[u] = P{};
+        if (first + u * THREADS < layout.numel && find_place(k[u], chosen, sink))
+            value[u] = *reinterpret_cast<const P*>(from[u] + k[u] * chosen.step);
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+        if (first + u * THREADS < layout.numel) *reinterpret_cast<P*>(to[u]) = value[u];
+}
+
+class Gather final : public Kernel {
+public:
+    Gather(const Loops& loops, DType dtype, DType index, const Chosen& chosen)
+        : loops_(loops, size_of(dtype), chosen.step), is_int32_(index == DType::i32), chosen_(chosen) {}
+
+    void run(char* const* data, const Scalar*) const override {
+        loops_.each(data[0], data[1], [&]<class P>(Tag<P>, const Piece<3>& piece) {
+            auto* kernel = is_int32_ ? gather_elements<P, int32_t> : gather_elements<P, int64_t>;
+            kernel<<<index_blocks(piece.layout.numel), THREADS, 0, stream_handle()>>>(
+                piece.layout, data[0] + piece.start[0], data[1] + piece.start[1], data[2] + piece.start[2], chosen_,
+                error_sink());
+            check_launch("a gather");
+        });
+    }
+
+private:
+    IndexedLoops loops_;
+    bool is_int32_;
+    Chosen chosen_;
+};
+
+KernelPtr gather(const Request& r) {
+    const Operand &out = r.operands[0], &x = r.operands[1], &index = r.operands[2];
+    const int dim = int(r.attrs.integer("dim"));
+    return gather_kernel(collapse({out, indexed(x, out.shape, dim), index}), out.dtype, index.dtype,
+                         chosen_along(r.op, x, dim));
+}
+
+/// out (*shape, features), input (*shape), weight (rows, features): a negative index is out of range here.
+KernelPtr embedding(const Request& r) {
+    const Operand &out = r.operands[0], &weight = r.operands[2];
+    const bool is_ready = r.operands[1].dtype == DType::i64 || r.operands[1].dtype == DType::i32;
+    auto staged = std::make_shared<StagedOperand>();
+    staged->view = r.operands[1];
+    if (!is_ready) staged->stage(r.operands[1], DType::i64);
+    Operand index = staged->view, rows = weight;
+    index.shape = rows.shape = out.shape;
+    index.strides.push_back(0);
+    rows.strides.assign(out.shape.size(), 0);
+    rows.strides.back() = weight.strides[1];
+    const Chosen chosen = {stride_along(weight, 0), weight.shape[0], false, op_number(r.op)};
+    std::shared_ptr<Kernel> take = gather_kernel(collapse({out, rows, index}), out.dtype, index.dtype, chosen);
+    return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
+        const Seen seen(*staged, data[1]);
+        char* const operands[] = {data[0], data[2], seen.data()};
+        take->run(operands, scalars);
+    });
+}
+
+}  // namespace
+
+KernelPtr gather_kernel(const Loops& loops, DType dtype, DType index, const Chosen& chosen) {
+    return std::make_unique<Gather>(loops, dtype, index, chosen);
+}
+
+void add_gather(Registry& registry) {
+    registry["gather"] = gather;
+    registry["embedding"] = embedding;
+}
+
+}  // namespace norch::indexing

@@ -1,0 +1,258 @@
+#include "matmul/cublaslt.h"
+
+#include <dlfcn.h>
+#include <library_types.h>
+
+#include <algorithm>
+
+#include "runtime/allocator.h"
+#include "runtime/runtime.h"
+
+namespace norch::matmul {
+
+std::function<std::string()> find_cublaslt;
+bool allows_tf32 = false;
+
+namespace {
+
+constexpr uint64_t WORKSPACE = uint64_t(32) << 20;
+constexpr const char* LIBRARY = "libcublasLt.so.13";
+
+// --- The part of cuBLASLt's interface that is used ------------------------------------------------------------------
+
+using Status = int;
+using Handle = void*;
+struct Algorithm {
+    uint64_t data[8];
+};
+struct Heuristic {
+    Algorithm algorithm;
+    size_t workspace;
+    Status state;
+    float waves;
+    int reserved[4];
+};
+
+enum ComputeType { COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
+enum DescAttribute { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8 };
+enum LayoutAttribute { LAYOUT_BATCH_COUNT = 5, LAYOUT_STRIDED_BATCH_OFFSET = 6 };
+enum PreferenceAttribute {
+    PREF_MAX_WORKSPACE_BYTES = 1,
+    PREF_REDUCTION_SCHEME_MASK = 3,
+    PREF_MIN_ALIGNMENT_A_BYTES = 5,
+    PREF_MIN_ALIGNMENT_D_BYTES = 8,
+};
+enum Epilogue { EPILOGUE_DEFAULT = 1, EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4 };
+constexpr uint32_t REDUCTION_COMPUTE_TYPE = 2;
+
+struct Library {
+    Status (*create)(Handle*);
+    Status (*matmul)(Handle, void* desc, const void* alpha, const void* a, void* a_layout, const void* b,
+                     void* b_layout, const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
+                     const Algorithm* algorithm, void* workspace, size_t workspace_bytes, cudaStream_t stream);
+    Status (*heuristic)(Handle, void* desc, void* a_layout, void* b_layout, void* c_layout, void* d_layout,
+                        void* preference, int requested, Heuristic* results, int* returned);
+    Status (*desc_create)(void** desc, int compute_type, int scale_type);
+    Status (*desc_destroy)(void* desc);
+    Status (*desc_set)(void* desc, int attribute, const void* value, size_t bytes);
+    Status (*layout_create)(void** layout, int type, uint64_t rows, uint64_t columns, int64_t ld);
+    Status (*layout_destroy)(void* layout);
+    Status (*layout_set)(void* layout, int attribute, const void* value, size_t bytes);
+    Status (*preference_create)(void** preference);
+    Status (*preference_destroy)(void* preference);
+    Status (*preference_set)(void* preference, int attribute, const void* value, size_t bytes);
+};
+
+void* open_library() {
+    const std::string path = find_cublaslt ? find_cublaslt() : "";
+    void* library = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library) return library;
+    const char* reason = dlerror();
+    throw std::runtime_error(std::string(LIBRARY) + ", which matrix products need, cannot be loaded: " +
+                             (reason ? reason : "no reason given") + "; `pip install nvidia-cublas` has it");
+}
+
+Library load_library() {
+    void* from = open_library();
+    Library out;
+    auto get = [&](auto& function, const char* name) {
+        void* found = dlsym(from, name);
+        if (!found) throw std::runtime_error(std::string(LIBRARY) + " has no " + name);
+        function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+    };
+    get(out.create, "cublasLtCreate");
+    get(out.matmul, "cublasLtMatmul");
+    get(out.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    get(out.desc_create, "cublasLtMatmulDescCreate");
+    get(out.desc_destroy, "cublasLtMatmulDescDestroy");
+    get(out.desc_set, "cublasLtMatmulDescSetAttribute");
+    get(out.layout_create, "cublasLtMatrixLayoutCreate");
+    get(out.layout_destroy, "cublasLtMatrixLayoutDestroy");
+    get(out.layout_set, "cublasLtMatrixLayoutSetAttribute");
+    get(out.preference_create, "cublasLtMatmulPreferenceCreate");
+    get(out.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+    get(out.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+    return out;
+}
+
+const Library& library() {
+    static const Library loaded = load_library();
+    return loaded;
+}
+
+void check_status(Status status, const char* what) {
+    if (status == 0) return;
+    throw std::runtime_error(std::string("cuBLASLt failed ") + what + ": status " + std::to_string(status));
+}
+
+/// Lets calls that allocate be made while a stream of this thread records a graph.
+class RelaxedCapture {
+public:
+    RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+Handle handle_of(int device) {
+    static std::vector<Handle> handles;
+    if (handles.size() <= size_t(device)) handles.resize(size_t(device) + 1);
+    Handle& handle = handles[size_t(device)];
+    if (!handle) {
+        RelaxedCapture relaxed;
+        check_status(library().create(&handle), "to start");
+    }
+    return handle;
+}
+
+int type_of(DType dtype) {
+    switch (dtype) {
+        case DType::f64: return CUDA_R_64F;
+        case DType::f32: return CUDA_R_32F;
+        case DType::f16: return CUDA_R_16F;
+        default: return CUDA_R_16BF;
+    }
+}
+
+/// The largest power of two, at most 256, that divides an address; what is between 16 and 256 counts as 16.
+unsigned alignment_of(uintptr_t address) {
+    const unsigned power = unsigned(address & -address) & 511;
+    return power == 0 || power >= 256 ? 256 : std::min(power, 16u);
+}
+
+}  // namespace
+
+// cuBLASLt's matrices are column-major: what it computes is the transpose, out' = b' @ a'.
+struct Gemm::Descriptors {
+    void *desc = nullptr, *first = nullptr, *second = nullptr, *out = nullptr;
+
+    ~Descriptors() {
+        const Library& lt = library();
+        if (desc) lt.desc_destroy(desc);
+        for (void* layout : {first, second, out})
+            if (layout) lt.layout_destroy(layout);
+    }
+};
+
+struct Gemm::Choice {
+    int device;
+    unsigned alignment;
+    bool is_found;
+    Algorithm algorithm;
+    size_t workspace;
+};
+
+Gemm::Gemm() = default;
+Gemm::~Gemm() { delete descriptors_; }
+
+Gemm::Gemm(Gemm&& other) noexcept
+    : dtype(other.dtype), m(other.m), n(other.n), k(other.k), batch(other.batch), out(other.out), a(other.a),
+      b(other.b), has_bias(other.has_bias), has_relu(other.has_relu), uses_tf32(other.uses_tf32), descriptors_(other.descriptors_),
+      choices_(std::move(other.choices_)) {
+    other.descriptors_ = nullptr;
+}
+
+void Gemm::describe() const {
+    const Library& lt = library();
+    auto made = std::make_unique<Descriptors>();
+    const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
+    const int compute = dtype == DType::f64                ? COMPUTE_64F
+                        : dtype == DType::f32 && uses_tf32 ? COMPUTE_32F_FAST_TF32
+                                                           : COMPUTE_32F;
+    check_status(lt.desc_create(&made->desc, compute, scale), "to describe a product");
+    auto set = [&](int attribute, int32_t value) {
+        check_status(lt.desc_set(made->desc, attribute, &value, sizeof value), "to describe a product");
+    };
+    set(DESC_TRANSA, b.is_transposed);
+    set(DESC_TRANSB, a.is_transposed);
+    if (has_bias || has_relu)
+        set(DESC_EPILOGUE, (has_bias ? EPILOGUE_BIAS : 0) | (has_relu ? EPILOGUE_RELU : 0));
+    auto add = [&](void*& layout, const GemmOperand& o, int64_t rows, int64_t columns) {
+        if (o.is_transposed) std::swap(rows, columns);
+        check_status(lt.layout_create(&layout, type, uint64_t(columns), uint64_t(rows), o.ld), "to describe a matrix");
+        if (batch == 1) return;
+        const int32_t count = int32_t(batch);
+        check_status(lt.layout_set(layout, LAYOUT_BATCH_COUNT, &count, sizeof count), "to describe a batch");
+        check_status(lt.layout_set(layout, LAYOUT_STRIDED_BATCH_OFFSET, &o.step, sizeof o.step), "to describe a batch");
+    };
+    add(made->first, b, k, n);
+    add(made->second, a, m, k);
+    add(made->out, out, m, n);
+    descriptors_ = made.release();
+}
+
+const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
+    for (const Choice& choice : choices_)
+        if (choice.device == device && choice.alignment == alignment) return choice;
+    const Library& lt = library();
+    RelaxedCapture relaxed;
+    void* preference = nullptr;
+    check_status(lt.preference_create(&preference), "to choose an algorithm");
+    lt.preference_set(preference, PREF_MAX_WORKSPACE_BYTES, &WORKSPACE, sizeof WORKSPACE);
+    for (int which = PREF_MIN_ALIGNMENT_A_BYTES; which <= PREF_MIN_ALIGNMENT_D_BYTES; ++which)
+        lt.preference_set(preference, which, &alignment, sizeof alignment);
+    // Partial sums of 16-bit products stay in float32.
+    if (is_half(dtype))
+        lt.preference_set(preference, PREF_REDUCTION_SCHEME_MASK, &REDUCTION_COMPUTE_TYPE, sizeof(uint32_t));
+    Heuristic found = {};
+    int count = 0;
+    const Descriptors& d = *descriptors_;
+    const Status status =
+        lt.heuristic(handle_of(device), d.desc, d.first, d.second, d.out, d.out, preference, 1, &found, &count);
+    lt.preference_destroy(preference);
+    const bool is_found = status == 0 && count > 0 && found.state == 0;
+    choices_.push_back({device, alignment, is_found, found.algorithm, found.workspace});
+    return choices_.back();
+}
+
+bool Gemm::run(char* to, const char* left, const char* right, const char* bias) const {
+    const Library& lt = library();
+    const Stream& stream = launch_stream();
+    if (!descriptors_) describe();
+    const Descriptors& d = *descriptors_;
+    if (has_bias) lt.desc_set(d.desc, DESC_BIAS_POINTER, &bias, sizeof bias);
+    const uintptr_t all = uintptr_t(to) | uintptr_t(left) | uintptr_t(right) | uintptr_t(bias);
+    const Choice& choice = choose(stream.device, alignment_of(all));
+    if (!choice.is_found) return false;
+    auto launch = [&](void* workspace) {
+        const double one64 = 1, zero64 = 0;
+        const float one32 = 1, zero32 = 0;
+        const bool is_64 = dtype == DType::f64;
+        const void* alpha = is_64 ? static_cast<const void*>(&one64) : &one32;
+        const void* beta = is_64 ? static_cast<const void*>(&zero64) : &zero32;
+        check_status(lt.matmul(handle_of(stream.device), d.desc, alpha, right, d.first, left, d.second, beta, to, d.out,
+                               to, d.out, &choice.algorithm, workspace, choice.workspace, stream.handle),
+                     "to multiply matrices");
+    };
+    if (choice.workspace) {
+        const Scratch<> workspace(choice.workspace);
+        launch(workspace.data());
+    } else {
+        launch(nullptr);
+    }
+    return true;
+}
+
+}  // namespace norch::matmul

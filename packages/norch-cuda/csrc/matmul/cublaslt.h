@@ -1,0 +1,56 @@
+// Matrix products by cuBLASLt, which is loaded when the first of them is run. Its headers are not needed: what is used
+// of its C interface is declared in cublaslt.cu.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/kernel.h"
+
+namespace norch::matmul {
+
+/// Finds the library: its path, or nothing if the system's search is to be tried. Set by Python.
+extern std::function<std::string()> find_cublaslt;
+
+/// Whether products of float32 may be computed in tf32; read when a kernel is made.
+extern bool allows_tf32;
+
+/// A row-major matrix, or its transpose: `ld` elements from one stored row to the next, `step` from one of the batch to
+/// the next.
+struct GemmOperand {
+    bool is_transposed = false;
+    int64_t ld = 1, step = 0;
+};
+
+/// out (m, n) = a (m, k) @ b (k, n) + bias (n), then relu where asked for; `batch` times. The algorithm is chosen once
+/// for each device and alignment of the operands.
+class Gemm {
+public:
+    DType dtype;
+    int64_t m, n, k, batch = 1;
+    GemmOperand out, a, b;  // out is not transposed
+    bool has_bias = false, has_relu = false, uses_tf32 = allows_tf32;
+
+    Gemm();
+    ~Gemm();
+    Gemm(Gemm&& other) noexcept;
+    Gemm(const Gemm&) = delete;
+    Gemm& operator=(const Gemm&) = delete;
+
+    /// Returns false where cuBLASLt has no algorithm. Throws where there is no cuBLASLt.
+    bool run(char* out, const char* a, const char* b, const char* bias = nullptr) const;
+
+private:
+    struct Descriptors;
+    struct Choice;
+    void describe() const;
+    const Choice& choose(int device, unsigned alignment) const;
+
+    // Made when first run; runs hold the GIL.
+    mutable Descriptors* descriptors_ = nullptr;
+    mutable std::vector<Choice> choices_;
+};
+
+}  // namespace norch::matmul

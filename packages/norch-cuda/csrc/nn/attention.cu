@@ -1,0 +1,113 @@
+// scaled_dot_product_attention without a mask or a causal one, and its gradient, without the matrix of scores in
+// memory: the softmax is taken as its parts become known (Dao et al., "FlashAttention", 2022).
+#include <cmath>
+
+#include "nn/attention.h"
+#include "runtime/families.h"
+
+namespace norch::nn {
+namespace {
+
+constexpr int64_t LONGEST = (int64_t(1) << 31) - 4096;
+constexpr int64_t WIDEST = 128;
+constexpr int SMALLEST_TILE = 32;
+
+/// An operand's batch dims as those of the first operand: broadcast dims get stride 0.
+Operand batch_of(const Operand& o, const Operand& first) {
+    const int dims = first.ndim() - 2, missing = first.ndim() - o.ndim();
+    Operand out{o.dtype, {first.shape.begin(), first.shape.begin() + dims}, std::vector<int64_t>(size_t(dims), 0)};
+    for (int d = std::max(missing, 0); d < dims; ++d)
+        if (o.shape[d - missing] != 1) out.strides[d] = o.strides[d - missing];
+    return out;
+}
+
+/// Whether 16 bytes of a row of an operand can be accessed at once, as far as that is known before there are addresses.
+template <int N>
+bool allows_16_bytes(const Attention<N>& a, const Operand& o, int k) {
+    const int64_t itemsize = size_of(o.dtype);
+    bool allows = a.side[k].column == itemsize && a.side[k].row % 16 == 0 && o.shape.back() * itemsize % 16 == 0;
+    for (int d = 0; d < a.batch.ndim; ++d) allows &= a.batch.stride[k][d] % 16 == 0;
+    return allows;
+}
+
+/// Fills `a` for a request whose query is operand `query`; false where these kernels cannot do it.
+template <int N>
+bool describe(const Request& request, int query, Attention<N>& a) {
+    const auto& operands = request.operands;
+    if (int(operands.size()) != N) return false;
+    const DType dtype = operands[0].dtype;
+    if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) return false;
+    for (const Operand& o : operands) {
+        if (o.is_scalar || o.dtype != dtype || !o.numel()) return false;
+        if (o.ndim() < 2 || o.ndim() > operands[0].ndim()) return false;
+    }
+    const Operand &q = operands[query], &v = operands[query + 2];
+    const int64_t queries = q.shape[q.ndim() - 2], keys = v.shape[v.ndim() - 2];
+    const double scale = request.attrs.number("scale");
+    if (queries > LONGEST || keys > LONGEST || q.shape.back() > WIDEST || v.shape.back() > WIDEST) return false;
+    if (!(scale > 0) || std::isinf(scale)) return false;  // the largest score must stay so when scaled
+    if (properties(current_device()).shared_bytes < ATTENTION_SHARED_BYTES) return false;
+
+    std::vector<Operand> batches;
+    for (const Operand& o : operands) batches.push_back(batch_of(o, operands[0]));
+    const auto pieces = cut<N>(collapse(batches));
+    if (pieces.size() != 1) return false;
+    a.batch = pieces[0].layout;
+    if (int64_t(a.heads()) * ceil_div(std::max(queries, keys), SMALLEST_TILE) >= LONGEST) return false;
+    for (int k = 0; k < N; ++k) {
+        const Operand& o = operands[k];
+        const int64_t itemsize = size_of(dtype);
+        a.side[k] = {o.strides[o.ndim() - 2] * itemsize, o.strides[o.ndim() - 1] * itemsize};
+        a.packets |= uint32_t(allows_16_bytes(a, o, k)) << k;
+    }
+    a.queries = int32_t(queries);
+    a.keys = int32_t(keys);
+    a.size = int32_t(q.shape.back());
+    a.values = int32_t(v.shape.back());
+    a.scale = float(scale);
+    a.is_causal = request.attrs.flag("is_causal");
+    return true;
+}
+
+template <int N>
+Attention<N> with_data(const Attention<N>& described, char* const* data) {
+    Attention<N> a = described;
+    for (int k = 0; k < N; ++k) {
+        a.data[k] = data[k];
+        if (!is_aligned(data[k], 16)) a.packets &= ~(1u << k);
+    }
+    return a;
+}
+
+KernelPtr forward(const Request& request) {
+    Attention<FORWARD> a = {};
+    if (!describe(request, F_QUERY, a)) return nullptr;
+    const DType dtype = request.operands[0].dtype;
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        if (dtype == DType::f32)
+            attend_float(with_data(a, data));
+        else
+            attend_half(with_data(a, data), dtype);
+    });
+}
+
+KernelPtr backward(const Request& request) {
+    Attention<BACKWARD> a = {};
+    if (!describe(request, B_QUERY, a)) return nullptr;
+    const DType dtype = request.operands[0].dtype;
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        if (dtype == DType::f32)
+            attend_float_grad(with_data(a, data));
+        else
+            attend_half_grad(with_data(a, data), dtype);
+    });
+}
+
+}  // namespace
+
+void add_attention(Registry& registry) {
+    registry["scaled_dot_product_attention"] = forward;
+    registry["scaled_dot_product_attention_grad"] = backward;
+}
+
+}  // namespace norch::nn

@@ -1,0 +1,77 @@
+// What the attention kernels share on the device: where a block works, and tiles in shared memory.
+#pragma once
+
+#include "nn/attention.h"
+
+namespace norch::nn {
+
+/// The head and the tile of rows that a block works on.
+template <int N>
+struct Place {
+    char* at[N];
+    uint32_t head, tile;
+
+    /// `is_reversed`: the last tiles first, where those take longest.
+    __device__ Place(const Attention<N>& a, bool is_reversed) {
+        head = a.tiles.quotient(blockIdx.x);
+        tile = blockIdx.x - head * a.tiles.divisor;
+        if (is_reversed) tile = a.tiles.divisor - 1 - tile;
+        int64_t offset[N];
+        a.batch.offsets(head, offset);
+#pragma unroll
+        for (int k = 0; k < N; ++k) at[k] = a.data[k] + offset[k];
+    }
+};
+
+/// The pitch of a tile's rows: 16 bytes more than the row, so that accesses to a column of packets meet all banks.
+template <class T, int D>
+constexpr int PITCH = D + PER_16_BYTES<T>;
+
+/// How many keys the queries before `end` see together.
+template <int N>
+__device__ inline int keys_seen(const Attention<N>& a, int end) {
+    return a.is_causal ? min(a.keys, end) : a.keys;
+}
+
+/// 16 bytes from global to shared memory, or 16 zero bytes, without waiting for them.
+__device__ inline void copy_async(void* to, const void* from, bool is_there) {
+    const uint32_t address = uint32_t(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(is_there ? 16 : 0)
+                 : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until at most PENDING of the groups committed by this thread are still on their way.
+template <int PENDING>
+__device__ inline void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+/// Rows first to first + ROWS of a matrix (rows, columns) into shared memory, 0 where the matrix ends.
+template <class T, int D, int ROWS, int COUNT>
+__device__ void load_tile(T* to, const char* from, Side side, int first, int rows, int columns, bool has_packets) {
+    if (has_packets) {
+        constexpr int VEC = PER_16_BYTES<T>, ACROSS = D / VEC;
+        static_assert(ROWS * ACROSS % COUNT == 0, "every thread has its share of the packets");
+#pragma unroll
+        for (int step = 0; step < ROWS * ACROSS; step += COUNT) {
+            const int i = step + int(threadIdx.x), r = i / ACROSS, c = i % ACROSS * VEC;
+            const bool is_there = first + r < rows && c < columns;
+            copy_async(to + r * PITCH<T, D> + c, is_there ? from + (first + r) * side.row + c * int(sizeof(T)) : from,
+                       is_there);
+        }
+    } else {
+        for (int i = threadIdx.x; i < ROWS * D; i += COUNT) {
+            const int r = i / D, c = i % D;
+            const bool is_there = first + r < rows && c < columns;
+            to[r * PITCH<T, D> + c] =
+                is_there ? *reinterpret_cast<const T*>(from + (first + r) * side.row + c * side.column) : T(0.0f);
+        }
+    }
+}
+
+template <int N>
+__device__ inline bool has_packets(const Attention<N>& a, int operand) {
+    return a.packets >> operand & 1;
+}
+
+}  // namespace norch::nn

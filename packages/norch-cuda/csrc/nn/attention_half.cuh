@@ -1,0 +1,186 @@
+// Products of tiles of 16-bit floats for attention, by mma.m16n8k16 of sm_80 on. A warp has 16 rows of a result (or
+// several times 16) and all of its columns: lane l has of each 16 by 8 part the columns 2 * (l % 4) and the next, of
+// rows l / 4 (elements 0 and 1) and l / 4 + 8 (elements 2 and 3).
+#pragma once
+
+#include "nn/attention.cuh"
+
+namespace norch::nn {
+
+constexpr int HALF_THREADS = 128;
+constexpr float LOG2E = 1.4426950408889634f;
+
+__device__ inline int lane_id() { return threadIdx.x % 32; }
+__device__ inline int warp_id() { return threadIdx.x / 32; }
+
+template <bool TURNED>
+__device__ inline void load_matrices(uint32_t (&r)[4], const void* row) {
+    const uint32_t address = uint32_t(__cvta_generic_to_shared(row));
+    if constexpr (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+template <class T>
+__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if constexpr (std::is_same_v<T, __half>)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <class T>
+__device__ inline uint32_t pack(float low, float high) {
+    uint32_t bits;
+    if constexpr (std::is_same_v<T, __half>) {
+        const __half2 pair = __floats2half2_rn(low, high);
+        memcpy(&bits, &pair, 4);
+    } else {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        memcpy(&bits, &pair, 4);
+    }
+    return bits;
+}
+
+__device__ inline float exp2_of(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/// Columns 16 * k to 16 * k + 15 of 16 rows of a tile, as a left factor.
+template <class T, int D>
+__device__ inline void load_left(uint32_t (&r)[4], const T* rows, int k) {
+    const int lane = lane_id();
+    load_matrices<false>(r, rows + lane % 16 * PITCH<T, D> + k * 16 + lane / 16 * 8);
+}
+
+/// acc += a @ b^T over D for a tile b of 8 * N rows; `left(m, k, r)` gives part k of a's rows m * 16 to m * 16 + 15.
+template <class T, int D, int M, int N, class Left>
+__device__ inline void add_dots(float (&acc)[M][N][4], const T* b, const Left& left) {
+    const int lane = lane_id();
+    const T* from = b + (lane % 8 + lane / 16 * 8) * PITCH<T, D> + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+        uint32_t x[M][4];
+#pragma unroll
+        for (int m = 0; m < M; ++m) left(m, k, x[m]);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t y[4];
+            load_matrices<false>(y, from + n * 8 * PITCH<T, D> + k * 16);
+#pragma unroll
+            for (int m = 0; m < M; ++m) {
+                multiply_add<T>(acc[m][n], x[m], y[0], y[1]);
+                multiply_add<T>(acc[m][n + 1], x[m], y[2], y[3]);
+            }
+        }
+    }
+}
+
+/// acc += w @ b for a result w of this warp (8 * N columns), rounded to T, and a tile b of 8 * N rows of D.
+template <class T, int D, int M, int N>
+__device__ inline void add_product(float (&acc)[M][D / 8][4], const float (&w)[M][N][4], const T* b) {
+    const int lane = lane_id();
+    const T* from = b + lane % 16 * PITCH<T, D> + lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < N / 2; ++k) {
+        uint32_t x[M][4];
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+            x[m][0] = pack<T>(w[m][2 * k][0], w[m][2 * k][1]);
+            x[m][1] = pack<T>(w[m][2 * k][2], w[m][2 * k][3]);
+            x[m][2] = pack<T>(w[m][2 * k + 1][0], w[m][2 * k + 1][1]);
+            x[m][3] = pack<T>(w[m][2 * k + 1][2], w[m][2 * k + 1][3]);
+        }
+#pragma unroll
+        for (int n = 0; n < D / 8; n += 2) {
+            uint32_t y[4];
+            load_matrices<true>(y, from + k * 16 * PITCH<T, D> + n * 8);
+#pragma unroll
+            for (int m = 0; m < M; ++m) {
+                multiply_add<T>(acc[m][n], x[m], y[0], y[1]);
+                multiply_add<T>(acc[m][n + 1], x[m], y[2], y[3]);
+            }
+        }
+    }
+}
+
+/// Writes 16 rows of a result times a factor for either half of them, by way of 16 rows of shared memory that are this
+/// warp's.
+template <class T, int D>
+__device__ inline void store_rows(char* to, Side side, T* staging, const float (&acc)[D / 8][4], float low, float high,
+                                  int first, int rows, int columns, bool packets) {
+    const int lane = lane_id();
+    T* own = staging + lane / 4 * PITCH<T, D> + lane % 4 * 2;
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n) {
+        *reinterpret_cast<uint32_t*>(own + n * 8) = pack<T>(acc[n][0] * low, acc[n][1] * low);
+        *reinterpret_cast<uint32_t*>(own + 8 * PITCH<T, D> + n * 8) = pack<T>(acc[n][2] * high, acc[n][3] * high);
+    }
+    __syncwarp();
+    if (packets) {
+#pragma unroll
+        for (int i = lane; i < 16 * D / 8; i += 32) {
+            const int r = i / (D / 8), c = i % (D / 8) * 8;
+            if (first + r < rows && c < columns)
+                *reinterpret_cast<uint4*>(to + (first + r) * side.row + c * 2) =
+                    *reinterpret_cast<const uint4*>(staging + r * PITCH<T, D> + c);
+        }
+    } else {
+        for (int i = lane; i < 16 * D; i += 32) {
+            const int r = i / D, c = i % D;
+            if (first + r < rows && c < columns)
+                *reinterpret_cast<T*>(to + (first + r) * side.row + c * side.column) = staging[r * PITCH<T, D> + c];
+        }
+    }
+}
+
+/// Over the 4 lanes that have a row.
+__device__ inline float sum_of_4(float x) {
+    x += __shfl_xor_sync(0xffffffff, x, 1);
+    return x + __shfl_xor_sync(0xffffffff, x, 2);
+}
+__device__ inline float largest_of_4(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
+}
+
+/// What scores are taken relative to: their maximum; 0 where a query sees nothing but -inf, whose weight is to be 0.
+__device__ inline float base_of(float largest) { return largest == -INFINITY ? 0.0f : largest; }
+
+/// -inf for the scores of keys that a query may not look at. `query` and `key` are the first of the warp's part.
+template <int N>
+__device__ inline void hide(float (&s)[N][4], bool is_causal, int query, int key, int keys) {
+    const int lane = lane_id(), row = query + lane / 4, column = key + lane % 4 * 2;
+    const int ends[2] = {is_causal ? min(keys, row + 1) : keys, is_causal ? min(keys, row + 9) : keys};
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            if (column + n * 8 + i % 2 >= ends[i / 2]) s[n][i] = -INFINITY;
+}
+
+/// The largest score so far of the two rows of a lane, and what earlier sums are to be multiplied by.
+template <int N>
+__device__ inline void raise_largest(float (&largest)[2], float (&kept)[2], const float (&s)[N][4], float scale) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float now = largest[half];
+#pragma unroll
+        for (int n = 0; n < N; ++n) now = fmaxf(now, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        now = largest_of_4(now);
+        kept[half] = exp2_of((largest[half] - base_of(now)) * scale);
+        largest[half] = now;
+    }
+}
+
+}  // namespace norch::nn

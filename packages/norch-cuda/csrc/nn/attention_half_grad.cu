@@ -1,0 +1,218 @@
+// The gradient of attention of float16 and bfloat16. The weights are computed again; one kernel goes over the queries
+// and another over the keys, so that nothing is added up by two blocks.
+#include "nn/attention_half.cuh"
+#include "runtime/allocator.h"
+
+namespace norch::nn {
+namespace {
+
+/// What the second kernel needs to know of a query.
+struct RowFacts {
+    float base;  // weights are 2 ** (scaled score - base)
+    float mean;  // of the slopes of its weights
+};
+
+constexpr int ROWS = 64;  // of a block
+/// How many RowFacts a head has: whole tiles of them.
+__host__ __device__ inline int64_t padded_queries(const Attention<BACKWARD>& a) {
+    return (int64_t(a.queries) + ROWS - 1) / ROWS * ROWS;
+}
+constexpr int KEYS = 64;  // in a tile of the kernel over the queries
+template <int D>
+constexpr int QUERIES = D > 64 ? 32 : 64;  // in a tile of the kernel over the keys
+
+template <int D>
+constexpr size_t QUERY_BYTES = 2 * (2 * ROWS + 4 * KEYS) * PITCH<__half, D>;
+template <int D>
+constexpr size_t KEY_BYTES = 2 * (2 * ROWS + 4 * QUERIES<D>) * PITCH<__half, D> + 2 * QUERIES<D> * sizeof(RowFacts);
+
+template <class T, int D, int COUNT>
+__device__ inline void load_block(T* to, const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand,
+                                  int first) {
+    const bool is_query = operand == B_QUERY || operand == B_GRAD;
+    const bool is_size = operand == B_QUERY || operand == B_KEY;
+    load_tile<T, D, COUNT, HALF_THREADS>(to, place.at[operand], a.side[operand], first, is_query ? a.queries : a.keys,
+                                         is_size ? a.size : a.values, has_packets(a, operand));
+}
+
+template <class T, int D>
+__device__ inline void store_block(const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand, T* staging,
+                                   const float (&acc)[1][D / 8][4], float factor, int first) {
+    store_rows<T, D>(place.at[operand], a.side[operand], staging, acc[0], factor, factor, first,
+                     operand == B_FOR_QUERY ? a.queries : a.keys, operand == B_FOR_VALUE ? a.values : a.size,
+                     has_packets(a, operand));
+}
+
+/// The gradient of 64 queries: over the keys once for their facts, and once for the gradient.
+template <class T, int D>
+__global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
+    query_kernel(const __grid_constant__ Attention<BACKWARD> a, RowFacts* facts) {
+    constexpr int P = PITCH<T, D>, N = KEYS / 8;
+    extern __shared__ __align__(16) char shared[];
+    T *query = reinterpret_cast<T*>(shared), *grad = query + ROWS * P;
+    T *key = grad + ROWS * P, *value = key + 2 * KEYS * P;
+    const Place<BACKWARD> place(a, a.is_causal);
+    const int first = int(place.tile) * ROWS, own = first + warp_id() * 16, lane = lane_id();
+    const int seen = keys_seen(a, min(first + ROWS, a.queries)), tiles = (seen + KEYS - 1) / KEYS;
+    const float scale = a.scale * LOG2E;
+    T *own_query = query + warp_id() * 16 * P, *own_grad = grad + warp_id() * 16 * P;
+    auto load_keys = [&](int tile, int stage) {
+        load_block<T, D, KEYS>(key + stage * KEYS * P, a, place, B_KEY, tile * KEYS);
+        load_block<T, D, KEYS>(value + stage * KEYS * P, a, place, B_VALUE, tile * KEYS);
+        commit_copies();
+    };
+    load_block<T, D, ROWS>(query, a, place, B_QUERY, first);
+    load_block<T, D, ROWS>(grad, a, place, B_GRAD, first);
+    load_keys(0, 0);
+
+    float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {}, mean[2] = {}, base[2] = {};
+    float acc[1][D / 8][4] = {};
+    for (int step = 0; step < 2 * tiles; ++step) {
+        const int stage = step & 1, k = (step < tiles ? step : step - tiles) * KEYS;
+        if (step + 1 < 2 * tiles) {
+            load_keys(step + 1 < tiles ? step + 1 : step + 1 - tiles, stage ^ 1);
+            wait_for_copies<1>();
+        } else {
+            wait_for_copies<0>();
+        }
+        __syncthreads();
+        float s[1][N][4] = {}, slope[1][N][4] = {};
+        add_dots<T, D>(s, key + stage * KEYS * P,
+                       [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_query, i); });
+        add_dots<T, D>(slope, value + stage * KEYS * P,
+                       [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_grad, i); });
+        if (k + KEYS > a.keys || (a.is_causal && k + KEYS > own + 1)) hide(s[0], a.is_causal, own, k, a.keys);
+        if (step < tiles) {
+            float kept[2];
+            raise_largest(largest, kept, s[0], scale);
+            float added[2] = {}, added_mean[2] = {};
+#pragma unroll
+            for (int half = 0; half < 2; ++half) base[half] = base_of(largest[half]) * scale;
+#pragma unroll
+            for (int n = 0; n < N; ++n)
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const float weight = exp2_of(s[0][n][i] * scale - base[i / 2]);
+                    added[i / 2] += weight;
+                    added_mean[i / 2] += weight * slope[0][n][i];
+                }
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                sum[half] = sum[half] * kept[half] + added[half];
+                mean[half] = mean[half] * kept[half] + added_mean[half];
+            }
+        } else {
+            if (step == tiles) {
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const float total = sum_of_4(sum[half]);
+                    mean[half] = sum_of_4(mean[half]) / total;
+                    base[half] += log2f(total);
+                    const int row = own + lane / 4 + half * 8;
+                    // A query past the last gets no weight anywhere.
+                    if (lane % 4 == 0)
+                        facts[place.head * padded_queries(a) + row] =
+                            row < a.queries ? RowFacts{base[half], mean[half]} : RowFacts{INFINITY, 0};
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < N; ++n)
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    slope[0][n][i] = exp2_of(s[0][n][i] * scale - base[i / 2]) * (slope[0][n][i] - mean[i / 2]);
+            add_product<T, D>(acc, slope, key + stage * KEYS * P);
+        }
+        __syncthreads();
+    }
+    store_block<T, D>(a, place, B_FOR_QUERY, own_query, acc, a.scale, own);
+}
+
+/// The gradients of 64 keys and values: here rows are keys, and columns queries.
+template <class T, int D>
+__global__ void __launch_bounds__(HALF_THREADS, 2)
+    key_kernel(const __grid_constant__ Attention<BACKWARD> a, const RowFacts* facts) {
+    constexpr int P = PITCH<T, D>, COUNT = QUERIES<D>, N = COUNT / 8;
+    extern __shared__ __align__(16) char shared[];
+    T *key = reinterpret_cast<T*>(shared), *value = key + ROWS * P;
+    T *query = value + ROWS * P, *grad = query + 2 * COUNT * P;
+    auto* fact = reinterpret_cast<RowFacts*>(grad + 2 * COUNT * P);
+    const Place<BACKWARD> place(a, false);
+    const int first = int(place.tile) * ROWS, own = first + warp_id() * 16, lane = lane_id();
+    const float scale = a.scale * LOG2E;
+    T *own_key = key + warp_id() * 16 * P, *own_value = value + warp_id() * 16 * P;
+    auto load_queries = [&](int q, int stage) {
+        load_block<T, D, COUNT>(query + stage * COUNT * P, a, place, B_QUERY, q);
+        load_block<T, D, COUNT>(grad + stage * COUNT * P, a, place, B_GRAD, q);
+        if (threadIdx.x < COUNT / 2)
+            copy_async(fact + stage * COUNT + 2 * threadIdx.x,
+                       facts + place.head * padded_queries(a) + q + 2 * threadIdx.x, true);
+        commit_copies();
+    };
+    load_block<T, D, ROWS>(key, a, place, B_KEY, first);
+    load_block<T, D, ROWS>(value, a, place, B_VALUE, first);
+    const int begin = a.is_causal ? first : 0;
+    if (begin < a.queries) load_queries(begin, 0);
+
+    float for_key[1][D / 8][4] = {}, for_value[1][D / 8][4] = {};
+    for (int q = begin, stage = 0; q < a.queries; q += COUNT, stage ^= 1) {
+        if (q + COUNT < a.queries) {
+            load_queries(q + COUNT, stage ^ 1);
+            wait_for_copies<1>();
+        } else {
+            wait_for_copies<0>();
+        }
+        __syncthreads();
+        float s[1][N][4] = {}, slope[1][N][4] = {};
+        add_dots<T, D>(s, query + stage * COUNT * P,
+                       [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_key, i); });
+        add_dots<T, D>(slope, grad + stage * COUNT * P,
+                       [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_value, i); });
+        const bool hides = a.is_causal && q < own + 15;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            const int column = n * 8 + lane % 4 * 2;
+            const RowFacts pair[2] = {fact[stage * COUNT + column], fact[stage * COUNT + column + 1]};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const bool sees = !hides || own + lane / 4 + i / 2 * 8 <= q + column + i % 2;
+                const float weight = sees ? exp2_of(s[0][n][i] * scale - pair[i % 2].base) : 0.0f;
+                s[0][n][i] = weight;
+                slope[0][n][i] = weight * (slope[0][n][i] - pair[i % 2].mean);
+            }
+        }
+        add_product<T, D>(for_value, s, grad + stage * COUNT * P);
+        add_product<T, D>(for_key, slope, query + stage * COUNT * P);
+        __syncthreads();
+    }
+    commit_copies();
+    wait_for_copies<0>();  // of a key that no query sees
+    __syncthreads();
+    store_block<T, D>(a, place, B_FOR_KEY, own_key, for_key, a.scale, own);
+    store_block<T, D>(a, place, B_FOR_VALUE, own_value, for_value, 1.0f, own);
+}
+
+template <class T, int D>
+void attend_grad(const Attention<BACKWARD>& a) {
+    static_assert(std::max(QUERY_BYTES<D>, KEY_BYTES<D>) <= ATTENTION_SHARED_BYTES, "attention.cu asks for this much");
+    const Scratch<RowFacts> facts(size_t(a.heads()) * size_t(padded_queries(a)));
+    launch_tiles<query_kernel<T, D>>(a, a.queries, ROWS, HALF_THREADS, QUERY_BYTES<D>, facts.data());
+    launch_tiles<key_kernel<T, D>>(a, a.keys, ROWS, HALF_THREADS, KEY_BYTES<D>,
+                                   static_cast<const RowFacts*>(facts.data()));
+}
+
+template <class T>
+void attend_grad(const Attention<BACKWARD>& a) {
+    const int width = std::max(a.size, a.values);
+    if (width <= 32) attend_grad<T, 32>(a);
+    else if (width <= 64) attend_grad<T, 64>(a);
+    else attend_grad<T, 128>(a);
+}
+
+}  // namespace
+
+void attend_half_grad(const Attention<BACKWARD>& a, DType dtype) {
+    if (dtype == DType::f16) attend_grad<__half>(a);
+    else attend_grad<__nv_bfloat16>(a);
+}
+
+}  // namespace norch::nn

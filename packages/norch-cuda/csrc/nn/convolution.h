@@ -1,0 +1,46 @@
+// What convolution and its gradients share: their sizes, and kernels between images and the matrix of all windows.
+#pragma once
+
+#include "common/kernel.h"
+
+namespace norch::nn {
+
+/// Sizes and steps of a convolution: (n, c, h, w) with weight (o, c / groups, kh, kw) gives (n, o, rows, columns).
+struct Convolution {
+    int64_t n, c, h, w, o, kh, kw, rows, columns, groups;
+    int64_t step_y, step_x, gap_y, gap_x, top, left;
+
+    Convolution(const Operand& image, const Operand& result, const std::vector<int64_t>& weight, const Attrs& attrs);
+    int64_t places() const { return rows * columns; }
+    int64_t depth() const { return c / groups * kh * kw; }  // what one result is the sum of
+    /// Whether the windows are the image's elements themselves.
+    bool is_pointwise() const {
+        return kh == 1 && kw == 1 && step_y == 1 && step_x == 1 && top == 0 && left == 0 && rows == h && columns == w;
+    }
+    /// Whether 32-bit indices do for one image.
+    bool is_usual() const;
+};
+
+/// The matrix of windows: element (image, channel and tap, place) is at image * image_step + row * row_step + place.
+struct Columns {
+    int64_t image_step, row_step;
+};
+
+/// Writes the windows of `count` images; steps of `image` count elements.
+void launch_windows(const Convolution& conv, const Operand& image, const Columns& to, char* out, const char* data,
+                    int64_t count);
+/// Adds the windows of `count` images back into images without gaps.
+void launch_unwindowing(const Convolution& conv, DType dtype, const Columns& from, char* out, const char* columns,
+                        int64_t count);
+/// Sums `count` parts of `numel` elements, in order.
+void launch_sum_of_parts(DType dtype, char* out, const char* parts, int64_t count, int64_t numel);
+
+/// The convolution itself, without a matrix of windows; null where a group's weights do not fit shared memory.
+KernelPtr direct_convolution(const Convolution& conv, const Request& request);
+
+/// The convolution in float32, or the gradient of its input, with windows only in shared memory; null where channels or
+/// images are too few for it, or for a gradient's steps.
+KernelPtr implicit_convolution(const Convolution& conv, const Request& request);
+KernelPtr implicit_input_grad(const Convolution& conv, const Request& request);
+
+}  // namespace norch::nn

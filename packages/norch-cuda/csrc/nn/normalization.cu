@@ -1,0 +1,183 @@
+// layer_norm and rms_norm: rows of contiguous elements. normalization_grad.cu has their gradients.
+#include "nn/normalization.cuh"
+
+#include "nn/normalization_grad.h"
+
+namespace norch::nn {
+namespace {
+
+struct NormRows {
+    char* out;
+    const char* in;
+    Parameter weight, bias;
+    int64_t rows, n;
+    int lanes;
+    bool is_centred;
+    double eps;
+};
+
+template <class T, int VEC>
+__device__ inline void store_normal(T* out, const NormRows& a, int64_t i, const computed<T>* x, computed<T> factor) {
+    computed<T> weight[VEC], bias[VEC];
+    a.weight.load<T, VEC>(weight, i, 1);
+    a.bias.load<T, VEC>(bias, i, 0);
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) weight[j] = x[j] * factor * weight[j] + bias[j];
+    store_values<T, VEC>(out + i, weight);
+}
+
+/// Two passes over registers, so that a mean that is large next to the deviation does no harm.
+template <class T, int VEC, int K, bool BLOCK>
+__global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_kernel(
+    const __grid_constant__ NormRows a) {
+    using C = computed<T>;
+    const RowPlace<BLOCK> at(a.lanes);
+    const C share = C(1) / C(a.n);
+    for (int64_t first = int64_t(blockIdx.x) * at.groups; first < a.rows; first += int64_t(gridDim.x) * at.groups) {
+        const int64_t row = first + at.group;
+        const int width = BLOCK || row < a.rows ? int(a.n) : 0;
+        C x[K * VEC], mean = 0, square = 0;
+        load_row<T, VEC, K>(x, reinterpret_cast<const T*>(a.in) + row * a.n, width, at.lanes, at.lane, C(0));
+        if (a.is_centred) {
+#pragma unroll
+            for (int i = 0; i < K * VEC; ++i) mean += x[i];
+            mean = reduce_row<BLOCK, Sum>(mean, at.lanes) * share;
+        }
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            if ((k * at.lanes + at.lane) * VEC < width) {
+#pragma unroll
+                for (int i = k * VEC; i < k * VEC + VEC; ++i) {
+                    x[i] -= mean;
+                    square += x[i] * x[i];
+                }
+            }
+        }
+        square = reduce_row<BLOCK, Sum>(square, at.lanes);
+        const C factor = C(1) / std::sqrt(square * share + C(a.eps));
+        T* out = reinterpret_cast<T*>(a.out) + row * a.n;
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            const int i = (k * at.lanes + at.lane) * VEC;
+            if (i < width) store_normal<T, VEC>(out, a, i, x + k * VEC, factor);
+        }
+    }
+}
+
+template <class T, int VEC>
+__global__ void __launch_bounds__(MOST_THREADS) norm_loop_kernel(const __grid_constant__ NormRows a) {
+    using C = computed<T>;
+    const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
+    const C share = C(1) / C(a.n);
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        const T* in = reinterpret_cast<const T*>(a.in) + row * a.n;
+        T* out = reinterpret_cast<T*>(a.out) + row * a.n;
+        C mean = 0, square = 0;
+        if (a.is_centred) {
+#pragma unroll 4
+            for (int64_t i = start; i < a.n; i += step) {
+                C x[VEC];
+                load_values<T, VEC>(x, in + i);
+#pragma unroll
+                for (int j = 0; j < VEC; ++j) mean += x[j];
+            }
+            mean = reduce_row<true, Sum>(mean, 0) * share;
+        }
+#pragma unroll 4
+        for (int64_t i = start; i < a.n; i += step) {
+            C x[VEC];
+            load_values<T, VEC>(x, in + i);
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) square += (x[j] - mean) * (x[j] - mean);
+        }
+        square = reduce_row<true, Sum>(square, 0);
+        const C factor = C(1) / std::sqrt(square * share + C(a.eps));
+#pragma unroll 2
+        for (int64_t i = start; i < a.n; i += step) {
+            C x[VEC];
+            load_values<T, VEC>(x, in + i);
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) x[j] -= mean;
+            store_normal<T, VEC>(out, a, i, x, factor);
+        }
+    }
+}
+
+/// 128 bytes of a row in each thread of a warp, 16 numbers in each thread of a block.
+template <class T>
+struct Kept {
+    static constexpr int VEC = PER_16_BYTES<T>, SINGLE = 16;
+    static constexpr int LANES = std::min(8, 32 / VEC), BLOCK = std::min(4, 16 / VEC);
+    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, true};
+};
+
+template <class T>
+void launch(NormRows& a) {
+    using K = Kept<T>;
+    const RowPlan plan = plan_rows(a.n, rows_have_packets<T>(a.n, {a.out, a.in, a.weight.data, a.bias.data}), K::keep);
+    const unsigned blocks = plan.blocks(a.rows);
+    const cudaStream_t stream = stream_handle();
+    a.lanes = plan.lanes;
+    switch (plan.kind) {
+        case RowPlan::short_packets:
+            norm_kernel<T, K::VEC, SHORT_PACKETS, false><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
+        case RowPlan::lanes_packets:
+            norm_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
+        case RowPlan::block_packets:
+            norm_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
+        case RowPlan::short_single:
+            norm_kernel<T, 1, SHORT_SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
+        case RowPlan::lanes_single:
+            norm_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
+            break;
+        case RowPlan::loop_packets: norm_loop_kernel<T, K::VEC><<<blocks, plan.threads, 0, stream>>>(a); break;
+        default: norm_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(a);
+    }
+    check_launch("layer_norm");
+}
+
+/// out, input, weight and bias where they are given
+template <bool Centred>
+KernelPtr forward(const Request& request) {
+    const Operand& out = request.operands[0];
+    if (!fits(request, out)) return nullptr;
+    if (!out.numel()) return make_kernel(0, [](char* const*, const Scalar*) {});
+    const auto& given = request.attrs.integers("given");
+    const int weight = given[1] ? 2 : 0, bias = Centred && given[2] ? 2 + int(given[1]) : 0;
+    std::vector<DType> wanted(2, out.dtype);
+    for (size_t i = 2; i < request.operands.size(); ++i) wanted.push_back(parameter_dtype(request.operands[i], out));
+    NormRows fixed = {};
+    fixed.n = row_size(request);
+    fixed.rows = out.numel() / fixed.n;
+    fixed.is_centred = Centred;
+    fixed.eps = request.attrs.number("eps");
+    fixed.weight.is_wide = wanted[size_t(weight)] != out.dtype;
+    fixed.bias.is_wide = wanted[size_t(bias)] != out.dtype;
+    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
+        return make_kernel(0, [=](char* const* data, const Scalar*) {
+            NormRows a = fixed;
+            a.out = data[0];
+            a.in = data[1];
+            a.weight.data = weight ? data[weight] : nullptr;
+            a.bias.data = bias ? data[bias] : nullptr;
+            launch<T>(a);
+        });
+    });
+    return Staged::make(request, 1, wanted, std::move(body));
+}
+
+}  // namespace
+
+void add_normalization(Registry& registry) {
+    registry["layer_norm"] = forward<true>;
+    registry["layer_norm_grad"] = layer_norm_grad;
+    registry["rms_norm"] = forward<false>;
+    registry["rms_norm_grad"] = rms_norm_grad;
+    add_channel_normalization(registry);
+}
+
+}  // namespace norch::nn

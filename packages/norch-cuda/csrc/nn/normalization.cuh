@@ -1,0 +1,43 @@
+// What the kernels of normalisation share: which requests they take, and weights in either of two dtypes.
+#pragma once
+
+#include "nn/rows.cuh"
+#include "common/staging.h"
+
+namespace norch::nn {
+
+/// Weight or bias: null, or numbers of the rows' own type T, or (is_wide) of what that is computed in.
+struct Parameter {
+    const char* data;
+    bool is_wide;
+
+    template <class T>
+    __device__ computed<T> at(int64_t i, computed<T> otherwise) const {
+        if (!data) return otherwise;
+        if (is_wide) return reinterpret_cast<const computed<T>*>(data)[i];
+        return computed<T>(widen(reinterpret_cast<const T*>(data)[i]));
+    }
+    template <class T, int VEC>
+    __device__ void load(computed<T>* x, int64_t i, computed<T> otherwise) const {
+        using C = computed<T>;
+        if (!data) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) x[j] = otherwise;
+        } else if (is_wide) {
+            constexpr int PART = VEC < PER_16_BYTES<C> ? VEC : PER_16_BYTES<C>;
+#pragma unroll
+            for (int j = 0; j < VEC; j += PART) load_values<C, PART>(x + j, reinterpret_cast<const C*>(data) + i + j);
+        } else {
+            load_values<T, VEC>(x, reinterpret_cast<const T*>(data) + i);
+        }
+    }
+};
+
+/// What a kernel on rows of `like` takes a weight in: as it is, or in the compute dtype.
+inline DType parameter_dtype(const Operand& weight, const Operand& like) {
+    return weight.dtype == like.dtype ? like.dtype : computed_dtype(like.dtype);
+}
+
+void add_channel_normalization(Registry&);  // channelnorm.cu: batch_norm
+
+}  // namespace norch::nn

@@ -1,0 +1,281 @@
+// The gradients of layer_norm and rms_norm. Those of weight and bias are sums over rows, in two stages: the parts of the
+// first kernel add up rows of their own, a second kernel adds up the parts; both in an order that is always the same.
+#include "nn/normalization_grad.h"
+
+#include "nn/normalization.cuh"
+
+namespace norch::nn {
+namespace {
+
+struct GradRows {
+    char* out;
+    const char *grad, *in;
+    Parameter weight;
+    int64_t rows, n;
+    int lanes;
+    bool is_centred;
+    double eps;
+    char* parts;  // for each warp, or block, the sums of its rows: of grad * x and, if is_centred, of grad. May be null
+    char* stats;  // where rows are long: mean and scale of each, for the kernel that adds up columns
+};
+
+/// The numbers that the gradients of a row's elements have in common.
+template <class C>
+struct Slope {
+    C scale, shift, slope;
+
+    /// sums: of squares of x, of the gradient, of their products.
+    __device__ Slope(const C (&sums)[3], C share, const GradRows& a) {
+        const C square = sums[0] * share + C(a.eps);
+        scale = C(1) / std::sqrt(square);
+        shift = a.is_centred ? sums[1] * share : C(0);
+        slope = sums[2] * share / square;
+    }
+    __device__ C operator()(C g, C x) const { return (g - shift - x * slope) * scale; }
+};
+
+template <class T, int VEC, int K, bool BLOCK>
+__global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_grad_kernel(
+    const __grid_constant__ GradRows a) {
+    using C = computed<T>;
+    constexpr int E = VEC * K;
+    const RowPlace<BLOCK> at(a.lanes);
+    const C share = C(1) / C(a.n);
+    C weight[E], to_weight[E] = {}, to_bias[E] = {};
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+        const int i = (k * at.lanes + at.lane) * VEC;
+        if (i < a.n) a.weight.load<T, VEC>(weight + k * VEC, i, 1);
+    }
+    for (int64_t first = int64_t(blockIdx.x) * at.groups; first < a.rows; first += int64_t(gridDim.x) * at.groups) {
+        const int64_t row = first + at.group, start = row * a.n;
+        const int width = BLOCK || row < a.rows ? int(a.n) : 0;
+        C x[E], g[E], mean = 0, sums[3] = {};
+        load_row<T, VEC, K>(x, reinterpret_cast<const T*>(a.in) + start, width, at.lanes, at.lane, C(0));
+        load_row<T, VEC, K>(g, reinterpret_cast<const T*>(a.grad) + start, width, at.lanes, at.lane, C(0));
+        if (a.is_centred) {
+#pragma unroll
+            for (int i = 0; i < E; ++i) mean += x[i];
+            mean = reduce_row<BLOCK, Sum>(mean, at.lanes) * share;
+        }
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            if ((k * at.lanes + at.lane) * VEC < width) {
+#pragma unroll
+                for (int i = k * VEC; i < k * VEC + VEC; ++i) {
+                    const C part = g[i] * weight[i];
+                    x[i] -= mean;
+                    sums[0] += x[i] * x[i];
+                    sums[1] += part;
+                    sums[2] += part * x[i];
+                }
+            }
+        }
+        reduce_row<BLOCK, Sum>(sums, at.lanes);
+        const Slope<C> of(sums, share, a);
+        T* out = reinterpret_cast<T*>(a.out) + start;
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            const int i = (k * at.lanes + at.lane) * VEC;
+            if (i < width) {
+                C y[VEC];
+#pragma unroll
+                for (int j = 0; j < VEC; ++j) {
+                    const int e = k * VEC + j;
+                    y[j] = of(g[e] * weight[e], x[e]);
+                    to_weight[e] += g[e] * (x[e] * of.scale);
+                    to_bias[e] += g[e];
+                }
+                store_values<T, VEC>(out + i, y);
+            }
+        }
+    }
+    if (!a.parts) return;
+    // The rows that a warp had side by side share one part.
+    for (int o = BLOCK ? WARP : at.lanes; o < WARP; o *= 2) {
+#pragma unroll
+        for (int e = 0; e < E; ++e) {
+            to_weight[e] += __shfl_xor_sync(EVERY_LANE, to_weight[e], o);
+            to_bias[e] += __shfl_xor_sync(EVERY_LANE, to_bias[e], o);
+        }
+    }
+    const int64_t part = BLOCK ? blockIdx.x : int64_t(blockIdx.x) * (ROW_THREADS / WARP) + threadIdx.x / WARP;
+    if (!BLOCK && threadIdx.x % WARP >= at.lanes) return;
+    C* to = reinterpret_cast<C*>(a.parts) + part * a.n * (a.is_centred ? 2 : 1);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+        const int i = (k * at.lanes + at.lane) * VEC;
+        if (i >= a.n) break;
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) {
+            to[i + j] = to_weight[k * VEC + j];
+            if (a.is_centred) to[a.n + i + j] = to_bias[k * VEC + j];
+        }
+    }
+}
+
+/// Rows that registers do not hold.
+template <class T>
+__global__ void __launch_bounds__(MOST_THREADS) norm_grad_loop_kernel(const __grid_constant__ GradRows a) {
+    using C = computed<T>;
+    const C share = C(1) / C(a.n);
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        const T* in = reinterpret_cast<const T*>(a.in) + row * a.n;
+        const T* grad = reinterpret_cast<const T*>(a.grad) + row * a.n;
+        T* out = reinterpret_cast<T*>(a.out) + row * a.n;
+        C mean = 0, sums[3] = {};
+        if (a.is_centred) {
+#pragma unroll 4
+            for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x) mean += C(widen(in[i]));
+            mean = reduce_row<true, Sum>(mean, 0) * share;
+        }
+#pragma unroll 4
+        for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x) {
+            const C x = C(widen(in[i])) - mean, g = C(widen(grad[i])) * a.weight.at<T>(i, 1);
+            sums[0] += x * x;
+            sums[1] += g;
+            sums[2] += g * x;
+        }
+        reduce_row<true, Sum>(sums, 0);
+        const Slope<C> of(sums, share, a);
+#pragma unroll 4
+        for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x)
+            out[i] = narrow<T>(of(C(widen(grad[i])) * a.weight.at<T>(i, 1), C(widen(in[i])) - mean));
+        if (a.stats && threadIdx.x == 0) {
+            reinterpret_cast<C*>(a.stats)[2 * row] = mean;
+            reinterpret_cast<C*>(a.stats)[2 * row + 1] = of.scale;
+        }
+    }
+}
+
+constexpr int TALL = 8;  // threads that share a column
+
+template <class T>
+__global__ void __launch_bounds__(WARP * TALL) norm_columns_kernel(const __grid_constant__ GradRows a) {
+    using C = computed<T>;
+    __shared__ C shared[2][TALL][WARP];
+    const int64_t i = int64_t(blockIdx.x) * WARP + threadIdx.x;
+    const C* stats = reinterpret_cast<const C*>(a.stats);
+    C to_weight = 0, to_bias = 0;
+    if (i < a.n) {
+#pragma unroll 4
+        for (int64_t row = int64_t(blockIdx.y) * TALL + threadIdx.y; row < a.rows; row += int64_t(gridDim.y) * TALL) {
+            const C x = C(widen(reinterpret_cast<const T*>(a.in)[row * a.n + i]));
+            const C g = C(widen(reinterpret_cast<const T*>(a.grad)[row * a.n + i]));
+            to_weight += g * ((x - stats[2 * row]) * stats[2 * row + 1]);
+            to_bias += g;
+        }
+    }
+    shared[0][threadIdx.y][threadIdx.x] = to_weight;
+    shared[1][threadIdx.y][threadIdx.x] = to_bias;
+    __syncthreads();
+    if (i >= a.n || threadIdx.y >= (a.is_centred ? 2 : 1)) return;
+    C sum = 0;
+    for (int k = 0; k < TALL; ++k) sum += shared[threadIdx.y][k][threadIdx.x];
+    reinterpret_cast<C*>(a.parts)[(int64_t(blockIdx.y) * (a.is_centred ? 2 : 1) + threadIdx.y) * a.n + i] = sum;
+}
+
+/// out[i] = the sum of the i-th elements of `count` parts, of which n go to weight and, if there are more, n to bias.
+template <class C>
+__global__ void __launch_bounds__(WARP * WARP) finish_kernel(C* to_weight, C* to_bias, const C* parts, int64_t count,
+                                                             int64_t n) {
+    __shared__ double shared[WARP][WARP + 1];
+    const int64_t i = int64_t(blockIdx.x) * WARP + threadIdx.x, wide = to_bias ? 2 * n : n;
+    double sum = 0;
+    if (i < wide) {
+#pragma unroll 4
+        for (int64_t k = threadIdx.y; k < count; k += WARP) sum += double(parts[k * wide + i]);
+    }
+    shared[threadIdx.x][threadIdx.y] = sum;
+    __syncthreads();
+    double v[1] = {shared[threadIdx.y][threadIdx.x]};
+    reduce_lanes<Sum>(v, WARP);
+    const int64_t to = int64_t(blockIdx.x) * WARP + threadIdx.y;
+    if (threadIdx.x == 0 && to < wide) (to < n ? to_weight + to : to_bias + (to - n))[0] = C(v[0]);
+}
+
+/// 64 bytes of a row in each thread of a warp, 8 numbers in each thread of a block: four of each are kept.
+template <class T>
+struct Kept {
+    static constexpr int VEC = PER_16_BYTES<T>, LANES = VEC == 8 ? 2 : 4, BLOCK = VEC == 8 ? 1 : 2, SINGLE = 8;
+    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, false};
+};
+
+template <class T>
+void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
+    using K = Kept<T>;
+    using C = computed<T>;
+    const RowPlan plan = plan_rows(a.n, rows_have_packets<T>(a.n, {a.out, a.grad, a.in, a.weight.data}), K::keep);
+    const bool is_loop = plan.kind == RowPlan::loop_packets || plan.kind == RowPlan::loop_single;
+    const bool is_block = plan.kind == RowPlan::block_packets;
+    const unsigned blocks = plan.blocks(a.rows, is_affine && !is_loop ? std::max(1, 1024 / plan.threads) : 64);
+    const int64_t columns = ceil_div(a.n, WARP);
+    const int64_t tall = std::min(ceil_div(a.rows, 4 * TALL), ceil_div(int64_t(multiprocessors()) * 16, columns));
+    int64_t parts = is_loop ? tall : is_block ? blocks : int64_t(blocks) * (ROW_THREADS / WARP);
+    if (!is_affine || !a.rows) parts = 0;
+    const Scratch<C> part_scratch(std::max<int64_t>(1, parts * a.n * (to_bias ? 2 : 1)));
+    const Scratch<C> stat_scratch(is_affine && is_loop ? std::max<int64_t>(1, a.rows * 2) : 1);
+    a.parts = is_affine ? reinterpret_cast<char*>(part_scratch.data()) : nullptr;
+    a.stats = is_affine ? reinterpret_cast<char*>(stat_scratch.data()) : nullptr;
+    a.lanes = plan.lanes;
+    const cudaStream_t stream = stream_handle();
+    if (!a.rows) {
+    } else if (is_loop) {
+        norm_grad_loop_kernel<T><<<blocks, plan.threads, 0, stream>>>(a);
+        const dim3 grid{unsigned(columns), unsigned(tall)};
+        if (is_affine) norm_columns_kernel<T><<<grid, dim3(WARP, TALL), 0, stream>>>(a);
+    } else if (is_block) {
+        norm_grad_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
+    } else if (plan.kind == RowPlan::lanes_packets) {
+        norm_grad_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
+    } else {
+        norm_grad_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
+    }
+    if (is_affine) {
+        const unsigned grid = unsigned(ceil_div(to_bias ? 2 * a.n : a.n, WARP));
+        finish_kernel<<<grid, dim3(WARP, WARP), 0, stream>>>(reinterpret_cast<C*>(to_weight),
+                                                            reinterpret_cast<C*>(to_bias),
+                                                            reinterpret_cast<const C*>(a.parts), parts, a.n);
+    }
+    check_launch("the gradient of layer_norm");
+}
+
+/// out and, if affine, the gradients of weight and bias; grad, input, weight where it is given
+template <bool Centred>
+KernelPtr backward(const Request& request) {
+    const bool is_affine = request.attrs.flag("affine");
+    const int outputs = is_affine ? Centred ? 3 : 2 : 1;
+    const Operand& out = request.operands[0];
+    if (!fits(request, out)) return nullptr;
+    const bool is_weighted = request.attrs.integers("given")[2];
+    GradRows fixed = {};
+    fixed.n = row_size(request);
+    if (!fixed.n || (!is_affine && !out.numel())) return make_kernel(0, [](char* const*, const Scalar*) {});
+    fixed.rows = out.numel() / fixed.n;
+    fixed.is_centred = Centred;
+    fixed.eps = request.attrs.number("eps");
+    std::vector<DType> wanted(request.operands.size(), out.dtype);
+    for (int i = 1; i < outputs; ++i) wanted[size_t(i)] = computed_dtype(out.dtype);
+    if (is_weighted) {
+        wanted.back() = parameter_dtype(request.operands.back(), out);
+        fixed.weight.is_wide = wanted.back() != out.dtype;
+    }
+    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
+        return make_kernel(0, [=](char* const* data, const Scalar*) {
+            GradRows a = fixed;
+            a.out = data[0];
+            a.grad = data[outputs];
+            a.in = data[outputs + 1];
+            a.weight.data = is_weighted ? data[outputs + 2] : nullptr;
+            launch<T>(a, is_affine, is_affine ? data[1] : nullptr, outputs == 3 ? data[2] : nullptr);
+        });
+    });
+    return Staged::make(request, outputs, wanted, std::move(body));
+}
+
+}  // namespace
+
+KernelPtr layer_norm_grad(const Request& request) { return backward<true>(request); }
+KernelPtr rms_norm_grad(const Request& request) { return backward<false>(request); }
+
+}  // namespace norch::nn

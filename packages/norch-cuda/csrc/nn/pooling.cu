@@ -1,0 +1,299 @@
+// max_pool2d, where its largest elements are, sums of windows (behind avg_pool2d), and their gradients: a thread for
+// each element of the output.
+#include <limits>
+
+#include "runtime/device.cuh"
+#include "runtime/families.h"
+
+namespace norch::nn {
+namespace {
+
+/// Windows over planes of h * w elements of an operand (n, c, h, w), rows * columns of them. Strides count elements.
+struct Pool {
+    FastDivide across, down, channels;  // of the output that the threads are for
+    uint32_t count;
+    int kh, kw, step_y, step_x, gap_y, gap_x, top, left, h, w, rows, columns;
+};
+
+struct Planes {
+    int64_t n, c, row, column;
+
+    explicit Planes(const Operand& o) : n(o.strides[0]), c(o.strides[1]), row(o.strides[2]), column(o.strides[3]) {}
+};
+
+struct Place {
+    int64_t n, c;
+    int y, x;
+};
+
+__device__ Place place_of(const Pool& p, uint32_t i) {
+    const uint32_t line = p.across.quotient(i), plane = p.down.quotient(line), n = p.channels.quotient(plane);
+    return {int64_t(n), int64_t(plane - n * p.channels.divisor), int(line - plane * p.down.divisor),
+            int(i - line * p.across.divisor)};
+}
+
+template <class T>
+__device__ const T* plane_at(const T* data, const Planes& planes, const Place& at) {
+    return data + at.n * planes.n + at.c * planes.c;
+}
+
+/// The larger; NaN wins.
+template <class C>
+__device__ C larger(C best, C x) {
+    return x > best || x != x ? x : best;
+}
+
+template <class C>
+__host__ __device__ C lowest() {
+    using Limits = std::numeric_limits<C>;
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+}
+
+/// K is the windows' height and width, or 0 where it is only known at run time.
+template <class T, bool IS_MAX, int K>
+__global__ void __launch_bounds__(THREADS) pool_kernel(const __grid_constant__ Pool p, T* out, const T* data,
+                                                       const Planes planes) {
+    using C = computed<T>;
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= p.count) return;
+    const Place at = place_of(p, i);
+    const T* plane = plane_at(data, planes, at);
+    const int top = at.y * p.step_y - p.top, left = at.x * p.step_x - p.left;
+    const int kh = K ? K : p.kh, kw = K ? K : p.kw;
+    C best = IS_MAX ? lowest<C>() : C(0);
+#pragma unroll
+    for (int a = 0; a < kh; ++a) {
+        const int y = top + a * p.gap_y;
+        if (unsigned(y) >= unsigned(p.h)) continue;
+#pragma unroll
+        for (int b = 0; b < kw; ++b) {
+            const int x = left + b * p.gap_x;
+            if (unsigned(x) >= unsigned(p.w)) continue;
+            const C value = widen(plane[y * planes.row + x * planes.column]);
+            best = IS_MAX ? larger(best, value) : C(best + value);
+        }
+    }
+    out[i] = narrow<T>(best);
+}
+
+/// Where in its plane the first largest element of a window is; the nearest element if the window has none.
+template <class T>
+__device__ int largest_at(const Pool& p, const Planes& planes, const T* plane, int row, int column) {
+    using C = computed<T>;
+    const int top = row * p.step_y - p.top, left = column * p.step_x - p.left;
+    int found = -1;
+    C best{};
+    for (int a = 0; a < p.kh; ++a) {
+        const int y = top + a * p.gap_y;
+        if (unsigned(y) >= unsigned(p.h)) continue;
+        for (int b = 0; b < p.kw; ++b) {
+            const int x = left + b * p.gap_x;
+            if (unsigned(x) >= unsigned(p.w)) continue;
+            const C value = widen(plane[y * planes.row + x * planes.column]);
+            if (found < 0 || value > best || (value != value && best == best)) {
+                found = y * p.w + x;
+                best = value;
+            }
+        }
+    }
+    if (found >= 0) return found;
+    return min(max(top, 0), p.h - 1) * p.w + min(max(left, 0), p.w - 1);
+}
+
+template <class T>
+__global__ void __launch_bounds__(THREADS) indices_kernel(const __grid_constant__ Pool p, int64_t* out, const T* data,
+                                                          const Planes planes) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= p.count) return;
+    const Place at = place_of(p, i);
+    out[i] = largest_at(p, planes, plane_at(data, planes, at), at.y, at.x);
+}
+
+/// The windows of which some element is number `at` of its row or column: from `first` to `last`.
+__device__ int2 windows_of(int at, int before, int k, int gap, int step, int count) {
+    const int end = at + before, begin = end - (k - 1) * gap;
+    return {begin <= 0 ? 0 : (begin + step - 1) / step, min(end / step, count - 1)};
+}
+
+/// Each element's sum of the gradients of the windows that see it (IS_MAX: whose largest it is).
+template <class T, bool IS_MAX>
+__global__ void __launch_bounds__(THREADS) grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad,
+                                                       const Planes grads, const T* data, const Planes planes) {
+    using C = computed<T>;
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= p.count) return;
+    const Place at = place_of(p, i);
+    const T* g = plane_at(grad, grads, at);
+    const T* plane = IS_MAX ? plane_at(data, planes, at) : nullptr;
+    const int2 rows = windows_of(at.y, p.top, p.kh, p.gap_y, p.step_y, p.rows);
+    const int2 columns = windows_of(at.x, p.left, p.kw, p.gap_x, p.step_x, p.columns);
+    C sum = 0;
+    for (int row = rows.x; row <= rows.y; ++row) {
+        if ((at.y + p.top - row * p.step_y) % p.gap_y) continue;
+        for (int column = columns.x; column <= columns.y; ++column) {
+            if ((at.x + p.left - column * p.step_x) % p.gap_x) continue;
+            if (IS_MAX && largest_at(p, planes, plane, row, column) != at.y * p.w + at.x) continue;
+            sum += widen(g[row * grads.row + column * grads.column]);
+        }
+    }
+    out[i] = narrow<T>(sum);
+}
+
+/// The same for windows of 2 * 2, side by side: a thread for each, or for what is left over at the edges.
+template <class T, bool IS_MAX>
+__global__ void __launch_bounds__(THREADS) halves_grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad,
+                                                              const Planes grads, const T* data, const Planes planes) {
+    using C = computed<T>;
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= p.count) return;
+    const Place at = place_of(p, i);
+    const bool is_window = at.y < p.rows && at.x < p.columns;
+    const C g = is_window ? C(widen(plane_at(grad, grads, at)[at.y * grads.row + at.x * grads.column])) : C(0);
+    int first = -1;
+    if (IS_MAX && is_window) {
+        const T* from = plane_at(data, planes, at) + 2 * at.y * planes.row + 2 * at.x * planes.column;
+        const C x[4] = {C(widen(from[0])), C(widen(from[planes.column])), C(widen(from[planes.row])),
+                        C(widen(from[planes.row + planes.column]))};
+        first = 0;
+        C best = x[0];
+#pragma unroll
+        for (int k = 1; k < 4; ++k)
+            if (x[k] > best || (x[k] != x[k] && best == best)) first = k, best = x[k];
+    }
+    T* to = out + (at.n * p.channels.divisor + at.c) * int64_t(p.h) * p.w;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const int y = 2 * at.y + k / 2, x = 2 * at.x + k % 2;
+        if (y < p.h && x < p.w) to[int64_t(y) * p.w + x] = narrow<T>(!IS_MAX || first == k ? g : C(0));
+    }
+}
+
+// --- Kernels --------------------------------------------------------------------------------------------------------
+
+/// `whole` (n, c, h, w) and `pooled` (n, c, rows, columns); the threads are for planes of across * down elements.
+Pool pool_of(const Operand& whole, const Operand& pooled, const Attrs& attrs, int64_t down, int64_t across) {
+    const auto &windows = attrs.integers("windows"), &pads = attrs.integers("pads");
+    Pool p;
+    p.kh = int(windows[0]), p.kw = int(windows[1]), p.step_y = int(windows[2]), p.step_x = int(windows[3]);
+    p.gap_y = int(windows[4]), p.gap_x = int(windows[5]), p.top = int(pads[0]), p.left = int(pads[2]);
+    p.h = int(whole.shape[2]), p.w = int(whole.shape[3]);
+    p.rows = int(pooled.shape[2]), p.columns = int(pooled.shape[3]);
+    p.across = FastDivide(uint32_t(std::max<int64_t>(across, 1)));
+    p.down = FastDivide(uint32_t(std::max<int64_t>(down, 1)));
+    p.channels = FastDivide(uint32_t(std::max<int64_t>(whole.shape[1], 1)));
+    p.count = uint32_t(whole.shape[0] * whole.shape[1] * down * across);
+    return p;
+}
+
+/// Whether 32-bit indices do, and the output has no gaps. Otherwise core decomposes.
+bool is_usual(const Request& r) {
+    constexpr int64_t LIMIT = (int64_t(1) << 31) - 1;
+    for (const Operand& o : r.operands)
+        if (o.numel() > LIMIT) return false;
+    for (const char* name : {"windows", "pads"})
+        for (int64_t n : r.attrs.integers(name))
+            if (n > (1 << 24)) return false;
+    const auto &windows = r.attrs.integers("windows"), &pads = r.attrs.integers("pads");
+    if (windows[0] * windows[4] > (1 << 24) || windows[1] * windows[5] > (1 << 24)) return false;
+    return r.operands[0].is_contiguous() && pads[0] >= 0 && pads[2] >= 0;
+}
+
+template <class T, bool IS_MAX>
+KernelPtr pooled(const Request& r) {
+    const Operand &out = r.operands[0], &in = r.operands[1];
+    const Pool p = pool_of(in, out, r.attrs, out.shape[2], out.shape[3]);
+    const Planes planes(in);
+    const bool is_two = p.kh == 2 && p.kw == 2;
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        if (!p.count) return;
+        const unsigned blocks = unsigned(ceil_div(p.count, THREADS));
+        T* to = reinterpret_cast<T*>(data[0]);
+        const T* from = reinterpret_cast<const T*>(data[1]);
+        if (is_two)
+            pool_kernel<T, IS_MAX, 2><<<blocks, THREADS, 0, stream_handle()>>>(p, to, from, planes);
+        else
+            pool_kernel<T, IS_MAX, 0><<<blocks, THREADS, 0, stream_handle()>>>(p, to, from, planes);
+        check_launch("pooling");
+    });
+}
+
+template <class T>
+KernelPtr indices(const Request& r) {
+    const Operand &out = r.operands[0], &in = r.operands[1];
+    const Pool p = pool_of(in, out, r.attrs, out.shape[2], out.shape[3]);
+    const Planes planes(in);
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        if (!p.count) return;
+        indices_kernel<T><<<unsigned(ceil_div(p.count, THREADS)), THREADS, 0, stream_handle()>>>(
+            p, reinterpret_cast<int64_t*>(data[0]), reinterpret_cast<const T*>(data[1]), planes);
+        check_launch("finding the largest of windows");
+    });
+}
+
+/// Whether each window along a dim has an element that is not padding.
+bool all_see(int64_t size, int64_t count, int64_t k, int64_t step, int64_t gap, int64_t before) {
+    for (int64_t at = 0; at < count; ++at) {
+        bool sees = false;
+        for (int64_t i = 0; i < k && !sees; ++i) {
+            const int64_t place = at * step - before + i * gap;
+            sees = place >= 0 && place < size;
+        }
+        if (!sees) return false;
+    }
+    return true;
+}
+
+template <class T, bool IS_MAX>
+KernelPtr gradient(const Request& r) {
+    const Operand &out = r.operands[0], &grad = r.operands[1];
+    Pool p = pool_of(out, grad, r.attrs, out.shape[2], out.shape[3]);
+    const bool is_halves = p.kh == 2 && p.kw == 2 && p.step_y == 2 && p.step_x == 2 && p.gap_y == 1 && p.gap_x == 1 &&
+                           !p.top && !p.left && p.rows * 2 <= p.h && p.columns * 2 <= p.w;
+    if (IS_MAX && !is_halves && !(all_see(p.h, p.rows, p.kh, p.step_y, p.gap_y, p.top) &&
+                                  all_see(p.w, p.columns, p.kw, p.step_x, p.gap_x, p.left)))
+        return nullptr;
+    if (is_halves) p = pool_of(out, grad, r.attrs, (out.shape[2] + 1) / 2, (out.shape[3] + 1) / 2);
+    const Planes grads(grad), planes(IS_MAX ? r.operands[2] : grad);
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        if (!p.count) return;
+        const unsigned blocks = unsigned(ceil_div(p.count, THREADS));
+        auto at = [&](int i) { return reinterpret_cast<T*>(data[i]); };
+        const T* input = IS_MAX ? at(2) : nullptr;
+        if (is_halves)
+            halves_grad_kernel<T, IS_MAX><<<blocks, THREADS, 0, stream_handle()>>>(p, at(0), at(1), grads, input, planes);
+        else
+            grad_kernel<T, IS_MAX><<<blocks, THREADS, 0, stream_handle()>>>(p, at(0), at(1), grads, input, planes);
+        check_launch("a gradient of pooling");
+    });
+}
+
+template <bool IS_MAX>
+KernelPtr gradient_of_dtype(const Request& r) {
+    const DType dtype = r.operands[0].dtype;
+    if (!is_usual(r)) return nullptr;
+    for (const Operand& o : r.operands)
+        if (o.dtype != dtype) return nullptr;
+    return visit_floating_device(dtype, [&]<class T>(Tag<T>) { return gradient<T, IS_MAX>(r); });
+}
+
+}  // namespace
+
+void add_pooling(Registry& registry) {
+    registry["max_pool2d"] = [](const Request& r) -> KernelPtr {
+        if (!is_usual(r) || r.operands[0].dtype == DType::boolean) return nullptr;
+        return visit_device(r.operands[0].dtype, [&]<class T>(Tag<T>) { return pooled<T, true>(r); });
+    };
+    registry["max_pool2d_indices"] = [](const Request& r) -> KernelPtr {
+        if (!is_usual(r)) return nullptr;
+        return visit_device(r.operands[1].dtype, [&]<class T>(Tag<T>) { return indices<T>(r); });
+    };
+    registry["sum_pool2d"] = [](const Request& r) -> KernelPtr {
+        if (!is_usual(r) || r.operands[0].dtype != r.operands[1].dtype) return nullptr;
+        return visit_floating_device(r.operands[0].dtype,
+                                     [&]<class T>(Tag<T>) { return pooled<T, false>(r); });
+    };
+    registry["max_pool2d_grad"] = gradient_of_dtype<true>;
+    registry["sum_pool2d_grad"] = gradient_of_dtype<false>;
+}
+
+}  // namespace norch::nn

@@ -1,0 +1,240 @@
+#include "runtime/allocator.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "common/kernel.h"
+#include "runtime/runtime.h"
+
+namespace norch {
+namespace {
+
+constexpr size_t ALIGNMENT = 256;
+constexpr size_t SMALL = size_t(256) << 10;   // larger blocks are taken from CUDA one by one
+constexpr size_t SEGMENT = size_t(2) << 20;   // smaller ones are cut from segments of this size
+constexpr int STEPS = 8;                      // size classes in each doubling: at most an eighth of a block is waste
+
+size_t round_up(size_t nbytes) {
+    if (nbytes <= ALIGNMENT * STEPS) return nbytes ? (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT : ALIGNMENT;
+    size_t step = size_t(1) << (63 - __builtin_clzll(nbytes - 1) - 3);
+    if (step > SEGMENT) step = SEGMENT;
+    return (nbytes + step - 1) / step * step;
+}
+
+/// The index of a small block's size, which `round_up` gave.
+int small_class(size_t nbytes) {
+    if (nbytes <= ALIGNMENT * STEPS) return int(nbytes / ALIGNMENT) - 1;
+    int log = 63 - __builtin_clzll(nbytes - 1);
+    return (log - 11) * STEPS + int((nbytes - 1) >> (log - 3));
+}
+constexpr int SMALL_CLASSES = 8 * STEPS;
+
+struct DeviceMemory {
+    MemoryStats stats = {};
+    std::vector<Arena*> arenas;
+};
+
+DeviceMemory& memory_of(int device) {
+    static std::unordered_map<int, DeviceMemory> all;
+    return all[device];
+}
+
+}  // namespace
+
+struct Arena {
+    Arena(int device, Stream* stream) : device(device), stream(stream) {}
+
+    int device;
+    Stream* stream;
+    bool is_retired = false;
+    std::vector<char*> small[SMALL_CLASSES];
+    std::multimap<size_t, char*> large;
+    std::map<char*, size_t> segments;  // by where they start: bytes cut off so far
+    char* cutting = nullptr;           // the segment that small blocks are cut from
+    int64_t live = 0;                  // blocks in use
+
+    char* take_small(size_t nbytes);
+    char* take_large(size_t& nbytes);
+    void release_free(bool may_wait);
+};
+
+namespace {
+
+/// cudaMalloc, also while a stream of this thread records a graph.
+char* take_from_cuda(int device, size_t nbytes) {
+    bind(device);
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    check(cudaThreadExchangeStreamCaptureMode(&mode), "allocating device memory");
+    void* data = nullptr;
+    cudaError_t error = cudaMalloc(&data, nbytes);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    check(error, "allocating device memory");
+    MemoryStats& stats = memory_of(device).stats;
+    ++stats.cuda_allocations;
+    stats.reserved += int64_t(nbytes);
+    stats.peak_reserved = std::max(stats.peak_reserved, stats.reserved);
+    return static_cast<char*>(data);
+}
+
+void return_to_cuda(int device, char* data, size_t nbytes) {
+    bind(device);
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaFree(data);  // an error here is one of an earlier kernel, and is reported where that is waited for
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    memory_of(device).stats.reserved -= int64_t(nbytes);
+}
+
+/// cudaMalloc; where there is no room, once more after every cached block of the device was given back.
+char* take_or_throw(int device, size_t nbytes, size_t asked) {
+    if (char* data = take_from_cuda(device, nbytes)) return data;
+    bool is_capturing = false;
+    for (Arena* arena : memory_of(device).arenas) is_capturing |= arena->stream->is_capturing;
+    if (!is_capturing) {  // cudaFree waits, which a recording forbids
+        empty_cache(device);
+        if (char* data = take_from_cuda(device, nbytes)) return data;
+    }
+    const MemoryStats& stats = memory_of(device).stats;
+    throw OutOfMemory("cuda:" + std::to_string(device) + " cannot allocate " + std::to_string(asked) + " bytes: " +
+                      std::to_string(stats.allocated) + " are in use, " + std::to_string(stats.reserved) +
+                      " reserved, of " + std::to_string(properties(device).total_memory));
+}
+
+}  // namespace
+
+char* Arena::take_small(size_t nbytes) {
+    auto& free = small[small_class(nbytes)];
+    if (!free.empty()) {
+        char* data = free.back();
+        free.pop_back();
+        return data;
+    }
+    if (!cutting || segments[cutting] + nbytes > SEGMENT) {
+        cutting = take_or_throw(device, SEGMENT, nbytes);
+        segments[cutting] = 0;
+    }
+    size_t& used = segments[cutting];
+    char* data = cutting + used;
+    used += nbytes;
+    return data;
+}
+
+char* Arena::take_large(size_t& nbytes) {
+    auto found = large.lower_bound(nbytes);
+    if (found != large.end() && found->first <= nbytes + nbytes / 4) {
+        char* data = found->second;
+        nbytes = found->first;
+        large.erase(found);
+        return data;
+    }
+    return take_or_throw(device, nbytes, nbytes);
+}
+
+/// Gives free blocks back to CUDA: the large ones, and segments of which no small block is in use.
+void Arena::release_free(bool may_wait) {
+    if (may_wait) {
+        bind(device);
+        cudaDeviceSynchronize();
+    }
+    for (auto& entry : large) return_to_cuda(device, entry.second, entry.first);
+    large.clear();
+    std::map<char*, size_t> free_bytes;
+    auto segment_of = [&](char* data) { return std::prev(segments.upper_bound(data))->first; };
+    auto each_small = [&](auto&& visit) {
+        for (int c = 0; c < SMALL_CLASSES; ++c) visit(small[c], c);
+    };
+    auto bytes_of = [](int c) {
+        return c < STEPS ? size_t(c + 1) * ALIGNMENT : size_t(c % STEPS + 9) << (c / STEPS + 7);
+    };
+    each_small([&](auto& blocks, int c) {
+        for (char* data : blocks) free_bytes[segment_of(data)] += bytes_of(c);
+    });
+    std::vector<char*> unused;
+    for (auto& [start, cut] : segments)
+        if (free_bytes[start] == cut) unused.push_back(start);
+    auto is_unused = [&](char* data) {
+        return std::find(unused.begin(), unused.end(), segment_of(data)) != unused.end();
+    };
+    each_small([&](auto& blocks, int) {
+        blocks.erase(std::remove_if(blocks.begin(), blocks.end(), is_unused), blocks.end());
+    });
+    for (char* start : unused) {
+        if (start == cutting) cutting = nullptr;
+        segments.erase(start);
+        return_to_cuda(device, start, SEGMENT);
+    }
+}
+
+Arena* make_arena(int device, Stream* stream) {
+    auto* arena = new Arena(device, stream);
+    memory_of(device).arenas.push_back(arena);
+    return arena;
+}
+
+void retire_arena(Arena* arena) {
+    arena->is_retired = true;
+    arena->release_free(true);
+    if (arena->live) return;
+    auto& arenas = memory_of(arena->device).arenas;
+    arenas.erase(std::find(arenas.begin(), arenas.end(), arena));
+    delete arena;
+}
+
+Block allocate_block(Stream& stream, size_t nbytes) {
+    if (nbytes > (size_t(1) << 50)) throw OutOfMemory("cannot allocate " + std::to_string(nbytes) + " bytes");
+    Arena& arena = *stream.arena;
+    size_t size = round_up(nbytes);
+    char* data = size <= SMALL ? arena.take_small(size) : arena.take_large(size);
+    ++arena.live;
+    MemoryStats& stats = memory_of(arena.device).stats;
+    ++stats.allocations;
+    stats.allocated += int64_t(size);
+    stats.peak_allocated = std::max(stats.peak_allocated, stats.allocated);
+    return {data, size, &arena};
+}
+
+void release_block(const Block& block, const std::vector<Stream*>* used_on) noexcept {
+    Arena& arena = *block.arena;
+    if (used_on) {
+        for (Stream* other : *used_on) {
+            cudaEvent_t event;
+            bind(other->device);
+            if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) continue;
+            cudaEventRecord(event, other->handle);
+            cudaStreamWaitEvent(arena.stream->handle, event, 0);
+            cudaEventDestroy(event);
+        }
+    }
+    memory_of(arena.device).stats.allocated -= int64_t(block.nbytes);
+    --arena.live;
+    if (block.nbytes <= SMALL)
+        arena.small[small_class(block.nbytes)].push_back(block.data);
+    else
+        arena.large.emplace(block.nbytes, block.data);
+    if (arena.is_retired && arena.live == 0) retire_arena(&arena);
+}
+
+Stream& home_stream(const Block& block) { return *block.arena->stream; }
+
+MemoryStats memory_stats(int device) { return memory_of(device).stats; }
+
+void reset_peak_memory_stats(int device) {
+    MemoryStats& stats = memory_of(device).stats;
+    stats.peak_allocated = stats.allocated;
+    stats.peak_reserved = stats.reserved;
+}
+
+void empty_cache(int device) {
+    bind(device);
+    cudaDeviceSynchronize();
+    for (Arena* arena : memory_of(device).arenas)
+        if (!arena->stream->is_capturing) arena->release_free(false);
+}
+
+}  // namespace norch

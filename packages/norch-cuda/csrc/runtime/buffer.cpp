@@ -1,0 +1,30 @@
+// Buffers of device memory.
+#include "common/buffer.h"
+
+#include <algorithm>
+
+namespace norch {
+namespace {
+
+PyObject* get_device(PyObject* object, void*) { return PyLong_FromLong(device_of(reinterpret_cast<Buffer*>(object))); }
+
+PyGetSetDef properties_of_buffer[] = {
+    {"data_ptr", get_data_ptr, nullptr, "The address of the first byte.", nullptr},
+    {"device", get_device, nullptr, "The index of the device.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+}  // namespace
+
+const BufferDescription buffer_description = {"norch_cuda.Buffer", "Device memory, 256-byte aligned.",
+                                              properties_of_buffer, nullptr};
+
+Stream& home_stream(const Buffer* buffer) { return home_stream(buffer->memory.block); }
+
+void note_use(Buffer* buffer, Stream& stream) {
+    auto*& used_on = buffer->memory.used_on;
+    if (!used_on) used_on = new std::vector<Stream*>;
+    if (std::find(used_on->begin(), used_on->end(), &stream) == used_on->end()) used_on->push_back(&stream);
+}
+
+}  // namespace norch

@@ -1,0 +1,43 @@
+// The families of kernels. Each adds its ops to the registry and has a folder of its own.
+#pragma once
+
+#include "common/kernel.h"
+
+namespace norch {
+
+namespace elementwise {
+void add_arithmetic(Registry&);  // unary, binary, comparisons
+void add_copying(Registry&);  // copy, fill, where
+void add_transcendental(Registry&);  // exp, log, sin and their kin, pow, atan2
+void add_activations(Registry&);
+}
+namespace reduction {
+void add_reductions(Registry&);  // sum, prod, amax, amin, any, all
+void add_argreductions(Registry&);  // argmax, argmin
+void add_scans(Registry&);  // cumsum, arange
+}
+namespace indexing {
+void add_gather(Registry&);  // gather, embedding
+void add_scatter(Registry&);
+void add_scatter_add(Registry&);
+void add_embedding_grad(Registry&);
+void add_sorting(Registry&);
+}
+namespace matmul {
+void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
+}
+namespace nn {
+void add_softmax(Registry&);  // softmax, log_softmax, cross_entropy
+void add_attention(Registry&);
+void add_losses(Registry&);  // nll_loss, mse_loss, the gradient of cross_entropy
+void add_normalization(Registry&);  // layer_norm, rms_norm, batch_norm
+void add_convolution(Registry&);
+void add_pooling(Registry&);  // max_pool2d, sum_pool2d
+void add_dropout(Registry&);
+void add_optimizers(Registry&);
+}
+namespace random {
+void add_random(Registry&);
+}
+
+}  // namespace norch

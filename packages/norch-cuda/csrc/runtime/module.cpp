@@ -1,0 +1,262 @@
+// The extension module: what Python sees of the kernels and of the CUDA runtime.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "common/buffer.h"
+#include "common/module.h"
+#include "matmul/cublaslt.h"
+#include "runtime/families.h"
+#include "runtime/graph.h"
+#include "runtime/transfer.h"
+
+namespace nb = nanobind;
+using namespace norch;
+
+namespace {
+
+Buffer* as_buffer(nb::handle object) {
+    if (Py_TYPE(object.ptr()) != buffer_type) throw nb::type_error("expected a norch_cuda.Buffer");
+    return reinterpret_cast<Buffer*>(object.ptr());
+}
+
+/// `size` bytes at `offset` of a buffer; throws where they do not lie in it.
+Buffer* range_of(nb::handle object, Py_ssize_t offset, Py_ssize_t size) {
+    Buffer* buffer = as_buffer(object);
+    if (offset < 0 || size < 0 || offset > buffer->nbytes - size) {
+        std::string message = std::to_string(size) + " bytes at " + std::to_string(offset) +
+                              " do not lie in a buffer of " + std::to_string(buffer->nbytes);
+        throw nb::value_error(message.c_str());
+    }
+    return buffer;
+}
+
+/// The bytes of an object that supports the buffer protocol, for as long as this lives.
+class HostBytes {
+public:
+    HostBytes(nb::handle object, int flags) {
+        if (PyObject_GetBuffer(object.ptr(), &view_, flags | PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
+    }
+    ~HostBytes() { PyBuffer_Release(&view_); }
+    HostBytes(const HostBytes&) = delete;
+    HostBytes& operator=(const HostBytes&) = delete;
+    char* data() const { return static_cast<char*>(view_.buf); }
+    Py_ssize_t size() const { return view_.len; }
+
+private:
+    Py_buffer view_;
+};
+
+void put(nb::handle buffer, Py_ssize_t offset, nb::handle data) {
+    HostBytes bytes(data, PyBUF_SIMPLE);
+    copy_in(range_of(buffer, offset, bytes.size()), size_t(offset), bytes.data(), size_t(bytes.size()), data.ptr());
+}
+
+void get(nb::handle buffer, Py_ssize_t offset, nb::handle data) {
+    HostBytes bytes(data, PyBUF_WRITABLE);
+    copy_out(range_of(buffer, offset, bytes.size()), size_t(offset), bytes.data(), size_t(bytes.size()));
+}
+
+void get_later(nb::handle buffer, Py_ssize_t offset, nb::handle data) {
+    HostBytes bytes(data, PyBUF_WRITABLE);
+    copy_out_later(range_of(buffer, offset, bytes.size()), size_t(offset), bytes.data(), size_t(bytes.size()), data.ptr());
+}
+
+void copy(nb::handle out, Py_ssize_t out_offset, nb::handle source, Py_ssize_t source_offset, Py_ssize_t nbytes) {
+    copy_between(range_of(out, out_offset, nbytes), size_t(out_offset), range_of(source, source_offset, nbytes),
+                 size_t(source_offset), size_t(nbytes));
+}
+
+nb::dict stats(int device) {
+    properties(device);
+    MemoryStats s = memory_stats(device);
+    nb::dict out;
+    out["allocated_bytes"] = s.allocated;
+    out["peak_allocated_bytes"] = s.peak_allocated;
+    out["reserved_bytes"] = s.reserved;
+    out["peak_reserved_bytes"] = s.peak_reserved;
+    out["allocations"] = s.allocations;
+    out["cuda_allocations"] = s.cuda_allocations;
+    out["pinned_bytes"] = int64_t(pinned_bytes());
+    return out;
+}
+
+nb::dict describe(int device) {
+    const DeviceProperties& p = properties(device);
+    nb::dict out;
+    out["name"] = nb::cast(p.name);
+    out["major"] = p.major;
+    out["minor"] = p.minor;
+    out["multi_processor_count"] = p.multiprocessors;
+    out["total_memory"] = p.total_memory;
+    out["l2_cache_size"] = p.l2_bytes;
+    return out;
+}
+
+/// Page-locked host memory as an object with the buffer protocol. A copy that still reads it keeps the object alive.
+struct PinnedBytes {
+    explicit PinnedBytes(Py_ssize_t nbytes) : data(allocate_pinned(size_t(nbytes))), nbytes(nbytes) {}
+    ~PinnedBytes() { release_pinned(data); }
+    PinnedBytes(const PinnedBytes&) = delete;
+    PinnedBytes& operator=(const PinnedBytes&) = delete;
+    char* data;
+    Py_ssize_t nbytes;
+};
+
+int get_pinned_buffer(PyObject* object, Py_buffer* view, int flags) {
+    auto* self = nb::inst_ptr<PinnedBytes>(object);
+    return PyBuffer_FillInfo(view, object, self->data, self->nbytes, 0, flags);
+}
+
+PyType_Slot pinned_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_pinned_buffer)}, {0, nullptr}};
+
+/// A point in the work of a stream.
+class Event {
+public:
+    explicit Event(bool times) : times_(times) {}
+    ~Event() {
+        if (event_) cudaEventDestroy(event_);
+    }
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+    void record(Stream* stream) {
+        Stream& at = stream ? *stream : current_stream(current_device());
+        bind(at.device);
+        if (!event_) check(cudaEventCreateWithFlags(&event_, times_ ? 0 : cudaEventDisableTiming), "creating an event");
+        check(cudaEventRecord(event_, at.handle), "recording an event");
+        device_ = at.device;
+    }
+    void wait(Stream* stream) {
+        if (!event_) return;
+        Stream& at = stream ? *stream : current_stream(current_device());
+        bind(at.device);
+        check(cudaStreamWaitEvent(at.handle, event_, 0), "waiting for an event");
+    }
+    bool query() {
+        if (!event_) return true;
+        cudaError_t error = cudaEventQuery(event_);
+        if (error == cudaErrorNotReady) {
+            cudaGetLastError();
+            return false;
+        }
+        check(error, "asking for an event");
+        return true;
+    }
+    void synchronize() {
+        if (!event_) return;
+        cudaError_t error;
+        {
+            nb::gil_scoped_release released;
+            error = cudaEventSynchronize(event_);
+        }
+        check(error, "waiting for an event");
+        raise_index_error(device_);
+    }
+    double elapsed_time(Event& end) {
+        if (!times_ || !end.times_) throw std::invalid_argument("both events need enable_timing=True");
+        if (!event_ || !end.event_) throw std::invalid_argument("both events must have been recorded");
+        float milliseconds = 0;
+        check(cudaEventElapsedTime(&milliseconds, event_, end.event_), "asking for the time between two events");
+        return milliseconds;
+    }
+
+private:
+    cudaEvent_t event_ = nullptr;
+    bool times_;
+    int device_ = 0;
+};
+
+void add_runtime(nb::module_& m) {
+    m.def("unusable_reason", unusable_reason);
+    m.def("device_count", device_count);
+    m.def("properties", describe, nb::arg("device"));
+    m.def("current_device", current_device);
+    m.def("set_current_device", set_current_device, nb::arg("device"));
+    m.def("synchronize", [](int device) {
+        properties(device);
+        {
+            nb::gil_scoped_release released;
+            bind(device);
+            cudaDeviceSynchronize();  // its error stays, and is raised by the next call
+        }
+        synchronize_device(device);
+    }, nb::arg("device"));
+    m.def("cuda_version", [] {
+        int runtime = 0, driver = 0;
+        cudaRuntimeGetVersion(&runtime);
+        cudaDriverGetVersion(&driver);
+        return nb::make_tuple(runtime, driver);
+    });
+
+    nb::class_<Stream>(m, "Stream")
+        .def_ro("device", &Stream::device)
+        .def_ro("is_capturing", &Stream::is_capturing)
+        .def_prop_ro("cuda_stream", [](const Stream& s) { return uintptr_t(s.handle); })
+        .def("query", [](Stream& s) {
+            bind(s.device);
+            cudaError_t error = cudaStreamQuery(s.handle);
+            if (error == cudaErrorNotReady) {
+                cudaGetLastError();
+                return false;
+            }
+            check(error, "asking for a stream");
+            return true;
+        })
+        .def("synchronize", [](Stream& s) {
+            {
+                nb::gil_scoped_release released;
+                bind(s.device);
+                cudaStreamSynchronize(s.handle);
+            }
+            synchronize_stream(s);
+        });
+    m.def("make_stream", make_stream, nb::arg("device"), nb::arg("priority"), nb::rv_policy::reference);
+    m.def("default_stream", default_stream, nb::arg("device"), nb::rv_policy::reference);
+    m.def("current_stream", current_stream, nb::arg("device"), nb::rv_policy::reference);
+    m.def("set_current_stream", set_current_stream, nb::arg("stream"));
+
+    nb::class_<Event>(m, "Event")
+        .def(nb::init<bool>(), nb::arg("enable_timing") = false)
+        .def("record", &Event::record, nb::arg("stream").none() = nb::none())
+        .def("wait", &Event::wait, nb::arg("stream").none() = nb::none())
+        .def("query", &Event::query)
+        .def("synchronize", &Event::synchronize)
+        .def("elapsed_time", &Event::elapsed_time, nb::arg("end_event"));
+
+    nb::class_<Graph>(m, "Graph")
+        .def(nb::init<>())
+        .def("begin", &Graph::begin)
+        .def("end", &Graph::end)
+        .def("replay", &Graph::replay);
+}
+
+}  // namespace
+
+NB_MODULE(_ext, m) {
+    nb::set_leak_warnings(false);  // what lives until the interpreter ends is no fault of its user
+    add_kernels(m, {
+        elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
+        elementwise::add_activations, reduction::add_reductions, reduction::add_argreductions,
+        reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
+        indexing::add_embedding_grad, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
+        nn::add_attention, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
+        nn::add_dropout, nn::add_optimizers, random::add_random});
+    m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
+    m.def("copy_out", get, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
+    m.def("copy_out_later", get_later, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
+    m.def("copy", copy, nb::arg("out"), nb::arg("out_offset"), nb::arg("source"), nb::arg("source_offset"),
+          nb::arg("nbytes"));
+    m.def("memory_stats", stats, nb::arg("device"));
+    m.def("reset_peak_memory_stats", reset_peak_memory_stats, nb::arg("device"));
+    m.def("empty_cache", [](int device) {
+        empty_cache(device);
+        empty_pinned_cache();
+    }, nb::arg("device"));
+    nb::class_<PinnedBytes>(m, "PinnedBytes", nb::type_slots(pinned_slots)).def(nb::init<Py_ssize_t>(), nb::arg("nbytes"));
+    m.def("is_pinned", [](nb::handle data) { return is_pinned(HostBytes(data, PyBUF_SIMPLE).data()); }, nb::arg("data"));
+    m.def("set_cublaslt_finder", [](nb::callable find) {
+        nb::handle held = find.inc_ref();  // for good: the process may outlive the interpreter
+        matmul::find_cublaslt = [held] { return nb::cast<std::string>(held()); };
+    }, nb::arg("find"));
+    m.def("set_allows_tf32", [](bool allows) { matmul::allows_tf32 = allows; }, nb::arg("allows"));
+    add_runtime(m);
+}

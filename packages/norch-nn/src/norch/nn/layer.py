@@ -1,0 +1,86 @@
+"""Layers as tables: their options are annotated names, as in a dataclass; their forward is one call of a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
+from typing import Any, TypeVar, dataclass_transform
+
+from .fields import add_constructor
+from .functional.loss_arguments import deprecated_reduction
+from .module import Module
+
+M = TypeVar("M", bound=type[Module])
+
+
+@dataclass_transform()
+def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
+    """Class decorator: the annotated names of a Module are its options.
+
+        @layer(F.leaky_relu)
+        class LeakyReLU(Module):
+            negative_slope: float = 0.01
+            inplace: bool = False
+
+    The constructor takes them in this order (only by keyword after `_: KW_ONLY`), makes each an attribute, or a buffer
+    where a tensor is expected, and calls `__post_init__`, which is given what is an `InitVar`. Options are inherited as
+    a dataclass inherits fields. Unless the class defines it, `extra_repr` shows the options, or those in `_shown`.
+
+    `function`, where given, makes the forward: it is called with the inputs and the options, by name (`training` too).
+    If it has the deprecated arguments `size_average` and `reduce`, so has the constructor.
+    """
+    size_average_before = getattr(function, "size_average_before", None)
+
+    def decorate(cls: M) -> M:
+        if inspect.get_annotations(cls):
+            add_constructor(cls, partial(_initialise, cls))
+            if size_average_before:
+                cls.__init__ = deprecated_reduction(size_average_before)(cls.__init__)  # type: ignore[method-assign]
+        options = tuple(n for n, f in getattr(cls, "_fields", {}).items() if not f.annotation.startswith("InitVar"))
+        if function is not None and "forward" not in cls.__dict__:
+            call = inspect.unwrap(function) if size_average_before else function
+            cls.forward = _forward(call, options)  # type: ignore[method-assign]
+        if options and cls.extra_repr is Module.extra_repr:
+            cls.extra_repr = _extra_repr  # type: ignore[method-assign]
+        return cls
+
+    return decorate
+
+
+def _initialise(cls: Any, self: Any, values: dict[str, Any]) -> None:
+    bases = type(self).__mro__[type(self).__mro__.index(cls) + 1 :]
+    # As super().__init__(), but for bases that are tables too.
+    next(vars(base)["__init__"] for base in bases if "__init__" in vars(base) and "_fields" not in vars(base))(self)
+    for_init = {}
+    for name, value in values.items():
+        annotation = self._fields[name].annotation
+        if annotation.startswith("InitVar"):
+            for_init[name] = value
+        elif annotation.startswith("norch.Tensor"):
+            self.register_buffer(name, value)
+        else:
+            setattr(self, name, value)
+    if for_init or hasattr(self, "__post_init__"):
+        self.__post_init__(**for_init)
+
+
+def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:
+    """`def forward(self, input): return function(input, dim=self.dim)`, as it would be written by hand."""
+    attributes = {*options, "training"}
+    names = list(inspect.signature(function).parameters)
+    inputs = ", ".join(takewhile(lambda name: name not in attributes, names)) if options else names[0]
+    arguments = "".join(f", {name}=self.{name}" for name in names if name in attributes)
+    namespace: dict[str, Any] = {"function": function}
+    exec(f"def forward(self, {inputs}):\n    return function({inputs}{arguments})", namespace)
+    forward = namespace["forward"]
+    forward.__doc__ = f"The arguments and errors are those of `functional.{function.__name__}`."
+    return forward
+
+
+def _extra_repr(self: Any) -> str:
+    shown = getattr(self, "_shown", None)
+    if shown is None:  # as PyTorch's, which say "inplace" where it is so
+        shown = [name for name in self._fields if name != "inplace" or self.inplace]
+    return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
