@@ -7,7 +7,7 @@ would:
     file NAME       a file that `norch new-backend abacus` wrote
     section NAME    a part of its backend.py, which the reader appends to the new one
     write NAME      the reader writes this file; append NAME: appends this to it
-    diff NAME       the reader changes these lines of it; ** in a name stands for any folders
+    diff NAME       the reader changes these lines of it
     run             commands after "$ " and what they print; "run, last 9 lines" leaves out the others. The test takes
                     what is printed "in any order"
 
@@ -66,7 +66,7 @@ class Reader:
         elif what == "append":
             self._append(rest, f"\n\n{text}")
         elif what == "diff":
-            (file,) = self.here.glob(rest)
+            file = self.here / rest
             file.write_text(patched(file.read_text(), text))
         else:
             raise ValueError(f"no such kind of block: {marker}")

@@ -86,16 +86,12 @@ def test_every_op_of_the_page_has_all_its_names(copy):
 
 
 @pytest.mark.parametrize(
-    "file",
-    [
-        "norch-cpu/csrc/**/transcendental.cpp",
-        "norch-cuda/csrc/**/transcendental.cu",
-        "norch-core/src/norch/ops/**/views.py",
-    ],
+    "file", ["norch-cpu/csrc/common/elementary_ops.h", "norch-cuda/csrc/elementwise/transcendental.cu"]
 )
-def test_the_steps_changed_their_files(copy, file):
-    (changed,), (was,) = (list((root / "packages").glob(file)) for root in (copy, ROOT))
-    assert changed.read_text() != was.read_text()
+def test_native_kernels_are_among_the_steps(copy, file):
+    changed, was = ((root / "packages" / file).read_text() for root in (copy, ROOT))
+    assert changed != was
+    assert "cbrt" in changed
 
 
 def test_a_diff_that_no_longer_fits_is_refused():

@@ -36,16 +36,16 @@ _REFUSES = {
     INTS: ({FLOATING, BOOL}, "a dtype that is no integer"),
 }
 
-_MANY: dict[str, Op] = {}
+_OPS: dict[str, Op] = {}
 
 
 def by_name() -> dict[str, Op]:
     """The primitive and composite ops by name."""
-    return _MANY
+    return _OPS
 
 
 def _register(op: Op) -> Op:
-    _MANY[op.name] = op
+    _OPS[op.name] = op
     return op
 
 

@@ -125,9 +125,6 @@ def replace(value: Any, make: Callable[[Operand], Any]) -> Any:
     return value
 
 
-SAME = "="
-
-
 @dataclass(frozen=True)
 class Sample:
     """One op.
@@ -142,7 +139,7 @@ class Sample:
     grad: whether it is differentiable in its floating operands.
     promotes: whether operands of several dtypes promote, and broadcast.
     scalars: whether a Python scalar may stand for an operand, where it promotes.
-    method: None where it is not the function of this name that is tried, and the method is not compared with it.
+    method: without effect: the op's entry says. Records of plug-ins for contract 1.1 may give it.
     operator: the Python operator, such as "__add__", if there is one.
     loose: a factor on the tolerances.
     special: whether NaN, infinities and signed zeros must come out as the oracle's.
@@ -160,7 +157,7 @@ class Sample:
     grad: bool = True
     promotes: bool = False
     scalars: bool = True
-    method: str | None = SAME
+    method: str | None = None
     operator: str | None = None
     loose: float = 1.0
     special: bool = False
@@ -175,8 +172,8 @@ class Sample:
 
     @property
     def method_name(self) -> str | None:
-        """The method that the op's entry registered, if it is to be compared with the function."""
-        return self.name if self.method and METHODS.get(self.name) is self.function else None
+        """The method that the op's entry registered, if there is one."""
+        return self.name if METHODS.get(self.name) is self.function else None
 
     @property
     def inplace(self) -> str | None:
