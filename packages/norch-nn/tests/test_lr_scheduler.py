@@ -342,7 +342,7 @@ def test_sequences_in_sequences():
         (lambda o: schedules.ReduceLROnPlateau(o, min_lr=[0, 0]), ValueError, "1 min_lrs"),
         (lambda o: schedules.SequentialLR(o, [], []), ValueError, "no scheduler"),
         (lambda o: schedules.SequentialLR(o, [schedules.StepLR(o, 1)], [1]), ValueError, "1 schedulers and 1 miles"),
-        (lambda o: schedules.SequentialLR(o, [o.state], []), TypeError, "is not a scheduler of an optimizer"),
+        (lambda o: schedules.SequentialLR(o, [o.state], []), TypeError, "not a scheduler of an optimizer"),
         (lambda o: schedules.SequentialLR(o, [schedules.ReduceLROnPlateau(o)], []), ValueError, "metrics"),
         (lambda o: schedules.ChainedScheduler([schedules.StepLR(sgd(), 1)], o), ValueError, "same optimizer"),
     ],

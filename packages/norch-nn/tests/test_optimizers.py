@@ -241,6 +241,24 @@ def test_an_optimizer_of_the_users():
     assert (p.item(), optimizer.state[p]["seen"], calls) == (1.0, 1, [1])
 
 
+def test_a_subclass_of_an_optimizer_keeps_its_constructor():
+    class Annotated(optim.SGD):
+        lr: float = 0.5
+        note: str = "kept"
+
+    class Halved(optim.Adam):
+        def __init__(self, params, lr=1e-3, **options):
+            super().__init__(params, lr / 2, **options)
+
+    assert Annotated([parameter()]).param_groups[0]["lr"] == 1e-3
+    assert Annotated([parameter()]).note == "kept"
+    assert Halved([parameter()], 1.0, amsgrad=True).param_groups[0]["lr"] == 0.5
+    with pytest.raises(TypeError, match=r"SGD.__init__\(\) missing a required argument: 'params'"):
+        optim.SGD()
+    with pytest.raises(TypeError, match=r"Adam.__init__\(\) got an unexpected keyword argument 'momentum'"):
+        optim.Adam([parameter()], momentum=0.9)
+
+
 # --- States -----------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ M = TypeVar("M", bound=type[Module])
 
 @dataclass_transform()
 def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
-    """Class decorator: the annotated names of a Module are its options.
+    """Class decorator: the annotated names of a Module are its options. (Annotations must be strings.)
 
         @layer(F.leaky_relu)
         class LeakyReLU(Module):

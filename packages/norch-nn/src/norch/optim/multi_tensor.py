@@ -69,7 +69,7 @@ class MultiTensorOptimizer(_Table, Optimizer):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "__init__" not in cls.__dict__ and any(name in _OPTIONS for name in inspect.get_annotations(cls)):
+        if cls.__module__.startswith("norch.optim.") and inspect.get_annotations(cls):  # not those of users
             add_constructor(cls, _initialise)
 
     def _check(self, group: dict[str, Any]) -> None:
