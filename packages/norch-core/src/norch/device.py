@@ -103,6 +103,10 @@ _entered: list[Device] = []
 """What the default was before each `with` block on a device that is still open."""
 
 
+on_default_change: list[Callable[[], None]] = []
+"""Called whenever another device becomes the default."""
+
+
 def get_default_device() -> Device:
     """Where tensors are made that no device was given for: the CPU at first."""
     return _default
@@ -114,3 +118,5 @@ def set_default_device(device: Device | str | None) -> None:
     chosen = CPU if device is None else Device(device)
     chosen.backend  # noqa: B018
     _default = chosen
+    for callback in on_default_change:
+        callback()

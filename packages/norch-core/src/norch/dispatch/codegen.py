@@ -191,7 +191,10 @@ class _Writer:
                 self.write(inner, f"{'elif' if i else 'if'} {' and '.join(tests)}:")
                 inner += 1
             if op.variadic:
-                self.write(inner, f"flat = []\nfor x in {self.names[0]}:\n    flat += (x.buffer, x.offset)")
+                self.write(
+                    inner, f"flat, tracked = [], False\nfor x in {self.names[0]}:\n    flat += (x.buffer, x.offset)"
+                )
+                self.write(inner + 1, "if x.node is not None:\n    tracked = True")
             self.write(
                 inner, f"out.buffer = buffer = make({'*flat, ' if op.variadic else ''}{self.flat(kinds, absent)})"
             )
@@ -295,11 +298,10 @@ class _Writer:
     def record_variadic(self, depth: int, kinds: dict[int, str]) -> None:
         """Saves no operand: a rule of a variadic op asks for their specs."""
         x, *rest = self.names
-        self.write(depth, f"for x in {x}:\n    if x.node is not None and _is_recording():")
-        self.write(depth + 2, f"edges = tuple([None if x.node is None else _resolve(x) for x in {x}])")
-        self.write(depth + 2, "if any([e is not None for e in edges]):")
-        self.node(depth + 3, "edges", f"(None, {''.join(f'{n}, ' for n in rest)})", "None")
-        self.write(depth + 2, "break")
+        self.write(depth, "if tracked and _is_recording():")
+        self.write(depth + 1, f"edges = tuple([None if x.node is None else _resolve(x) for x in {x}])")
+        self.write(depth + 1, "if any([e is not None for e in edges]):")
+        self.node(depth + 2, "edges", f"(None, {''.join(f'{n}, ' for n in rest)})", "None")
 
     def node(self, depth: int, edges: str, inputs: str, outputs: str) -> None:
         self.write(depth, BUILD_NODE.format(edges=edges, saved_inputs=inputs, saved_outputs=outputs))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import settings
-from ..device import Device, get_default_device
+from ..device import Device, get_default_device, on_default_change
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
@@ -54,11 +54,12 @@ ARANGE = primitive("arange", "spec start step", (), _infer_arange, numbers=(1, 2
 _specs: dict[Any, Spec] = {}
 """By size, dtype and device: the specs of tensors that were made so before."""
 settings.on_change(_specs.clear)
+on_default_change.append(_specs.clear)
 
 
 def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     """A contiguous spec from what a user gave; the default dtype and device where nothing was given."""
-    key = size, dtype, device or get_default_device()
+    key = size, dtype, device
     try:
         spec = _specs[key]
         for n in size:
@@ -67,11 +68,11 @@ def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     except (KeyError, TypeError):
         chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
         shape = as_shape(size, op)
-        spec = Spec(shape, None, chosen, Device(key[2]))
-        if isinstance(dtype, DType | None) and isinstance(key[2], Device):
+        spec = Spec(shape, None, chosen, get_default_device() if device is None else Device(device))
+        if isinstance(dtype, DType | None) and isinstance(device, Device | None):
             if len(_specs) > PLAN_LIMIT:
                 _specs.clear()
-            _specs[shape, *key[1:]] = spec
+            _specs[shape, dtype, device] = spec
     return spec
 
 

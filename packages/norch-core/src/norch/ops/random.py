@@ -186,9 +186,14 @@ def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
     return _RANDOM.call(spec, kind, seed, offset)
 
 
-def _floating_spec(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
+def _draw_floating(
+    op: str, kind: str, size: Any, dtype: Any, device: DeviceLike, generator: Generator | None
+) -> Tensor:
     spec = spec_for(size, dtype, device, op)
-    return spec if spec.dtype.category == FLOATING else spec.like(dtype=floating(op, spec))
+    if spec.dtype.category != FLOATING:
+        floating(op, spec)  # raises
+    seed, offset = (generator or _chosen.get() or default_generator).next()
+    return _RANDOM.call(spec, kind, seed, offset)
 
 
 @public(method=False)
@@ -202,10 +207,7 @@ def rand(
     **more: Any,
 ) -> Tensor:
     """Uniform in [0, 1), of shape `size`, by Philox4x32-10 (Salmon et al., 2011). Raises DTypeError unless floating."""
-    spec = spec_for(shape if size is None else size, dtype, device, "rand")
-    out = draw(
-        spec if spec.dtype.category == FLOATING else spec.like(dtype=floating("rand", spec)), "uniform", generator
-    )
+    out = _draw_floating("rand", "uniform", shape if size is None else size, dtype, device, generator)
     return made("rand", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -220,10 +222,7 @@ def randn(
     **more: Any,
 ) -> Tensor:
     """Normal with mean 0 and variance 1, of shape `size`, by Box and Muller (1958). DTypeError unless floating."""
-    spec = spec_for(shape if size is None else size, dtype, device, "randn")
-    out = draw(
-        spec if spec.dtype.category == FLOATING else spec.like(dtype=floating("randn", spec)), "normal", generator
-    )
+    out = _draw_floating("randn", "normal", shape if size is None else size, dtype, device, generator)
     return made("randn", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -237,8 +236,8 @@ def rand_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """`rand` in input's shape, and its dtype and device unless given. Raises as rand does."""
-    spec = _floating_spec(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "rand_like")
-    return finish(draw(spec, "uniform", generator), requires_grad)
+    shape, chosen, place = tuple(input.spec.shape), dtype or input.dtype, device or input.device
+    return finish(_draw_floating("rand_like", "uniform", shape, chosen, place, generator), requires_grad)
 
 
 @public(method=False)
@@ -251,8 +250,8 @@ def randn_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """`randn` in input's shape, and its dtype and device unless given. Raises as randn does."""
-    spec = _floating_spec(tuple(input.spec.shape), dtype or input.dtype, device or input.device, "randn_like")
-    return finish(draw(spec, "normal", generator), requires_grad)
+    shape, chosen, place = tuple(input.spec.shape), dtype or input.dtype, device or input.device
+    return finish(_draw_floating("randn_like", "normal", shape, chosen, place, generator), requires_grad)
 
 
 @public(method=False)
@@ -370,7 +369,7 @@ def uniform_(
     """
     if bounds:
         a, b = _named_bounds("uniform_", a, b, bounds)
-    drawn = draw(_floating_spec(tuple(self.shape), self.dtype, self.device, "uniform_"), "uniform", generator)
+    drawn = _draw_floating("uniform_", "uniform", tuple(self.shape), self.dtype, self.device, generator)
     return self.copy_(drawn if (a, b) == (0.0, 1.0) else drawn * (b - a) + a)
 
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import RETAIN, UNTRACKED, Leaf, Node, is_recording, new_node, resolve, view_node
+from ..autograd.graph import (
+    RETAIN,
+    UNTRACKED,
+    Leaf,
+    Node,
+    is_recording,
+    new_node,
+    next_sequence_number,
+    resolve,
+    view_node,
+)
 from ..dispatch.call import as_operand, mark_modified
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
@@ -222,7 +232,11 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @method()
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
-    return fill_as("zero_", self, 0)
+    if check_writable(self, "zero_"):
+        return fill_as("zero_", self, 0)
+    _fill_into(self, self.spec, 0)
+    self.buffer.modified = (next_sequence_number(), "zero_")
+    return self
 
 
 def fill_as(op: str, self: Tensor, value: Any) -> Tensor:

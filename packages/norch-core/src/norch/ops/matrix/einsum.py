@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import ShapeError
 from ...spec import Shape
@@ -12,33 +12,30 @@ from ...spec import Shape
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
+Labels = tuple[str, ...]
+
 
 def contract(equation: str, operands: list[Tensor]) -> Tensor:
     """See `norch.einsum`. Raises ShapeError for an equation that does not fit its operands."""
     terms, output = _parse(equation, tuple([tuple(x.spec.shape) for x in operands]))
-    sizes: dict[str, int] = {}
-    for term, x in zip(terms, operands, strict=True):
-        for label, n in zip(term, x.spec.shape, strict=True):
-            if sizes.setdefault(label, n) not in (n, 1) and n != 1:
-                shapes = ", ".join(str(tuple(o.spec.shape)) for o in operands)
-                raise ShapeError(
-                    f"einsum(): {equation!r}: {label!r} has sizes {sizes[label]} and {n} in shapes {shapes}"
-                )
-            sizes[label] = max(sizes[label], n)
-    parts = [_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
-    result, labels = parts[0]
-    for i, (x, term) in enumerate(parts[1:], 1):
-        needed = set(output).union(*(t for _, t in parts[i + 1 :]))
-        result, labels = _pair(result, labels, x, term, needed, sizes)
+    result, labels = _diagonals(operands[0], terms[0])
+    for i in range(1, len(terms)):
+        x, term = _diagonals(operands[i], terms[i])
+        needed = output if i == len(terms) - 1 else output + sum(terms[i + 1 :], ())
+        pairing = _pairing(labels, tuple(result.spec.shape), term, tuple(x.spec.shape), needed)
+        out = _arrange(result, pairing.left) @ _arrange(x, pairing.right)
+        result, labels = out if out.spec.shape == pairing.shape else out.reshape(pairing.shape), pairing.labels
+    if labels == output:
+        return result
     summed = [i for i, label in enumerate(labels) if label not in output]
     if summed:
         result = result.sum(summed, dtype=result.dtype)
-        labels = [label for label in labels if label in output]
-    return result.permute([labels.index(label) for label in output]) if labels != output else result
+        labels = tuple([label for label in labels if label in output])
+    return result.permute([labels.index(label) for label in output])
 
 
 @lru_cache(maxsize=1024)
-def _parse(equation: str, shapes: tuple[Shape, ...]) -> tuple[list[list[str]], list[str]]:
+def _parse(equation: str, shapes: tuple[Shape, ...]) -> tuple[tuple[Labels, ...], Labels]:
     """The labels of each operand's dims, and those of the result."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -53,64 +50,85 @@ def _parse(equation: str, shapes: tuple[Shape, ...]) -> tuple[list[list[str]], l
         widest = max(widest, extra)
         parsed.append((head, extra, tail))
     # Batch dims of "..." get labels that no letter has, aligned from the right.
-    full = [[*head, *[f"...{i}" for i in range(widest - extra, widest)], *tail] for head, extra, tail in parsed]
-    dots_labels = [f"...{i}" for i in range(widest)]
+    full = tuple([(*head, *[f"...{i}" for i in range(widest - extra, widest)], *tail) for head, extra, tail in parsed])
+    sizes: dict[str, int] = {}
+    for labels, shape in zip(full, shapes, strict=True):
+        for label, n in zip(labels, shape, strict=True):
+            if sizes.setdefault(label, n) not in (n, 1) and n != 1:
+                raise ShapeError(
+                    f"einsum(): {equation!r}: {label!r} has sizes {sizes[label]} and {n} in shapes "
+                    f"{', '.join(map(str, shapes))}"
+                )
+            sizes[label] = max(sizes[label], n)
+    dots_labels = tuple([f"...{i}" for i in range(widest)])
     if not arrow:
-        letters = [c for term in full for c in term if not c.startswith("...")]
-        return full, dots_labels + sorted(c for c in set(letters) if letters.count(c) == 1)
+        letters = [c for labels in full for c in labels if not c.startswith("...")]
+        return full, (*dots_labels, *sorted(c for c in set(letters) if letters.count(c) == 1))
     head, dots, tail = right.partition("...")
-    output = [*head, *(dots_labels if dots else []), *tail]
-    known = {c for term in full for c in term}
-    if len(set(output)) != len(output) or not set(output) <= known:
+    output = (*head, *(dots_labels if dots else ()), *tail)
+    if len(set(output)) != len(output) or not set(output) <= set(sizes):
         raise ShapeError(f"einsum(): {equation!r}: the output {right!r} repeats a label or names an unknown one")
     return full, output
 
 
-def _diagonals(x: Tensor, term: list[str]) -> tuple[Tensor, list[str]]:
+def _diagonals(x: Tensor, term: Labels) -> tuple[Tensor, Labels]:
     """Takes the diagonal of dims that share a label."""
-    if len(set(term)) == len(term):
-        return x, term
-    labels = list(term)
-    for label in set(labels):
-        while labels.count(label) > 1:
-            first = labels.index(label)
-            second = labels.index(label, first + 1)
-            x = x.diagonal(0, first, second)
-            labels = [c for i, c in enumerate(labels) if i not in (first, second)] + [label]
-    return x, labels
+    while len(set(term)) < len(term):
+        label = next(c for c in term if term.count(c) > 1)
+        first = term.index(label)
+        second = term.index(label, first + 1)
+        x = x.diagonal(0, first, second)
+        term = (*[c for i, c in enumerate(term) if i not in (first, second)], label)
+    return x, term
 
 
-def _pair(
-    a: Tensor, a_labels: list[str], b: Tensor, b_labels: list[str], needed: set[str], sizes: dict[str, int]
-) -> tuple[Tensor, list[str]]:
-    """The product of two operands, summed over the labels that no other operand and not the output has."""
-    a, a_labels = _sum_unshared(a, a_labels, needed | set(b_labels))
-    b, b_labels = _sum_unshared(b, b_labels, needed | set(a_labels))
-    shared = [c for c in a_labels if c in b_labels]
-    batch = [c for c in shared if c in needed]
-    inner = [c for c in shared if c not in needed]
-    rows = [c for c in a_labels if c not in shared]
-    columns = [c for c in b_labels if c not in shared]
+class _Arrangement(NamedTuple):
+    """How an operand becomes a (batch of) matrices: dims to sum, their order, their sizes and the shape."""
 
-    def arrange(x: Tensor, labels: list[str], *groups: list[str]) -> Tensor:
+    summed: list[int]
+    order: list[int] | None
+    sizes: Shape
+    shape: Shape
+
+
+class _Pairing(NamedTuple):
+    """The product of two operands: both arrangements, and the labels and sizes of its dims."""
+
+    left: _Arrangement
+    right: _Arrangement
+    labels: Labels
+    shape: Shape
+
+
+@lru_cache(maxsize=1024)
+def _pairing(a: Labels, a_shape: Shape, b: Labels, b_shape: Shape, needed: Labels) -> _Pairing:
+    """Sums over the labels that neither another operand nor the output needs."""
+    sizes = dict(zip(a, a_shape, strict=True))
+    for c, n in zip(b, b_shape, strict=True):
+        sizes[c] = max(n, sizes.get(c, 1)) if 0 not in (n, sizes.get(c, 1)) else 0
+    batch = [c for c in a if c in b and c in needed]
+    inner = [c for c in a if c in b and c not in needed]
+    rows = [c for c in a if c not in b and c in needed]
+    columns = [c for c in b if c not in a and c in needed]
+
+    def arrange(labels: Labels, *groups: list[str]) -> _Arrangement:
         ordered = [c for group in groups for c in group]
-        if ordered != labels:
-            x = x.permute([labels.index(c) for c in ordered])
-        whole = tuple([sizes[c] for c in ordered])
-        if x.spec.shape != whole:
-            x = x.expand(whole)
+        kept = [c for c in labels if c in ordered]
         shape = (*[sizes[c] for c in batch], *[prod([sizes[c] for c in group]) for group in groups[1:]])
-        return x if shape == whole else x.reshape(shape)
+        order = None if kept == ordered else [kept.index(c) for c in ordered]
+        summed = [i for i, c in enumerate(labels) if c not in ordered]
+        return _Arrangement(summed, order, tuple([sizes[c] for c in ordered]), shape)
 
-    left = arrange(a, a_labels, batch, rows, inner)
-    right = arrange(b, b_labels, batch, inner, columns)
-    out = left @ right
-    labels = batch + rows + columns
-    shape = tuple([sizes[c] for c in labels])
-    return out if out.spec.shape == shape else out.reshape(shape), labels
+    labels = (*batch, *rows, *columns)
+    left, right = arrange(a, batch, rows, inner), arrange(b, batch, inner, columns)
+    return _Pairing(left, right, labels, tuple([sizes[c] for c in labels]))
 
 
-def _sum_unshared(x: Tensor, labels: list[str], needed: set[str]) -> tuple[Tensor, list[str]]:
-    """Sums over the labels that are not needed."""
-    summed = [i for i, c in enumerate(labels) if c not in needed]
-    return (x.sum(summed, dtype=x.dtype), [c for c in labels if c in needed]) if summed else (x, labels)
+def _arrange(x: Tensor, to: _Arrangement) -> Tensor:
+    if to.summed:
+        x = x.sum(to.summed, dtype=x.dtype)
+    if to.order is not None:
+        x = x.permute(to.order)
+    if x.spec.shape != to.sizes:
+        x = x.expand(to.sizes)
+    return x if to.shape == to.sizes else x.reshape(to.shape)

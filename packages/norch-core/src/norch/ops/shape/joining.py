@@ -73,7 +73,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     A 1-D tensor without elements joins any others, as in PyTorch. Raises ShapeError for no tensors, 0-d ones and sizes
     that differ, DTypeError for anything but tensors, DeviceError for tensors on several devices.
     """
-    return _CAT.call(tuple(tensors), dim if axis is None else axis)
+    return _CAT.call(tensors if type(tensors) in (list, tuple) else tuple(tensors), dim if axis is None else axis)
 
 
 def _infer_stack(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
