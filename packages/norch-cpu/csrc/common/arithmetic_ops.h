@@ -8,7 +8,7 @@
 #ifdef __CUDACC__
 #define NORCH_FN __host__ __device__
 #else
-#define NORCH_FN
+#define NORCH_FN inline __attribute__((always_inline))
 #endif
 
 /// An op as a type: `Name::apply(x)` or `Name::apply(a, b)` is the formula.

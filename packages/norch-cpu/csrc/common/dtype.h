@@ -111,25 +111,7 @@ struct Tag {
     using type = T;
 };
 
-/// Calls f(Tag<T>) with the C++ type of a dtype.
-template <class F>
-auto visit(DType dtype, const F& f) {
-    switch (dtype) {
-        case DType::f64: return f(Tag<double>{});
-        case DType::f32: return f(Tag<float>{});
-        case DType::f16: return f(Tag<half>{});
-        case DType::bf16: return f(Tag<bfloat16>{});
-        case DType::i64: return f(Tag<int64_t>{});
-        case DType::i32: return f(Tag<int32_t>{});
-        case DType::i16: return f(Tag<int16_t>{});
-        case DType::i8: return f(Tag<int8_t>{});
-        case DType::u8: return f(Tag<uint8_t>{});
-        case DType::boolean: return f(Tag<bool>{});
-    }
-    throw std::invalid_argument("unknown dtype");
-}
-
-/// The same for the floating dtypes only.
+/// Calls f(Tag<T>) with the C++ type of a floating dtype.
 template <class F>
 auto visit_floating(DType dtype, const F& f) {
     switch (dtype) {
@@ -138,6 +120,31 @@ auto visit_floating(DType dtype, const F& f) {
         case DType::f16: return f(Tag<half>{});
         case DType::bf16: return f(Tag<bfloat16>{});
         default: throw std::invalid_argument("expected a floating dtype");
+    }
+}
+
+/// The same for any dtype.
+template <class F>
+auto visit(DType dtype, const F& f) {
+    switch (dtype) {
+        case DType::i64: return f(Tag<int64_t>{});
+        case DType::i32: return f(Tag<int32_t>{});
+        case DType::i16: return f(Tag<int16_t>{});
+        case DType::i8: return f(Tag<int8_t>{});
+        case DType::u8: return f(Tag<uint8_t>{});
+        case DType::boolean: return f(Tag<bool>{});
+        default: return visit_floating(dtype, f);
+    }
+}
+
+/// By the size of an element alone, for what only moves bits.
+template <class F>
+auto visit_bits(int64_t itemsize, const F& f) {
+    switch (itemsize) {
+        case 1: return f(Tag<uint8_t>{});
+        case 2: return f(Tag<uint16_t>{});
+        case 4: return f(Tag<uint32_t>{});
+        default: return f(Tag<uint64_t>{});
     }
 }
 

@@ -175,15 +175,15 @@ int64_t extent_of(const Operand& operand) {
                                     std::to_string(operand.strides.size()) + " strides");
     bool is_empty = false, overflows = false;
     for (size_t d = 0; d < operand.shape.size(); ++d) {
-        int64_t n = operand.shape[d], stride = operand.strides[d], reach;
+        int64_t n = operand.shape[d], stride = operand.strides[d], span;
         if (n < 0) throw std::invalid_argument("an operand's size is negative: " + std::to_string(n));
         if (stride < 0) throw std::invalid_argument("an operand's stride is negative: " + std::to_string(stride));
         if (n == 0) {
             is_empty = true;
             continue;
         }
-        overflows |= __builtin_mul_overflow(count, n, &count) || __builtin_mul_overflow(n - 1, stride, &reach) ||
-                     __builtin_add_overflow(last, reach, &last);
+        overflows |= __builtin_mul_overflow(count, n, &count) || __builtin_mul_overflow(n - 1, stride, &span) ||
+                     __builtin_add_overflow(last, span, &last);
     }
     int64_t bytes;
     overflows = overflows || __builtin_mul_overflow(count, size, &bytes) || last == INT64_MAX ||

@@ -299,4 +299,45 @@ auto with_rmsprop_states(const Attrs& attrs, const F& f) {
     return attrs.flag("momentum") ? f(Present<5>{}) : f(Present<1>{});
 }
 
+/// The lists of a step: parameters, the states whose bit is set in PRESENT, gradients.
+template <unsigned PRESENT>
+constexpr int LISTS = 2 + (PRESENT & 1) + (PRESENT >> 1 & 1) + (PRESENT >> 2 & 1);
+
+/// Whether the operands are as a step needs them: `lists` lists of `count` contiguous tensors, then scalars.
+inline bool suits_step(const Request& request, int64_t count, int64_t lists, int64_t scalars) {
+    const auto& operands = request.operands;
+    if (count < 1 || int64_t(operands.size()) != count * lists + scalars) return false;
+    for (int64_t i = 0; i < int64_t(operands.size()); ++i) {
+        const Operand& o = operands[i];
+        if (o.is_scalar != (i >= count * lists)) return false;
+        if (o.is_scalar ? !is_floating(o.dtype)
+                        : o.dtype != operands[0].dtype || !o.is_contiguous() ||
+                              o.numel() != operands[i % count].numel())
+            return false;
+    }
+    return is_floating(operands[0].dtype);
+}
+
+/// Adds the steps: Make::step<Rule, PRESENT> is a factory; a third argument says which of them are the commonest.
+template <class Make>
+void add_optimizer_steps(Registry& registry) {
+    registry["sgd_step"] = [](const Request& r) {
+        return with_sgd_states(r.attrs, [&]<unsigned P>(Present<P>) { return Make::template step<SgdRule, P, true>(r); });
+    };
+    registry["adam_step"] = [](const Request& r) {
+        return with_adam_states(r.attrs, [&]<unsigned P>(Present<P>) { return Make::template step<AdamRule, P, true>(r); });
+    };
+    registry["rmsprop_step"] = [](const Request& r) {
+        return with_rmsprop_states(r.attrs, [&]<unsigned P>(Present<P>) { return Make::template step<RmspropRule, P>(r); });
+    };
+    registry["asgd_step"] = Make::template step<AsgdRule, 1>;
+    registry["rprop_step"] = Make::template step<RpropRule, 3>;
+    registry["lion_step"] = Make::template step<LionRule, 1>;
+    registry["nadam_step"] = Make::template step<NadamRule, 3>;
+    registry["radam_step"] = Make::template step<RadamRule, 3>;
+    registry["adamax_step"] = Make::template step<AdamaxRule, 3>;
+    registry["adagrad_step"] = Make::template step<AdagradRule, 1>;
+    registry["adadelta_step"] = Make::template step<AdadeltaRule, 3>;
+}
+
 }  // namespace norch

@@ -1,7 +1,6 @@
 // Activations, and the gradients of elementwise ops: one loop each, with the op's attributes as constant inputs.
-#include <algorithm>
-
 #include "common/activation_ops.h"
+#include "common/losses.h"
 #include "elementwise/functions.h"
 #include "elementwise/loop.h"
 #include "runtime/families.h"
@@ -23,8 +22,8 @@ public:
     }
 
     void run(char* const* data, const Scalar* scalars) const override {
-        char* all[MOST] = {};
-        Scalar values[MOST];
+        char* all[MAX_OPERANDS] = {};
+        Scalar values[MAX_OPERANDS];
         for (size_t i = 0; i < given_; ++i) {
             all[i] = data[i];
             values[i] = scalars[i];
@@ -34,7 +33,7 @@ public:
     }
 
 private:
-    static constexpr int MOST = 6;
+    static constexpr int MAX_OPERANDS = 6;
     size_t given_;
     std::vector<double> constants_;
     KernelPtr inner_;
@@ -58,16 +57,16 @@ void activation_loop(char* const* p, unsigned, int64_t n) {
 
 /// Of the gradient of the result and a saved tensor.
 template <class T, class Op, bool HAS_CONSTANTS>
-void gradient_loop(char* const* p, unsigned single, int64_t n) {
+void gradient_loop(char* const* p, unsigned broadcast, int64_t n) {
     T* out = reinterpret_cast<T*>(p[0]);
     const T* g = reinterpret_cast<const T*>(p[1]);
     const T* x = reinterpret_cast<const T*>(p[2]);
     const auto k = constants_at<T, HAS_CONSTANTS>(p + 3);
-    if (single & 2) {
+    if (broadcast & 2) {
         const T value = *g;
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(value, x[i], k);
-    } else if (single & 4) {
+    } else if (broadcast & 4) {
         const T value = *x;
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(g[i], value, k);
@@ -79,19 +78,19 @@ void gradient_loop(char* const* p, unsigned single, int64_t n) {
 
 /// The gradient of (a - b) ** 2 by a; the gradient of a mean is the same for all elements.
 template <class T>
-void difference_loop(char* const* p, unsigned single, int64_t n) {
+void difference_loop(char* const* p, unsigned broadcast, int64_t n) {
     T* out = reinterpret_cast<T*>(p[0]);
     const T* g = reinterpret_cast<const T*>(p[1]);
     const T* a = reinterpret_cast<const T*>(p[2]);
     const T* b = reinterpret_cast<const T*>(p[3]);
     const T factor = *reinterpret_cast<const T*>(p[4]);
-    const int64_t step_a = single & 4 ? 0 : 1, step_b = single & 8 ? 0 : 1;
-    if ((single & 2) && step_a && step_b) {
+    const int64_t step_a = broadcast & 4 ? 0 : 1, step_b = broadcast & 8 ? 0 : 1;
+    if ((broadcast & 2) && step_a && step_b) {
         const T scale = *g * factor;
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) out[i] = (a[i] - b[i]) * scale;
     } else {
-        const int64_t step_g = single & 2 ? 0 : 1;
+        const int64_t step_g = broadcast & 2 ? 0 : 1;
         for (int64_t i = 0; i < n; ++i) out[i] = (a[i * step_a] - b[i * step_b]) * (g[i * step_g] * factor);
     }
 }
@@ -140,10 +139,8 @@ KernelPtr relu(const Request& request) {
 KernelPtr mse_loss_grad(const Request& request) {
     const Operand& out = request.operands[0];
     if (!is_floating(out.dtype)) return nullptr;
-    bool mean = request.attrs.text("reduction") == "mean";
-    double factor = mean ? 2.0 / double(std::max<int64_t>(out.numel(), 1)) : 2.0;
     Loop loop = out.dtype == DType::f64 ? difference_loop<double> : difference_loop<float>;
-    return std::make_unique<WithConstants>(request, loop, 0.3, std::vector<double>{factor});
+    return std::make_unique<WithConstants>(request, loop, 0.3, std::vector<double>{mse_loss_factor(request)});
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Unary, binary and comparison loops in plain arithmetic.
 #include "common/arithmetic_ops.h"
 #include "elementwise/loop.h"
-#include "elementwise/transcendental.h"
 #include "runtime/families.h"
 
 namespace norch::elementwise {
@@ -27,12 +26,12 @@ struct Comparison {
 template <class F>
 struct Division {
     template <class T>
-    static constexpr Loop loop = [](char* const* p, unsigned single, int64_t n) {
+    static constexpr Loop loop = [](char* const* p, unsigned broadcast, int64_t n) {
         const T* b = reinterpret_cast<const T*>(p[2]);
         bool any_zero = false;
-        for (int64_t i = 0; i < (single & 4 ? 1 : n); ++i) any_zero |= b[i] == 0;
+        for (int64_t i = 0; i < (broadcast & 4 ? 1 : n); ++i) any_zero |= b[i] == 0;
         if (any_zero) throw ZeroDivision();
-        binary_loop<T, T, F>(p, single, n);
+        binary_loop<T, T, F>(p, broadcast, n);
     };
 };
 struct NoLoop {

@@ -24,10 +24,10 @@ struct Cast {
 };
 
 template <class To, class From>
-void cast_loop(char* const* p, unsigned single, int64_t n) {
+void cast_loop(char* const* p, unsigned broadcast, int64_t n) {
     To* out = reinterpret_cast<To*>(p[0]);
     const From* x = reinterpret_cast<const From*>(p[1]);
-    if (single & 2) {
+    if (broadcast & 2) {
         const To value = Cast<To, From>::apply(*x);
         for (int64_t i = 0; i < n; ++i) out[i] = value;
         return;
@@ -37,16 +37,16 @@ void cast_loop(char* const* p, unsigned single, int64_t n) {
 }
 
 template <class T>
-void where_loop(char* const* p, unsigned single, int64_t n) {
+void where_loop(char* const* p, unsigned broadcast, int64_t n) {
     T* out = reinterpret_cast<T*>(p[0]);
     const uint8_t* condition = reinterpret_cast<const uint8_t*>(p[1]);
     const T* a = reinterpret_cast<const T*>(p[2]);
     const T* b = reinterpret_cast<const T*>(p[3]);
-    if (single & 2) {
+    if (broadcast & 2) {
         const T* chosen = *condition ? a : b;
-        bool is_single = single & (*condition ? 4 : 8);
+        bool is_broadcast = broadcast & (*condition ? 4 : 8);
         NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = chosen[is_single ? 0 : i];
+        for (int64_t i = 0; i < n; ++i) out[i] = chosen[is_broadcast ? 0 : i];
         return;
     }
     auto run = [&](auto first, auto second) {
@@ -60,7 +60,7 @@ void where_loop(char* const* p, unsigned single, int64_t n) {
     auto each_b = [=](int64_t i) { return b[i]; };
     auto one_a = [value = *a](int64_t) { return value; };
     auto one_b = [value = *b](int64_t) { return value; };
-    switch (single & 12) {
+    switch (broadcast & 12) {
         case 0: return run(each_a, each_b);
         case 4: return run(one_a, each_b);
         case 8: return run(each_a, one_b);
@@ -73,16 +73,13 @@ KernelPtr copy(const Request& request) {
     Loop loop = visit(to, [&]<class To>(Tag<To>) {
         return visit(from, []<class From>(Tag<From>) -> Loop { return cast_loop<To, From>; });
     });
-    return elementwise_kernel(request, loop, 0.05 * double(size_of(to) + size_of(from)) / 2, BITS | TAKES_SINGLE);
+    return elementwise_kernel(request, loop, 0.05 * double(size_of(to) + size_of(from)) / 2, BITS | TAKES_BROADCAST);
 }
 
 KernelPtr where(const Request& request) {
     int64_t size = size_of(request.operands[0].dtype);
-    Loop loop = size == 1   ? where_loop<uint8_t>
-                : size == 2 ? where_loop<uint16_t>
-                : size == 4 ? where_loop<uint32_t>
-                            : where_loop<uint64_t>;
-    return elementwise_kernel(request, loop, 0.05 * double(size), BITS | TAKES_SINGLE);
+    Loop loop = visit_bits(size, []<class T>(Tag<T>) -> Loop { return where_loop<T>; });
+    return elementwise_kernel(request, loop, 0.05 * double(size), BITS | TAKES_BROADCAST);
 }
 
 }  // namespace

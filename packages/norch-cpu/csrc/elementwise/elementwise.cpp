@@ -11,25 +11,25 @@
 namespace norch::elementwise {
 namespace {
 
-constexpr int MOST_OPERANDS = 6;
+constexpr int MAX_OPERANDS = 6;
 constexpr int64_t TILE = 2048;          // elements of a tile: its scratch memory stays in the first-level cache
 constexpr int64_t SEGMENT = 16384;      // elements of a contiguous piece: enough to forget the cost of starting one
 constexpr int64_t TRANSPOSED_SIDE = 64; // columns of a tile with a transposed operand
 
 class Elementwise final : public Kernel {
 public:
-    Elementwise(const Request& request, Loop loop, double ns, unsigned how)
+    Elementwise(const Request& request, Loop loop, double ns, unsigned flags)
         : loop_(loop), ns_(ns), count_(int(request.operands.size())), loops_(collapse(request.operands)) {
-        if (count_ > MOST_OPERANDS) throw std::invalid_argument("too many operands for an elementwise kernel");
+        if (count_ > MAX_OPERANDS) throw std::invalid_argument("too many operands for an elementwise kernel");
         work = double(loops_.numel) * ns;
         choose_dims(request.operands);
-        plan_operands(request.operands, how);
+        plan_operands(request.operands, flags);
         plan_tiles();
     }
 
     void run(char* const* data, const Scalar* scalars) const override {
-        uint64_t slots[MOST_OPERANDS];
-        char* given[MOST_OPERANDS];
+        uint64_t slots[MAX_OPERANDS];
+        char* given[MAX_OPERANDS];
         for (int i = 0; i < count_; ++i) {
             given[i] = data[i];
             if (part_[i].is_scalar) {
@@ -38,7 +38,7 @@ public:
             }
         }
         if (is_simple_ && items_ == 1) {
-            loop_(given, single_, columns_);
+            loop_(given, broadcast_, columns_);
             return;
         }
         parallel_for(items_, ns_ * double(tile_rows_ * tile_columns_), [&](int64_t begin, int64_t end) {
@@ -78,33 +78,33 @@ private:
         }
     }
 
-    void plan_operands(const std::vector<Operand>& operands, unsigned how) {
+    void plan_operands(const std::vector<Operand>& operands, unsigned flags) {
         int nd = loops_.ndim();
         rows_ = nd >= 2 ? loops_.shape[nd - 2] : 1;
         columns_ = nd >= 1 ? loops_.shape[nd - 1] : 1;
         outer_dims_ = std::max(0, nd - 2);
-        bool all_single = true;
+        bool all_broadcast = true;
         for (int i = 0; i < count_; ++i) {
             const Operand& o = operands[i];
             Part& p = part_[i];
             p.is_scalar = o.is_scalar;
             p.dtype = o.dtype;
-            p.convert = how & BITS ? Convert::none : conversion_of(o.dtype);
+            p.convert = flags & BITS ? Convert::none : conversion_of(o.dtype);
             p.rounds = operands[0].dtype == DType::boolean;
             p.size = size_of(o.dtype);
             p.loop_size = p.convert == Convert::none ? p.size : 4;
             p.row = nd >= 2 ? loops_.strides[i][nd - 2] : 0;
             p.column = o.is_scalar ? 0 : nd >= 1 ? loops_.strides[i][nd - 1] : p.size;
-            bool is_single = i > 0 && p.column == 0;
-            if (is_single) single_ |= 1u << i;
-            else if (i > 0) all_single = false;
+            bool is_broadcast = i > 0 && p.column == 0;
+            if (is_broadcast) broadcast_ |= 1u << i;
+            else if (i > 0) all_broadcast = false;
             // A scalar is put where it is needed in the loop's own dtype.
-            p.via_scratch = !o.is_scalar && (p.convert != Convert::none || (!is_single && p.column != p.size));
+            p.via_scratch = !o.is_scalar && (p.convert != Convert::none || (!is_broadcast && p.column != p.size));
             if (o.is_scalar) p.convert = Convert::none;
         }
-        if (all_single && count_ > 1 && !(how & TAKES_SINGLE)) {
+        if (all_broadcast && count_ > 1 && !(flags & TAKES_BROADCAST)) {
             part_[1].via_scratch = true;
-            single_ &= ~2u;
+            broadcast_ &= ~2u;
         }
     }
 
@@ -128,27 +128,17 @@ private:
     }
 
     static void write_scalar(uint64_t* slot, Scalar value, const Part& part) {
-        switch (part.dtype) {
-            case DType::f64: std::memcpy(slot, &value.f, 8); break;
-            case DType::f32: {
-                float x = float(value.f);
-                std::memcpy(slot, &x, 4);
-                break;
-            }
-            case DType::f16:
-            case DType::bf16: {
-                float x = float(value.f);
-                bool is_f16 = part.dtype == DType::f16;
-                uint16_t bits = is_f16 ? to_half(x).bits : to_bfloat16(x).bits;
-                if (part.rounds) x = is_f16 ? to_float(half{bits}) : to_float(bfloat16{bits});
-                if (part.loop_size == 4)
-                    std::memcpy(slot, &x, 4);
-                else
-                    std::memcpy(slot, &bits, 2);
-                break;
-            }
-            default: std::memcpy(slot, &value.i, 8);  // little endian: the low bytes come first
+        if (!is_floating(part.dtype)) {
+            std::memcpy(slot, &value.i, 8);  // little endian: the low bytes come first
+            return;
         }
+        visit_floating(part.dtype, [&]<class T>(Tag<T>) {
+            const auto exact = compute_t<T>(value.f);
+            const T stored = store<T>(exact);
+            const compute_t<T> seen = part.rounds ? load(stored) : exact;
+            if (part.loop_size == int64_t(sizeof(T))) std::memcpy(slot, &stored, sizeof stored);
+            else std::memcpy(slot, &seen, sizeof seen);
+        });
     }
 
     void run_tile(char* const* data, int64_t item, char* scratch) const {
@@ -157,7 +147,10 @@ private:
         int64_t row = item % row_tiles_ * tile_rows_;
         item /= row_tiles_;
         int64_t rows = std::min(tile_rows_, rows_ - row), columns = std::min(tile_columns_, columns_ - column);
-        Plane plane[MOST_OPERANDS];  // where the loop finds each operand
+        char* start[MAX_OPERANDS];
+        std::copy_n(data, count_, start);
+        loops_.move(start, outer_dims_, item);
+        Plane plane[MAX_OPERANDS];  // where the loop finds each operand
         Plane out{};
         for (int i = 0; i < count_; ++i) {
             const Part& p = part_[i];
@@ -166,24 +159,18 @@ private:
                 if (p.via_scratch) fill_tile(plane[i], scratch + p.scratch, p, rows, columns);
                 continue;
             }
-            char* start = data[i] + row * p.row + column * p.column;
-            int64_t rest = item;
-            for (int d = outer_dims_ - 1; d >= 0; --d) {
-                start += rest % loops_.shape[d] * loops_.strides[i][d];
-                rest /= loops_.shape[d];
-            }
-            plane[i].data = start;
+            plane[i].data = start[i] + row * p.row + column * p.column;
             if (!p.via_scratch) continue;
-            bool is_single = single_ >> i & 1;
-            Plane staged{scratch + p.scratch, is_single ? p.loop_size : tile_columns_ * p.loop_size, p.loop_size};
+            bool is_broadcast = broadcast_ >> i & 1;
+            Plane staged{scratch + p.scratch, is_broadcast ? p.loop_size : tile_columns_ * p.loop_size, p.loop_size};
             if (i == 0) out = plane[0];
-            else load_tile(staged, plane[i], rows, is_single ? 1 : columns, p.size, p.convert);
+            else load_tile(staged, plane[i], rows, is_broadcast ? 1 : columns, p.size, p.convert);
             plane[i] = staged;
         }
-        char* p[MOST_OPERANDS];
+        char* p[MAX_OPERANDS];
         for (int i = 0; i < count_; ++i) p[i] = plane[i].data;
         for (int64_t r = 0; r < rows; ++r) {
-            loop_(p, single_, columns);
+            loop_(p, broadcast_, columns);
             for (int i = 0; i < count_; ++i) p[i] += plane[i].row;
         }
         if (part_[0].via_scratch) store_tile(out, plane[0], rows, columns, part_[0].size, part_[0].convert);
@@ -200,8 +187,8 @@ private:
     int count_;
     Loops loops_;
     int outer_dims_ = 0;
-    Part part_[MOST_OPERANDS] = {};
-    unsigned single_ = 0;
+    Part part_[MAX_OPERANDS] = {};
+    unsigned broadcast_ = 0;
     bool transposed_ = false, is_simple_ = false;
     int64_t rows_ = 1, columns_ = 1, tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1;
     int64_t items_ = 1, scratch_bytes_ = 0;
@@ -209,8 +196,8 @@ private:
 
 }  // namespace
 
-KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned how) {
-    return std::make_unique<Elementwise>(request, loop, ns, how);
+KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags) {
+    return std::make_unique<Elementwise>(request, loop, ns, flags);
 }
 
 }  // namespace norch::elementwise

@@ -9,17 +9,17 @@
 
 namespace norch::elementwise {
 
-/// p[0] is the output, p[1..] the inputs, all of n contiguous elements but those whose bit is set in `single` (bit i for
-/// p[i]), of which there is one element for all. The output may be one of the inputs. Not all inputs are single.
-using Loop = void (*)(char* const* p, unsigned single, int64_t n);
+/// p[0] is the output, p[1..] the inputs, all of n contiguous elements but those whose bit is set in `broadcast` (bit i for
+/// p[i]), of which there is one element for all. The output may be one of the inputs. Not all inputs are broadcast.
+using Loop = void (*)(char* const* p, unsigned broadcast, int64_t n);
 
-/// How `elementwise` treats operands. BITS: 16-bit floats go to the loop as they are, not as float32. TAKES_SINGLE: the
-/// loop copes with inputs that are all single.
-enum : unsigned { BITS = 1, TAKES_SINGLE = 2 };
+/// How `elementwise` treats operands. BITS: 16-bit floats go to the loop as they are, not as float32. TAKES_BROADCAST: the
+/// loop copes with inputs that are all broadcast.
+enum : unsigned { BITS = 1, TAKES_BROADCAST = 2 };
 
 /// An elementwise kernel of `request` around a loop. The loop's operands have the request's dtypes, but for 16-bit floats,
 /// which are float32 there. `ns` is what an element costs a core.
-KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned how = 0);
+KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags = 0);
 
 template <class T, class F>
 void unary_loop(char* const* p, unsigned, int64_t n) {
@@ -30,15 +30,15 @@ void unary_loop(char* const* p, unsigned, int64_t n) {
 }
 
 template <class Out, class T, class F>
-void binary_loop(char* const* p, unsigned single, int64_t n) {
+void binary_loop(char* const* p, unsigned broadcast, int64_t n) {
     Out* out = reinterpret_cast<Out*>(p[0]);
     const T* a = reinterpret_cast<const T*>(p[1]);
     const T* b = reinterpret_cast<const T*>(p[2]);
-    if (single & 2) {
+    if (broadcast & 2) {
         const T value = *a;
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) out[i] = F::apply(value, b[i]);
-    } else if (single & 4) {
+    } else if (broadcast & 4) {
         const T value = *b;
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) out[i] = F::apply(a[i], value);

@@ -1,6 +1,4 @@
 // exp, log, sin and their kin, pow and atan2, for the floating dtypes.
-#include "elementwise/transcendental.h"
-
 #include "common/arithmetic_ops.h"
 #include "common/elementary_ops.h"
 #include "elementwise/functions.h"
@@ -54,8 +52,8 @@ NORCH_UNARY(SquareRoot, x == -math::infinity<T> ? math::infinity<T> : std::sqrt(
 NORCH_UNARY(One, (void(x), T(1)))
 
 template <class T>
-void pow_loop(char* const* p, unsigned single, int64_t n) {
-    if (single & 4) {
+void pow_loop(char* const* p, unsigned broadcast, int64_t n) {
+    if (broadcast & 4) {
         const T exponent = *reinterpret_cast<const T*>(p[2]);
         Loop loop = nullptr;
         if (exponent == T(2)) loop = unary_loop<T, Square>;
@@ -66,7 +64,7 @@ void pow_loop(char* const* p, unsigned single, int64_t n) {
         if (exponent == T(0)) loop = unary_loop<T, One>;
         if (loop) return loop(p, 0, n);
     }
-    binary_loop<T, T, functions::pow>(p, single, n);
+    binary_loop<T, T, functions::pow>(p, broadcast, n);
 }
 
 KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop in_double, double ns_double) {

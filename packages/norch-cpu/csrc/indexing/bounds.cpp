@@ -54,11 +54,7 @@ void Bounds::check(const char* index) const {
         parallel_for(rows_, NS * double(columns_), [&](int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
                 const char* row = index;
-                int64_t rest = r;
-                for (int d = loops_.ndim() - 2; d >= 0; --d) {
-                    row += rest % loops_.shape[d] * loops_.strides[0][d];
-                    rest /= loops_.shape[d];
-                }
+                loops_.move(&row, loops_.ndim() - 1, r);
                 if (any_wrong(row, 0, columns_)) wrong = true;
             }
         });

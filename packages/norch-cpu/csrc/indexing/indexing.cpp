@@ -3,10 +3,12 @@
 #include <cstring>
 #include <type_traits>
 
-#include "elementwise/loop.h"
+#include "common/arithmetic_ops.h"
+#include "common/operands.h"
 #include "indexing/bounds.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/simd.h"
 
 namespace norch::indexing {
 namespace {
@@ -15,20 +17,6 @@ namespace {
 struct Strides {
     int64_t tensor, index, other;
 };
-
-/// `operand` as one of shape `shape`, whose place along `dim` the index decides.
-Operand indexed(const Operand& operand, const std::vector<int64_t>& shape, int dim) {
-    Operand out = operand;
-    out.shape = shape;
-    if (!shape.empty()) out.strides[dim] = 0;
-    return out;
-}
-
-int64_t stride_along(const Operand& operand, int dim) {
-    return operand.shape.empty() ? 0 : operand.strides[dim] * size_of(operand.dtype);
-}
-
-int64_t size_along(const Operand& operand, int dim) { return operand.shape.empty() ? 1 : operand.shape[dim]; }
 
 template <class T>
 inline T& at(char* data, int64_t offset) {
@@ -68,21 +56,12 @@ void gather_row(char* out, const char* x, const char* index, int64_t n, Strides 
     }
 }
 
-GatherRow gather_row_of(int64_t itemsize) {
-    switch (itemsize) {
-        case 1: return gather_row<uint8_t>;
-        case 2: return gather_row<uint16_t>;
-        case 4: return gather_row<uint32_t>;
-        default: return gather_row<uint64_t>;
-    }
-}
-
 class Gather final : public Kernel {
 public:
     Gather(const Operand& out, const Operand& x, const Operand& index, int dim)
         : loops_(collapse({out, indexed(x, out.shape, dim), index})),
           bounds_(index, -size_along(x, dim), size_along(x, dim)),
-          row_(gather_row_of(size_of(out.dtype))),
+          row_(visit_bits(size_of(out.dtype), []<class T>(Tag<T>) -> GatherRow { return gather_row<T>; })),
           step_(stride_along(x, dim)),
           size_(size_along(x, dim)) {
         int nd = loops_.ndim();
@@ -120,16 +99,11 @@ private:
         item /= row_tiles_;
         int64_t column = item % column_tiles_ * tile_columns_;
         item /= column_tiles_;
-        char* out = data[0] + column * column_.other + row * between_rows_.other;
-        const char* x = data[1] + column * column_.tensor + row * between_rows_.tensor;
-        const char* index = data[2] + column * column_.index + row * between_rows_.index;
-        for (int d = outer_dims_ - 1; d >= 0; --d) {
-            int64_t k = item % loops_.shape[d];
-            item /= loops_.shape[d];
-            out += k * loops_.strides[0][d];
-            x += k * loops_.strides[1][d];
-            index += k * loops_.strides[2][d];
-        }
+        char* at[] = {data[0] + column * column_.other + row * between_rows_.other,
+                      data[1] + column * column_.tensor + row * between_rows_.tensor,
+                      data[2] + column * column_.index + row * between_rows_.index};
+        loops_.move(at, outer_dims_, item);
+        auto [out, x, index] = at;
         int64_t columns = std::min(tile_columns_, columns_ - column);
         for (int64_t r = std::min(tile_rows_, rows_ - row); r > 0; --r) {
             row_(out, x, index, columns, column_, step_, size_);
@@ -168,20 +142,6 @@ struct Assign {
         return x;
     }
 };
-struct Add {
-    template <class T>
-    static T apply(T a, T x) {
-        if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(x));
-        else return a + x;
-    }
-};
-struct Or {
-    template <class T>
-    static T apply(T a, T x) {
-        return T(a | x);
-    }
-};
-
 template <class T, class S, class F>
 void scatter(char* out, const char* index, const char* src, const Piece& p) {
     if (!p.by_rows) {
@@ -222,7 +182,7 @@ void scatter(char* out, const char* index, const char* src, const Piece& p) {
 
 /// 16-bit floats are added up in float32, in a copy of the output's columns, and rounded once.
 template <class T>
-void scatter_add_wide(char* out, const char* index, const char* src, const Piece& p) {
+void scatter_add_upcast(char* out, const char* index, const char* src, const Piece& p) {
     Scratch<float> sums(p.size * p.columns);
     auto each = [&](auto f) {
         for (int64_t k = 0; k < p.size; ++k)
@@ -230,40 +190,32 @@ void scatter_add_wide(char* out, const char* index, const char* src, const Piece
                 f(sums[k * p.columns + j], at<T>(out, k * p.dim.tensor + j * p.column.tensor));
     };
     each([](float& sum, const T& x) { sum = load(x); });
-    Piece wide = p;
-    wide.dim.tensor = p.columns * int64_t(sizeof(float));
-    wide.column.tensor = sizeof(float);
-    scatter<float, T, Add>(reinterpret_cast<char*>(sums.data()), index, src, wide);
+    Piece upcast = p;
+    upcast.dim.tensor = p.columns * int64_t(sizeof(float));
+    upcast.column.tensor = sizeof(float);
+    scatter<float, T, Add>(reinterpret_cast<char*>(sums.data()), index, src, upcast);
     each([](const float& sum, T& x) { x = store<T>(sum); });
 }
 
 Scatter assigning(DType dtype) {
-    switch (size_of(dtype)) {
-        case 1: return scatter<uint8_t, uint8_t, Assign>;
-        case 2: return scatter<uint16_t, uint16_t, Assign>;
-        case 4: return scatter<uint32_t, uint32_t, Assign>;
-        default: return scatter<uint64_t, uint64_t, Assign>;
-    }
+    return visit_bits(size_of(dtype), []<class T>(Tag<T>) -> Scatter { return scatter<T, T, Assign>; });
 }
 
 Scatter adding(DType dtype) {
     return visit(dtype, []<class T>(Tag<T>) -> Scatter {
         if constexpr (std::is_same_v<T, bool>) return scatter<uint8_t, uint8_t, Or>;
         else if constexpr (std::is_same_v<T, compute_t<T>>) return scatter<T, T, Add>;
-        else return scatter_add_wide<T>;
+        else return scatter_add_upcast<T>;
     });
 }
 
 class ScatterKernel final : public Kernel {
 public:
-    ScatterKernel(const Operand& out, const Operand& index, const Operand& src, int dim, Scatter scatter, bool is_wide)
+    ScatterKernel(const Operand& out, const Operand& index, const Operand& src, int dim, Scatter scatter, bool is_upcast)
         : bounds_(index, -size_along(out, dim), size_along(out, dim)), scatter_(scatter) {
-        std::vector<int> others;
-        for (int d = 0; d < index.ndim(); ++d)
-            if (d != dim) others.push_back(d);
         Operand source = src;
         source.shape = index.shape;
-        loops_ = collapse({indexed(out, index.shape, dim), index, source}, others);
+        loops_ = collapse({indexed(out, index.shape, dim), index, source}, dims_but(index.ndim(), dim));
         int nd = loops_.ndim();
         columns_ = nd ? loops_.shape[nd - 1] : 1;
         piece_.count = size_along(index, dim);
@@ -276,14 +228,14 @@ public:
         int64_t outer = 1;
         for (int d = 0; d < nd - 1; ++d) outer *= loops_.shape[d];
         tile_ = outer >= 16 ? 1024 : 64;
-        if (is_wide) tile_ = std::min(tile_, std::max<int64_t>(16, 65536 / std::max<int64_t>(piece_.size, 1)));
+        if (is_upcast) tile_ = std::min(tile_, std::max<int64_t>(16, 65536 / std::max<int64_t>(piece_.size, 1)));
         tile_ = std::clamp<int64_t>(columns_, 1, tile_);
         tiles_ = (columns_ + tile_ - 1) / tile_;
         items_ = loops_.numel ? outer * tiles_ : 0;
         if (!piece_.count) items_ = 0;
         bool is_row = piece_.by_rows && piece_.column.index == 0;
         ns_ = double(piece_.count) * (double(tile_) * (is_row ? 0.03 * double(itemsize) : 1.2) + 2);
-        if (is_wide) ns_ += double(piece_.size * tile_);
+        if (is_upcast) ns_ += double(piece_.size * tile_);
         work = bounds_.work() + double(items_) * ns_;
     }
 
@@ -298,19 +250,12 @@ private:
     void run_item(char* const* data, int64_t item) const {
         int64_t column = item % tiles_ * tile_;
         item /= tiles_;
-        char* out = data[0] + column * piece_.column.tensor;
-        const char* index = data[1] + column * piece_.column.index;
-        const char* src = data[2] + column * piece_.column.other;
-        for (int d = loops_.ndim() - 2; d >= 0; --d) {
-            int64_t k = item % loops_.shape[d];
-            item /= loops_.shape[d];
-            out += k * loops_.strides[0][d];
-            index += k * loops_.strides[1][d];
-            src += k * loops_.strides[2][d];
-        }
+        char* at[] = {data[0] + column * piece_.column.tensor, data[1] + column * piece_.column.index,
+                      data[2] + column * piece_.column.other};
+        loops_.move(at, loops_.ndim() - 1, item);
         Piece piece = piece_;
         piece.columns = std::min(tile_, columns_ - column);
-        scatter_(out, index, src, piece);
+        scatter_(at[0], at[1], at[2], piece);
     }
 
     Bounds bounds_;

@@ -13,26 +13,10 @@ namespace {
 
 constexpr int64_t SHORT = 192;  // elements up to which comparisons are faster
 
-template <int BYTES>
-struct Unsigned;
-template <>
-struct Unsigned<1> {
-    using type = uint8_t;
-};
-template <>
-struct Unsigned<2> {
-    using type = uint16_t;
-};
-template <>
-struct Unsigned<4> {
-    using type = uint32_t;
-};
-template <>
-struct Unsigned<8> {
-    using type = uint64_t;
-};
 template <class T>
-using unsigned_t = typename Unsigned<sizeof(T)>::type;
+using unsigned_t = std::conditional_t<
+    sizeof(T) == 8, uint64_t,
+    std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
 
 template <class T>
 constexpr bool is_float = std::is_floating_point_v<compute_t<T>>;
@@ -140,10 +124,7 @@ KernelPtr sort(const Request& request) {
     int64_t dim = request.attrs.integer("dim");
     if (dim < 0 || dim >= operands[0].ndim()) throw std::invalid_argument("sort along a dim that is not there");
     if (operands[1].dtype != DType::i64) throw std::invalid_argument("sort gives int64 indices");
-    std::vector<int> others;
-    for (int d = 0; d < operands[0].ndim(); ++d)
-        if (d != dim) others.push_back(d);
-    Loops lines = collapse(operands, others);
+    Loops lines = collapse(operands, dims_but(operands[0].ndim(), dim));
     auto stride = [&](int i) { return operands[i].strides[size_t(dim)] * size_of(operands[i].dtype); };
     Line line{nullptr, nullptr, nullptr, stride(0), stride(1), stride(2), operands[0].shape[size_t(dim)]};
     if (line.n == 0 || lines.numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});

@@ -17,7 +17,7 @@ constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it i
 constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
 constexpr int64_t AHEAD_BYTES = 12 << 10;
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
-constexpr int64_t MOST_DOTS = 12;  // vectors whose dot products with many others are found one by one
+constexpr int64_t MAX_DOTS = 12;  // vectors whose dot products with many others are found one by one
 constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
 
 template <class T>
@@ -78,7 +78,7 @@ void Product<T>::choose_path() {
     const int64_t b_bytes = k_ * b_.row * int64_t(sizeof(T));
     if (m_ == 0 || n_ == 0 || k_ == 0)
         path_ = Path::fill;
-    else if (b_.row == 1 && a_.column == 1 && std::min(m_, n_) <= MOST_DOTS && k_ >= 8 * SIMD_WIDTH<T>)
+    else if (b_.row == 1 && a_.column == 1 && std::min(m_, n_) <= MAX_DOTS && k_ >= 8 * SIMD_WIDTH<T>)
         path_ = Path::dots;
     else if (b_.row == 1 && m_ <= DOT_ROWS && k_ >= 2 * SIMD_WIDTH<T>)
         path_ = Path::dots;

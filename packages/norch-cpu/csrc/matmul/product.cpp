@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <type_traits>
 
 #include "common/layout.h"
@@ -34,7 +33,7 @@ template <class T>
 class Batched {
 public:
     Batched(const Operand& out, const Operand& a, const Operand& b, bool has_bias)
-        : loops_(collapse({out, a, b}, batch_dims(out))), product_(plan(out, a, b, has_bias)) {
+        : loops_(collapse({out, a, b}, dims_but(out.ndim() - 2))), product_(plan(out, a, b, has_bias)) {
         for (int64_t n : loops_.shape) count_ *= n;
     }
 
@@ -53,12 +52,6 @@ public:
     }
 
 private:
-    static std::vector<int> batch_dims(const Operand& out) {
-        std::vector<int> dims(size_t(out.ndim() - 2));
-        std::iota(dims.begin(), dims.end(), 0);
-        return dims;
-    }
-
     /// The plan of one product. Batch dims along which b or a repeats itself become rows or columns where they can
     /// (not columns, of which each has its bias).
     Product<T> plan(const Operand& out, const Operand& a, const Operand& b, bool has_bias) {

@@ -104,9 +104,7 @@ public:
         size_ = q.shape[nd - 1];
         values_ = v.shape[nd - 1];
         width_ = whole_vectors(std::min(QUERIES, queries_));
-        std::vector<int> batch;
-        for (int d = 0; d + 2 < nd; ++d) batch.push_back(d);
-        loops_ = collapse(request.operands, batch);
+        loops_ = collapse(request.operands, dims_but(nd - 2));
         for (const Operand& o : request.operands) rows_.push_back(o.strides[nd - 2]);
     }
 

@@ -5,7 +5,7 @@ namespace norch::nn {
 namespace {
 
 constexpr double ELEMENT_NS = 0.2;
-constexpr int64_t LEAST_INNER = 8;  // with fewer contiguous elements a channel, channels go side by side
+constexpr int64_t MIN_INNER = 8;  // with fewer contiguous elements a channel, channels go side by side
 constexpr int64_t SIDE_BY_SIDE = 128, ROWS = 128;
 
 struct Shape {
@@ -225,7 +225,7 @@ void backward_columns(const Backward<C>& b, int64_t block) {
 /// Calls one(channel) or side_by_side(block) for all channels.
 template <class One, class Block>
 void for_channels(const Shape& s, double ns, const One& one, const Block& side_by_side) {
-    if (s.inner >= LEAST_INNER) {
+    if (s.inner >= MIN_INNER) {
         parallel_for(s.channels, ns * double(s.count()), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) one(i);
         });
@@ -237,39 +237,30 @@ void for_channels(const Shape& s, double ns, const One& one, const Block& side_b
     });
 }
 
+/// Three outputs. GRAD: grad, input, weight where it is given; else input, weight and bias where they are given.
+template <bool GRAD>
 KernelPtr batch_norm(const Request& request) {
     const Operand& out = request.operands[0];
     if (!fits(request, out) || !out.numel()) return nullptr;
     const auto& given = request.attrs.integers("given");
-    int weight = given[1] ? 4 : 0, bias = given[2] ? 4 + int(given[1]) : 0;
-    Shape shape = shape_of(out);
-    double eps = request.attrs.number("eps");
+    const int input = GRAD ? 4 : 3, weight = given[GRAD ? 2 : 1] ? input + 1 : 0;
+    const int bias = !GRAD && given[2] ? input + 1 + int(given[1]) : 0;
+    const Shape shape = shape_of(out);
+    const double eps = request.attrs.number("eps");
     return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
-        double ns = ELEMENT_NS * sizeof(C) / 4;
+        const double ns = (GRAD ? 2 : 1) * ELEMENT_NS * sizeof(C) / 4;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
             const C *w = weight ? at(weight) : nullptr, *b = bias ? at(bias) : nullptr;
-            const Forward<C> f{shape, eps, at(3), w, b, at(0), at(1), at(2)};
-            auto one = [&](int64_t i) { forward_channel(f, i); };
-            for_channels(shape, ns, one, [&](int64_t i) { forward_columns(f, i); });
-        };
-        return staged(request, 3, compute, double(out.numel()) * ns, body);
-    });
-}
-
-KernelPtr batch_norm_grad(const Request& request) {
-    const Operand& out = request.operands[0];
-    if (!fits(request, out) || !out.numel()) return nullptr;
-    const bool weighted = request.attrs.integers("given")[2];
-    Shape shape = shape_of(out);
-    double eps = request.attrs.number("eps");
-    return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
-        double ns = 2 * ELEMENT_NS * sizeof(C) / 4;
-        auto body = [=](char* const* data) {
-            auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
-            const Backward<C> b{shape, eps, at(3), at(4), weighted ? at(5) : nullptr, at(0), at(1), at(2)};
-            auto one = [&](int64_t i) { backward_channel(b, i); };
-            for_channels(shape, ns, one, [&](int64_t i) { backward_columns(b, i); });
+            if constexpr (GRAD) {
+                const Backward<C> g{shape, eps, at(3), at(input), w, at(0), at(1), at(2)};
+                auto one = [&](int64_t i) { backward_channel(g, i); };
+                for_channels(shape, ns, one, [&](int64_t i) { backward_columns(g, i); });
+            } else {
+                const Forward<C> f{shape, eps, at(input), w, b, at(0), at(1), at(2)};
+                auto one = [&](int64_t i) { forward_channel(f, i); };
+                for_channels(shape, ns, one, [&](int64_t i) { forward_columns(f, i); });
+            }
         };
         return staged(request, 3, compute, double(out.numel()) * ns, body);
     });
@@ -278,8 +269,8 @@ KernelPtr batch_norm_grad(const Request& request) {
 }  // namespace
 
 void add_channel_normalization(Registry& registry) {
-    registry["batch_norm"] = batch_norm;
-    registry["batch_norm_grad"] = batch_norm_grad;
+    registry["batch_norm"] = batch_norm<false>;
+    registry["batch_norm_grad"] = batch_norm<true>;
 }
 
 }  // namespace norch::nn

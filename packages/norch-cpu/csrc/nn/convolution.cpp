@@ -169,8 +169,8 @@ KernelPtr forward(const Request& r) {
 /// Quotient towards minus infinity.
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-/// The taps along one dim that reach elements whose index has remainder `phase`: (index in the kernel, from where).
-std::vector<std::pair<int64_t, int64_t>> reaching(int64_t phase, int64_t k, int64_t stride, int64_t dilation, int64_t pad) {
+/// The taps along one dim that contribute to elements whose index has remainder `phase`: (index in the kernel, from where).
+std::vector<std::pair<int64_t, int64_t>> contributing(int64_t phase, int64_t k, int64_t stride, int64_t dilation, int64_t pad) {
     std::vector<std::pair<int64_t, int64_t>> out;
     for (int64_t i = 0; i < k; ++i) {
         const int64_t from = phase + pad - i * dilation;
@@ -192,8 +192,8 @@ KernelPtr input_grad(const Request& r) {
     for (int64_t a = 0; a < std::min(stride[0], h); ++a) {
         for (int64_t b = 0; b < std::min(stride[1], w); ++b) {
             std::vector<Tap> taps;
-            for (auto [i, y] : reaching(a, weight.shape[2], stride[0], dilation[0], pads[0]))
-                for (auto [j, x] : reaching(b, weight.shape[3], stride[1], dilation[1], pads[2])) taps.push_back({i, j, y, x});
+            for (auto [i, y] : contributing(a, weight.shape[2], stride[0], dilation[0], pads[0]))
+                for (auto [j, x] : contributing(b, weight.shape[3], stride[1], dilation[1], pads[2])) taps.push_back({i, j, y, x});
             is_covered &= !taps.empty();
             if (taps.empty()) continue;
             WindowGrid grid((h - a + stride[0] - 1) / stride[0], (w - b + stride[1] - 1) / stride[1], 1, 1, taps);
@@ -217,27 +217,22 @@ KernelPtr input_grad(const Request& r) {
     });
 }
 
-template <template <class> class F>
-KernelPtr of_one_dtype(const Request& r) {
+template <class F>
+KernelPtr of_one_dtype(const Request& r, const F& make) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype) return nullptr;
-    if (!r.operands[0].is_contiguous()) return nullptr;
-    return visit_floating(r.operands[0].dtype, [&]<class T>(Tag<T>) { return F<T>::make(r); });
+    return r.operands[0].is_contiguous() ? visit_floating(r.operands[0].dtype, make) : nullptr;
 }
-template <class S>
-struct Forward {
-    static KernelPtr make(const Request& r) { return forward<S>(r); }
-};
-template <class S>
-struct InputGrad {
-    static KernelPtr make(const Request& r) { return input_grad<S>(r); }
-};
 
 }  // namespace
 
 void add_convolution(Registry& registry) {
-    registry["conv2d"] = of_one_dtype<Forward>;
-    registry["conv2d_input_grad"] = of_one_dtype<InputGrad>;
+    registry["conv2d"] = [](const Request& r) {
+        return of_one_dtype(r, [&]<class S>(Tag<S>) { return forward<S>(r); });
+    };
+    registry["conv2d_input_grad"] = [](const Request& r) {
+        return of_one_dtype(r, [&]<class S>(Tag<S>) { return input_grad<S>(r); });
+    };
     registry["conv2d_weight_grad"] = conv2d_weight_grad;
 }
 

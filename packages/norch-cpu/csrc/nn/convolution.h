@@ -28,7 +28,7 @@ struct WindowGrid {
     int64_t rows, columns, step_y, step_x;
     std::vector<Tap> taps;
     int64_t top, left;       // of the first taps
-    int64_t reach_y, reach_x;  // from the first tap to the last
+    int64_t extent_y, extent_x;  // from the first tap to the last
 };
 
 /// Windows that are computed together.

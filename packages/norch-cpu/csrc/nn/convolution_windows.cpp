@@ -4,7 +4,7 @@ namespace norch::nn {
 namespace {
 
 constexpr int64_t TILE_BYTES = 256 << 10;
-constexpr int64_t LEAST_WINDOWS = 64;
+constexpr int64_t MIN_WINDOWS = 64;
 // Windows jump from plane to plane, which is slow outside the caches; a copy is read row by row.
 constexpr int64_t IN_PLACE_BYTES = 1 << 20;
 
@@ -38,10 +38,10 @@ WindowGrid::WindowGrid(int64_t rows, int64_t columns, int64_t step_y, int64_t st
     : rows(rows), columns(columns), step_y(step_y), step_x(step_x), taps(std::move(given)) {
     top = taps[0].y, left = taps[0].x;
     for (const Tap& tap : taps) top = std::min(top, tap.y), left = std::min(left, tap.x);
-    reach_y = reach_x = 1;
+    extent_y = extent_x = 1;
     for (const Tap& tap : taps) {
-        reach_y = std::max(reach_y, tap.y - top + 1);
-        reach_x = std::max(reach_x, tap.x - left + 1);
+        extent_y = std::max(extent_y, tap.y - top + 1);
+        extent_x = std::max(extent_x, tap.x - left + 1);
     }
 }
 
@@ -51,15 +51,15 @@ Tiling Tiling::make(const WindowGrid& grid, int64_t channels, int64_t most, int6
     const int64_t columns = std::max<int64_t>(grid.columns, 1), rows = std::max<int64_t>(grid.rows, 1);
     const int64_t element = std::max<int64_t>(channels, 1) * int64_t(sizeof(T));
     // Rows of windows, as many as fit; if not even one fits, part of it.
-    const int64_t line = element * ((columns - 1) * grid.step_x + grid.reach_x);
-    const int64_t fitting = std::min((TILE_BYTES / line - grid.reach_y) / grid.step_y + 1, most / columns);
-    const int64_t enough = cut(LEAST_WINDOWS, columns);
+    const int64_t line = element * ((columns - 1) * grid.step_x + grid.extent_x);
+    const int64_t fitting = std::min((TILE_BYTES / line - grid.extent_y) / grid.step_y + 1, most / columns);
+    const int64_t enough = cut(MIN_WINDOWS, columns);
     out.rows = std::min(rows, std::max({std::min(fitting, rows / std::max<int64_t>(parts, 1)), enough, int64_t(1)}));
     out.columns = columns;
-    if (out.rows == 1 && columns > LEAST_WINDOWS) {
-        const int64_t thin = (TILE_BYTES / (element * grid.reach_y) - grid.reach_x) / grid.step_x + 1;
+    if (out.rows == 1 && columns > MIN_WINDOWS) {
+        const int64_t thin = (TILE_BYTES / (element * grid.extent_y) - grid.extent_x) / grid.step_x + 1;
         const int64_t wanted = std::min({thin, most, cut(columns, std::max<int64_t>(parts / rows, 1))});
-        out.columns = std::min(columns, std::max(wanted, LEAST_WINDOWS));
+        out.columns = std::min(columns, std::max(wanted, MIN_WINDOWS));
     }
     out.down = grid.rows ? cut(grid.rows, out.rows) : 0;
     out.across = grid.columns ? cut(grid.columns, out.columns) : 0;
@@ -74,13 +74,13 @@ Tile Tiling::tile(const WindowGrid& grid, int64_t index) const {
 template <class S>
 Source<S>::Source(const Image& image, const WindowGrid& grid, const Tiling& tiling, int64_t channels)
     : image_(image), grid_(grid), channels_(channels) {
-    const int64_t bottom = grid.top + (grid.rows - 1) * grid.step_y + grid.reach_y;
-    const int64_t right = grid.left + (grid.columns - 1) * grid.step_x + grid.reach_x;
+    const int64_t bottom = grid.top + (grid.rows - 1) * grid.step_y + grid.extent_y;
+    const int64_t right = grid.left + (grid.columns - 1) * grid.step_x + grid.extent_x;
     is_direct_ = std::is_same_v<S, T> && grid.top >= 0 && grid.left >= 0 && bottom <= image.size[2] &&
                  right <= image.size[3] &&
                  image.size[0] * image.size[1] * image.size[2] * image.size[3] * int64_t(sizeof(S)) <= IN_PLACE_BYTES;
-    height_ = (tiling.rows - 1) * grid.step_y + grid.reach_y;
-    width_ = (tiling.columns - 1) * grid.step_x + grid.reach_x;
+    height_ = (tiling.rows - 1) * grid.step_y + grid.extent_y;
+    width_ = (tiling.columns - 1) * grid.step_x + grid.extent_x;
     plane_ = is_direct_ ? image.stride[1] : height_ * width_;
     row_ = is_direct_ ? image.stride[2] : width_;
     column_ = is_direct_ ? image.stride[3] : 1;
@@ -94,7 +94,7 @@ const compute_t<S>* Source<S>::at(const S* data, int64_t n, int64_t channel, con
     if constexpr (std::is_same_v<S, T>) {
         if (is_direct_) return data + y * stride[2] + x * stride[3];
     }
-    const int64_t height = (tile.rows - 1) * grid_.step_y + grid_.reach_y;
+    const int64_t height = (tile.rows - 1) * grid_.step_y + grid_.extent_y;
     const int64_t before = std::clamp<int64_t>(-x, 0, width_);
     const int64_t end = std::clamp(image_.size[3] - x, before, width_);
     const int64_t first = std::clamp<int64_t>(-y, 0, height), last = std::clamp(image_.size[2] - y, first, height);

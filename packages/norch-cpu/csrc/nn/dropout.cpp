@@ -1,40 +1,16 @@
 // dropout: the uniforms that `random` would draw, compared as they are made.
 #include <cmath>
 
-#include "common/operands.h"
-#include "elementwise/loop.h"
+#include "common/layout.h"
 #include "random/philox.h"
+#include "runtime/families.h"
 #include "runtime/parallel.h"
+#include "runtime/simd.h"
 
 namespace norch::nn {
 namespace {
 
 constexpr int64_t CHUNK = 1024;  // elements: their words stay in the first-level cache
-
-/// The dims of two operands of one shape, in row-major order, merged where both allow it; strides in elements.
-struct RowMajor {
-    std::vector<int64_t> shape, out, x;
-
-    RowMajor(const Operand& a, const Operand& b) {
-        for (int d = 0; d < a.ndim(); ++d) {
-            int64_t n = a.shape[d];
-            if (n == 1) continue;
-            if (!shape.empty() && out.back() == a.strides[d] * n && x.back() == b.strides[d] * n) {
-                shape.back() *= n;
-                out.back() = a.strides[d];
-                x.back() = b.strides[d];
-            } else {
-                shape.push_back(n);
-                out.push_back(a.strides[d]);
-                x.push_back(b.strides[d]);
-            }
-        }
-        if (shape.empty()) {
-            shape = {1};
-            out = x = {1};
-        }
-    }
-};
 
 /// Words below this are dropped: those whose float32 uniform (word >> 8) * 2**-24 is less than p in float32.
 uint32_t threshold_of(double p) {
@@ -64,9 +40,10 @@ template <class T>
 class Dropout final : public Kernel {
 public:
     Dropout(const Request& request)
-        : layout_(request.operands[0], request.operands[1]),
+        : layout_(row_major_loops({&request.operands[0], &request.operands[1]})),
           n_(request.operands[0].numel()),
           p_is_float_(is_floating(request.operands[2].dtype)) {
+        for (int k = 0; k < 2; ++k) stride_[k] = layout_.ndim() ? layout_.strides[size_t(k)].back() : int64_t(sizeof(T));
         work = double(n_) * NS;
     }
 
@@ -96,27 +73,28 @@ private:
     /// Elements [start, start + count), row by row.
     void chunk(T* out, const T* x, const uint32_t* words, int64_t start, int64_t count, uint32_t threshold,
                compute_t<T> scale) const {
-        size_t inner = layout_.shape.size() - 1;
+        const int inner = layout_.ndim() - 1;
+        const int64_t columns = inner < 0 ? 1 : layout_.shape[size_t(inner)];
         while (count > 0) {
-            int64_t column = start % layout_.shape[inner], rest = start / layout_.shape[inner];
-            int64_t n = std::min(count, layout_.shape[inner] - column);
-            T* to = out + column * layout_.out[inner];
-            const T* from = x + column * layout_.x[inner];
-            for (size_t d = inner; d-- > 0; rest /= layout_.shape[d]) {
-                to += rest % layout_.shape[d] * layout_.out[d];
-                from += rest % layout_.shape[d] * layout_.x[d];
-            }
-            if (layout_.out[inner] == 1 && layout_.x[inner] == 1)
+            int64_t column = start % columns, rest = start / columns;
+            int64_t n = std::min(count, columns - column);
+            char* at[] = {reinterpret_cast<char*>(out) + column * stride_[0],
+                          reinterpret_cast<char*>(const_cast<T*>(x)) + column * stride_[1]};
+            layout_.move(at, inner, rest);
+            T* to = reinterpret_cast<T*>(at[0]);
+            const T* from = reinterpret_cast<const T*>(at[1]);
+            if (stride_[0] == sizeof(T) && stride_[1] == sizeof(T))
                 drop(to, from, words, n, threshold, scale);
             else
-                drop(to, layout_.out[inner], from, layout_.x[inner], words, n, threshold, scale);
+                drop(to, stride_[0] / int64_t(sizeof(T)), from, stride_[1] / int64_t(sizeof(T)), words, n, threshold, scale);
             words += n;
             start += n;
             count -= n;
         }
     }
 
-    RowMajor layout_;
+    Loops layout_;
+    int64_t stride_[2];  // of the innermost dim, in bytes
     int64_t n_;
     bool p_is_float_;
 };

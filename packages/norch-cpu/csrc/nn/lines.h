@@ -68,10 +68,7 @@ public:
         std::vector<Operand> operands(request.operands.begin(), request.operands.begin() + INPUTS + 1);
         int nd = operands[0].ndim();
         n_ = nd ? operands[0].shape[dim] : 1;
-        std::vector<int> others;
-        for (int d = 0; d < nd; ++d)
-            if (d != dim) others.push_back(d);
-        loops_ = collapse(operands, others);
+        loops_ = collapse(operands, dims_but(nd, dim));
         int inner = loops_.ndim() - 1;
         lines_ = inner < 0 ? 1 : loops_.shape[inner];
         bool column_wise = lines_ >= 8;
@@ -124,10 +121,7 @@ private:
         int64_t first = item % blocks_ * size_;
         item /= blocks_;
         for (int k = 0; k <= INPUTS; ++k) start[k] = data[k] + first * part_[k].line;
-        for (int d = loops_.ndim() - 2; d >= 0; --d) {
-            for (int k = 0; k <= INPUTS; ++k) start[k] += item % loops_.shape[d] * loops_.strides[k][d];
-            item /= loops_.shape[d];
-        }
+        loops_.move(start, loops_.ndim() - 1, item);
         return std::min(size_, lines_ - first);
     }
 

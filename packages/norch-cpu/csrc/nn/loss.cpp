@@ -1,17 +1,12 @@
 // Losses: nll_loss and cross_entropy by class index, of one row or a batch of rows, and mse_loss; with their gradients.
+#include "common/arithmetic_ops.h"
+#include "common/losses.h"
 #include "elementwise/loop.h"
 #include "nn/softmax.h"
 #include "nn/lines.h"
 
 namespace norch::nn {
 namespace {
-
-enum class Reduction { none, mean, sum };
-
-Reduction reduction_of(const Request& request) {
-    const std::string& name = request.attrs.text("reduction");
-    return name == "mean" ? Reduction::mean : name == "sum" ? Reduction::sum : Reduction::none;
-}
 
 using ReadIndex = int64_t (*)(const char*);
 
@@ -52,12 +47,6 @@ struct Targets {
     int64_t step, count, classes, ignored;
 };
 
-/// Whether operands are (classes) and (), or (n, classes) and (n), without weights.
-bool is_plain(const Operand& scores, const Operand& target) {
-    return is_floating(scores.dtype) && (scores.ndim() == 1 || scores.ndim() == 2) &&
-           target.ndim() == scores.ndim() - 1 && reader_of_indices(target.dtype);
-}
-
 struct Rows {
     explicit Rows(const Operand& operand)
         : count(operand.ndim() == 2 ? operand.shape[0] : 1),
@@ -69,20 +58,20 @@ struct Rows {
 
 /// Minus the elements of `logs` that the targets name, into `loss`.
 template <class T>
-void pick(T* loss, const T* logs, const Rows& rows, const char* target, const Targets& targets, Reduction reduction) {
+void pick(T* loss, const T* logs, const Rows& rows, const char* target, const Targets& targets, LossReduction reduction) {
     double sum = 0;
     int64_t counted = 0;
     for (int64_t i = 0; i < rows.count; ++i) {
         int64_t index = targets(target, i);
         compute_t<T> value = index < 0 ? compute_t<T>(0) : -load(logs[i * rows.row + index * rows.column]);
         counted += index >= 0;
-        if (reduction == Reduction::none)
+        if (reduction == LossReduction::none)
             loss[i] = store<T>(value);
         else
             sum += value;
     }
-    if (reduction == Reduction::mean) sum /= double(counted);
-    if (reduction != Reduction::none) *loss = store<T>(compute_t<T>(sum));
+    if (reduction == LossReduction::mean) sum /= double(counted);
+    if (reduction != LossReduction::none) *loss = store<T>(compute_t<T>(sum));
 }
 
 KernelPtr picking(const Request& request, int logs, int target, KernelPtr first) {
@@ -90,7 +79,7 @@ KernelPtr picking(const Request& request, int logs, int target, KernelPtr first)
     if (!loss.is_contiguous() || loss.dtype != scores.dtype) return nullptr;
     Rows rows(scores);
     Targets targets(request.operands[target], rows.classes, request);
-    Reduction reduction = reduction_of(request);
+    LossReduction reduction = reduction_of(request);
     std::shared_ptr<Kernel> before(std::move(first));
     double work = 3 * double(rows.count) + (before ? before->work : 0);
     return visit_floating(scores.dtype, [&]<class T>(Tag<T>) {
@@ -104,13 +93,13 @@ KernelPtr picking(const Request& request, int logs, int target, KernelPtr first)
 
 /// loss, input, target
 KernelPtr nll_loss(const Request& request) {
-    if (request.operands.size() != 3 || !is_plain(request.operands[1], request.operands[2])) return nullptr;
+    if (request.operands.size() != 3 || !are_plain(request.operands[1], request.operands[2])) return nullptr;
     return picking(request, 1, 2, nullptr);
 }
 
 /// loss, logs, input, target
 KernelPtr cross_entropy(const Request& request) {
-    if (!is_plain(request.operands[2], request.operands[3])) return nullptr;
+    if (!are_plain(request.operands[2], request.operands[3])) return nullptr;
     Request inner = request;
     inner.operands = {request.operands[1], request.operands[2]};
     return picking(request, 1, 3, log_softmax(inner, -1));
@@ -126,21 +115,21 @@ public:
 
     /// What the mean divides by, else 1.
     C divisor(const Targets& targets, const char* target) const {
-        return reduction_ == Reduction::mean ? C(targets.counted(target)) : C(1);
+        return reduction_ == LossReduction::mean ? C(targets.counted(target)) : C(1);
     }
     C operator()(const char* grad, int64_t row, C divisor) const {
         return load(reinterpret_cast<const T*>(grad)[row * step_]) / divisor;
     }
 
 private:
-    Reduction reduction_;
+    LossReduction reduction_;
     int64_t step_;
 };
 
 /// out, grad, target
 KernelPtr nll_loss_grad(const Request& request) {
     const Operand& out = request.operands[0];
-    if (request.operands.size() != 3 || !is_plain(out, request.operands[2]) || !out.is_contiguous()) return nullptr;
+    if (request.operands.size() != 3 || !are_plain(out, request.operands[2]) || !out.is_contiguous()) return nullptr;
     Rows rows(out);
     Targets targets(request.operands[2], rows.classes, request);
     return visit_floating(out.dtype, [&]<class T>(Tag<T>) {
@@ -182,7 +171,7 @@ void cross_entropy_rows(C* out, const C* logs, char* const* data, int64_t first,
 /// out, grad, logs, target
 KernelPtr cross_entropy_grad(const Request& request) {
     const Operand &out = request.operands[0], &logs = request.operands[2];
-    if (!is_plain(out, request.operands[3]) || !out.is_contiguous() || !logs.is_contiguous()) return nullptr;
+    if (!are_plain(out, request.operands[3]) || !out.is_contiguous() || !logs.is_contiguous()) return nullptr;
     Rows rows(out);
     Targets targets(request.operands[3], rows.classes, request);
     return visit_floating(out.dtype, [&]<class T>(Tag<T>) {
@@ -211,12 +200,7 @@ KernelPtr cross_entropy_grad(const Request& request) {
     });
 }
 
-struct SquaredDifference {
-    template <class T>
-    static T apply(T a, T b) {
-        return (a - b) * (a - b);
-    }
-};
+NORCH_BINARY(T, SquaredDifference, (a - b) * (a - b))
 
 /// The sum of (a - b) ** 2: of pieces first, so that it does not depend on the number of threads.
 template <class T>
@@ -241,25 +225,21 @@ double sum_of_squares(const T* a, const T* b, int64_t n) {
 
 /// loss, input, target
 KernelPtr mse_loss(const Request& request) {
+    if (!is_mse_loss(request)) return nullptr;
     const Operand &out = request.operands[0], &a = request.operands[1], &b = request.operands[2];
-    if (!is_floating(out.dtype) || a.dtype != out.dtype || b.dtype != out.dtype || a.shape != b.shape) return nullptr;
-    const std::string& name = request.attrs.text("reduction");
-    if (name != "mean" && name != "sum" && name != "none") return nullptr;  // core refuses it
-    Reduction reduction = reduction_of(request);
-    if (reduction == Reduction::none) {
+    const LossReduction reduction = reduction_of(request);
+    if (reduction == LossReduction::none) {
         bool is_double = out.dtype == DType::f64;
         using elementwise::binary_loop;
         return elementwise::elementwise_kernel(request, is_double ? binary_loop<double, double, SquaredDifference>
                                                                   : binary_loop<float, float, SquaredDifference>, 0.2);
     }
-    Loops loops = collapse({a, b});
-    int64_t n = a.numel(), size = size_of(a.dtype);
-    bool is_dense = n < 2 || (loops.ndim() == 1 && loops.strides[0][0] == size && loops.strides[1][0] == size);
-    if (!is_dense) return nullptr;
+    if (!lie_alike(a, b)) return nullptr;
+    const int64_t n = a.numel();
     return visit_floating(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0.3 * double(n), [=](char* const* data, const Scalar*) {
             double total = sum_of_squares(reinterpret_cast<const T*>(data[1]), reinterpret_cast<const T*>(data[2]), n);
-            if (reduction == Reduction::mean) total /= double(n);
+            if (reduction == LossReduction::mean) total /= double(n);
             *reinterpret_cast<T*>(data[0]) = store<T>(compute_t<T>(total));
         });
     });

@@ -6,11 +6,11 @@ namespace {
 
 constexpr double ELEMENT_NS = 0.2, ROW_NS = 25;
 
-constexpr int64_t MOST_ROWS = 16;
+constexpr int64_t MAX_ROWS = 16;
 constexpr int64_t LONG_ROW = 512;
 
 /// Rows that go through each phase together: what one row waits for, the next ones need not. They stay in the cache.
-int64_t rows_together(int64_t n) { return std::min(MOST_ROWS, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1))); }
+int64_t rows_together(int64_t n) { return std::min(MAX_ROWS, std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1))); }
 
 /// Calls body(row, count) for the rows of a range, some at a time.
 template <class Body>
@@ -34,7 +34,7 @@ struct Statistics {
 template <bool Centred, class C>
 void statistics(const C* x, int64_t rows, int64_t n, double eps, Statistics<C>* out) {
     const double share = 1 / double(n);
-    C mean[MOST_ROWS] = {}, square[MOST_ROWS];
+    C mean[MAX_ROWS] = {}, square[MAX_ROWS];
     if (Centred) means(x, rows, n, mean);
     for (int64_t r = 0; r < rows; ++r, x += n) {
         const C centre = mean[r];
@@ -61,7 +61,7 @@ auto with_result(const C* x, const C* weight, const C* bias, Statistics<C> s, co
 
 template <bool Centred, class C>
 void normalize_short(C* out, const C* x, const C* weight, const C* bias, int64_t rows, int64_t n, double eps) {
-    Statistics<C> found[MOST_ROWS];
+    Statistics<C> found[MAX_ROWS];
     statistics<Centred>(x, rows, n, eps, found);
     for (int64_t r = 0; r < rows; ++r, out += n, x += n) {
         with_result(x, weight, bias, found[r], [=](auto y) {
@@ -129,8 +129,8 @@ struct Slope {
 template <bool Centred, bool Weighted, class C>
 void slopes(const C* g, const C* x, const C* weight, int64_t rows, int64_t n, double eps, Slope<C>* out) {
     const double share = 1 / double(n);
-    C mean[MOST_ROWS] = {};
-    double sums[MOST_ROWS][3] = {};
+    C mean[MAX_ROWS] = {};
+    double sums[MAX_ROWS][3] = {};
     if (Centred) means(x, rows, n, mean);
     for (int64_t r = 0; r < rows; ++r, x += n, g += n) {
         const C centre = mean[r];
@@ -184,7 +184,7 @@ void add_rows(const C* g, const C* x, C* to_weight, C* to_bias, int64_t n, const
 template <bool Centred, bool Weighted, class C>
 void gradients(C* out, const C* g, const C* x, const C* weight, C* to_weight, C* to_bias, int64_t rows,
                int64_t ahead, int64_t n, double eps) {
-    Slope<C> found[MOST_ROWS];
+    Slope<C> found[MAX_ROWS];
     slopes<Centred, Weighted>(g, x, weight, rows, n, eps, found);
     for (int64_t r = 0; r < rows; ++r) {
         if (r < ahead) {

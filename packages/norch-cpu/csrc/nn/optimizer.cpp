@@ -2,8 +2,9 @@
 #include <algorithm>
 
 #include "common/optimizer_rules.h"
-#include "elementwise/loop.h"
+#include "runtime/families.h"
 #include "runtime/parallel.h"
+#include "runtime/simd.h"
 
 namespace norch::nn {
 namespace {
@@ -39,21 +40,6 @@ std::vector<int64_t> starts_of(const Request& request, int64_t count) {
     return starts;
 }
 
-/// Whether the operands are as a step needs them: `lists` lists of `count` contiguous tensors, then scalars.
-bool suits(const Request& request, int64_t count, int64_t lists, int64_t scalars) {
-    const auto& operands = request.operands;
-    if (count < 1 || int64_t(operands.size()) != count * lists + scalars) return false;
-    for (int64_t i = 0; i < int64_t(operands.size()); ++i) {
-        const Operand& o = operands[i];
-        if (o.is_scalar != (i >= count * lists)) return false;
-        if (o.is_scalar ? !is_floating(o.dtype)
-                        : o.dtype != operands[0].dtype || !o.is_contiguous() ||
-                              o.numel() != operands[i % count].numel())
-            return false;
-    }
-    return is_floating(operands[0].dtype);
-}
-
 /// Calls body(i, begin, n) for pieces of all parameters: n elements of parameter i from element `begin` on.
 template <class Body>
 void for_pieces(const std::vector<int64_t>& starts, double ns, const Body& body) {
@@ -70,53 +56,31 @@ void for_pieces(const std::vector<int64_t>& starts, double ns, const Body& body)
         64);
 }
 
-template <template <class> class Rule, unsigned PRESENT>
-KernelPtr step_kernel(const Request& request) {
-    constexpr int lists = 2 + (PRESENT & 1) + (PRESENT >> 1 & 1) + (PRESENT >> 2 & 1);
-    int64_t count = request.attrs.integer("count");
-    if (!suits(request, count, lists, Rule<float>::SCALARS)) return nullptr;
-    StepFlags flags(request.attrs);
-    auto starts = starts_of(request, count);
-    return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) {
-        // What an element costs: mostly the memory that is read, and written but for the gradient.
-        double ns = 0.06 * (2 * lists - 1) * double(sizeof(T)) / 4;
-        return make_kernel(ns * double(starts.back()), [=](char* const* data, const Scalar* scalars) {
-            const Rule<compute_t<T>> rule(flags, scalars + count * lists);
-            for_pieces(starts, ns, [&](size_t i, int64_t begin, int64_t n) {
-                T* at[lists];
-                for (int k = 0; k < lists; ++k) at[k] = reinterpret_cast<T*>(data[i + size_t(k * count)]) + begin;
-                step_loop<T, Rule<compute_t<T>>, PRESENT>(at, n, rule);
+struct Make {
+    template <template <class> class Rule, unsigned PRESENT, bool = false>
+    static KernelPtr step(const Request& request) {
+        constexpr int lists = LISTS<PRESENT>;
+        int64_t count = request.attrs.integer("count");
+        if (!suits_step(request, count, lists, Rule<float>::SCALARS)) return nullptr;
+        StepFlags flags(request.attrs);
+        auto starts = starts_of(request, count);
+        return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) {
+            // What an element costs: mostly the memory that is read, and written but for the gradient.
+            double ns = 0.06 * (2 * lists - 1) * double(sizeof(T)) / 4;
+            return make_kernel(ns * double(starts.back()), [=](char* const* data, const Scalar* scalars) {
+                const Rule<compute_t<T>> rule(flags, scalars + count * lists);
+                for_pieces(starts, ns, [&](size_t i, int64_t begin, int64_t n) {
+                    T* at[lists];
+                    for (int k = 0; k < lists; ++k) at[k] = reinterpret_cast<T*>(data[i + size_t(k * count)]) + begin;
+                    step_loop<T, Rule<compute_t<T>>, PRESENT>(at, n, rule);
+                });
             });
         });
-    });
-}
-
-KernelPtr sgd_step(const Request& request) {
-    return with_sgd_states(request.attrs, [&](auto states) { return step_kernel<SgdRule, states>(request); });
-}
-
-KernelPtr adam_step(const Request& request) {
-    return with_adam_states(request.attrs, [&](auto states) { return step_kernel<AdamRule, states>(request); });
-}
-
-KernelPtr rmsprop_step(const Request& request) {
-    return with_rmsprop_states(request.attrs, [&](auto states) { return step_kernel<RmspropRule, states>(request); });
-}
+    }
+};
 
 }  // namespace
 
-void add_optimizers(Registry& registry) {
-    registry["sgd_step"] = sgd_step;
-    registry["asgd_step"] = step_kernel<AsgdRule, 1>;
-    registry["rprop_step"] = step_kernel<RpropRule, 3>;
-    registry["lion_step"] = step_kernel<LionRule, 1>;
-    registry["adam_step"] = adam_step;
-    registry["nadam_step"] = step_kernel<NadamRule, 3>;
-    registry["radam_step"] = step_kernel<RadamRule, 3>;
-    registry["adamax_step"] = step_kernel<AdamaxRule, 3>;
-    registry["adagrad_step"] = step_kernel<AdagradRule, 1>;
-    registry["adadelta_step"] = step_kernel<AdadeltaRule, 3>;
-    registry["rmsprop_step"] = rmsprop_step;
-}
+void add_optimizers(Registry& registry) { add_optimizer_steps<Make>(registry); }
 
 }  // namespace norch::nn

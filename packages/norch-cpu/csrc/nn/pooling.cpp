@@ -105,18 +105,16 @@ KernelPtr max_pool(const Request& r) {
     if constexpr (std::is_same_v<S, compute_t<S>> && !std::is_same_v<S, bool>) {
         if (p.is_halving() && from.column == 1) {
             const double ns = double(p.columns) * 0.3 * sizeof(S);
-            return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
-                parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
-                    with_lanes<S>(p.columns, [=](auto lanes) {
-                        constexpr int N = decltype(lanes)::value;
-                        S* out = reinterpret_cast<S*>(data[0]) + begin * p.columns;
-                        for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns) {
-                            const S* a = reinterpret_cast<const S*>(data[1]) + from.at(at.plane) + at.y * 2 * from.row;
-                            in_steps<N>(p.columns, [=](int64_t x) {
-                                Halving<S, N>::forward(a + 2 * x, a + from.row + 2 * x, out + x);
-                            });
-                        }
-                    });
+            return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
+                with_lanes<S>(p.columns, [=](auto lanes) {
+                    constexpr int N = decltype(lanes)::value;
+                    S* out = reinterpret_cast<S*>(data[0]) + begin * p.columns;
+                    for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns) {
+                        const S* a = reinterpret_cast<const S*>(data[1]) + from.at(at.plane) + at.y * 2 * from.row;
+                        in_steps<N>(p.columns, [=](int64_t x) {
+                            Halving<S, N>::forward(a + 2 * x, a + from.row + 2 * x, out + x);
+                        });
+                    }
                 });
             });
         }
@@ -153,14 +151,12 @@ KernelPtr indices(const Request& r) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
     const double ns = double(p.columns) * (2 + p.window());
-    return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
-        parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                const S* plane = reinterpret_cast<const S*>(data[1]) + from.at(i / p.rows);
-                int64_t* out = reinterpret_cast<int64_t*>(data[0]) + i * p.columns;
-                for (int64_t x = 0; x < p.columns; ++x) out[x] = place(p, from, plane, i % p.rows, x);
-            }
-        });
+    return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const S* plane = reinterpret_cast<const S*>(data[1]) + from.at(i / p.rows);
+            int64_t* out = reinterpret_cast<int64_t*>(data[0]) + i * p.columns;
+            for (int64_t x = 0; x < p.columns; ++x) out[x] = place(p, from, plane, i % p.rows, x);
+        }
     });
 }
 
@@ -168,22 +164,20 @@ template <class T>
 KernelPtr halving_grad(const Request& r, const Pool& p) {
     const Planes grads(r.operands[1]), from(r.operands[2]);
     const double ns = double(p.columns) * 0.8 * sizeof(T);
-    return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
-        parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
-            with_lanes<T>(p.columns, [=](auto lanes) {
-                constexpr int N = decltype(lanes)::value;
-                for (RowOfPlane at(begin, p.rows); at.i < end; at.next()) {
-                    const int64_t plane = at.plane, y = at.y;
-                    const T* a = reinterpret_cast<const T*>(data[2]) + from.at(plane) + y * 2 * from.row;
-                    const T* g = reinterpret_cast<const T*>(data[1]) + grads.at(plane) + y * grads.row;
-                    T* out = reinterpret_cast<T*>(data[0]) + (plane * p.h + y * 2) * p.w;
-                    in_steps<N>(p.columns, [=](int64_t x) {
-                        Halving<T, N>::backward(g + x, a + 2 * x, a + from.row + 2 * x, out + 2 * x, out + p.w + 2 * x);
-                    });
-                    for (int64_t x = p.columns * 2; x < p.w; ++x) out[x] = out[p.w + x] = 0;
-                    if (y == p.rows - 1) std::fill_n(out + 2 * p.w, (p.h - p.rows * 2) * p.w, T(0));
-                }
-            });
+    return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        with_lanes<T>(p.columns, [=](auto lanes) {
+            constexpr int N = decltype(lanes)::value;
+            for (RowOfPlane at(begin, p.rows); at.i < end; at.next()) {
+                const int64_t plane = at.plane, y = at.y;
+                const T* a = reinterpret_cast<const T*>(data[2]) + from.at(plane) + y * 2 * from.row;
+                const T* g = reinterpret_cast<const T*>(data[1]) + grads.at(plane) + y * grads.row;
+                T* out = reinterpret_cast<T*>(data[0]) + (plane * p.h + y * 2) * p.w;
+                in_steps<N>(p.columns, [=](int64_t x) {
+                    Halving<T, N>::backward(g + x, a + 2 * x, a + from.row + 2 * x, out + 2 * x, out + p.w + 2 * x);
+                });
+                for (int64_t x = p.columns * 2; x < p.w; ++x) out[x] = out[p.w + x] = 0;
+                if (y == p.rows - 1) std::fill_n(out + 2 * p.w, (p.h - p.rows * 2) * p.w, T(0));
+            }
         });
     });
 }
@@ -197,20 +191,18 @@ KernelPtr max_grad(const Request& r) {
         if (p.is_halving() && p.rows && from.column == 1 && grads.column == 1) return halving_grad<T>(r, p);
     }
     const double ns = double(p.rows * p.columns) * (2 + p.window()) + double(p.h * p.w);
-    return make_kernel(double(p.planes) * ns, [=](char* const* data, const Scalar*) {
-        parallel_for(p.planes, ns, [=](int64_t begin, int64_t end) {
-            Scratch<T> sums(p.h * p.w);
-            for (int64_t i = begin; i < end; ++i) {
-                const S* plane = reinterpret_cast<const S*>(data[2]) + from.at(i);
-                const S* g = reinterpret_cast<const S*>(data[1]) + grads.at(i);
-                S* out = reinterpret_cast<S*>(data[0]) + i * p.h * p.w;
-                std::fill_n(sums.data(), p.h * p.w, T(0));
-                for (int64_t y = 0; y < p.rows; ++y)
-                    for (int64_t x = 0; x < p.columns; ++x)
-                        sums[place(p, from, plane, y, x)] += load(g[y * grads.row + x * grads.column]);
-                for (int64_t x = 0; x < p.h * p.w; ++x) out[x] = store<S>(sums[x]);
-            }
-        });
+    return parallel_kernel(p.planes, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        Scratch<T> sums(p.h * p.w);
+        for (int64_t i = begin; i < end; ++i) {
+            const S* plane = reinterpret_cast<const S*>(data[2]) + from.at(i);
+            const S* g = reinterpret_cast<const S*>(data[1]) + grads.at(i);
+            S* out = reinterpret_cast<S*>(data[0]) + i * p.h * p.w;
+            std::fill_n(sums.data(), p.h * p.w, T(0));
+            for (int64_t y = 0; y < p.rows; ++y)
+                for (int64_t x = 0; x < p.columns; ++x)
+                    sums[place(p, from, plane, y, x)] += load(g[y * grads.row + x * grads.column]);
+            for (int64_t x = 0; x < p.h * p.w; ++x) out[x] = store<S>(sums[x]);
+        }
     });
 }
 

@@ -105,10 +105,8 @@ KernelPtr pooled(const Request& r) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
     const double ns = double(p.columns) * (1 + 0.2 * p.window());
-    return make_kernel(double(p.planes * p.rows) * ns, [=](char* const* data, const Scalar*) {
-        parallel_for(p.planes * p.rows, ns, [=](int64_t begin, int64_t end) {
-            pool_rows<F>(p, from, reinterpret_cast<const S*>(data[1]), reinterpret_cast<S*>(data[0]), begin, end);
-        });
+    return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        pool_rows<F>(p, from, reinterpret_cast<const S*>(data[1]), reinterpret_cast<S*>(data[0]), begin, end);
     });
 }
 

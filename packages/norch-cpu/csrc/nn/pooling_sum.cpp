@@ -31,14 +31,12 @@ KernelPtr sum_grad(const Request& r) {
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]);
     const double ns = double(p.w) * (1 + 0.3 * p.window());
-    return make_kernel(double(p.planes * p.h) * ns, [=](char* const* data, const Scalar*) {
-        parallel_for(p.planes * p.h, ns, [=](int64_t begin, int64_t end) {
-            Scratch<T> above(p.columns), line(std::max(p.line(), p.left + p.w));
-            for (int64_t i = begin; i < end; ++i) {
-                const S* g = reinterpret_cast<const S*>(data[1]) + grads.at(i / p.h);
-                sum_grad_row(p, grads, g, i % p.h, above.data(), line.data(), reinterpret_cast<S*>(data[0]) + i * p.w);
-            }
-        });
+    return parallel_kernel(p.planes * p.h, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        Scratch<T> above(p.columns), line(std::max(p.line(), p.left + p.w));
+        for (int64_t i = begin; i < end; ++i) {
+            const S* g = reinterpret_cast<const S*>(data[1]) + grads.at(i / p.h);
+            sum_grad_row(p, grads, g, i % p.h, above.data(), line.data(), reinterpret_cast<S*>(data[0]) + i * p.w);
+        }
     });
 }
 

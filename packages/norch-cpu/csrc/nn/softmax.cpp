@@ -155,15 +155,36 @@ struct LogSoftmax {
     }
 };
 
-/// Inputs: the gradient of the result, and the result.
-template <class C>
-struct SoftmaxGrad {
+// What an element adds to the sum of its line, and the gradient, of the gradient g of the result and the result y.
+struct OfSoftmax {
+    template <class C>
+    static NORCH_INLINE C share(C g, C y) {
+        return g * y;
+    }
+    template <class C>
+    static NORCH_INLINE C gradient(C g, C y, C sum) {
+        return (g - sum) * y;
+    }
+};
+struct OfLogSoftmax {
+    template <class C>
+    static NORCH_INLINE C share(C g, C) {
+        return g;
+    }
+    template <class C>
+    static NORCH_INLINE C gradient(C g, C y, C sum) {
+        return g - math::exp(y) * sum;
+    }
+};
+
+template <class C, class F>
+struct Gradient {
     static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
         for (int64_t r = 0; r < rows; ++r, out += n) {
             const C *g = x[0].data + r * x[0].stride, *y = x[1].data + r * x[1].stride;
-            const C sum = sum_of<C>(n, [=](int64_t i) { return g[i] * y[i]; });
+            const C sum = sum_of<C>(n, [=](int64_t i) { return F::share(g[i], y[i]); });
             NORCH_INDEPENDENT
-            for (int64_t i = 0; i < n; ++i) out[i] = (g[i] - sum) * y[i];
+            for (int64_t i = 0; i < n; ++i) out[i] = F::gradient(g[i], y[i], sum);
         }
     }
 
@@ -172,41 +193,19 @@ struct SoftmaxGrad {
         for (int64_t k = 0; k < n; ++k) {
             const C *g = x[0].data + k * x[0].stride, *y = x[1].data + k * x[1].stride;
             NORCH_INDEPENDENT
-            for (int64_t j = 0; j < width; ++j) sum[j] += g[j] * y[j];
+            for (int64_t j = 0; j < width; ++j) sum[j] += F::share(g[j], y[j]);
         }
         for (int64_t k = 0; k < n; ++k, out += stride) {
             const C *g = x[0].data + k * x[0].stride, *y = x[1].data + k * x[1].stride;
             NORCH_INDEPENDENT
-            for (int64_t j = 0; j < width; ++j) out[j] = (g[j] - sum[j]) * y[j];
+            for (int64_t j = 0; j < width; ++j) out[j] = F::gradient(g[j], y[j], sum[j]);
         }
     }
 };
-
 template <class C>
-struct LogSoftmaxGrad {
-    static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
-        for (int64_t r = 0; r < rows; ++r, out += n) {
-            const C *g = x[0].data + r * x[0].stride, *y = x[1].data + r * x[1].stride;
-            const C sum = sum_of<C>(n, [=](int64_t i) { return g[i]; });
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < n; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
-        }
-    }
-
-    static void columns(const Block<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
-        C sum[COLUMNS] = {};
-        for (int64_t k = 0; k < n; ++k) {
-            const C* g = x[0].data + k * x[0].stride;
-            NORCH_INDEPENDENT
-            for (int64_t j = 0; j < width; ++j) sum[j] += g[j];
-        }
-        for (int64_t k = 0; k < n; ++k, out += stride) {
-            const C *g = x[0].data + k * x[0].stride, *y = x[1].data + k * x[1].stride;
-            NORCH_INDEPENDENT
-            for (int64_t j = 0; j < width; ++j) out[j] = g[j] - math::exp(y[j]) * sum[j];
-        }
-    }
-};
+using SoftmaxGrad = Gradient<C, OfSoftmax>;
+template <class C>
+using LogSoftmaxGrad = Gradient<C, OfLogSoftmax>;
 
 }  // namespace
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t BLOCK = 1024;     // elements searched at a time
 constexpr int64_t CHUNK = 65536;    // elements of a piece of a long row
 constexpr int64_t COLUMNS = 512;    // columns compared at a time
-constexpr int64_t FEW = 16;         // outputs that are too few to give every thread its share
+constexpr int64_t MIN_OUTPUTS = 16;         // with fewer, outputs do not give every thread its share
 
 template <class A>
 struct Best {
@@ -70,7 +70,7 @@ public:
         contiguous_ = plan.x_stride == int64_t(sizeof(T));
         ns_ = double(plan.n) * (contiguous_ ? ns : 1) + 10;
         work = ns_ * double(plan.outputs);
-        if (plan.outputs < FEW) pieces_ = (plan.n + CHUNK - 1) / CHUNK;
+        if (plan.outputs < MIN_OUTPUTS) pieces_ = (plan.n + CHUNK - 1) / CHUNK;
     }
 
     void run(char* const* data, const Scalar*) const override {

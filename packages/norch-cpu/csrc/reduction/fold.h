@@ -16,7 +16,7 @@ constexpr int64_t CHUNK = 65536;     // elements of a piece of a long row
 constexpr int64_t CHUNK_ROWS = 256;  // rows that are added up before their sum goes to a wider type
 constexpr int64_t BLOCK = 1024;      // columns that are added up at a time
 constexpr int64_t CACHED = 1 << 20;  // bytes that the second-level cache surely holds
-constexpr int64_t FEW = 16;          // outputs that are too few to give every thread its share
+constexpr int64_t MIN_OUTPUTS = 16;          // with fewer, outputs do not give every thread its share
 
 /// Element j of R rows, added up in a tree.
 template <class T, class Op, int R>
@@ -99,11 +99,11 @@ template <class T, class Op, bool CONTIGUOUS>
 class RowFold final : public Kernel {
 public:
     using A = compute_t<T>;
-    using Wide = typename Op::template wide<A>;
+    using Upcast = typename Op::template upcast<A>;
 
     RowFold(const ReductionPlan& plan, double ns) : plan_(plan), ns_(ns * double(plan.inputs)) {
         work = ns_ * double(plan.outputs) + 30 * double(plan.outputs);
-        if (plan.outputs < FEW && plan.inputs >= 2 * CHUNK) {
+        if (plan.outputs < MIN_OUTPUTS && plan.inputs >= 2 * CHUNK) {
             pieces_ = (plan.n + CHUNK - 1) / CHUNK;
             rows_per_unit_ = pieces_ > 1 ? 1 : CHUNK / plan.n;
             units_ = (plan.row_count + rows_per_unit_ - 1) / rows_per_unit_ * pieces_;
@@ -113,7 +113,7 @@ public:
     void run(char* const* data, const Scalar*) const override {
         if (units_ > 1) return run_split(data);
         parallel_for(plan_.outputs, ns_ + 5, [&](int64_t begin, int64_t end) {
-            if (plan_.row_count == 1 && plan_.n <= MOST && plan_.kept.size() <= 1) return run_short(data, begin, end);
+            if (plan_.row_count == 1 && plan_.n <= MAX_DIRECT && plan_.kept.size() <= 1) return run_short(data, begin, end);
             Odometer at(plan_.kept, begin);
             for (int64_t i = begin; i < end; ++i, at.next()) {
                 const char* x = data[1] + at.x;
@@ -124,7 +124,7 @@ public:
 
 private:
     /// Elements that are folded without a detour by a wider type.
-    static constexpr int64_t MOST = CONTIGUOUS ? 16 * 8 * SIMD_WIDTH<A> : 128;
+    static constexpr int64_t MAX_DIRECT = CONTIGUOUS ? 16 * 8 * SIMD_WIDTH<A> : 128;
     /// Columns up to which rows are better added up element by element first.
     static constexpr int64_t NARROW = 256;
 
@@ -143,7 +143,7 @@ private:
     }
 
     void run_split(char* const* data) const {
-        Scratch<Wide> partial(plan_.outputs * units_);
+        Scratch<Upcast> partial(plan_.outputs * units_);
         double ns = ns_ / double(units_);
         parallel_for(plan_.outputs * units_, ns, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
@@ -158,19 +158,19 @@ private:
             put(data[0] + at.out, combine(partial.data() + i * units_, units_));
     }
 
-    static void put(char* out, Wide value) { *reinterpret_cast<T*>(out) = store<T>(A(value)); }
+    static void put(char* out, Upcast value) { *reinterpret_cast<T*>(out) = store<T>(A(value)); }
 
-    static Wide combine(const Wide* p, int64_t n) {
+    static Upcast combine(const Upcast* p, int64_t n) {
         if (n == 1) return p[0];
         return Op::apply(combine(p, n / 2), combine(p + n / 2, n - n / 2));
     }
 
     /// Elements [start, start + n) of the rows from `first` to `last`.
-    Wide rows(const char* x, int64_t first, int64_t last, int64_t start, int64_t n) const {
+    Upcast rows(const char* x, int64_t first, int64_t last, int64_t start, int64_t n) const {
         Odometer at(plan_.reduced, first);
         x += start * plan_.x_stride;
         if (CONTIGUOUS && n <= NARROW && last - first >= 4) return narrow_rows(x, at, last - first, n);
-        Wide total = row(x + at.x, n);
+        Upcast total = row(x + at.x, n);
         for (int64_t i = first + 1; i < last; ++i) {
             at.next();
             total = Op::apply(total, row(x + at.x, n));
@@ -178,19 +178,19 @@ private:
         return total;
     }
 
-    static Wide narrow_rows(const char* x, Odometer& at, int64_t rows, int64_t n) {
+    static Upcast narrow_rows(const char* x, Odometer& at, int64_t rows, int64_t n) {
         A acc[NARROW];
-        Wide total = Op::template identity<Wide>;
+        Upcast total = Op::template identity<Upcast>;
         for (int64_t i = 0; i < rows; i += CHUNK_ROWS) {
             accumulate_rows<T, Op>(acc, x, at, std::min(CHUNK_ROWS, rows - i), n);
-            total = Op::apply(total, Wide(fold_block<A, Op>(acc, n)));
+            total = Op::apply(total, Upcast(fold_block<A, Op>(acc, n)));
         }
         return total;
     }
 
-    Wide row(const char* x, int64_t n) const {
-        if (n <= MOST) return block(x, plan_.x_stride, n);
-        int64_t half = (n / 2 + MOST - 1) / MOST * MOST;
+    Upcast row(const char* x, int64_t n) const {
+        if (n <= MAX_DIRECT) return block(x, plan_.x_stride, n);
+        int64_t half = (n / 2 + MAX_DIRECT - 1) / MAX_DIRECT * MAX_DIRECT;
         return Op::apply(row(x, half), row(x + half * plan_.x_stride, n - half));
     }
 
@@ -205,12 +205,12 @@ template <class T, class Op>
 class ColumnFold final : public Kernel {
 public:
     using A = compute_t<T>;
-    using Wide = typename Op::template wide<A>;
+    using Upcast = typename Op::template upcast<A>;
 
     ColumnFold(const ReductionPlan& plan, double ns) : plan_(plan), columns_(plan.n), rows_(plan.row_count) {
         work = ns * double(plan.inputs) * double(plan.outputs);
         contiguous_ = plan.x_stride == int64_t(sizeof(T));
-        if (contiguous_) widen();
+        if (contiguous_) merge_rows();
         // One tile after the other reads the rows in bits: only what lies in the cache or is one tile wide bears that.
         in_registers_ = contiguous_ && plan_.reduced.size() == 1 && rows_ >= 16 &&
                         (columns_ * merged_ == LANES ||
@@ -225,7 +225,7 @@ public:
     }
 
     void run(char* const* data, const Scalar*) const override {
-        if (tasks_ < FEW && chunks_ > 1) return run_split(data);
+        if (tasks_ < MIN_OUTPUTS && chunks_ > 1) return run_split(data);
         parallel_for(tasks_, ns_, [&](int64_t begin, int64_t end) {
             Odometer at(plan_.kept, begin / blocks_);
             int64_t block = begin % blocks_;
@@ -240,7 +240,7 @@ private:
     static constexpr int64_t LANES = 8 * SIMD_WIDTH<A>;
 
     /// Several short rows that lie one after the other become one.
-    void widen() {
+    void merge_rows() {
         if (plan_.reduced.empty() || plan_.reduced.back().x != columns_ * int64_t(sizeof(T))) return;
         Axis& axis = plan_.reduced.back();
         bool alone = plan_.reduced.size() == 1;
@@ -286,11 +286,11 @@ private:
         alignas(64) A acc[BLOCK];
         accumulate(acc, x, 0, std::min(rows_, CHUNK_ROWS), n);
         if (chunks_ == 1) return finish(out, x, acc, n);
-        alignas(64) Wide total[BLOCK];
+        alignas(64) Upcast total[BLOCK];
         for (int64_t j = 0; j < n; ++j) total[j] = acc[j];
         for (int64_t i = CHUNK_ROWS; i < rows_; i += CHUNK_ROWS) {
             accumulate(acc, x, i, std::min(rows_, i + CHUNK_ROWS), n);
-            for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], Wide(acc[j]));
+            for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], Upcast(acc[j]));
         }
         finish(out, x, total, n);
     }
@@ -324,14 +324,14 @@ private:
                 accumulate(&partial[i * block_], x, first, std::min(rows_, first + CHUNK_ROWS), width(block));
             }
         });
-        alignas(64) Wide total[BLOCK];
+        alignas(64) Upcast total[BLOCK];
         for (int64_t task = 0; task < tasks_; ++task) {
             Odometer at(plan_.kept, task / blocks_);
             int64_t block = task % blocks_, n = width(block), start = block * block_;
             const A* p = &partial[task * chunks_ * block_];
             for (int64_t j = 0; j < n; ++j) total[j] = p[j];
             for (int64_t i = 1; i < chunks_; ++i)
-                for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], Wide(p[i * block_ + j]));
+                for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], Upcast(p[i * block_ + j]));
             finish(data[0] + at.out + start * plan_.out_stride, data[1] + at.x + start * plan_.x_stride, total, n);
         }
     }

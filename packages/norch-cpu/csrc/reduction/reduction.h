@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/arithmetic_ops.h"
 #include "common/dtype.h"
 #include "common/kernel.h"
 #include "runtime/simd.h"
@@ -15,7 +16,7 @@ namespace norch::reduction {
 struct Axis {
     int64_t size, x, out;  // byte strides of the input and the output
 };
-constexpr int MOST_AXES = 64;
+constexpr int MAX_AXES = 64;
 
 /// The loops of a reduction. The inner one runs over `n` elements: reduced ones, or with `columns` kept ones.
 struct ReductionPlan {
@@ -57,95 +58,40 @@ public:
 private:
     const Axis* axes_;
     int count_;
-    int64_t index_[MOST_AXES];
+    int64_t index_[MAX_AXES];
 };
 
 // The operations. `identity` leaves every number as it is, `empty` is what no elements give, partial results are
-// combined in `wide`, and bools, which are bytes, have an operation of their own.
+// combined in `upcast`, and bools, which are bytes, have an operation of their own.
+#define NORCH_REDUCTION(Name, formula, unit, none, Upcast, BoolOp)     \
+    struct Name {                                                      \
+        template <class T>                                             \
+        static NORCH_INLINE T apply(T a, T b) {                        \
+            return formula;                                            \
+        }                                                              \
+        template <class T>                                             \
+        static constexpr T identity = unit;                            \
+        template <class T>                                             \
+        static constexpr T empty = none;                               \
+        template <class T>                                             \
+        using upcast = Upcast;                                         \
+        using Bool = BoolOp;                                           \
+    };
 
-struct Or {
-    template <class T>
-    static NORCH_INLINE T apply(T a, T b) {
-        return T(a | b);
-    }
-    template <class T>
-    static constexpr T identity = 0;
-    template <class T>
-    static constexpr T empty = 0;
-    template <class T>
-    using wide = T;
-};
-struct And {
-    template <class T>
-    static NORCH_INLINE T apply(T a, T b) {
-        return T(a & b);
-    }
-    template <class T>
-    static constexpr T identity = 1;
-    template <class T>
-    static constexpr T empty = 1;
-    template <class T>
-    using wide = T;
-};
-struct Sum {
-    template <class T>
-    static NORCH_INLINE T apply(T a, T b) {
-        if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
-        else return a + b;
-    }
-    template <class T>
-    static constexpr T identity = std::is_integral_v<T> ? T(0) : T(-0.0);
-    template <class T>
-    static constexpr T empty = 0;
-    template <class T>
-    using wide = std::conditional_t<std::is_same_v<T, float>, double, T>;
-    using Bool = Or;
-};
-struct Prod {
-    template <class T>
-    static NORCH_INLINE T apply(T a, T b) {
-        if constexpr (std::is_floating_point_v<T>) return a * b;
-        else return T(uint64_t(a) * uint64_t(b));
-    }
-    template <class T>
-    static constexpr T identity = 1;
-    template <class T>
-    static constexpr T empty = 1;
-    template <class T>
-    using wide = T;
-    using Bool = And;
-};
-/// A NaN wins: in b by the test, in a because every comparison with it is false. Written so that it vectorises.
-struct Largest {
-    template <class T>
-    static NORCH_INLINE T apply(T a, T b) {
-        T larger = b > a ? b : a;
-        return b != b ? b : larger;
-    }
-    template <class T>
-    static constexpr T identity =
-        std::is_integral_v<T> ? std::numeric_limits<T>::lowest() : -std::numeric_limits<T>::infinity();
-    template <class T>
-    static constexpr T empty = identity<T>;  // never asked for
-    template <class T>
-    using wide = T;
-    using Bool = Or;
-};
-struct Smallest {
-    template <class T>
-    static NORCH_INLINE T apply(T a, T b) {
-        T smaller = b < a ? b : a;
-        return b != b ? b : smaller;
-    }
-    template <class T>
-    static constexpr T identity =
-        std::is_integral_v<T> ? std::numeric_limits<T>::max() : std::numeric_limits<T>::infinity();
-    template <class T>
-    static constexpr T empty = identity<T>;
-    template <class T>
-    using wide = T;
-    using Bool = And;
-};
+template <class T>
+using sum_t = std::conditional_t<std::is_same_v<T, float>, double, T>;
+template <class T>
+constexpr T lowest = std::is_integral_v<T> ? std::numeric_limits<T>::lowest() : -std::numeric_limits<T>::infinity();
+template <class T>
+constexpr T highest = std::is_integral_v<T> ? std::numeric_limits<T>::max() : std::numeric_limits<T>::infinity();
+
+NORCH_REDUCTION(Or, T(a | b), 0, 0, T, Or)
+NORCH_REDUCTION(And, T(a & b), 1, 1, T, And)
+NORCH_REDUCTION(Sum, Add::apply(a, b), std::is_integral_v<T> ? T(0) : T(-0.0), 0, sum_t<T>, Or)
+NORCH_REDUCTION(Prod, Mul::apply(a, b), 1, 1, T, And)
+// A NaN wins: in b by the test, in a because every comparison with it is false. Written so that it vectorises.
+NORCH_REDUCTION(Largest, b != b ? b : (b > a ? b : a), lowest<T>, lowest<T>, T, Or)
+NORCH_REDUCTION(Smallest, b != b ? b : (b < a ? b : a), highest<T>, highest<T>, T, And)
 
 KernelPtr amax(const Request& request);  // extremes.cpp
 KernelPtr amin(const Request& request);

@@ -13,10 +13,10 @@ constexpr int64_t COLUMNS = 512;  // columns that are added up at a time
 template <class T, class Op>
 struct Scan {
     using A = compute_t<T>;
-    using Wide = typename Op::template wide<A>;
+    using Upcast = typename Op::template upcast<A>;
 
-    static Wide at(const char* x) { return Wide(A(load(*reinterpret_cast<const T*>(x)))); }
-    static void put(char* out, Wide value) { *reinterpret_cast<T*>(out) = store<T>(A(value)); }
+    static Upcast at(const char* x) { return Upcast(A(load(*reinterpret_cast<const T*>(x)))); }
+    static void put(char* out, Upcast value) { *reinterpret_cast<T*>(out) = store<T>(A(value)); }
 
     static void row(char* out, const char* x, int64_t out_stride, int64_t x_stride, int64_t n) {
         constexpr int64_t size = sizeof(T);
@@ -25,10 +25,10 @@ struct Scan {
     }
 
     static NORCH_INLINE void elements(char* out, const char* x, int64_t out_stride, int64_t x_stride, int64_t n) {
-        Wide total = Op::template identity<Wide>;
+        Upcast total = Op::template identity<Upcast>;
         int64_t i = 0;
         for (; i + 8 <= n; i += 8) {
-            Wide sums[8];
+            Upcast sums[8];
             sums[0] = at(x + i * x_stride);
             for (int k = 1; k < 8; ++k) sums[k] = Op::apply(sums[k - 1], at(x + (i + k) * x_stride));
             for (int k = 0; k < 8; ++k) put(out + (i + k) * out_stride, Op::apply(total, sums[k]));
@@ -43,8 +43,8 @@ struct Scan {
     /// n columns of `rows` rows.
     static void columns(char* out, const char* x, const ReductionPlan& plan, int64_t rows, int64_t out_row,
                         int64_t x_row, int64_t n) {
-        Wide total[COLUMNS];
-        for (int64_t j = 0; j < n; ++j) total[j] = Op::template identity<Wide>;
+        Upcast total[COLUMNS];
+        for (int64_t j = 0; j < n; ++j) total[j] = Op::template identity<Upcast>;
         bool contiguous = plan.x_stride == int64_t(sizeof(T)) && plan.out_stride == int64_t(sizeof(T));
         for (int64_t i = 0; i < rows; ++i, out += out_row, x += x_row) {
             if (contiguous) {
@@ -52,7 +52,7 @@ struct Scan {
                 T* to = reinterpret_cast<T*>(out);
                 NORCH_INDEPENDENT
                 for (int64_t j = 0; j < n; ++j) {
-                    total[j] = Op::apply(total[j], Wide(A(load(from[j]))));
+                    total[j] = Op::apply(total[j], Upcast(A(load(from[j]))));
                     to[j] = store<T>(A(total[j]));
                 }
             } else {

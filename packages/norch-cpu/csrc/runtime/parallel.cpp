@@ -39,7 +39,7 @@ struct alignas(64) Share {
     std::atomic<int64_t> next;
     int64_t end;
 };
-constexpr int MOST_SHARES = 32;
+constexpr int MAX_SHARES = 32;
 
 /// Each thread begins with a share that is the same at every call over as much data: that much of it as its caches hold
 /// need not come from another core's. Then it takes of the others' what they have not begun.
@@ -49,10 +49,10 @@ struct Job {
     int shares;
     std::atomic<bool> failed{false};
     std::exception_ptr error;
-    Share share[MOST_SHARES];
+    Share share[MAX_SHARES];
 
     Job(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads)
-        : body(body), context(context), shares(std::min(threads, MOST_SHARES)) {
+        : body(body), context(context), shares(std::min(threads, MAX_SHARES)) {
         for (int k = 0; k < shares; ++k) {
             share[k].next.store(count * k / shares, std::memory_order_relaxed);
             share[k].end = count * (k + 1) / shares;

@@ -85,12 +85,7 @@ void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size
         return;
     }
 #endif
-    switch (size) {
-        case 1: return copy_elements<uint8_t>(to, from, rows, columns);
-        case 2: return copy_elements<uint16_t>(to, from, rows, columns);
-        case 4: return copy_elements<uint32_t>(to, from, rows, columns);
-        default: return copy_elements<uint64_t>(to, from, rows, columns);
-    }
+    visit_bits(size, [&]<class T>(Tag<T>) { copy_elements<T>(to, from, rows, columns); });
 }
 
 void load_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert) {

@@ -19,7 +19,7 @@ def _threads() -> int:
         try:
             return int(given)
         except ValueError:
-            raise ValueError(f"NORCH_NUM_THREADS={given!r} is no integer") from None
+            raise ValueError(f"NORCH_NUM_THREADS: expected an integer, got {given!r}") from None
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

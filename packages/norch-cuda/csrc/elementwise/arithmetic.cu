@@ -1,6 +1,5 @@
 // Unary, binary and comparison kernels in plain arithmetic.
 #include "elementwise/elementwise.cuh"
-#include "elementwise/transcendental.h"
 #include "runtime/families.h"
 
 namespace norch::elementwise {

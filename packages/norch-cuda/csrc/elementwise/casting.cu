@@ -1,6 +1,6 @@
-#include "elementwise/casting.h"
-
+// copy between two different dtypes.
 #include "elementwise/elementwise.cuh"
+#include "runtime/families.h"
 
 namespace norch::elementwise {
 namespace {

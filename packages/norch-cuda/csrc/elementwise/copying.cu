@@ -1,5 +1,4 @@
 // copy between equal dtypes, fill, where: what moves elements and computes nothing. casting.cu has the casts.
-#include "elementwise/casting.h"
 #include "elementwise/elementwise.cuh"
 #include "runtime/families.h"
 

@@ -32,18 +32,18 @@ struct Inputs {
 };
 
 template <class T, int VEC, class C, int K>
-__device__ inline void load_packet(C (&x)[K], int at, const char* data, bool is_single, uint32_t left) {
-    if (VEC == 1 || is_single) {
-        C value = C(widen(*reinterpret_cast<const T*>(data)));
+__device__ inline void load_packet(C (&x)[K], int at, const char* data, bool is_broadcast, uint32_t left) {
+    if (VEC == 1 || is_broadcast) {
+        C value = C(upcast(*reinterpret_cast<const T*>(data)));
 #pragma unroll
         for (int j = 0; j < VEC; ++j) x[at + j] = value;
     } else if (left >= VEC) {
         auto packet = *reinterpret_cast<const Packet<T, VEC>*>(data);
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) x[at + j] = C(widen(packet.v[j]));
+        for (int j = 0; j < VEC; ++j) x[at + j] = C(upcast(packet.v[j]));
     } else {
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) x[at + j] = j < left ? C(widen(reinterpret_cast<const T*>(data)[j])) : C(0);
+        for (int j = 0; j < VEC; ++j) x[at + j] = j < left ? C(upcast(reinterpret_cast<const T*>(data)[j])) : C(0);
     }
 }
 
@@ -52,12 +52,12 @@ __device__ inline void store_packet(char* data, const computed<T> (&y)[K], int a
     if (left >= VEC) {
         Packet<T, VEC> packet;
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) packet.v[j] = narrow<T>(y[at + j]);
+        for (int j = 0; j < VEC; ++j) packet.v[j] = downcast<T>(y[at + j]);
         *reinterpret_cast<Packet<T, VEC>*>(data) = packet;
     } else {
 #pragma unroll
         for (int j = 0; j < VEC; ++j)
-            if (j < left) reinterpret_cast<T*>(data)[j] = narrow<T>(y[at + j]);
+            if (j < left) reinterpret_cast<T*>(data)[j] = downcast<T>(y[at + j]);
     }
 }
 
@@ -81,11 +81,11 @@ __global__ void __launch_bounds__(THREADS) map_kernel(const __grid_constant__ La
 #pragma unroll
             for (int k = 0; k < F::INPUTS; ++k) {
                 const char* data = inputs.data[k] + offset[k + 1];
-                const bool is_single = layout.stride[k + 1][0] == 0;
+                const bool is_broadcast = layout.stride[k + 1][0] == 0;
                 if (inputs.data[k] && k == 0) {
-                    load_packet<First, VEC>(x[k], u * VEC, data, is_single, layout.numel - i);
+                    load_packet<First, VEC>(x[k], u * VEC, data, is_broadcast, layout.numel - i);
                 } else if (inputs.data[k]) {
-                    load_packet<In, VEC>(x[k], u * VEC, data, is_single, layout.numel - i);
+                    load_packet<In, VEC>(x[k], u * VEC, data, is_broadcast, layout.numel - i);
                 } else {
 #pragma unroll
                     for (int j = 0; j < VEC; ++j) x[k][u * VEC + j] = inputs.scalar[k];
@@ -109,9 +109,9 @@ bool allows_packets(const Layout<N>& layout, int vec, const int64_t (&itemsize)[
     if (layout.ndim > 1 && layout.size[0].divisor % uint32_t(vec)) return false;
     for (int k = 0; k < N; ++k) {
         if (is_scalar[k]) continue;
-        const bool is_single = k > 0 && layout.stride[k][0] == 0;
-        if (!is_single && layout.stride[k][0] != itemsize[k]) return false;
-        for (int d = 1; !is_single && d < layout.ndim; ++d)
+        const bool is_broadcast = k > 0 && layout.stride[k][0] == 0;
+        if (!is_broadcast && layout.stride[k][0] != itemsize[k]) return false;
+        for (int d = 1; !is_broadcast && d < layout.ndim; ++d)
             if (layout.stride[k][d] % (vec * itemsize[k])) return false;
     }
     return true;
@@ -161,8 +161,7 @@ private:
     template <int V, int U>
     void launch(const Layout<N>& layout, char* out, const Inputs<F>& inputs) const {
         const int64_t blocks = ceil_div(layout.numel, int64_t(THREADS) * V * U);
-        map_kernel<F, V, U><<<unsigned(blocks), THREADS, 0, stream_handle()>>>(layout, out, inputs, f_);
-        check_launch("an elementwise kernel");
+        launch_kernel("an elementwise kernel", map_kernel<F, V, U>, unsigned(blocks), THREADS, layout, out, inputs, f_);
     }
 
     struct Part {

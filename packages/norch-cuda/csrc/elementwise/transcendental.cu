@@ -1,6 +1,4 @@
 // exp, log, sin and their kin, pow and atan2, for the floating dtypes: CUDA's own functions, of at most 2 to 3 ulp.
-#include "elementwise/transcendental.h"
-
 #include "common/elementary_ops.h"
 #include "elementwise/elementwise.cuh"
 #include "runtime/families.h"

@@ -57,7 +57,7 @@ __device__ inline void write_sum(T& result, uint32_t seen, int headroom, unsigne
         const double rest = scalbn(double(static_cast<long long>(low)), headroom - 61);
         sum = scalbn(double(static_cast<long long>(high)) + rest, unit_of(seen, headroom));
     }
-    result = narrow<T>(computed<T>(double(widen(result)) + sum));
+    result = downcast<T>(computed<T>(double(upcast(result)) + sum));
 }
 
 }  // namespace norch::indexing

@@ -11,31 +11,21 @@ __global__ void __launch_bounds__(THREADS) gather_elements(const __grid_constant
                                                            const char* x, const char* index, const Chosen chosen,
                                                            const ErrorSink sink) {
     constexpr int U = INDEX_UNROLL;
-    const uint32_t first = blockIdx.x * (THREADS * U) + threadIdx.x;
-    char* to[U];
-    const char* from[U];
+    const Places<3> at(layout);
     int64_t k[U];
     P value[U];
 #pragma unroll
-    for (int u = 0; u < U; ++u) {
-        const uint32_t i = first + u * THREADS;
-        if (i < layout.numel) {
-            int64_t offset[3];
-            layout.offsets(i, offset);
-            to[u] = out + offset[0];
-            from[u] = x + offset[1];
-            k[u] = int64_t(*reinterpret_cast<const Index*>(index + offset[2]));
-        }
-    }
+    for (int u = 0; u < U; ++u)
+        if (at.is_there(u)) k[u] = int64_t(*reinterpret_cast<const Index*>(index + at.offset[u][2]));
 #pragma unroll
     for (int u = 0; u < U; ++u) {
         value[u] = P{};
-        if (first + u * THREADS < layout.numel && find_place(k[u], chosen, sink))
-            value[u] = *reinterpret_cast<const P*>(from[u] + k[u] * chosen.step);
+        if (at.is_there(u) && find_place(k[u], chosen, sink))
+            value[u] = *reinterpret_cast<const P*>(x + at.offset[u][1] + k[u] * chosen.step);
     }
 #pragma unroll
     for (int u = 0; u < U; ++u)
-        if (first + u * THREADS < layout.numel) *reinterpret_cast<P*>(to[u]) = value[u];
+        if (at.is_there(u)) *reinterpret_cast<P*>(out + at.offset[u][0]) = value[u];
 }
 
 class Gather final : public Kernel {
@@ -46,10 +36,9 @@ public:
     void run(char* const* data, const Scalar*) const override {
         loops_.each(data[0], data[1], [&]<class P>(Tag<P>, const Piece<3>& piece) {
             auto* kernel = is_int32_ ? gather_elements<P, int32_t> : gather_elements<P, int64_t>;
-            kernel<<<index_blocks(piece.layout.numel), THREADS, 0, stream_handle()>>>(
-                piece.layout, data[0] + piece.start[0], data[1] + piece.start[1], data[2] + piece.start[2], chosen_,
-                error_sink());
-            check_launch("a gather");
+            launch_kernel("a gather", kernel, index_blocks(piece.layout.numel), THREADS, piece.layout,
+                          data[0] + piece.start[0], data[1] + piece.start[1], data[2] + piece.start[2], chosen_,
+                          error_sink());
         });
     }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "common/operands.h"
 #include "runtime/device.cuh"
 
 namespace norch::indexing {
@@ -17,21 +18,6 @@ struct Chosen {
     int32_t op;
 };
 
-/// `operand` as one of shape `shape`, whose place along `dim` the index decides.
-inline Operand indexed(const Operand& operand, const std::vector<int64_t>& shape, int dim) {
-    Operand out = operand;
-    out.shape = shape;
-    if (!shape.empty()) out.strides[size_t(dim)] = 0;
-    return out;
-}
-
-inline int64_t stride_along(const Operand& operand, int dim) {
-    return operand.shape.empty() ? 0 : operand.strides[size_t(dim)] * size_of(operand.dtype);
-}
-inline int64_t size_along(const Operand& operand, int dim) {
-    return operand.shape.empty() ? 1 : operand.shape[size_t(dim)];
-}
-
 inline Chosen chosen_along(const std::string& op, const Operand& operand, int dim) {
     return {stride_along(operand, dim), size_along(operand, dim), true, op_number(op)};
 }
@@ -44,6 +30,21 @@ __device__ inline bool find_place(int64_t& k, const Chosen& chosen, const ErrorS
     report_index(sink, chosen.op, given, chosen.size);
     return false;
 }
+
+/// The elements of INDEX_UNROLL places of some loops that a thread has, spread over its block: their byte offsets.
+template <int N>
+struct Places {
+    uint32_t first, numel;
+    int64_t offset[INDEX_UNROLL][N];
+
+    __device__ explicit Places(const Layout<N>& layout)
+        : first(blockIdx.x * (THREADS * INDEX_UNROLL) + threadIdx.x), numel(layout.numel) {
+#pragma unroll
+        for (int u = 0; u < INDEX_UNROLL; ++u)
+            if (is_there(u)) layout.offsets(first + u * THREADS, offset[u]);
+    }
+    __device__ bool is_there(int u) const { return first + u * THREADS < numel; }
+};
 
 /// Makes elements of up to 16 bytes out of the innermost ones of some loops of two tensors and an index (strides[0], [1]
 /// and [2]), where one index serves a row and the rows allow it. Returns the size of what is moved at once.

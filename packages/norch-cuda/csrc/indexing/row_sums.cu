@@ -5,7 +5,6 @@
 
 #include "indexing/indexing.cuh"
 #include "runtime/allocator.h"
-#include "runtime/row_major.h"
 
 namespace norch::indexing {
 namespace {
@@ -47,13 +46,13 @@ struct Plan {
     bool adds;
 };
 
-constexpr int MOST_GROUPS = 32;
+constexpr int MAX_GROUPS = 32;
 
 /// The rows of the source that a block has to add, in order; and that list's places group by group.
 struct Found {
     int32_t source[LISTED];
     uint16_t row[LISTED], place[LISTED];
-    int counts[2][WARPS], per_group[MOST_GROUPS];
+    int counts[2][WARPS], per_group[MAX_GROUPS];
 };
 
 __device__ inline void load_rows(int32_t (&given)[PER_THREAD], const int32_t* rows, int64_t base, int64_t end) {
@@ -157,7 +156,7 @@ __global__ void __launch_bounds__(THREADS) sum_rows(const Plan plan, const int32
                 if (at + u >= stop) break;
                 Sum& sum = sums[row[u] * plan.lanes + lane];
 #pragma unroll
-                for (int v = 0; v < VEC; ++v) sum.v[v] += widen(x[u].v[v]);
+                for (int v = 0; v < VEC; ++v) sum.v[v] += upcast(x[u].v[v]);
             }
         }
         __syncthreads();
@@ -176,11 +175,11 @@ __global__ void __launch_bounds__(THREADS) sum_rows(const Plan plan, const int32
         if (plan.adds) {
 #pragma unroll
             for (int v = 0; v < VEC; ++v)
-                if (sum.v[v] != C(0)) to[v] = narrow<T>(widen(to[v]) + sum.v[v]);
+                if (sum.v[v] != C(0)) to[v] = downcast<T>(upcast(to[v]) + sum.v[v]);
         } else {
             Packet<T, VEC> packet;
 #pragma unroll
-            for (int v = 0; v < VEC; ++v) packet.v[v] = narrow<T>(sum.v[v]);
+            for (int v = 0; v < VEC; ++v) packet.v[v] = downcast<T>(sum.v[v]);
             *reinterpret_cast<Packet<T, VEC>*>(to) = packet;
         }
     }
@@ -206,13 +205,13 @@ __global__ void __launch_bounds__(THREADS) sum_chunks(const Plan plan, const com
     for (int p = 1; p < PARTS; ++p) sum += sums[p][column];
     const int64_t row = i / plan.features;
     T& to = out[row * plan.out_stride + (i - row * plan.features)];
-    if (!plan.adds) to = narrow<T>(sum);
-    else if (sum != C(0)) to = narrow<T>(widen(to) + sum);
+    if (!plan.adds) to = downcast<T>(sum);
+    else if (sum != C(0)) to = downcast<T>(upcast(to) + sum);
 }
 
 // --- The plan -------------------------------------------------------------------------------------------------------
 
-constexpr int64_t SHARED_BYTES = 56 * 1024, BLOCKS = 396, LEAST_CHUNK = 128;  // BLOCKS: three for each multiprocessor
+constexpr int64_t SHARED_BYTES = 56 * 1024, BLOCKS = 396, MIN_CHUNK = 128;  // BLOCKS: three for each multiprocessor
 
 Plan plan_of(const RowSums& sums, int64_t itemsize, int vec) {
     Plan plan = {};
@@ -233,7 +232,7 @@ Plan plan_of(const RowSums& sums, int64_t itemsize, int vec) {
     plan.slices = int(ceil_div(plan.features, plan.lanes * vec));
     int64_t rows = std::clamp<int64_t>(SHARED_BYTES / (plan.lanes * vec * itemsize), 1, plan.rows);
     int64_t blocks = ceil_div(plan.rows, rows) * plan.slices;
-    int64_t chunks = std::min(ceil_div(BLOCKS, blocks), ceil_div(plan.n, LEAST_CHUNK));
+    int64_t chunks = std::min(ceil_div(BLOCKS, blocks), ceil_div(plan.n, MIN_CHUNK));
     chunks = std::max<int64_t>(1, std::min(chunks, plan.n / plan.rows));
     blocks = std::max<int64_t>(1, BLOCKS / (plan.slices * chunks));
     rows = std::min(rows, ceil_div(plan.rows, blocks));
@@ -271,17 +270,17 @@ public:
         auto* partial = plan.chunks > 1 ? reinterpret_cast<C*>(scratch.data() + index_bytes) : nullptr;
         int64_t first = 0;
         for (const Piece<1>& piece : index_) {
-            find_rows<<<unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS, 0, stream_handle()>>>(
-                piece.layout, data[2] + piece.start[0], dtype_, rows + first, chosen_, padding_, error_sink());
-            check_launch("finding rows");
+            launch_kernel("finding rows", find_rows, unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS,
+                          piece.layout, data[2] + piece.start[0], dtype_, rows + first, chosen_, padding_,
+                          error_sink());
             first += piece.layout.numel;
         }
         auto* out = reinterpret_cast<T*>(data[0]);
         const auto* src = reinterpret_cast<const T*>(data[1]);
         is_wide ? sum<VEC>(plan, rows, src, out, partial) : sum<1>(plan, rows, src, out, partial);
         if (!partial) return;
-        sum_chunks<T><<<unsigned(ceil_div(size, THREADS / 8)), THREADS, 0, stream_handle()>>>(plan, partial, out);
-        check_launch("adding up sums of rows");
+        launch_kernel("adding up sums of rows", sum_chunks<T>, unsigned(ceil_div(size, THREADS / 8)), THREADS,
+                      plan, partial, out);
     }
 
 private:

@@ -10,25 +10,19 @@ __global__ void __launch_bounds__(THREADS) scatter_elements(const __grid_constan
                                                             const char* src, const char* index, const Chosen chosen,
                                                             const ErrorSink sink) {
     constexpr int U = INDEX_UNROLL;
-    const uint32_t first = blockIdx.x * (THREADS * U) + threadIdx.x;
-    char* to[U];
+    const Places<3> at(layout);
     int64_t k[U];
     P value[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-        const uint32_t i = first + u * THREADS;
-        if (i < layout.numel) {
-            int64_t offset[3];
-            layout.offsets(i, offset);
-            value[u] = *reinterpret_cast<const P*>(src + offset[0]);
-            to[u] = out + offset[1];
-            k[u] = *reinterpret_cast<const int64_t*>(index + offset[2]);
-        }
+        if (!at.is_there(u)) continue;
+        value[u] = *reinterpret_cast<const P*>(src + at.offset[u][0]);
+        k[u] = *reinterpret_cast<const int64_t*>(index + at.offset[u][2]);
     }
 #pragma unroll
     for (int u = 0; u < U; ++u)
-        if (first + u * THREADS < layout.numel && find_place(k[u], chosen, sink))
-            *reinterpret_cast<P*>(to[u] + k[u] * chosen.step) = value[u];
+        if (at.is_there(u) && find_place(k[u], chosen, sink))
+            *reinterpret_cast<P*>(out + at.offset[u][1] + k[u] * chosen.step) = value[u];
 }
 
 class Scatter final : public Kernel {
@@ -39,10 +33,9 @@ public:
 
     void run(char* const* data, const Scalar*) const override {
         loops_.each(data[0], data[2], [&]<class P>(Tag<P>, const Piece<3>& piece) {
-            scatter_elements<P><<<index_blocks(piece.layout.numel), THREADS, 0, stream_handle()>>>(
-                piece.layout, data[0] + piece.start[1], data[2] + piece.start[0], data[1] + piece.start[2], chosen_,
-                error_sink());
-            check_launch("a scatter");
+            launch_kernel("a scatter", scatter_elements<P>, index_blocks(piece.layout.numel), THREADS, piece.layout,
+                          data[0] + piece.start[1], data[2] + piece.start[0], data[1] + piece.start[2], chosen_,
+                          error_sink());
         });
     }
 

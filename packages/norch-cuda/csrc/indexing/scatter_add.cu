@@ -47,27 +47,21 @@ __global__ void __launch_bounds__(THREADS) add_elements(const __grid_constant__ 
                                                         const char* src, const char* index, const Chosen chosen,
                                                         const Way way, const ErrorSink sink) {
     constexpr int U = INDEX_UNROLL;
-    const uint32_t first = blockIdx.x * (THREADS * U) + threadIdx.x;
-    char* to[U];
+    const Places<3> at(layout);
     int64_t k[U];
     T x[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-        const uint32_t i = first + u * THREADS;
-        if (i < layout.numel) {
-            int64_t offset[3];
-            layout.offsets(i, offset);
-            x[u] = *reinterpret_cast<const T*>(src + offset[0]);
-            to[u] = out + offset[1];
-            k[u] = *reinterpret_cast<const int64_t*>(index + offset[2]);
-        }
+        if (!at.is_there(u)) continue;
+        x[u] = *reinterpret_cast<const T*>(src + at.offset[u][0]);
+        k[u] = *reinterpret_cast<const int64_t*>(index + at.offset[u][2]);
     }
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-        if (first + u * THREADS >= layout.numel || !find_place(k[u], chosen, sink)) continue;
-        T* place = reinterpret_cast<T*>(to[u] + k[u] * chosen.step);
+        if (!at.is_there(u) || !find_place(k[u], chosen, sink)) continue;
+        T* place = reinterpret_cast<T*>(out + at.offset[u][1] + k[u] * chosen.step);
         if (way == Way::alone) {
-            *place = narrow<T>(Add::apply(widen(*place), widen(x[u])));
+            *place = downcast<T>(Add::apply(upcast(*place), upcast(x[u])));
         } else if (way == Way::atomic) {
             atomic_add(place, x[u]);
         } else if constexpr (std::is_same_v<T, uint8_t>) {
@@ -83,27 +77,24 @@ template <class T, class F>
 __device__ inline void each_addend(const Layout<4>& layout, char* out, const char* src, const char* index,
                                    const Chosen& chosen, const ExactSums& sums, const ErrorSink* sink, const F& f) {
     constexpr int U = INDEX_UNROLL;
-    const uint32_t first = blockIdx.x * (THREADS * U) + threadIdx.x;
-    int64_t offset[U][4], k[U];
+    const Places<4> at(layout);
+    int64_t k[U];
     double x[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-        const uint32_t i = first + u * THREADS;
-        if (i < layout.numel) {
-            layout.offsets(i, offset[u]);
-            x[u] = double(widen(*reinterpret_cast<const T*>(src + offset[u][0])));
-            k[u] = *reinterpret_cast<const int64_t*>(index + offset[u][2]);
-        }
+        if (!at.is_there(u)) continue;
+        x[u] = double(upcast(*reinterpret_cast<const T*>(src + at.offset[u][0])));
+        k[u] = *reinterpret_cast<const int64_t*>(index + at.offset[u][2]);
     }
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-        if (first + u * THREADS >= layout.numel) continue;
+        if (!at.is_there(u)) continue;
         if (k[u] < 0) k[u] += chosen.size;
         if (uint64_t(k[u]) >= uint64_t(chosen.size)) {
             if (sink) report_index(*sink, chosen.op, k[u] < 0 ? k[u] - chosen.size : k[u], chosen.size);
             continue;
         }
-        f(offset[u][3] + k[u] * sums.step, out + offset[u][1] + k[u] * chosen.step, x[u]);
+        f(at.offset[u][3] + k[u] * sums.step, out + at.offset[u][1] + k[u] * chosen.step, x[u]);
     }
 }
 
@@ -172,7 +163,7 @@ __global__ void __launch_bounds__(THREADS) add_lines(const __grid_constant__ Lay
 #pragma unroll 4
         for (int i = threadIdx.x; i < line.count; i += THREADS) {
             int64_t k = *reinterpret_cast<const int64_t*>(index + offset[2] + i * line.index_step);
-            const double x = double(widen(*reinterpret_cast<const T*>(src + offset[0] + i * line.src_step)));
+            const double x = double(upcast(*reinterpret_cast<const T*>(src + offset[0] + i * line.src_step)));
             f(k, x);
         }
     };
@@ -198,7 +189,7 @@ int bits_of(int64_t count) {
 }
 
 /// Past this much memory for the sums, floats are added by plain atomics, whose order shows in the last bits.
-constexpr int64_t MOST_SCRATCH = int64_t(8) << 30;
+constexpr int64_t MAX_SCRATCH = int64_t(8) << 30;
 
 template <class T>
 class ReproducibleAdd final : public Kernel {
@@ -281,10 +272,9 @@ public:
 
     void run(char* const* data, const Scalar*) const override {
         for (const Piece<3>& piece : pieces_) {
-            add_elements<T><<<index_blocks(piece.layout.numel), THREADS, 0, stream_handle()>>>(
-                piece.layout, data[0] + piece.start[1], data[2] + piece.start[0], data[1] + piece.start[2], chosen_,
-                way_, error_sink());
-            check_launch("a scatter_add");
+            launch_kernel("a scatter_add", add_elements<T>, index_blocks(piece.layout.numel), THREADS, piece.layout,
+                          data[0] + piece.start[1], data[2] + piece.start[0], data[1] + piece.start[2], chosen_, way_,
+                          error_sink());
         }
     }
 
@@ -298,10 +288,7 @@ private:
 KernelPtr add_rows(const Request& r, const Chosen& chosen, int dim) {
     const Operand &out = r.operands[0], &index = r.operands[1], &src = r.operands[2];
     if (!is_floating(out.dtype) || index.ndim() < 2) return nullptr;
-    std::vector<int> others;
-    for (int d = 0; d < index.ndim(); ++d)
-        if (d != dim) others.push_back(d);
-    const Loops loops = collapse({indexed(out, index.shape, dim), index, src}, others);
+    const Loops loops = collapse({indexed(out, index.shape, dim), index, src}, dims_but(index.ndim(), dim));
     const int64_t itemsize = size_of(out.dtype);
     if (loops.ndim() != 1 || loops.numel < 8 || loops.strides[1][0] != 0) return nullptr;
     if (loops.strides[0][0] != itemsize || loops.strides[2][0] != itemsize) return nullptr;
@@ -325,11 +312,8 @@ KernelPtr add_by_lines(const Request& r, const Chosen& chosen, int dim) {
     const int64_t count = size_along(index, dim), lines = count ? index.numel() / count : 0;
     if (count < 128 || count > 65536 || lines < 132 || chosen.size * BYTES_PER_PLACE<T> > 48 * 1024) return nullptr;
     if (src.strides[dim] > 1 || index.strides[dim] > 1) return nullptr;
-    std::vector<int> others;
-    for (int d = 0; d < index.ndim(); ++d)
-        if (d != dim) others.push_back(d);
     const Line line = {chosen.step, stride_along(src, dim), stride_along(index, dim), int(count), bits_of(count)};
-    return std::make_unique<LinesAdd<T>>(collapse({src, indexed(out, index.shape, dim), index}, others), line, chosen);
+    return std::make_unique<LinesAdd<T>>(collapse({src, indexed(out, index.shape, dim), index}, dims_but(index.ndim(), dim)), line, chosen);
 }
 
 KernelPtr scatter_add(const Request& r) {
@@ -350,7 +334,7 @@ KernelPtr scatter_add(const Request& r) {
     return visit_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (!std::is_integral_v<T>) {
             if (KernelPtr kernel = add_by_lines<T>(r, chosen, dim)) return kernel;
-            if (count > 1 && places * BYTES_PER_PLACE<T> <= MOST_SCRATCH) {
+            if (count > 1 && places * BYTES_PER_PLACE<T> <= MAX_SCRATCH) {
                 const Loops loops = collapse({src, to, index, indexed(place, index.shape, dim)});
                 return std::make_unique<ReproducibleAdd<T>>(loops, chosen, places, step, count);
             }

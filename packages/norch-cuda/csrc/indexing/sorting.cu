@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t SHORT = 2048;                      // elements of a row for shared memory
 constexpr int64_t TOGETHER = int64_t(1) << 27;       // elements of rows that are sorted together
-constexpr int64_t MOST = int64_t(UINT32_MAX) - 1;    // elements of a row
+constexpr int64_t MAX_ROW = int64_t(UINT32_MAX) - 1;    // elements of a row
 
 template <class U>
 __device__ inline uint64_t float_key(U bits, int mantissa) {
@@ -237,25 +237,21 @@ void run_long(const Rows& r, int64_t first_row, int64_t rows, char* values, char
         make_row_keys<<<blocks, THREADS, 0, stream_handle()>>>(uint32_t(r.n), count, places.Current(), row_keys);
         radix_sort(both, places, uint32_t(count), row_bits);
     }
-    put_sorted<<<blocks, THREADS, 0, stream_handle()>>>(r, first_row, count, is_flat, places.Current(), values, indices,
-                                                        x);
-    check_launch("a sort");
+    launch_kernel("a sort", put_sorted, blocks, THREADS,
+                  r, first_row, count, is_flat, places.Current(), values, indices, x);
 }
 
 class Sort final : public Kernel {
 public:
     Sort(const std::vector<Operand>& operands, int dim, bool descending) {
-        std::vector<int> others;
-        for (int d = 0; d < operands[0].ndim(); ++d)
-            if (d != dim) others.push_back(d);
-        pieces_ = cut<3>(collapse(operands, others));
+        pieces_ = cut<3>(collapse(operands, dims_but(operands[0].ndim(), dim)));
         for (int k = 0; k < 3; ++k) rows_.stride[k] = operands[k].strides[dim] * size_of(operands[k].dtype);
         rows_.n = operands[0].shape[dim];
         rows_.dtype = operands[0].dtype;
         const int bits = 8 * int(size_of(rows_.dtype));
         rows_.flip = descending ? ~uint64_t(0) >> (64 - bits) : 0;
         if (rows_.n == 0) pieces_.clear();
-        if (rows_.n > MOST) throw std::invalid_argument("sort of more than 2**32 - 2 elements in a row");
+        if (rows_.n > MAX_ROW) throw std::invalid_argument("sort of more than 2**32 - 2 elements in a row");
     }
 
     void run(char* const* data, const Scalar*) const override {

@@ -106,7 +106,7 @@ void check_status(Status status, const char* what) {
     throw std::runtime_error(std::string("cuBLASLt failed ") + what + ": status " + std::to_string(status));
 }
 
-/// Lets calls that allocate be made while a stream of this thread records a graph.
+/// Lets calls that allocate be descriptors while a stream of this thread records a graph.
 class RelaxedCapture {
 public:
     RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -164,26 +164,16 @@ struct Gemm::Choice {
     size_t workspace;
 };
 
-Gemm::Gemm() = default;
-Gemm::~Gemm() { delete descriptors_; }
-
-Gemm::Gemm(Gemm&& other) noexcept
-    : dtype(other.dtype), m(other.m), n(other.n), k(other.k), batch(other.batch), out(other.out), a(other.a),
-      b(other.b), has_bias(other.has_bias), has_relu(other.has_relu), uses_tf32(other.uses_tf32), descriptors_(other.descriptors_),
-      choices_(std::move(other.choices_)) {
-    other.descriptors_ = nullptr;
-}
-
 void Gemm::describe() const {
     const Library& lt = library();
-    auto made = std::make_unique<Descriptors>();
+    auto descriptors = std::make_shared<Descriptors>();
     const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
     const int compute = dtype == DType::f64                ? COMPUTE_64F
                         : dtype == DType::f32 && uses_tf32 ? COMPUTE_32F_FAST_TF32
                                                            : COMPUTE_32F;
-    check_status(lt.desc_create(&made->desc, compute, scale), "to describe a product");
+    check_status(lt.desc_create(&descriptors->desc, compute, scale), "to describe a product");
     auto set = [&](int attribute, int32_t value) {
-        check_status(lt.desc_set(made->desc, attribute, &value, sizeof value), "to describe a product");
+        check_status(lt.desc_set(descriptors->desc, attribute, &value, sizeof value), "to describe a product");
     };
     set(DESC_TRANSA, b.is_transposed);
     set(DESC_TRANSB, a.is_transposed);
@@ -197,14 +187,15 @@ void Gemm::describe() const {
         check_status(lt.layout_set(layout, LAYOUT_BATCH_COUNT, &count, sizeof count), "to describe a batch");
         check_status(lt.layout_set(layout, LAYOUT_STRIDED_BATCH_OFFSET, &o.step, sizeof o.step), "to describe a batch");
     };
-    add(made->first, b, k, n);
-    add(made->second, a, m, k);
-    add(made->out, out, m, n);
-    descriptors_ = made.release();
+    add(descriptors->first, b, k, n);
+    add(descriptors->second, a, m, k);
+    add(descriptors->out, out, m, n);
+    descriptors_ = std::move(descriptors);
 }
 
 const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
-    for (const Choice& choice : choices_)
+    if (!choices_) choices_ = std::make_shared<std::vector<Choice>>();
+    for (const Choice& choice : *choices_)
         if (choice.device == device && choice.alignment == alignment) return choice;
     const Library& lt = library();
     RelaxedCapture relaxed;
@@ -223,8 +214,8 @@ const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
         lt.heuristic(handle_of(device), d.desc, d.first, d.second, d.out, d.out, preference, 1, &found, &count);
     lt.preference_destroy(preference);
     const bool is_found = status == 0 && count > 0 && found.state == 0;
-    choices_.push_back({device, alignment, is_found, found.algorithm, found.workspace});
-    return choices_.back();
+    choices_->push_back({device, alignment, is_found, found.algorithm, found.workspace});
+    return choices_->back();
 }
 
 bool Gemm::run(char* to, const char* left, const char* right, const char* bias) const {

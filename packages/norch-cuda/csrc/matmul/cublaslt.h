@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,12 +34,6 @@ public:
     GemmOperand out, a, b;  // out is not transposed
     bool has_bias = false, has_relu = false, uses_tf32 = allows_tf32;
 
-    Gemm();
-    ~Gemm();
-    Gemm(Gemm&& other) noexcept;
-    Gemm(const Gemm&) = delete;
-    Gemm& operator=(const Gemm&) = delete;
-
     /// Returns false where cuBLASLt has no algorithm. Throws where there is no cuBLASLt.
     bool run(char* out, const char* a, const char* b, const char* bias = nullptr) const;
 
@@ -49,8 +44,8 @@ private:
     const Choice& choose(int device, unsigned alignment) const;
 
     // Made when first run; runs hold the GIL.
-    mutable Descriptors* descriptors_ = nullptr;
-    mutable std::vector<Choice> choices_;
+    mutable std::shared_ptr<Descriptors> descriptors_;
+    mutable std::shared_ptr<std::vector<Choice>> choices_;
 };
 
 }  // namespace norch::matmul

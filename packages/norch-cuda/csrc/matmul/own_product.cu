@@ -16,7 +16,7 @@ using accumulator = std::conditional_t<std::is_integral_v<T>, wrapping<T>, compu
 
 template <class T>
 __device__ accumulator<T> load(const char* data) {
-    return accumulator<T>(widen(*reinterpret_cast<const T*>(data)));
+    return accumulator<T>(upcast(*reinterpret_cast<const T*>(data)));
 }
 
 template <class T>
@@ -25,7 +25,7 @@ __device__ void finish(char* out, const char* bias, accumulator<T> sum, Activati
         *reinterpret_cast<T*>(out) = T(sum);
     } else {
         if (bias) sum += load<T>(bias);
-        *reinterpret_cast<T*>(out) = narrow<T>(activate(sum, activation));
+        *reinterpret_cast<T*>(out) = downcast<T>(activate(sum, activation));
     }
 }
 
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(THREADS) group_kernel(const __grid_constant__ 
             const auto left = reinterpret_cast<const Packet<T, VEC>*>(x)[k];
             const auto right = reinterpret_cast<const Packet<T, VEC>*>(y)[k];
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) sums[j] += A(widen(left.v[j])) * A(widen(right.v[j]));
+            for (int j = 0; j < VEC; ++j) sums[j] += A(upcast(left.v[j])) * A(upcast(right.v[j]));
         }
     }
     A sum = sums[0];
@@ -246,8 +246,6 @@ class TileKernel final : public Kernel {
 public:
     TileKernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias, Activation activation) {
         const int last = out.ndim() - 1;
-        std::vector<int> dims;
-        for (int d = 0; d < last - 1; ++d) dims.push_back(d);
         Tiles tiles = {};
         tiles.m = rows_of(out), tiles.n = columns_of(out), tiles.k = columns_of(a);
         tiles.down = ceil_div(tiles.m, TILE), tiles.across = ceil_div(tiles.n, TILE);
@@ -259,7 +257,7 @@ public:
         has_bias_ = bias != nullptr;
         if (bias) tiles.bias_step = bytes_between(*bias, 0);
         tiles.activation = activation;
-        for (const Piece<3>& piece : cut<3>(collapse({out, a, b}, dims))) {
+        for (const Piece<3>& piece : cut<3>(collapse({out, a, b}, dims_but(last - 1)))) {
             tiles.batch = piece.layout;
             parts_.push_back({tiles, {piece.start[0], piece.start[1], piece.start[2]}});
         }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <optional>
 
 #include "matmul/epilogue.cuh"
@@ -32,12 +31,6 @@ std::optional<GemmOperand> as_gemm_operand(const Operand& o) {
     return as_gemm_operand(o.shape[d], o.shape[d + 1], o.strides[d], o.strides[d + 1]);
 }
 
-std::vector<int> batch_dims(const Operand& out) {
-    std::vector<int> dims(size_t(out.ndim() - 2));
-    std::iota(dims.begin(), dims.end(), 0);
-    return dims;
-}
-
 /// `Gemm`s over batch dims: one, or one for each index of the outer dims.
 struct Batches {
     Gemm gemm;
@@ -52,7 +45,7 @@ Batches batches_of(const Operand& out, const Operand& a, const Operand& b) {
     const size_t d = size_t(out.ndim() - 2);
     g.dtype = out.dtype;
     g.m = out.shape[d], g.n = out.shape[d + 1], g.k = a.shape[d + 1];
-    Loops loops = collapse({out, a, b}, batch_dims(out));
+    Loops loops = collapse({out, a, b}, dims_but(out.ndim() - 2));
     int64_t a_row = a.strides[d], out_row = out.strides[d];
     const int64_t size = size_of(out.dtype);
     auto drop = [&] {

@@ -8,8 +8,8 @@
 namespace norch::nn {
 namespace {
 
-constexpr int64_t LONGEST = (int64_t(1) << 31) - 4096;
-constexpr int64_t WIDEST = 128;
+constexpr int64_t MAX_LENGTH = (int64_t(1) << 31) - 4096;
+constexpr int64_t MAX_WIDTH = 128;
 constexpr int SMALLEST_TILE = 32;
 
 /// An operand's batch dims as those of the first operand: broadcast dims get stride 0.
@@ -44,7 +44,7 @@ bool describe(const Request& request, int query, Attention<N>& a) {
     const Operand &q = operands[query], &v = operands[query + 2];
     const int64_t queries = q.shape[q.ndim() - 2], keys = v.shape[v.ndim() - 2];
     const double scale = request.attrs.number("scale");
-    if (queries > LONGEST || keys > LONGEST || q.shape.back() > WIDEST || v.shape.back() > WIDEST) return false;
+    if (queries > MAX_LENGTH || keys > MAX_LENGTH || q.shape.back() > MAX_WIDTH || v.shape.back() > MAX_WIDTH) return false;
     if (!(scale > 0) || std::isinf(scale)) return false;  // the largest score must stay so when scaled
     if (properties(current_device()).shared_bytes < ATTENTION_SHARED_BYTES) return false;
 
@@ -53,7 +53,7 @@ bool describe(const Request& request, int query, Attention<N>& a) {
     const auto pieces = cut<N>(collapse(batches));
     if (pieces.size() != 1) return false;
     a.batch = pieces[0].layout;
-    if (int64_t(a.heads()) * ceil_div(std::max(queries, keys), SMALLEST_TILE) >= LONGEST) return false;
+    if (int64_t(a.heads()) * ceil_div(std::max(queries, keys), SMALLEST_TILE) >= MAX_LENGTH) return false;
     for (int k = 0; k < N; ++k) {
         const Operand& o = operands[k];
         const int64_t itemsize = size_of(dtype);
@@ -79,35 +79,27 @@ Attention<N> with_data(const Attention<N>& described, char* const* data) {
     return a;
 }
 
-KernelPtr forward(const Request& request) {
-    Attention<FORWARD> a = {};
-    if (!describe(request, F_QUERY, a)) return nullptr;
+template <int N>
+KernelPtr make(const Request& request, int query, void (*run_float)(const Attention<N>&),
+               void (*run_half)(const Attention<N>&, DType)) {
+    Attention<N> a = {};
+    if (!describe(request, query, a)) return nullptr;
     const DType dtype = request.operands[0].dtype;
     return make_kernel(0, [=](char* const* data, const Scalar*) {
-        if (dtype == DType::f32)
-            attend_float(with_data(a, data));
-        else
-            attend_half(with_data(a, data), dtype);
-    });
-}
-
-KernelPtr backward(const Request& request) {
-    Attention<BACKWARD> a = {};
-    if (!describe(request, B_QUERY, a)) return nullptr;
-    const DType dtype = request.operands[0].dtype;
-    return make_kernel(0, [=](char* const* data, const Scalar*) {
-        if (dtype == DType::f32)
-            attend_float_grad(with_data(a, data));
-        else
-            attend_half_grad(with_data(a, data), dtype);
+        if (dtype == DType::f32) run_float(with_data(a, data));
+        else run_half(with_data(a, data), dtype);
     });
 }
 
 }  // namespace
 
 void add_attention(Registry& registry) {
-    registry["scaled_dot_product_attention"] = forward;
-    registry["scaled_dot_product_attention_grad"] = backward;
+    registry["scaled_dot_product_attention"] = [](const Request& r) {
+        return make<FORWARD>(r, F_QUERY, attend_float, attend_half);
+    };
+    registry["scaled_dot_product_attention_grad"] = [](const Request& r) {
+        return make<BACKWARD>(r, B_QUERY, attend_float_grad, attend_half_grad);
+    };
 }
 
 }  // namespace norch::nn

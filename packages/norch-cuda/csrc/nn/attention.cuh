@@ -1,6 +1,8 @@
 // What the attention kernels share on the device: where a block works, and tiles in shared memory.
 #pragma once
 
+#include <algorithm>
+
 #include "nn/attention.h"
 
 namespace norch::nn {
@@ -72,6 +74,33 @@ __device__ void load_tile(T* to, const char* from, Side side, int first, int row
 template <int N>
 __device__ inline bool has_packets(const Attention<N>& a, int operand) {
     return a.packets >> operand & 1;
+}
+
+/// What scores are taken relative to: their maximum; 0 where a query sees nothing but -inf, whose weight is to be 0.
+__device__ inline float base_of(float largest) { return largest == -INFINITY ? 0.0f : largest; }
+
+/// How many facts of queries a head has: whole tiles of them.
+__host__ __device__ inline int64_t padded_queries(const Attention<BACKWARD>& a, int tile) {
+    return (int64_t(a.queries) + tile - 1) / tile * tile;
+}
+
+/// `COUNT` rows of an operand of the gradient from `first` on.
+template <class T, int D, int COUNT, int THREAD_COUNT>
+__device__ inline void load_block(T* to, const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand,
+                                  int first) {
+    const bool is_query = operand == B_QUERY || operand == B_GRAD;
+    const bool is_size = operand == B_QUERY || operand == B_KEY;
+    load_tile<T, D, COUNT, THREAD_COUNT>(to, place.at[operand], a.side[operand], first, is_query ? a.queries : a.keys,
+                                         is_size ? a.size : a.values, has_packets(a, operand));
+}
+
+/// Calls f(integral_constant<D>) with the width of the tiles that hold queries and values.
+template <class F>
+void with_width(int32_t size, int32_t values, const F& f) {
+    const int width = std::max(size, values);
+    if (width <= 32) f(std::integral_constant<int, 32>{});
+    else if (width <= 64) f(std::integral_constant<int, 64>{});
+    else f(std::integral_constant<int, 128>{});
 }
 
 }  // namespace norch::nn

@@ -70,10 +70,7 @@ void attend(const Attention<FORWARD>& a) {
 }  // namespace
 
 void attend_float(const Attention<FORWARD>& a) {
-    const int width = std::max(a.size, a.values);
-    if (width <= 32) attend<32>(a);
-    else if (width <= 64) attend<64>(a);
-    else attend<128>(a);
+    with_width(a.size, a.values, [&]<int D>(std::integral_constant<int, D>) { attend<D>(a); });
 }
 
 }  // namespace norch::nn

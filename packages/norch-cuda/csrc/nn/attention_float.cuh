@@ -137,7 +137,4 @@ __device__ inline void scale_scores(float (&s)[R][C], float scale, bool is_causa
     }
 }
 
-/// What scores are taken relative to: their maximum; 0 where a query sees nothing but -inf, whose weight is to be 0.
-__device__ inline float base_of(float largest) { return largest == -INFINITY ? 0.0f : largest; }
-
 }  // namespace norch::nn

@@ -14,22 +14,8 @@ struct RowFacts {
     float mean;    // of the slopes of its weights
     float unused;
 };
-/// How many RowFacts a head has: whole tiles of them.
-__host__ __device__ inline int64_t padded_queries(const Attention<BACKWARD>& a) {
-    return (int64_t(a.queries) + BLOCK - 1) / BLOCK * BLOCK;
-}
-
 template <int D>
 constexpr size_t BACKWARD_BYTES = 4 * (4 * BLOCK * PITCH<float, D> + BLOCK * WEIGHTS_PITCH) + BLOCK * sizeof(RowFacts);
-
-template <int D>
-__device__ inline void load_block(float* to, const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand,
-                                  int first) {
-    const bool is_query = operand == B_QUERY || operand == B_GRAD;
-    const bool is_size = operand == B_QUERY || operand == B_KEY;
-    load_tile<float, D, BLOCK, THREADS>(to, place.at[operand], a.side[operand], first, is_query ? a.queries : a.keys,
-                                        is_size ? a.size : a.values, has_packets(a, operand));
-}
 
 template <int D>
 __device__ inline void store_block(const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand,
@@ -69,10 +55,10 @@ __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) small_kernel(const __
     float* weights = value + BLOCK * P;
     const Place<BACKWARD> place(a, false);
     const int x = thread_x(), y = thread_y();
-    load_block<D>(query, a, place, B_QUERY, 0);
-    load_block<D>(key, a, place, B_KEY, 0);
-    load_block<D>(grad, a, place, B_GRAD, 0);
-    load_block<D>(value, a, place, B_VALUE, 0);
+    load_block<float, D, BLOCK, THREADS>(query, a, place, B_QUERY, 0);
+    load_block<float, D, BLOCK, THREADS>(key, a, place, B_KEY, 0);
+    load_block<float, D, BLOCK, THREADS>(grad, a, place, B_GRAD, 0);
+    load_block<float, D, BLOCK, THREADS>(value, a, place, B_VALUE, 0);
     commit_copies();
     wait_for_copies<0>();
     __syncthreads();
@@ -135,12 +121,12 @@ __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2)
     float largest[4], sum[4] = {}, mean[4] = {};
 #pragma unroll
     for (int r = 0; r < 4; ++r) largest[r] = -INFINITY;
-    load_block<D>(query, a, place, B_QUERY, first);
-    load_block<D>(grad, a, place, B_GRAD, first);
+    load_block<float, D, BLOCK, THREADS>(query, a, place, B_QUERY, first);
+    load_block<float, D, BLOCK, THREADS>(grad, a, place, B_GRAD, first);
     auto load_keys = [&](int k) {
         __syncthreads();
-        load_block<D>(key, a, place, B_KEY, k);
-        load_block<D>(value, a, place, B_VALUE, k);
+        load_block<float, D, BLOCK, THREADS>(key, a, place, B_KEY, k);
+        load_block<float, D, BLOCK, THREADS>(value, a, place, B_VALUE, k);
         commit_copies();
         wait_for_copies<0>();
         __syncthreads();
@@ -170,7 +156,7 @@ __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2)
         largest[r] = base_of(largest[r]);
         sum[r] = 1.0f / sum_of_16(sum[r]);
         mean[r] = sum_of_16(mean[r]) * sum[r];
-        if (x == 0) facts[place.head * padded_queries(a) + first + y * 4 + r] =
+        if (x == 0) facts[place.head * padded_queries(a, BLOCK) + first + y * 4 + r] =
                 {largest[r], sum[r], mean[r], 0};
     }
     float acc[4][D / 16] = {};
@@ -202,14 +188,14 @@ __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2)
     const Place<BACKWARD> place(a, false);
     const int first = int(place.tile) * BLOCK, x = thread_x(), y = thread_y();
     float for_key[4][D / 16] = {}, for_value[4][D / 16] = {};
-    load_block<D>(key, a, place, B_KEY, first);
-    load_block<D>(value, a, place, B_VALUE, first);
+    load_block<float, D, BLOCK, THREADS>(key, a, place, B_KEY, first);
+    load_block<float, D, BLOCK, THREADS>(value, a, place, B_VALUE, first);
     for (int q = a.is_causal ? first : 0; q < a.queries; q += BLOCK) {
         __syncthreads();
-        load_block<D>(query, a, place, B_QUERY, q);
-        load_block<D>(grad, a, place, B_GRAD, q);
+        load_block<float, D, BLOCK, THREADS>(query, a, place, B_QUERY, q);
+        load_block<float, D, BLOCK, THREADS>(grad, a, place, B_GRAD, q);
         if (threadIdx.x < BLOCK)
-            copy_async(fact + threadIdx.x, facts + place.head * padded_queries(a) + q + threadIdx.x, true);
+            copy_async(fact + threadIdx.x, facts + place.head * padded_queries(a, BLOCK) + q + threadIdx.x, true);
         commit_copies();
         wait_for_copies<0>();
         __syncthreads();
@@ -252,7 +238,7 @@ void attend_grad(const Attention<BACKWARD>& a) {
         const int parts = int(a.heads()) < multiprocessors() ? 2 : 1;
         return launch_tiles<small_kernel<D>>(a, parts, 1, THREADS, bytes);
     }
-    const Scratch<RowFacts> facts(size_t(a.heads()) * size_t(padded_queries(a)));
+    const Scratch<RowFacts> facts(size_t(a.heads()) * size_t(padded_queries(a, BLOCK)));
     launch_tiles<query_kernel<D>>(a, a.queries, BLOCK, THREADS, bytes, facts.data());
     launch_tiles<key_kernel<D>>(a, a.keys, BLOCK, THREADS, bytes,
                                 static_cast<const RowFacts*>(facts.data()));
@@ -261,10 +247,7 @@ void attend_grad(const Attention<BACKWARD>& a) {
 }  // namespace
 
 void attend_float_grad(const Attention<BACKWARD>& a) {
-    const int width = std::max(a.size, a.values);
-    if (width <= 32) attend_grad<32>(a);
-    else if (width <= 64) attend_grad<64>(a);
-    else attend_grad<128>(a);
+    with_width(a.size, a.values, [&]<int D>(std::integral_constant<int, D>) { attend_grad<D>(a); });
 }
 
 }  // namespace norch::nn

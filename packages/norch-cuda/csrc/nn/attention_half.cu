@@ -99,19 +99,13 @@ void attend(const Attention<FORWARD>& a) {
     launch_tiles<forward_kernel<T, D, 1>>(a, a.queries, 64, HALF_THREADS, FORWARD_BYTES<D, 1>);
 }
 
-template <class T>
-void attend(const Attention<FORWARD>& a) {
-    const int width = std::max(a.size, a.values);
-    if (width <= 32) attend<T, 32>(a);
-    else if (width <= 64) attend<T, 64>(a);
-    else attend<T, 128>(a);
-}
-
 }  // namespace
 
 void attend_half(const Attention<FORWARD>& a, DType dtype) {
-    if (dtype == DType::f16) attend<__half>(a);
-    else attend<__nv_bfloat16>(a);
+    with_width(a.size, a.values, [&]<int D>(std::integral_constant<int, D>) {
+        if (dtype == DType::f16) attend<__half, D>(a);
+        else attend<__nv_bfloat16, D>(a);
+    });
 }
 
 }  // namespace norch::nn

@@ -154,9 +154,6 @@ __device__ inline float largest_of_4(float x) {
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
 }
 
-/// What scores are taken relative to: their maximum; 0 where a query sees nothing but -inf, whose weight is to be 0.
-__device__ inline float base_of(float largest) { return largest == -INFINITY ? 0.0f : largest; }
-
 /// -inf for the scores of keys that a query may not look at. `query` and `key` are the first of the warp's part.
 template <int N>
 __device__ inline void hide(float (&s)[N][4], bool is_causal, int query, int key, int keys) {

@@ -13,10 +13,6 @@ struct RowFacts {
 };
 
 constexpr int ROWS = 64;  // of a block
-/// How many RowFacts a head has: whole tiles of them.
-__host__ __device__ inline int64_t padded_queries(const Attention<BACKWARD>& a) {
-    return (int64_t(a.queries) + ROWS - 1) / ROWS * ROWS;
-}
 constexpr int KEYS = 64;  // in a tile of the kernel over the queries
 template <int D>
 constexpr int QUERIES = D > 64 ? 32 : 64;  // in a tile of the kernel over the keys
@@ -25,15 +21,6 @@ template <int D>
 constexpr size_t QUERY_BYTES = 2 * (2 * ROWS + 4 * KEYS) * PITCH<__half, D>;
 template <int D>
 constexpr size_t KEY_BYTES = 2 * (2 * ROWS + 4 * QUERIES<D>) * PITCH<__half, D> + 2 * QUERIES<D> * sizeof(RowFacts);
-
-template <class T, int D, int COUNT>
-__device__ inline void load_block(T* to, const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand,
-                                  int first) {
-    const bool is_query = operand == B_QUERY || operand == B_GRAD;
-    const bool is_size = operand == B_QUERY || operand == B_KEY;
-    load_tile<T, D, COUNT, HALF_THREADS>(to, place.at[operand], a.side[operand], first, is_query ? a.queries : a.keys,
-                                         is_size ? a.size : a.values, has_packets(a, operand));
-}
 
 template <class T, int D>
 __device__ inline void store_block(const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand, T* staging,
@@ -57,12 +44,12 @@ __global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
     const float scale = a.scale * LOG2E;
     T *own_query = query + warp_id() * 16 * P, *own_grad = grad + warp_id() * 16 * P;
     auto load_keys = [&](int tile, int stage) {
-        load_block<T, D, KEYS>(key + stage * KEYS * P, a, place, B_KEY, tile * KEYS);
-        load_block<T, D, KEYS>(value + stage * KEYS * P, a, place, B_VALUE, tile * KEYS);
+        load_block<T, D, KEYS, HALF_THREADS>(key + stage * KEYS * P, a, place, B_KEY, tile * KEYS);
+        load_block<T, D, KEYS, HALF_THREADS>(value + stage * KEYS * P, a, place, B_VALUE, tile * KEYS);
         commit_copies();
     };
-    load_block<T, D, ROWS>(query, a, place, B_QUERY, first);
-    load_block<T, D, ROWS>(grad, a, place, B_GRAD, first);
+    load_block<T, D, ROWS, HALF_THREADS>(query, a, place, B_QUERY, first);
+    load_block<T, D, ROWS, HALF_THREADS>(grad, a, place, B_GRAD, first);
     load_keys(0, 0);
 
     float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {}, mean[2] = {}, base[2] = {};
@@ -111,7 +98,7 @@ __global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
                     const int row = own + lane / 4 + half * 8;
                     // A query past the last gets no weight anywhere.
                     if (lane % 4 == 0)
-                        facts[place.head * padded_queries(a) + row] =
+                        facts[place.head * padded_queries(a, ROWS) + row] =
                             row < a.queries ? RowFacts{base[half], mean[half]} : RowFacts{INFINITY, 0};
                 }
             }
@@ -141,15 +128,15 @@ __global__ void __launch_bounds__(HALF_THREADS, 2)
     const float scale = a.scale * LOG2E;
     T *own_key = key + warp_id() * 16 * P, *own_value = value + warp_id() * 16 * P;
     auto load_queries = [&](int q, int stage) {
-        load_block<T, D, COUNT>(query + stage * COUNT * P, a, place, B_QUERY, q);
-        load_block<T, D, COUNT>(grad + stage * COUNT * P, a, place, B_GRAD, q);
+        load_block<T, D, COUNT, HALF_THREADS>(query + stage * COUNT * P, a, place, B_QUERY, q);
+        load_block<T, D, COUNT, HALF_THREADS>(grad + stage * COUNT * P, a, place, B_GRAD, q);
         if (threadIdx.x < COUNT / 2)
             copy_async(fact + stage * COUNT + 2 * threadIdx.x,
-                       facts + place.head * padded_queries(a) + q + 2 * threadIdx.x, true);
+                       facts + place.head * padded_queries(a, ROWS) + q + 2 * threadIdx.x, true);
         commit_copies();
     };
-    load_block<T, D, ROWS>(key, a, place, B_KEY, first);
-    load_block<T, D, ROWS>(value, a, place, B_VALUE, first);
+    load_block<T, D, ROWS, HALF_THREADS>(key, a, place, B_KEY, first);
+    load_block<T, D, ROWS, HALF_THREADS>(value, a, place, B_VALUE, first);
     const int begin = a.is_causal ? first : 0;
     if (begin < a.queries) load_queries(begin, 0);
 
@@ -194,25 +181,19 @@ __global__ void __launch_bounds__(HALF_THREADS, 2)
 template <class T, int D>
 void attend_grad(const Attention<BACKWARD>& a) {
     static_assert(std::max(QUERY_BYTES<D>, KEY_BYTES<D>) <= ATTENTION_SHARED_BYTES, "attention.cu asks for this much");
-    const Scratch<RowFacts> facts(size_t(a.heads()) * size_t(padded_queries(a)));
+    const Scratch<RowFacts> facts(size_t(a.heads()) * size_t(padded_queries(a, ROWS)));
     launch_tiles<query_kernel<T, D>>(a, a.queries, ROWS, HALF_THREADS, QUERY_BYTES<D>, facts.data());
     launch_tiles<key_kernel<T, D>>(a, a.keys, ROWS, HALF_THREADS, KEY_BYTES<D>,
                                    static_cast<const RowFacts*>(facts.data()));
 }
 
-template <class T>
-void attend_grad(const Attention<BACKWARD>& a) {
-    const int width = std::max(a.size, a.values);
-    if (width <= 32) attend_grad<T, 32>(a);
-    else if (width <= 64) attend_grad<T, 64>(a);
-    else attend_grad<T, 128>(a);
-}
-
 }  // namespace
 
 void attend_half_grad(const Attention<BACKWARD>& a, DType dtype) {
-    if (dtype == DType::f16) attend_grad<__half>(a);
-    else attend_grad<__nv_bfloat16>(a);
+    with_width(a.size, a.values, [&]<int D>(std::integral_constant<int, D>) {
+        if (dtype == DType::f16) attend_grad<__half, D>(a);
+        else attend_grad<__nv_bfloat16, D>(a);
+    });
 }
 
 }  // namespace norch::nn

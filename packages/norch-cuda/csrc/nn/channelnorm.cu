@@ -252,14 +252,14 @@ __global__ void __launch_bounds__(THREADS) column_kernel(const __grid_constant__
             C x[UNROLL], g[UNROLL] = {};
 #pragma unroll
             for (int u = 0; u < UNROLL; ++u) {
-                x[u] = C(widen(in[(row + u * TALL) * a.channels]));
-                if (GRAD) g[u] = C(widen(grad[(row + u * TALL) * a.channels]));
+                x[u] = C(upcast(in[(row + u * TALL) * a.channels]));
+                if (GRAD) g[u] = C(upcast(grad[(row + u * TALL) * a.channels]));
             }
             add<GRAD>(own, x, g);
         }
         for (; row < end; row += TALL) {
-            const C x[1] = {C(widen(in[row * a.channels]))};
-            const C g[1] = {GRAD ? C(widen(grad[row * a.channels])) : C(0)};
+            const C x[1] = {C(upcast(in[row * a.channels]))};
+            const C g[1] = {GRAD ? C(upcast(grad[row * a.channels])) : C(0)};
             add<GRAD>(own, x, g);
         }
         m = column_together<GRAD>(own);
@@ -276,49 +276,43 @@ __global__ void __launch_bounds__(THREADS) column_kernel(const __grid_constant__
     T* out = reinterpret_cast<T*>(a.out) + channel;
 #pragma unroll 8
     for (int64_t row = begin + threadIdx.y; row < end; row += TALL)
-        out[row * a.channels] = narrow<T>(
-            of(C(widen(in[row * a.channels])), GRAD ? C(widen(grad[row * a.channels])) : C(0)));
+        out[row * a.channels] = downcast<T>(
+            of(C(upcast(in[row * a.channels])), GRAD ? C(upcast(grad[row * a.channels])) : C(0)));
 }
 
 // --- Launches -------------------------------------------------------------------------------------------------------
 
+/// By one launch, or where channels are in parts by two.
+void launch_parts(Channels& a, void (*kernel)(Channels), int64_t blocks, int64_t parts, dim3 threads) {
+    const Scratch<double> scratch(parts > 1 ? parts * a.channels * 5 : 1);
+    const dim3 grid{unsigned(blocks), unsigned(parts)};
+    if (parts > 1) {
+        a.parts = scratch.data();
+        launch_kernel("batch_norm", kernel, grid, threads, a);
+        a.is_last = true;
+    }
+    launch_kernel("batch_norm", kernel, grid, threads, a);
+}
+
 template <class T, bool GRAD>
 void launch_columns(Channels& a) {
     const int64_t blocks = ceil_div(a.channels, WARP), most = ceil_div(a.count, 16 * TALL);
-    int64_t parts = std::min<int64_t>({ceil_div(int64_t(multiprocessors()) * 8, blocks), most, 1024});
+    const int64_t parts = std::min<int64_t>({ceil_div(int64_t(multiprocessors()) * 8, blocks), most, 1024});
     a.each = uint32_t(ceil_div(a.count, parts));
-    parts = ceil_div(a.count, a.each);
-    const Scratch<double> scratch(parts > 1 ? parts * a.channels * 5 : 1);
-    const dim3 grid{unsigned(blocks), unsigned(parts)}, threads{WARP, TALL};
-    if (parts > 1) {
-        a.parts = scratch.data();
-        column_kernel<T, GRAD><<<grid, threads, 0, stream_handle()>>>(a);
-        a.is_last = true;
-    }
-    column_kernel<T, GRAD><<<grid, threads, 0, stream_handle()>>>(a);
-    check_launch("batch_norm");
+    launch_parts(a, column_kernel<T, GRAD>, blocks, ceil_div(a.count, a.each), dim3{WARP, TALL});
 }
 
-constexpr int MOST_PARTS = 128;              // of a channel; fewer than threads of a block
-constexpr int64_t LEAST_PART = 8 * THREADS;  // packets
+constexpr int MAX_PARTS = 128;              // of a channel; fewer than threads of a block
+constexpr int64_t MIN_PART = 8 * THREADS;  // packets
 
 template <class T, int VEC, bool GRAD>
 void launch(Channels& a, int64_t inner) {
     a.packets = uint32_t(a.count / VEC);
     a.inner = FastDivide(uint32_t(inner / VEC));
     int64_t parts = ceil_div(int64_t(multiprocessors()) * 8, a.channels);
-    parts = std::max<int64_t>(1, std::min<int64_t>({parts, MOST_PARTS, a.packets / LEAST_PART}));
+    parts = std::max<int64_t>(1, std::min<int64_t>({parts, MAX_PARTS, a.packets / MIN_PART}));
     a.each = uint32_t(ceil_div(a.packets, parts));
-    parts = ceil_div(a.packets, a.each);
-    const Scratch<double> scratch(parts > 1 ? parts * a.channels * 5 : 1);
-    const dim3 grid{unsigned(a.channels), unsigned(parts)};
-    if (parts > 1) {
-        a.parts = scratch.data();
-        channel_kernel<T, VEC, GRAD><<<grid, THREADS, 0, stream_handle()>>>(a);
-        a.is_last = true;
-    }
-    channel_kernel<T, VEC, GRAD><<<grid, THREADS, 0, stream_handle()>>>(a);
-    check_launch("batch_norm");
+    launch_parts(a, channel_kernel<T, VEC, GRAD>, a.channels, ceil_div(a.packets, a.each), THREADS);
 }
 
 /// Three outputs; GRAD: grad, input, weight where it is given; else: input, weight and bias where they are given
@@ -340,8 +334,8 @@ KernelPtr batch_norm(const Request& request) {
     wanted[1] = wanted[2] = computed_dtype(out.dtype);
     for (int i : {weight, bias})
         if (i) wanted[size_t(i)] = parameter_dtype(request.operands[size_t(i)], out);
-    fixed.weight.is_wide = wanted[size_t(weight)] != out.dtype;
-    fixed.bias.is_wide = wanted[size_t(bias)] != out.dtype;
+    fixed.weight.is_upcast = wanted[size_t(weight)] != out.dtype;
+    fixed.bias.is_upcast = wanted[size_t(bias)] != out.dtype;
     KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             Channels a = fixed;

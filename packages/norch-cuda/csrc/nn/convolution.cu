@@ -17,9 +17,9 @@ namespace {
 
 using matmul::allows_tf32, matmul::product_kernel;
 
-constexpr int64_t MOST_BYTES = int64_t(512) << 20;  // of windows at a time
-constexpr int64_t FEW = 64;                         // products that a direct convolution adds up
-constexpr int64_t MANY_GROUPS = 8;
+constexpr int64_t MAX_BYTES = int64_t(512) << 20;  // of windows at a time
+constexpr int64_t MAX_DIRECT_DEPTH = 64;                         // products that a direct convolution adds up
+constexpr int64_t MAX_PRODUCT_GROUPS = 8;
 
 Operand operand(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides) {
     return {dtype, std::move(shape), std::move(strides)};
@@ -50,7 +50,7 @@ struct Chunks {
     int64_t images, count;
 
     Chunks(const Convolution& c, int64_t bytes_of_one)
-        : images(std::clamp<int64_t>(MOST_BYTES / std::max(bytes_of_one, c.c * c.h * c.w), 1, c.n)),
+        : images(std::clamp<int64_t>(MAX_BYTES / std::max(bytes_of_one, c.c * c.h * c.w), 1, c.n)),
           count(ceil_div(c.n, images)) {}
     int64_t rest(const Convolution& c) const { return c.n - (count - 1) * images; }
 };
@@ -120,7 +120,7 @@ public:
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const int64_t first = chunk * chunks_.images;
             char* from = image.data() + first * image_.view.strides[0] * size_;
-            if (has_windows_) launch_windows(conv_, image_.view, columns_, scratch.data(), from, images(chunk));
+            if (has_windows_) launch_im2col(conv_, image_.view, columns_, scratch.data(), from, images(chunk));
             char* const seen = has_windows_ ? scratch.data() : from;
             char* const all[] = {data[0] + first * out_step_ * size_, weight.data(), seen};
             product(chunk).run(all, scalars);
@@ -157,7 +157,7 @@ public:
             char* const all[] = {has_windows_ ? scratch.data() : out, weight.data(),
                                  grad.data() + first * grad_.view.strides[0] * size_};
             product(chunk).run(all, scalars);
-            if (has_windows_) launch_unwindowing(conv_, dtype_, columns_, out, scratch.data(), images(chunk));
+            if (has_windows_) launch_col2im(conv_, dtype_, columns_, out, scratch.data(), images(chunk));
         }
     }
 
@@ -192,7 +192,7 @@ public:
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const bool is_last = chunk + 1 == chunks_.count;
             const int64_t first = chunk * chunks_.images;
-            launch_windows(conv_, image_, columns_, windows.data(), data[2] + first * image_.strides[0] * size_,
+            launch_im2col(conv_, image_, columns_, windows.data(), data[2] + first * image_.strides[0] * size_,
                            is_last ? chunks_.rest(conv_) : chunks_.images);
             char* const all[] = {conv_.n > 1 ? parts.data() + first * numel * size_ : data[0],
                                  grad.data() + first * grad_.view.strides[0] * size_, windows.data()};
@@ -229,7 +229,7 @@ public:
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const bool is_last = chunk + 1 == chunks_.count;
             const int64_t first = chunk * chunks_.images, images = is_last ? chunks_.rest(conv_) : chunks_.images;
-            launch_windows(conv_, image_, {conv_.places(), padded(images * conv_.places())}, windows.data(),
+            launch_im2col(conv_, image_, {conv_.places(), padded(images * conv_.places())}, windows.data(),
                            data[2] + first * image_.strides[0] * size_, images);
             char* const both[] = {grads.data(), data[1] + first * grad_.strides[0] * size_};
             (is_last ? *last_gather_ : *gather_).run(both, scalars);
@@ -270,7 +270,7 @@ bool is_implicit(const Request& r, const Convolution& conv) {
 KernelPtr forward(const Request& r) {
     const Convolution conv(r.operands[1], r.operands[0], r.operands[2].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
-    if (conv.depth() <= FEW || conv.groups > MANY_GROUPS) {
+    if (conv.depth() <= MAX_DIRECT_DEPTH || conv.groups > MAX_PRODUCT_GROUPS) {
         if (KernelPtr kernel = direct_convolution(conv, r)) return kernel;
     }
     if (is_implicit(r, conv)) {

@@ -27,10 +27,10 @@ struct Columns {
 };
 
 /// Writes the windows of `count` images; steps of `image` count elements.
-void launch_windows(const Convolution& conv, const Operand& image, const Columns& to, char* out, const char* data,
+void launch_im2col(const Convolution& conv, const Operand& image, const Columns& to, char* out, const char* data,
                     int64_t count);
 /// Adds the windows of `count` images back into images without gaps.
-void launch_unwindowing(const Convolution& conv, DType dtype, const Columns& from, char* out, const char* columns,
+void launch_col2im(const Convolution& conv, DType dtype, const Columns& from, char* out, const char* columns,
                         int64_t count);
 /// Sums `count` parts of `numel` elements, in order.
 void launch_sum_of_parts(DType dtype, char* out, const char* parts, int64_t count, int64_t numel);

@@ -144,9 +144,8 @@ public:
     void run(char* const* data, const Scalar*) const override {
         const Seen weight(weight_, data[2]);
         auto at = [data](int i) { return reinterpret_cast<float*>(data[i]); };
-        correlation_kernel<ROWS, COLUMNS><<<blocks_, THREADS, 0, stream_handle()>>>(
-            p_, at(0), at(1), reinterpret_cast<float*>(weight.data()), has_bias_ ? at(3) : nullptr);
-        check_launch("a convolution");
+        launch_kernel("a convolution", correlation_kernel<ROWS, COLUMNS>, blocks_, THREADS,
+                      p_, at(0), at(1), reinterpret_cast<float*>(weight.data()), has_bias_ ? at(3) : nullptr);
     }
 
 private:

@@ -66,7 +66,7 @@ __device__ Place place_of(const Grid& g, uint32_t i) {
 
 /// A thread for each window of each channel.
 template <class T>
-__global__ void __launch_bounds__(THREADS) windows_kernel(const __grid_constant__ Grid g, const Columns to, T* out,
+__global__ void __launch_bounds__(THREADS) im2col_kernel(const __grid_constant__ Grid g, const Columns to, T* out,
                                                           const T* data) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= g.count) return;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS) windows_kernel(const __grid_constant_
 
 /// A thread for each element of the images: the sum of what the windows have of it.
 template <class T>
-__global__ void __launch_bounds__(THREADS) unwindowing_kernel(const __grid_constant__ Grid g, const Columns from, T* out,
+__global__ void __launch_bounds__(THREADS) col2im_kernel(const __grid_constant__ Grid g, const Columns from, T* out,
                                                               const T* columns) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= g.count) return;
@@ -104,10 +104,10 @@ __global__ void __launch_bounds__(THREADS) unwindowing_kernel(const __grid_const
             const int x = at.x + g.left - b * g.gap_x;
             const int column = x < 0 ? g.columns : int(g.by_step_x.quotient(uint32_t(x)));
             if (column < g.columns && column * g.step_x == x)
-                sum += widen(columns[(a * g.kw + b) * from.row_step + row * g.columns + column]);
+                sum += upcast(columns[(a * g.kw + b) * from.row_step + row * g.columns + column]);
         }
     }
-    out[i] = narrow<T>(sum);
+    out[i] = downcast<T>(sum);
 }
 
 /// 32 elements for each block; its 8 warps share the parts among them.
@@ -120,13 +120,13 @@ __global__ void __launch_bounds__(THREADS) sum_kernel(T* out, const T* parts, in
     C sum = 0;
     if (i < numel) {
 #pragma unroll 8
-        for (int64_t part = warp; part < count; part += THREADS / 32) sum += widen(parts[part * numel + i]);
+        for (int64_t part = warp; part < count; part += THREADS / 32) sum += upcast(parts[part * numel + i]);
     }
     sums[warp][threadIdx.x % 32] = sum;
     __syncthreads();
     if (warp || i >= numel) return;
     for (int k = 1; k < THREADS / 32; ++k) sum += sums[k][threadIdx.x];
-    out[i] = narrow<T>(sum);
+    out[i] = downcast<T>(sum);
 }
 
 // --- Direct ---------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(THREADS) direct_kernel(const __grid_constant__
         __syncthreads();
         for (int e = threadIdx.x; e < channels * taps * PER; e += THREADS) {
             const int k = e / PER, o = e % PER, c = k / taps, tap = k - c * taps, a = tap / g.kw;
-            shared[e] = first + o < p.to ? C(widen(weight[o * p.weight[0] + (begin + c) * p.weight[1] + a * p.weight[2] +
+            shared[e] = first + o < p.to ? C(upcast(weight[o * p.weight[0] + (begin + c) * p.weight[1] + a * p.weight[2] +
                                                           (tap - a * g.kw) * p.weight[3]]))
                                          : C(0);
         }
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(THREADS) direct_kernel(const __grid_constant__
                 for (int b = 0; b < g.kw; ++b, w += PER) {
                     const int x = left + b * g.gap_x;
                     const C value = is_row && unsigned(x) < unsigned(g.w)
-                                        ? C(widen(plane[y * g.row_stride + x * g.column_stride]))
+                                        ? C(upcast(plane[y * g.row_stride + x * g.column_stride]))
                                         : C(0);
                     if constexpr (PER == 1) {
                         sums[0] += value * w[0];
@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(THREADS) direct_kernel(const __grid_constant__
 #pragma unroll
     for (int o = 0; o < PER; ++o) {
         if (first + o >= p.to) break;
-        const C shift = bias ? C(widen(bias[(channel + o) * p.bias_stride])) : C(0);
-        out[o * size] = narrow<T>(sums[o] + shift);
+        const C shift = bias ? C(upcast(bias[(channel + o) * p.bias_stride])) : C(0);
+        out[o * size] = downcast<T>(sums[o] + shift);
     }
 }
 
@@ -205,22 +205,22 @@ unsigned blocks_for(uint32_t count) { return unsigned(ceil_div(count, THREADS));
 
 }  // namespace
 
-void launch_windows(const Convolution& conv, const Operand& image, const Columns& to, char* out, const char* data,
+void launch_im2col(const Convolution& conv, const Operand& image, const Columns& to, char* out, const char* data,
                     int64_t count) {
     Grid g = grid_of(conv, count, conv.c, conv.rows, conv.columns);
     set_strides(g, image);
     visit_bits(size_of(image.dtype), [&]<class T>(Tag<T>) {
-        windows_kernel<T><<<blocks_for(g.count), THREADS, 0, stream_handle()>>>(g, to, reinterpret_cast<T*>(out),
+        im2col_kernel<T><<<blocks_for(g.count), THREADS, 0, stream_handle()>>>(g, to, reinterpret_cast<T*>(out),
                                                                                 reinterpret_cast<const T*>(data));
     });
     check_launch("the windows of a convolution");
 }
 
-void launch_unwindowing(const Convolution& conv, DType dtype, const Columns& from, char* out, const char* columns,
+void launch_col2im(const Convolution& conv, DType dtype, const Columns& from, char* out, const char* columns,
                         int64_t count) {
     const Grid g = grid_of(conv, count, conv.c, conv.h, conv.w);
     visit_floating_device(dtype, [&]<class T>(Tag<T>) {
-        unwindowing_kernel<T><<<blocks_for(g.count), THREADS, 0, stream_handle()>>>(
+        col2im_kernel<T><<<blocks_for(g.count), THREADS, 0, stream_handle()>>>(
             g, from, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(columns));
     });
     check_launch("the gradient of a convolution's input");

@@ -3,7 +3,6 @@
 
 #include "random/philox.cuh"
 #include "runtime/families.h"
-#include "runtime/row_major.h"
 
 namespace norch::nn {
 namespace {
@@ -22,7 +21,7 @@ struct Drop {
     template <class T>
     __device__ T operator()(T x, uint32_t word) const {
         using C = computed<T>;
-        return narrow<T>(word >> 8 >= threshold ? C(widen(x) * C(scale)) : C(0));
+        return downcast<T>(word >> 8 >= threshold ? C(upcast(x) * C(scale)) : C(0));
     }
 };
 
@@ -101,19 +100,17 @@ public:
             for (int64_t first = 0; first < n_; first += PART) {
                 const int64_t count = std::min(PART, n_ - first);
                 const uint64_t block = uint64_t(first) / 4;
-                drop_kernel<T><<<unsigned(ceil_div(count, THREADS * PER_THREAD)), THREADS, 0, stream_handle()>>>(
-                    Philox(seed, offset, block), reinterpret_cast<T*>(data[0]) + first,
-                    reinterpret_cast<const T*>(data[1]) + first, uint32_t(block), uint32_t(count), drop);
-                check_launch("dropout");
+                launch_kernel("dropout", drop_kernel<T>, unsigned(ceil_div(count, THREADS * PER_THREAD)), THREADS,
+                              Philox(seed, offset, block), reinterpret_cast<T*>(data[0]) + first,
+                              reinterpret_cast<const T*>(data[1]) + first, uint32_t(block), uint32_t(count), drop);
             }
             return;
         }
         const Philox philox(seed, offset);
         int64_t first = 0;
         for (const Piece<2>& piece : pieces_) {
-            drop_strided<T><<<unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS, 0, stream_handle()>>>(
-                philox, data[0] + piece.start[0], data[1] + piece.start[1], piece.layout, first, drop);
-            check_launch("dropout");
+            launch_kernel("dropout", drop_strided<T>, unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS,
+                          philox, data[0] + piece.start[0], data[1] + piece.start[1], piece.layout, first, drop);
             first += piece.layout.numel;
         }
     }

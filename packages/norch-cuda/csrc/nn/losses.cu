@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(THREADS) nll_kernel(const char* logs, int64_t 
     double sum = 0, counted = 0;
     for (int64_t row = int64_t(blockIdx.x) * THREADS + threadIdx.x; row < rows; row += int64_t(gridDim.x) * THREADS) {
         const int64_t index = targets(row);
-        const C loss = index < 0 ? C(0) : -C(widen(reinterpret_cast<const T*>(logs)[row * targets.classes + index]));
-        if (losses) reinterpret_cast<T*>(losses)[row] = narrow<T>(loss);
+        const C loss = index < 0 ? C(0) : -C(upcast(reinterpret_cast<const T*>(logs)[row * targets.classes + index]));
+        if (losses) reinterpret_cast<T*>(losses)[row] = downcast<T>(loss);
         sum += double(loss);
         counted += index >= 0;
     }
@@ -113,14 +113,14 @@ __global__ void __launch_bounds__(THREADS) class_grad_kernel(const __grid_consta
     for (; row < a.rows; row += int64_t(gridDim.x) * groups) {
         const int64_t index = a.targets(row);
         const T grad = reinterpret_cast<const T*>(a.grad)[a.has_grads ? row : 0];
-        const C scale = index < 0 ? C(0) : C(widen(grad)) / divisor;
+        const C scale = index < 0 ? C(0) : C(upcast(grad)) / divisor;
         const T* logs = reinterpret_cast<const T*>(a.logs) + row * a.n;
         T* out = reinterpret_cast<T*>(a.out) + row * a.n;
         const Ends<T, VEC> ends(out, a.n);
         for (int e = lane; e < ends.head + ends.tail; e += a.lanes) {
             const int64_t i = ends.index(e);
-            const C x = a.logs && index >= 0 ? std::exp(C(widen(logs[i]))) * scale : C(0);
-            out[i] = narrow<T>(i == index ? x - scale : x);
+            const C x = a.logs && index >= 0 ? std::exp(C(upcast(logs[i]))) * scale : C(0);
+            out[i] = downcast<T>(i == index ? x - scale : x);
         }
         out += ends.head;
         logs += ends.head;
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(THREADS, 4) squares_kernel(const T* a, const T
     }
     const int64_t rest = packets * VEC + thread;
     if (rest < n) {
-        const C difference = C(widen(a[rest])) - C(widen(b[rest]));
+        const C difference = C(upcast(a[rest])) - C(upcast(b[rest]));
         sum += double(difference * difference);
     }
     finish_loss<T>(s, sum, 0);
@@ -265,28 +265,20 @@ struct ScaledDifference {
 
 /// loss, input, target
 KernelPtr mse_loss(const Request& request) {
-    if (!are_tensors(request, 3)) return nullptr;
+    if (!are_tensors(request, 3) || !is_mse_loss(request)) return nullptr;
     const Operand &out = request.operands[0], &a = request.operands[1], &b = request.operands[2];
-    if (!is_floating(out.dtype) || a.dtype != out.dtype || b.dtype != out.dtype || a.shape != b.shape) return nullptr;
-    const std::string& name = request.attrs.text("reduction");
-    if (name != "mean" && name != "sum" && name != "none") return nullptr;  // core refuses it
     const LossReduction reduction = reduction_of(request);
     return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if (reduction == LossReduction::none) return elementwise::map_op<T, SquaredDifference, 2>(request);
-        const int64_t n = a.numel(), size = size_of(a.dtype);
-        KernelPtr body = make_squares<T>(n, reduction);
-        const Loops loops = collapse({a, b});
-        const bool is_dense =
-            n < 2 || (loops.ndim() == 1 && loops.strides[0][0] == size && loops.strides[1][0] == size);
-        return is_dense ? std::move(body) : Staged::make(request, 1, std::vector<DType>(3, out.dtype), std::move(body));
+        KernelPtr body = make_squares<T>(a.numel(), reduction);
+        return lie_alike(a, b) ? std::move(body) : Staged::make(request, 1, std::vector<DType>(3, out.dtype), std::move(body));
     });
 }
 
 KernelPtr mse_loss_grad(const Request& request) {
     const Operand& out = request.operands[0];
     if (!is_floating(out.dtype) || request.operands.size() != 4) return nullptr;
-    const bool is_mean = request.attrs.text("reduction") == "mean";
-    const double factor = is_mean ? 2.0 / double(std::max<int64_t>(out.numel(), 1)) : 2.0;
+    const double factor = mse_loss_factor(request);
     return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         return elementwise::map_op<T, void, 3>(request, ScaledDifference<computed<T>>{computed<T>(factor)});
     });

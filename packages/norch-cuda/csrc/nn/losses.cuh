@@ -1,18 +1,12 @@
 // What the losses share: targets by class index, and the sum over all blocks of a launch.
 #pragma once
 
+#include "common/losses.h"
 #include "nn/rows.cuh"
 #include "runtime/allocator.h"
 #include "runtime/semaphores.h"
 
 namespace norch::nn {
-
-enum class LossReduction { none, mean, sum };
-
-inline LossReduction reduction_of(const Request& request) {
-    const std::string& name = request.attrs.text("reduction");
-    return name == "mean" ? LossReduction::mean : name == "sum" ? LossReduction::sum : LossReduction::none;
-}
 
 // --- Targets --------------------------------------------------------------------------------------------------------
 
@@ -54,19 +48,13 @@ inline Targets targets_of(const Operand& target, int64_t classes, const Request&
     return out;
 }
 
-/// Whether operands are (classes) and (), or (n, classes) and (n).
-inline bool are_plain(const Operand& scores, const Operand& target) {
-    return is_floating(scores.dtype) && (scores.ndim() == 1 || scores.ndim() == 2) &&
-           target.ndim() == scores.ndim() - 1 && !is_floating(target.dtype) && target.dtype != DType::boolean;
-}
-
 // --- Sums over a launch ---------------------------------------------------------------------------------------------
 
 /// Where the sum of the losses goes. Each block writes what it has; the last to finish adds all of that up, in order.
 struct LossSum {
     char* out;
     double* parts;     // two for each block
-    unsigned* ticket;
+    unsigned* semaphore;
     double divisor;    // 0: the number of rows that count
 };
 
@@ -81,7 +69,7 @@ __device__ inline void finish_loss(const LossSum& s, double sum, double counted)
             s.parts[2 * blockIdx.x] = v[0];
             s.parts[2 * blockIdx.x + 1] = v[1];
             __threadfence();
-            is_last = atomicInc(s.ticket, gridDim.x - 1) == gridDim.x - 1;
+            is_last = atomicInc(s.semaphore, gridDim.x - 1) == gridDim.x - 1;
         }
         __syncthreads();
         if (!is_last) return;
@@ -94,7 +82,7 @@ __device__ inline void finish_loss(const LossSum& s, double sum, double counted)
         reduce_block<Sum>(v);
     }
     if (threadIdx.x == 0)
-        *reinterpret_cast<T*>(s.out) = narrow<T>(computed<T>(v[0] / (s.divisor == 0 ? v[1] : s.divisor)));
+        *reinterpret_cast<T*>(s.out) = downcast<T>(computed<T>(v[0] / (s.divisor == 0 ? v[1] : s.divisor)));
 }
 
 /// The memory that a launch of some blocks needs for its sum.
@@ -102,7 +90,7 @@ class LossScratch {
 public:
     LossScratch(unsigned blocks, char* out, double divisor)
         : parts_(blocks > 1 ? blocks * 2 : 1),
-          sum{out, parts_.data(), blocks > 1 ? take_ticket() : nullptr, divisor} {}
+          sum{out, parts_.data(), blocks > 1 ? take_semaphore() : nullptr, divisor} {}
 
 private:
     Scratch<double> parts_;

@@ -1,8 +1,6 @@
 // layer_norm and rms_norm: rows of contiguous elements. normalization_grad.cu has their gradients.
 #include "nn/normalization.cuh"
 
-#include "nn/normalization_grad.h"
-
 namespace norch::nn {
 namespace {
 
@@ -28,7 +26,7 @@ __device__ inline void store_normal(T* out, const NormRows& a, int64_t i, const 
 
 /// Two passes over registers, so that a mean that is large next to the deviation does no harm.
 template <class T, int VEC, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_kernel(
+__global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_kernel(
     const __grid_constant__ NormRows a) {
     using C = computed<T>;
     const RowPlace<BLOCK> at(a.lanes);
@@ -65,7 +63,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_kerne
 }
 
 template <class T, int VEC>
-__global__ void __launch_bounds__(MOST_THREADS) norm_loop_kernel(const __grid_constant__ NormRows a) {
+__global__ void __launch_bounds__(MAX_THREADS) norm_loop_kernel(const __grid_constant__ NormRows a) {
     using C = computed<T>;
     const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
     const C share = C(1) / C(a.n);
@@ -103,40 +101,16 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_loop_kernel(const __grid_co
     }
 }
 
-/// 128 bytes of a row in each thread of a warp, 16 numbers in each thread of a block.
-template <class T>
-struct Kept {
-    static constexpr int VEC = PER_16_BYTES<T>, SINGLE = 16;
-    static constexpr int LANES = std::min(8, 32 / VEC), BLOCK = std::min(4, 16 / VEC);
-    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, true};
-};
-
 template <class T>
 void launch(NormRows& a) {
-    using K = Kept<T>;
-    const RowPlan plan = plan_rows(a.n, rows_have_packets<T>(a.n, {a.out, a.in, a.weight.data, a.bias.data}), K::keep);
+    const bool has_packets = rows_have_packets<T>(a.n, {a.out, a.in, a.weight.data, a.bias.data});
+    const RowPlan plan = plan_rows(a.n, has_packets, KeptRows<T>::keep);
     const unsigned blocks = plan.blocks(a.rows);
-    const cudaStream_t stream = stream_handle();
     a.lanes = plan.lanes;
-    switch (plan.kind) {
-        case RowPlan::short_packets:
-            norm_kernel<T, K::VEC, SHORT_PACKETS, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::lanes_packets:
-            norm_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::block_packets:
-            norm_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::short_single:
-            norm_kernel<T, 1, SHORT_SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::lanes_single:
-            norm_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::loop_packets: norm_loop_kernel<T, K::VEC><<<blocks, plan.threads, 0, stream>>>(a); break;
-        default: norm_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(a);
-    }
+    with_row_access<KeptRows<T>>(plan, [&]<int VEC, int K, bool BLOCK>(RowAccess<VEC, K, BLOCK>) {
+        if constexpr (K > 0) norm_kernel<T, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+        else norm_loop_kernel<T, VEC><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+    });
     check_launch("layer_norm");
 }
 
@@ -155,8 +129,8 @@ KernelPtr forward(const Request& request) {
     fixed.rows = out.numel() / fixed.n;
     fixed.is_centred = Centred;
     fixed.eps = request.attrs.number("eps");
-    fixed.weight.is_wide = wanted[size_t(weight)] != out.dtype;
-    fixed.bias.is_wide = wanted[size_t(bias)] != out.dtype;
+    fixed.weight.is_upcast = wanted[size_t(weight)] != out.dtype;
+    fixed.bias.is_upcast = wanted[size_t(bias)] != out.dtype;
     KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             NormRows a = fixed;

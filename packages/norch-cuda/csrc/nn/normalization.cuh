@@ -6,16 +6,16 @@
 
 namespace norch::nn {
 
-/// Weight or bias: null, or numbers of the rows' own type T, or (is_wide) of what that is computed in.
+/// Weight or bias: null, or numbers of the rows' own type T, or (is_upcast) of what that is computed in.
 struct Parameter {
     const char* data;
-    bool is_wide;
+    bool is_upcast;
 
     template <class T>
     __device__ computed<T> at(int64_t i, computed<T> otherwise) const {
         if (!data) return otherwise;
-        if (is_wide) return reinterpret_cast<const computed<T>*>(data)[i];
-        return computed<T>(widen(reinterpret_cast<const T*>(data)[i]));
+        if (is_upcast) return reinterpret_cast<const computed<T>*>(data)[i];
+        return computed<T>(upcast(reinterpret_cast<const T*>(data)[i]));
     }
     template <class T, int VEC>
     __device__ void load(computed<T>* x, int64_t i, computed<T> otherwise) const {
@@ -23,7 +23,7 @@ struct Parameter {
         if (!data) {
 #pragma unroll
             for (int j = 0; j < VEC; ++j) x[j] = otherwise;
-        } else if (is_wide) {
+        } else if (is_upcast) {
             constexpr int PART = VEC < PER_16_BYTES<C> ? VEC : PER_16_BYTES<C>;
 #pragma unroll
             for (int j = 0; j < VEC; j += PART) load_values<C, PART>(x + j, reinterpret_cast<const C*>(data) + i + j);
@@ -38,6 +38,15 @@ inline DType parameter_dtype(const Operand& weight, const Operand& like) {
     return weight.dtype == like.dtype ? like.dtype : computed_dtype(like.dtype);
 }
 
+/// How many elements a row of layer_norm has: those of the dims that are normalised.
+inline int64_t row_size(const Request& request) {
+    int64_t n = 1;
+    for (int64_t size : request.attrs.integers("shape")) n *= size;
+    return n;
+}
+
+KernelPtr layer_norm_grad(const Request& request);  // normalization_grad.cu
+KernelPtr rms_norm_grad(const Request& request);
 void add_channel_normalization(Registry&);  // channelnorm.cu: batch_norm
 
 }  // namespace norch::nn

@@ -1,7 +1,5 @@
 // The gradients of layer_norm and rms_norm. Those of weight and bias are sums over rows, in two stages: the parts of the
 // first kernel add up rows of their own, a second kernel adds up the parts; both in an order that is always the same.
-#include "nn/normalization_grad.h"
-
 #include "nn/normalization.cuh"
 
 namespace norch::nn {
@@ -35,7 +33,7 @@ struct Slope {
 };
 
 template <class T, int VEC, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_grad_kernel(
+__global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_grad_kernel(
     const __grid_constant__ GradRows a) {
     using C = computed<T>;
     constexpr int E = VEC * K;
@@ -116,7 +114,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) norm_grad_
 
 /// Rows that registers do not hold.
 template <class T>
-__global__ void __launch_bounds__(MOST_THREADS) norm_grad_loop_kernel(const __grid_constant__ GradRows a) {
+__global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __grid_constant__ GradRows a) {
     using C = computed<T>;
     const C share = C(1) / C(a.n);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
@@ -126,12 +124,12 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_grad_loop_kernel(const __gr
         C mean = 0, sums[3] = {};
         if (a.is_centred) {
 #pragma unroll 4
-            for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x) mean += C(widen(in[i]));
+            for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x) mean += C(upcast(in[i]));
             mean = reduce_row<true, Sum>(mean, 0) * share;
         }
 #pragma unroll 4
         for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x) {
-            const C x = C(widen(in[i])) - mean, g = C(widen(grad[i])) * a.weight.at<T>(i, 1);
+            const C x = C(upcast(in[i])) - mean, g = C(upcast(grad[i])) * a.weight.at<T>(i, 1);
             sums[0] += x * x;
             sums[1] += g;
             sums[2] += g * x;
@@ -140,7 +138,7 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_grad_loop_kernel(const __gr
         const Slope<C> of(sums, share, a);
 #pragma unroll 4
         for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x)
-            out[i] = narrow<T>(of(C(widen(grad[i])) * a.weight.at<T>(i, 1), C(widen(in[i])) - mean));
+            out[i] = downcast<T>(of(C(upcast(grad[i])) * a.weight.at<T>(i, 1), C(upcast(in[i])) - mean));
         if (a.stats && threadIdx.x == 0) {
             reinterpret_cast<C*>(a.stats)[2 * row] = mean;
             reinterpret_cast<C*>(a.stats)[2 * row + 1] = of.scale;
@@ -160,8 +158,8 @@ __global__ void __launch_bounds__(WARP * TALL) norm_columns_kernel(const __grid_
     if (i < a.n) {
 #pragma unroll 4
         for (int64_t row = int64_t(blockIdx.y) * TALL + threadIdx.y; row < a.rows; row += int64_t(gridDim.y) * TALL) {
-            const C x = C(widen(reinterpret_cast<const T*>(a.in)[row * a.n + i]));
-            const C g = C(widen(reinterpret_cast<const T*>(a.grad)[row * a.n + i]));
+            const C x = C(upcast(reinterpret_cast<const T*>(a.in)[row * a.n + i]));
+            const C g = C(upcast(reinterpret_cast<const T*>(a.grad)[row * a.n + i]));
             to_weight += g * ((x - stats[2 * row]) * stats[2 * row + 1]);
             to_bias += g;
         }
@@ -196,16 +194,12 @@ __global__ void __launch_bounds__(WARP * WARP) finish_kernel(C* to_weight, C* to
 
 /// 64 bytes of a row in each thread of a warp, 8 numbers in each thread of a block: four of each are kept.
 template <class T>
-struct Kept {
-    static constexpr int VEC = PER_16_BYTES<T>, LANES = VEC == 8 ? 2 : 4, BLOCK = VEC == 8 ? 1 : 2, SINGLE = 8;
-    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, false};
-};
+using KeptGradRows = Kept<T, sizeof(T) == 2 ? 2 : 4, sizeof(T) == 2 ? 1 : 2, 8, false>;
 
 template <class T>
 void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
-    using K = Kept<T>;
     using C = computed<T>;
-    const RowPlan plan = plan_rows(a.n, rows_have_packets<T>(a.n, {a.out, a.grad, a.in, a.weight.data}), K::keep);
+    const RowPlan plan = plan_rows(a.n, rows_have_packets<T>(a.n, {a.out, a.grad, a.in, a.weight.data}), KeptGradRows<T>::keep);
     const bool is_loop = plan.kind == RowPlan::loop_packets || plan.kind == RowPlan::loop_single;
     const bool is_block = plan.kind == RowPlan::block_packets;
     const unsigned blocks = plan.blocks(a.rows, is_affine && !is_loop ? std::max(1, 1024 / plan.threads) : 64);
@@ -219,17 +213,16 @@ void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
     a.stats = is_affine ? reinterpret_cast<char*>(stat_scratch.data()) : nullptr;
     a.lanes = plan.lanes;
     const cudaStream_t stream = stream_handle();
-    if (!a.rows) {
-    } else if (is_loop) {
-        norm_grad_loop_kernel<T><<<blocks, plan.threads, 0, stream>>>(a);
-        const dim3 grid{unsigned(columns), unsigned(tall)};
-        if (is_affine) norm_columns_kernel<T><<<grid, dim3(WARP, TALL), 0, stream>>>(a);
-    } else if (is_block) {
-        norm_grad_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
-    } else if (plan.kind == RowPlan::lanes_packets) {
-        norm_grad_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
-    } else {
-        norm_grad_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
+    if (a.rows) {
+        with_row_access<KeptGradRows<T>>(plan, [&]<int VEC, int K, bool BLOCK>(RowAccess<VEC, K, BLOCK>) {
+            if constexpr (K > 0) {
+                norm_grad_kernel<T, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream>>>(a);
+            } else {
+                norm_grad_loop_kernel<T><<<blocks, plan.threads, 0, stream>>>(a);
+                const dim3 grid{unsigned(columns), unsigned(tall)};
+                if (is_affine) norm_columns_kernel<T><<<grid, dim3(WARP, TALL), 0, stream>>>(a);
+            }
+        });
     }
     if (is_affine) {
         const unsigned grid = unsigned(ceil_div(to_bias ? 2 * a.n : a.n, WARP));
@@ -258,7 +251,7 @@ KernelPtr backward(const Request& request) {
     for (int i = 1; i < outputs; ++i) wanted[size_t(i)] = computed_dtype(out.dtype);
     if (is_weighted) {
         wanted.back() = parameter_dtype(request.operands.back(), out);
-        fixed.weight.is_wide = wanted.back() != out.dtype;
+        fixed.weight.is_upcast = wanted.back() != out.dtype;
     }
     KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {

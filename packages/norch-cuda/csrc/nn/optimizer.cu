@@ -7,15 +7,11 @@
 namespace norch::nn {
 namespace {
 
-/// The lists of a step: parameters, the states whose bit is set in PRESENT, gradients.
-template <unsigned PRESENT>
-constexpr int LISTS = 2 + (PRESENT & 1) + (PRESENT >> 1 & 1) + (PRESENT >> 2 & 1);
-
 /// Parameters of one launch: as many as its arguments hold or, for the commonest steps, few where there are no more: less
 /// to send, but twice the code.
-constexpr int FEW = 16, BYTES = 4096;
+constexpr int SMALL_GROUP = 16, BYTES = 4096;
 template <int LISTS>
-constexpr int MANY = (BYTES - 196) / (8 * LISTS + 12);
+constexpr int LARGE_GROUP = (BYTES - 196) / (8 * LISTS + 12);
 
 /// Some parameters, and which of a launch's blocks are whose: `first_block[i]` is the first one of parameter i.
 template <int LISTS, int MAX>
@@ -79,10 +75,10 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
 #pragma unroll
-                for (int k = 0; k < L; ++k) x[k] = widen(packets[k][u].v[i]);
+                for (int k = 0; k < L; ++k) x[k] = upcast(packets[k][u].v[i]);
                 step_element<PRESENT>(rule, x);
 #pragma unroll
-                for (int k = 0; k < L - 1; ++k) packets[k][u].v[i] = narrow<T>(x[k]);
+                for (int k = 0; k < L - 1; ++k) packets[k][u].v[i] = downcast<T>(x[k]);
             }
 #pragma unroll
             for (int k = 0; k < L - 1; ++k)
@@ -93,16 +89,16 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll 2
         for (int i = threadIdx.x; i < count; i += THREADS) {
 #pragma unroll
-            for (int k = 0; k < L; ++k) x[k] = widen(data[k][i]);
+            for (int k = 0; k < L; ++k) x[k] = upcast(data[k][i]);
             step_element<PRESENT>(rule, x);
 #pragma unroll
-            for (int k = 0; k < L - 1; ++k) data[k][i] = narrow<T>(x[k]);
+            for (int k = 0; k < L - 1; ++k) data[k][i] = downcast<T>(x[k]);
         }
     }
 }
 
 /// The launches of a step.
-template <class T, unsigned PRESENT, bool HAS_FEW>
+template <class T, unsigned PRESENT, bool IS_COMMON>
 class Steps {
 public:
     Steps(const Request& request, int64_t count) : count_(count) {
@@ -111,7 +107,7 @@ public:
         for (int64_t i = 0; i < count; ++i) {
             const int64_t size = request.operands[i].numel(), wanted = ceil_div(size, PER_BLOCK<T>);
             if (!size) continue;
-            if (part.group.count == MANY<L> || (part.group.count && blocks + wanted > INT32_MAX)) {
+            if (part.group.count == LARGE_GROUP<L> || (part.group.count && blocks + wanted > INT32_MAX)) {
                 parts_.push_back(part);
                 part = {};
                 blocks = 0;
@@ -128,13 +124,13 @@ public:
     template <class Rule>
     void launch(char* const* data, const Rule& rule) const {
         for (const Part& part : parts_) {
-            if constexpr (HAS_FEW) {
-                if (part.group.count <= FEW) {
-                    launch_part<FEW>(part, data, rule);
+            if constexpr (IS_COMMON) {
+                if (part.group.count <= SMALL_GROUP) {
+                    launch_part<SMALL_GROUP>(part, data, rule);
                     continue;
                 }
             }
-            launch_part<MANY<L>>(part, data, rule);
+            launch_part<LARGE_GROUP<L>>(part, data, rule);
         }
     }
 
@@ -142,8 +138,8 @@ private:
     static constexpr int L = LISTS<PRESENT>;
 
     struct Part {
-        Group<L, MANY<L>> group = {};
-        int64_t tensor[MANY<L>] = {};
+        Group<L, LARGE_GROUP<L>> group = {};
+        int64_t tensor[LARGE_GROUP<L>] = {};
         uint32_t blocks = 0;
     };
 
@@ -157,72 +153,31 @@ private:
             group.first_block[i] = part.group.first_block[i];
             for (int k = 0; k < L; ++k) group.data[k][i] = data[k * count_ + part.tensor[i]];
         }
-        step_kernel<T, Rule, PRESENT, MAX><<<part.blocks, THREADS, 0, stream_handle()>>>(group, rule);
-        check_launch("a step of an optimiser");
+        launch_kernel("a step of an optimiser", step_kernel<T, Rule, PRESENT, MAX>, part.blocks, THREADS, group, rule);
     }
 
     int64_t count_;
     std::vector<Part> parts_;
 };
 
-/// Whether the operands are as a step needs them: `lists` lists of `count` contiguous tensors, then scalars.
-bool suits(const Request& request, int64_t count, int64_t lists, int64_t scalars) {
-    const auto& operands = request.operands;
-    if (count < 1 || int64_t(operands.size()) != count * lists + scalars) return false;
-    for (int64_t i = 0; i < int64_t(operands.size()); ++i) {
-        const Operand& o = operands[i];
-        if (o.is_scalar != (i >= count * lists)) return false;
-        if (o.is_scalar ? !is_floating(o.dtype)
-                        : o.dtype != operands[0].dtype || !o.is_contiguous() ||
-                              o.numel() != operands[i % count].numel())
-            return false;
-    }
-    return is_floating(operands[0].dtype);
-}
-
-template <template <class> class Rule, unsigned PRESENT, bool HAS_FEW = false>
-KernelPtr step(const Request& request) {
-    constexpr int lists = LISTS<PRESENT>;
-    const int64_t count = request.attrs.integer("count");
-    if (!suits(request, count, lists, Rule<float>::SCALARS)) return nullptr;
-    const StepFlags flags(request.attrs);
-    return visit_floating_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        Steps<T, PRESENT, HAS_FEW> steps(request, count);
-        return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
-            steps.launch(data, Rule<computed<T>>(flags, scalars + count * lists));
+struct Make {
+    template <template <class> class Rule, unsigned PRESENT, bool IS_COMMON = false>
+    static KernelPtr step(const Request& request) {
+        constexpr int lists = LISTS<PRESENT>;
+        const int64_t count = request.attrs.integer("count");
+        if (!suits_step(request, count, lists, Rule<float>::SCALARS)) return nullptr;
+        const StepFlags flags(request.attrs);
+        return visit_floating_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+            Steps<T, PRESENT, IS_COMMON> steps(request, count);
+            return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
+                steps.launch(data, Rule<computed<T>>(flags, scalars + count * lists));
+            });
         });
-    });
-}
-
-KernelPtr sgd_step(const Request& request) {
-    return with_sgd_states(request.attrs,
-                           [&](auto states) { return step<SgdRule, decltype(states)::value, true>(request); });
-}
-
-KernelPtr adam_step(const Request& request) {
-    return with_adam_states(request.attrs,
-                            [&](auto states) { return step<AdamRule, decltype(states)::value, true>(request); });
-}
-
-KernelPtr rmsprop_step(const Request& request) {
-    return with_rmsprop_states(request.attrs,
-                               [&](auto states) { return step<RmspropRule, decltype(states)::value>(request); });
-}
+    }
+};
 
 }  // namespace
 
-void add_optimizers(Registry& registry) {
-    registry["sgd_step"] = sgd_step;
-    registry["asgd_step"] = step<AsgdRule, 1>;
-    registry["rprop_step"] = step<RpropRule, 3>;
-    registry["lion_step"] = step<LionRule, 1>;
-    registry["adam_step"] = adam_step;
-    registry["nadam_step"] = step<NadamRule, 3>;
-    registry["radam_step"] = step<RadamRule, 3>;
-    registry["adamax_step"] = step<AdamaxRule, 3>;
-    registry["adagrad_step"] = step<AdagradRule, 1>;
-    registry["adadelta_step"] = step<AdadeltaRule, 3>;
-    registry["rmsprop_step"] = rmsprop_step;
-}
+void add_optimizers(Registry& registry) { add_optimizer_steps<Make>(registry); }
 
 }  // namespace norch::nn

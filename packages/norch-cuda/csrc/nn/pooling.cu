@@ -69,11 +69,11 @@ __global__ void __launch_bounds__(THREADS) pool_kernel(const __grid_constant__ P
         for (int b = 0; b < kw; ++b) {
             const int x = left + b * p.gap_x;
             if (unsigned(x) >= unsigned(p.w)) continue;
-            const C value = widen(plane[y * planes.row + x * planes.column]);
+            const C value = upcast(plane[y * planes.row + x * planes.column]);
             best = IS_MAX ? larger(best, value) : C(best + value);
         }
     }
-    out[i] = narrow<T>(best);
+    out[i] = downcast<T>(best);
 }
 
 /// Where in its plane the first largest element of a window is; the nearest element if the window has none.
@@ -89,7 +89,7 @@ __device__ int largest_at(const Pool& p, const Planes& planes, const T* plane, i
         for (int b = 0; b < p.kw; ++b) {
             const int x = left + b * p.gap_x;
             if (unsigned(x) >= unsigned(p.w)) continue;
-            const C value = widen(plane[y * planes.row + x * planes.column]);
+            const C value = upcast(plane[y * planes.row + x * planes.column]);
             if (found < 0 || value > best || (value != value && best == best)) {
                 found = y * p.w + x;
                 best = value;
@@ -133,10 +133,10 @@ __global__ void __launch_bounds__(THREADS) grad_kernel(const __grid_constant__ P
         for (int column = columns.x; column <= columns.y; ++column) {
             if ((at.x + p.left - column * p.step_x) % p.gap_x) continue;
             if (IS_MAX && largest_at(p, planes, plane, row, column) != at.y * p.w + at.x) continue;
-            sum += widen(g[row * grads.row + column * grads.column]);
+            sum += upcast(g[row * grads.row + column * grads.column]);
         }
     }
-    out[i] = narrow<T>(sum);
+    out[i] = downcast<T>(sum);
 }
 
 /// The same for windows of 2 * 2, side by side: a thread for each, or for what is left over at the edges.
@@ -148,12 +148,12 @@ __global__ void __launch_bounds__(THREADS) halves_grad_kernel(const __grid_const
     if (i >= p.count) return;
     const Place at = place_of(p, i);
     const bool is_window = at.y < p.rows && at.x < p.columns;
-    const C g = is_window ? C(widen(plane_at(grad, grads, at)[at.y * grads.row + at.x * grads.column])) : C(0);
+    const C g = is_window ? C(upcast(plane_at(grad, grads, at)[at.y * grads.row + at.x * grads.column])) : C(0);
     int first = -1;
     if (IS_MAX && is_window) {
         const T* from = plane_at(data, planes, at) + 2 * at.y * planes.row + 2 * at.x * planes.column;
-        const C x[4] = {C(widen(from[0])), C(widen(from[planes.column])), C(widen(from[planes.row])),
-                        C(widen(from[planes.row + planes.column]))};
+        const C x[4] = {C(upcast(from[0])), C(upcast(from[planes.column])), C(upcast(from[planes.row])),
+                        C(upcast(from[planes.row + planes.column]))};
         first = 0;
         C best = x[0];
 #pragma unroll
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(THREADS) halves_grad_kernel(const __grid_const
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         const int y = 2 * at.y + k / 2, x = 2 * at.x + k % 2;
-        if (y < p.h && x < p.w) to[int64_t(y) * p.w + x] = narrow<T>(!IS_MAX || first == k ? g : C(0));
+        if (y < p.h && x < p.w) to[int64_t(y) * p.w + x] = downcast<T>(!IS_MAX || first == k ? g : C(0));
     }
 }
 
@@ -224,9 +224,8 @@ KernelPtr indices(const Request& r) {
     const Planes planes(in);
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         if (!p.count) return;
-        indices_kernel<T><<<unsigned(ceil_div(p.count, THREADS)), THREADS, 0, stream_handle()>>>(
-            p, reinterpret_cast<int64_t*>(data[0]), reinterpret_cast<const T*>(data[1]), planes);
-        check_launch("finding the largest of windows");
+        launch_kernel("finding the largest of windows", indices_kernel<T>, unsigned(ceil_div(p.count, THREADS)), THREADS,
+                      p, reinterpret_cast<int64_t*>(data[0]), reinterpret_cast<const T*>(data[1]), planes);
     });
 }
 

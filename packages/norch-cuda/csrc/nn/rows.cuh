@@ -9,7 +9,7 @@
 
 namespace norch::nn {
 
-constexpr int WARP = 32, ROW_THREADS = 128, MOST_THREADS = 1024;
+constexpr int WARP = 32, ROW_THREADS = 128, MAX_THREADS = 1024;
 constexpr unsigned EVERY_LANE = 0xffffffffu;
 
 template <class C>
@@ -82,13 +82,13 @@ template <class T, int VEC, class C>
 __device__ inline void load_values(C* x, const T* from) {
     const auto packet = *reinterpret_cast<const Packet<T, VEC>*>(from);
 #pragma unroll
-    for (int j = 0; j < VEC; ++j) x[j] = C(widen(packet.v[j]));
+    for (int j = 0; j < VEC; ++j) x[j] = C(upcast(packet.v[j]));
 }
 template <class T, int VEC, class C>
 __device__ inline void store_values(T* to, const C* x) {
     Packet<T, VEC> packet;
 #pragma unroll
-    for (int j = 0; j < VEC; ++j) packet.v[j] = narrow<T>(x[j]);
+    for (int j = 0; j < VEC; ++j) packet.v[j] = downcast<T>(x[j]);
     *reinterpret_cast<Packet<T, VEC>*>(to) = packet;
 }
 
@@ -199,7 +199,7 @@ inline RowPlan plan_rows(int64_t n, bool has_packets, Keep keep) {
         by_lanes(RowPlan::short_single, SHORT_SINGLE);
     } else if (!has_packets && n <= WARP * keep.single) {
         by_lanes(RowPlan::lanes_single, keep.single);
-    } else if (has_packets && n <= int64_t(MOST_THREADS) * keep.block_packets * keep.vec) {
+    } else if (has_packets && n <= int64_t(MAX_THREADS) * keep.block_packets * keep.vec) {
         plan.kind = RowPlan::block_packets;
         plan.threads = int(ceil_div(ceil_div(n, keep.block_packets * keep.vec), WARP)) * WARP;
     } else {
@@ -207,6 +207,38 @@ inline RowPlan plan_rows(int64_t n, bool has_packets, Keep keep) {
         plan.threads = n < 4096 ? 256 : n < 16384 ? 512 : 1024;  // few rows at once, which the cache can hold
     }
     return plan;
+}
+
+/// What a kernel of rows of T keeps of one, and how it accesses one.
+template <class T, int LANES, int BLOCK, int SINGLE, bool HAS_SHORT>
+struct Kept {
+    static constexpr int VEC = PER_16_BYTES<T>;
+    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, HAS_SHORT};
+};
+/// 128 bytes of a row in each thread of a warp, 16 numbers in each thread of a block.
+template <class T>
+using KeptRows = Kept<T, std::min(8, 32 / PER_16_BYTES<T>), std::min(4, 16 / PER_16_BYTES<T>), 16, true>;
+
+/// By VEC elements at once, K times in registers; in passes over the row where K is 0. `BLOCK`: by a block.
+template <int VEC, int K, bool BLOCK>
+struct RowAccess {};
+
+/// Calls f(RowAccess) with how a plan of `Kept` accesses rows.
+template <class Kept, class F>
+void with_row_access(const RowPlan& plan, const F& f) {
+    constexpr Keep k = Kept::keep;
+    switch (plan.kind) {
+        case RowPlan::lanes_packets: return f(RowAccess<k.vec, k.lanes_packets, false>{});
+        case RowPlan::block_packets: return f(RowAccess<k.vec, k.block_packets, true>{});
+        case RowPlan::lanes_single: return f(RowAccess<1, k.single, false>{});
+        case RowPlan::loop_packets: return f(RowAccess<k.vec, 0, true>{});
+        case RowPlan::loop_single: return f(RowAccess<1, 0, true>{});
+        default:
+            if constexpr (k.has_short) {
+                if (plan.kind == RowPlan::short_packets) return f(RowAccess<k.vec, SHORT_PACKETS, false>{});
+                return f(RowAccess<1, SHORT_SINGLE, false>{});
+            }
+    }
 }
 
 /// Whether 16-byte accesses reach rows of n elements that lie one after the other from each of some pointers on.

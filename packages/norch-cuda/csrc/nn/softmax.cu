@@ -44,11 +44,11 @@ __global__ void __launch_bounds__(THREADS) softmax_columns_kernel(const Columns 
     for (; first + (UNROLL - 1) * blockDim.y < n; first += UNROLL * blockDim.y) {
         C x[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u) x[u] = C(widen(in[(first + u * blockDim.y) * a.inner]));
+        for (int u = 0; u < UNROLL; ++u) x[u] = C(upcast(in[(first + u * blockDim.y) * a.inner]));
         found.add(x);
     }
     for (; first < n; first += blockDim.y) {
-        const C x[1] = {C(widen(in[first * a.inner]))};
+        const C x[1] = {C(upcast(in[first * a.inner]))};
         found.add(x);
     }
     const C largest = reduce_column<Largest>(found.largest, shared);
@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(THREADS) softmax_columns_kernel(const Columns 
     const C last = a.is_log ? std::log(sum) : C(1) / sum;
 #pragma unroll 8
     for (int64_t k = threadIdx.y; k < n; k += blockDim.y) {
-        const C x = C(widen(in[k * a.inner])) - largest;
-        out[k * a.inner] = narrow<T>(a.is_log ? x - last : std::exp(x) * last);
+        const C x = C(upcast(in[k * a.inner])) - largest;
+        out[k * a.inner] = downcast<T>(a.is_log ? x - last : std::exp(x) * last);
     }
 }
 
@@ -74,78 +74,37 @@ __global__ void __launch_bounds__(THREADS) softmax_grad_columns_kernel(const Col
     C sum = 0;
 #pragma unroll 4
     for (int64_t k = threadIdx.y; k < n; k += blockDim.y)
-        sum += share_of(a.is_log, C(widen(grad[k * a.inner])), C(widen(y[k * a.inner])));
+        sum += share_of(a.is_log, C(upcast(grad[k * a.inner])), C(upcast(y[k * a.inner])));
     sum = reduce_column<Sum>(sum, shared);
 #pragma unroll 4
     for (int64_t k = threadIdx.y; k < n; k += blockDim.y)
         out[k * a.inner] =
-            narrow<T>(gradient_of(a.is_log, C(widen(grad[k * a.inner])), C(widen(y[k * a.inner])), sum));
+            downcast<T>(gradient_of(a.is_log, C(upcast(grad[k * a.inner])), C(upcast(y[k * a.inner])), sum));
 }
 
 // --- Launches -------------------------------------------------------------------------------------------------------
 
-/// 128 bytes of a row in each thread of a warp, 16 numbers in each thread of a block.
-template <class T>
-struct Kept {
-    static constexpr int VEC = PER_16_BYTES<T>, SINGLE = 16;
-    static constexpr int LANES = std::min(8, 32 / VEC), BLOCK = std::min(4, 16 / VEC);
-    static constexpr Keep keep{VEC, LANES, BLOCK, SINGLE, true};
-};
-
 template <class T>
 void launch_softmax(SoftmaxRows& a, const RowPlan& plan, unsigned blocks) {
-    using K = Kept<T>;
-    const cudaStream_t stream = stream_handle();
     a.lanes = plan.lanes;
-    switch (plan.kind) {
-        case RowPlan::short_packets:
-            softmax_kernel<T, K::VEC, SHORT_PACKETS, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::lanes_packets:
-            softmax_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::block_packets:
-            softmax_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::short_single:
-            softmax_kernel<T, 1, SHORT_SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::lanes_single:
-            softmax_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        default:
-            if (are_aligned_alike<T>(a.out, a.in))
-                softmax_loop_kernel<T, K::VEC><<<blocks, plan.threads, 0, stream>>>(a);
-            else
-                softmax_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(a);
-    }
+    with_row_access<KeptRows<T>>(plan, [&]<int VEC, int K, bool BLOCK>(RowAccess<VEC, K, BLOCK>) {
+        if constexpr (K > 0)
+            softmax_kernel<T, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+        else if (are_aligned_alike<T>(a.out, a.in))
+            softmax_loop_kernel<T, PER_16_BYTES<T>><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+        else
+            softmax_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+    });
     check_launch("softmax");
 }
 
 template <class T>
 void launch_softmax_grad(GradRows& a, const RowPlan& plan, unsigned blocks) {
-    using K = Kept<T>;
-    const cudaStream_t stream = stream_handle();
     a.lanes = plan.lanes;
-    switch (plan.kind) {
-        case RowPlan::short_packets:
-            softmax_grad_kernel<T, K::VEC, SHORT_PACKETS, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::lanes_packets:
-            softmax_grad_kernel<T, K::VEC, K::LANES, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::block_packets:
-            softmax_grad_kernel<T, K::VEC, K::BLOCK, true><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::short_single:
-            softmax_grad_kernel<T, 1, SHORT_SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::lanes_single:
-            softmax_grad_kernel<T, 1, K::SINGLE, false><<<blocks, plan.threads, 0, stream>>>(a);
-            break;
-        case RowPlan::loop_packets: softmax_grad_loop_kernel<T, K::VEC><<<blocks, plan.threads, 0, stream>>>(a); break;
-        default: softmax_grad_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(a);
-    }
+    with_row_access<KeptRows<T>>(plan, [&]<int VEC, int K, bool BLOCK>(RowAccess<VEC, K, BLOCK>) {
+        if constexpr (K > 0) softmax_grad_kernel<T, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+        else softmax_grad_loop_kernel<T, VEC><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+    });
     check_launch("the gradient of softmax");
 }
 
@@ -174,7 +133,7 @@ KernelPtr make_softmax(const Dims& dims, bool is_log) {
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         if (dims.inner > 1)
             return launch_columns<T>({data[0], data[1], nullptr, dims.outer * dims.inner, dims.n, dims.inner, is_log});
-        const RowPlan plan = plan_rows(dims.n, rows_have_packets<T>(dims.n, {data[0], data[1]}), Kept<T>::keep);
+        const RowPlan plan = plan_rows(dims.n, rows_have_packets<T>(dims.n, {data[0], data[1]}), KeptRows<T>::keep);
         SoftmaxRows a = {data[0], data[1], dims.outer, dims.n, 0, is_log, {}};
         launch_softmax<T>(a, plan, plan.blocks(a.rows));
     });
@@ -186,7 +145,7 @@ KernelPtr make_softmax_grad(const Dims& dims, bool is_log) {
         if (dims.inner > 1)
             return launch_columns<T>({data[0], data[1], data[2], dims.outer * dims.inner, dims.n, dims.inner, is_log});
         const bool has_packets = rows_have_packets<T>(dims.n, {data[0], data[1], data[2]});
-        const RowPlan plan = plan_rows(dims.n, has_packets, Kept<T>::keep);
+        const RowPlan plan = plan_rows(dims.n, has_packets, KeptRows<T>::keep);
         GradRows a = {data[0], data[1], data[2], dims.outer, dims.n, 0, is_log};
         launch_softmax_grad<T>(a, plan, plan.blocks(a.rows));
     });
@@ -201,33 +160,24 @@ bool takes(const Request& request, size_t operands) {
     return std::none_of(request.operands.begin(), request.operands.end(), [](const Operand& o) { return o.is_scalar; });
 }
 
-template <bool is_log>
+template <bool IS_LOG, bool IS_GRAD>
 KernelPtr softmax(const Request& request) {
-    if (!takes(request, 2)) return nullptr;
+    constexpr size_t OPERANDS = IS_GRAD ? 3 : 2;
+    if (!takes(request, OPERANDS)) return nullptr;
     const Operand& out = request.operands[0];
     if (!out.numel()) return no_work();
     const Dims dims(out, request.attrs.integer("dim"));
-    KernelPtr body = visit_floating_device(
-        out.dtype, [&]<class T>(Tag<T>) { return make_softmax<T>(dims, is_log); });
-    return Staged::make(request, 1, std::vector<DType>(2, out.dtype), std::move(body));
-}
-
-template <bool is_log>
-KernelPtr softmax_grad(const Request& request) {
-    if (!takes(request, 3)) return nullptr;
-    const Operand& out = request.operands[0];
-    if (!out.numel()) return no_work();
-    const Dims dims(out, request.attrs.integer("dim"));
-    KernelPtr body = visit_floating_device(
-        out.dtype, [&]<class T>(Tag<T>) { return make_softmax_grad<T>(dims, is_log); });
-    return Staged::make(request, 1, std::vector<DType>(3, out.dtype), std::move(body));
+    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
+        return IS_GRAD ? make_softmax_grad<T>(dims, IS_LOG) : make_softmax<T>(dims, IS_LOG);
+    });
+    return Staged::make(request, 1, std::vector<DType>(OPERANDS, out.dtype), std::move(body));
 }
 
 template <class T>
 KernelPtr make_cross_entropy(int64_t rows, LossReduction reduction, const Targets& targets) {
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const int64_t n = targets.classes;
-        const RowPlan plan = plan_rows(n, rows_have_packets<T>(n, {data[1], data[2]}), Kept<T>::keep);
+        const RowPlan plan = plan_rows(n, rows_have_packets<T>(n, {data[1], data[2]}), KeptRows<T>::keep);
         SoftmaxRows a = {data[1], data[2], rows, n, 0, true, {}};
         a.pick.wanted = true;
         a.pick.is_reduced = reduction != LossReduction::none;
@@ -263,10 +213,10 @@ KernelPtr cross_entropy(const Request& request) {
 }  // namespace
 
 void add_softmax(Registry& registry) {
-    registry["softmax"] = softmax<false>;
-    registry["log_softmax"] = softmax<true>;
-    registry["softmax_grad"] = softmax_grad<false>;
-    registry["log_softmax_grad"] = softmax_grad<true>;
+    registry["softmax"] = softmax<false, false>;
+    registry["log_softmax"] = softmax<true, false>;
+    registry["softmax_grad"] = softmax<false, true>;
+    registry["log_softmax_grad"] = softmax<true, true>;
     registry["cross_entropy"] = cross_entropy;
 }
 

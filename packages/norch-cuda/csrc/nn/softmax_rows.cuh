@@ -33,19 +33,19 @@ struct Picked {
     /// Before the row's sums are known, so that these loads need not be waited for after them.
     __device__ void find(const Pick& pick, int64_t row, const T* in) {
         index = pick.targets(row);
-        if (index >= 0) score = C(widen(in[index]));
+        if (index >= 0) score = C(upcast(in[index]));
     }
     __device__ void add(const Pick& pick, int64_t row, C largest, C log_sum) {
         // As the gradient will see it: rounded to what is stored.
-        const C loss = index < 0 ? C(0) : -C(widen(narrow<T>((score - largest) - log_sum)));
-        if (!pick.is_reduced) reinterpret_cast<T*>(pick.losses)[row] = narrow<T>(loss);
+        const C loss = index < 0 ? C(0) : -C(upcast(downcast<T>((score - largest) - log_sum)));
+        if (!pick.is_reduced) reinterpret_cast<T*>(pick.losses)[row] = downcast<T>(loss);
         sum += double(loss);
         counted += index >= 0;
     }
 };
 
 template <class T, int VEC, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_kernel(
+__global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) softmax_kernel(
     const __grid_constant__ SoftmaxRows a) {
     using C = computed<T>;
     constexpr int E = VEC * K;
@@ -113,7 +113,7 @@ struct Online {
 };
 
 template <class T, int VEC>
-__global__ void __launch_bounds__(MOST_THREADS) softmax_loop_kernel(const __grid_constant__ SoftmaxRows a) {
+__global__ void __launch_bounds__(MAX_THREADS) softmax_loop_kernel(const __grid_constant__ SoftmaxRows a) {
     using C = computed<T>;
     constexpr int UNROLL = VEC == 1 ? 8 : 4;
     const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax_loop_kernel(const __grid
         const int64_t single = ends.index(threadIdx.x), n = ends.packed;
         Online<C> found;
         if (single >= 0) {
-            const C x[1] = {C(widen(in[single]))};
+            const C x[1] = {C(upcast(in[single]))};
             found.add(x);
         }
         const T* packed_in = in + ends.head;
@@ -161,8 +161,8 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax_loop_kernel(const __grid
             store_values<T, VEC>(packed_out + start + k * step, x);
         }
         if (single >= 0) {
-            const C x = C(widen(in[single])) - largest;
-            out[single] = narrow<T>(a.is_log ? x - last : std::exp(x) * last);
+            const C x = C(upcast(in[single])) - largest;
+            out[single] = downcast<T>(a.is_log ? x - last : std::exp(x) * last);
         }
         if (a.pick.wanted && threadIdx.x == 0) picked.add(a.pick, row, largest, last);
     }
@@ -188,7 +188,7 @@ __device__ inline C gradient_of(bool is_log, C g, C y, C sum) {
 }
 
 template <class T, int VEC, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_grad_kernel(const GradRows a) {
+__global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) softmax_grad_kernel(const GradRows a) {
     using C = computed<T>;
     constexpr int E = VEC * K;
     const RowPlace<BLOCK> at(a.lanes);
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(BLOCK ? MOST_THREADS : ROW_THREADS) softmax_gr
 }
 
 template <class T, int VEC>
-__global__ void __launch_bounds__(MOST_THREADS) softmax_grad_loop_kernel(const GradRows a) {
+__global__ void __launch_bounds__(MAX_THREADS) softmax_grad_loop_kernel(const GradRows a) {
     using C = computed<T>;
     const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {

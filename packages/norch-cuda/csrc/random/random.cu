@@ -2,7 +2,6 @@
 #include "random/boxmuller.cuh"
 #include "random/philox.cuh"
 #include "runtime/families.h"
-#include "runtime/row_major.h"
 
 namespace norch::random {
 namespace {
@@ -32,7 +31,7 @@ struct Uniform {
     using Out = T;
     static constexpr int PER = 4;
     __device__ static T one(uint32_t w) {
-        return narrow<T>(float(int32_t(w >> (32 - digits))) * (1.0f / float(1 << digits)));
+        return downcast<T>(float(int32_t(w >> (32 - digits))) * (1.0f / float(1 << digits)));
     }
     __device__ static void make(const uint4& w, T (&y)[4]) {
         y[0] = one(w.x), y[1] = one(w.y), y[2] = one(w.z), y[3] = one(w.w);
@@ -58,7 +57,7 @@ struct Normal {
     static constexpr int PER = 4;
     __device__ static void make(const uint4& w, T (&y)[4]) {
         const float2 a = box_muller(w.x >> 8, w.y >> 8), b = box_muller(w.z >> 8, w.w >> 8);
-        y[0] = narrow<T>(a.x), y[1] = narrow<T>(a.y), y[2] = narrow<T>(b.x), y[3] = narrow<T>(b.y);
+        y[0] = downcast<T>(a.x), y[1] = downcast<T>(a.y), y[2] = downcast<T>(b.x), y[3] = downcast<T>(b.y);
     }
 };
 
@@ -136,9 +135,8 @@ KernelPtr contiguous_draw(int64_t n) {
             const Philox philox(uint64_t(s[1].i), uint64_t(s[2].i), block);
             const auto blocks = unsigned(ceil_div(count, THREADS * PER * BLOCKS));
             auto* out = reinterpret_cast<T*>(data[0]) + first;
-            draw_kernel<Draw><<<blocks, THREADS, 0, stream_handle()>>>(philox, out, uint32_t(block), uint32_t(count),
-                                                                       is_packed);
-            check_launch("random numbers");
+            launch_kernel("random numbers", draw_kernel<Draw>, blocks, THREADS,
+                          philox, out, uint32_t(block), uint32_t(count), is_packed);
         }
     });
 }
@@ -153,9 +151,8 @@ KernelPtr draw(const Request& request) {
         int64_t first = 0;
         for (const Piece<1>& piece : pieces) {
             const auto blocks = unsigned(ceil_div(piece.layout.numel, THREADS));
-            draw_strided<Draw><<<blocks, THREADS, 0, stream_handle()>>>(philox, data[0] + piece.start[0], piece.layout,
-                                                                        first);
-            check_launch("random numbers");
+            launch_kernel("random numbers", draw_strided<Draw>, blocks, THREADS,
+                          philox, data[0] + piece.start[0], piece.layout, first);
             first += piece.layout.numel;
         }
     });

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "reduction/reduce.cuh"
-#include "reduction/reduction.h"
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
@@ -57,7 +56,7 @@ __global__ void __launch_bounds__(THREADS) search_kernel(const __grid_constant__
     const bool has_packets = s.is_contiguous && reinterpret_cast<uintptr_t>(from) % 16 == 0;
     const uint32_t packets = has_packets ? n / VEC : 0, first = row < packets ? row * VEC : packets * VEC + row;
     if (first < n) {
-        auto at = [&](uint32_t i) { return A(widen(*reinterpret_cast<const T*>(from + i * s.stride))); };
+        auto at = [&](uint32_t i) { return A(upcast(*reinterpret_cast<const T*>(from + i * s.stride))); };
         best = at(first);
         uint32_t place = first;
         for (uint32_t i = row; i < packets; i += PACKETS * along) {
@@ -71,7 +70,7 @@ __global__ void __launch_bounds__(THREADS) search_kernel(const __grid_constant__
                 if (i + u * along >= packets) break;
 #pragma unroll
                 for (int j = 0; j < VEC; ++j) {
-                    const A value = A(widen(y[u].v[j]));
+                    const A value = A(upcast(y[u].v[j]));
                     if (beats(s.is_max, value, best)) best = value, place = (i + u * along) * VEC + j;
                 }
             }
@@ -111,12 +110,6 @@ __global__ void __launch_bounds__(THREADS) search_kernel(const __grid_constant__
     }
 }
 
-int log2_up(int64_t n, int most) {
-    int log = 0;
-    while (log < most && (int64_t(1) << log) < n) ++log;
-    return log;
-}
-
 template <class T>
 class ArgReduce final : public Kernel {
 public:
@@ -151,7 +144,7 @@ public:
 private:
     /// How many threads search for one output, and how many blocks.
     void plan(Search& s) const {
-        constexpr int64_t MOST = int64_t(1) << 30;  // elements of a chunk
+        constexpr int64_t MAX_CHUNK = int64_t(1) << 30;  // elements of a chunk
         const int64_t outputs = s.kept.numel, sms = multiprocessors();
         s.threads.is_along_reduced = !is_columns_;
         s.threads.log_across = is_columns_ ? log2_up(outputs, outputs < 32 * sms && s.count <= 1024 ? 3 : 5)
@@ -160,7 +153,7 @@ private:
         const int64_t along = THREADS >> s.threads.log_across;
         int64_t chunks = 1;
         if (s.count > 64 * along) chunks = std::min(ceil_div(s.count, 16 * along), ceil_div(16 * sms, blocks));
-        s.chunk = ceil_div(ceil_div(s.count, std::max(chunks, ceil_div(s.count, MOST))), 64) * 64;
+        s.chunk = ceil_div(ceil_div(s.count, std::max(chunks, ceil_div(s.count, MAX_CHUNK))), 64) * 64;
         s.chunks = uint32_t(ceil_div(s.count, s.chunk));
     }
 
@@ -182,8 +175,7 @@ private:
     template <class In>
     static void launch(const Search& s, const char* x, const Found<A>& found) {
         const unsigned blocks = unsigned(ceil_div(s.kept.numel, int64_t(1) << s.threads.log_across) * s.chunks);
-        search_kernel<In><<<blocks, THREADS, 0, stream_handle()>>>(s, x, found);
-        check_launch("argmax or argmin");
+        launch_kernel("argmax or argmin", search_kernel<In>, blocks, THREADS, s, x, found);
     }
 
     std::vector<Piece<2>> kept_;

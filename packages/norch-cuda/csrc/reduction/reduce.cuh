@@ -7,6 +7,13 @@
 
 namespace norch::reduction {
 
+/// The least log, at most `most`, of which 2**log is at least n.
+inline int log2_up(int64_t n, int most) {
+    int log = 0;
+    while (log < most && (int64_t(1) << log) < n) ++log;
+    return log;
+}
+
 enum class Fold { sum, prod, max, min };
 
 /// What elements of T are folded in: narrow integers in 32 bits, modulo which all folds are the same.
@@ -66,7 +73,7 @@ __device__ inline void fold_packets(Fold fold, A identity, A (&total)[VEC], uint
         for (int u = 0; u < U; ++u) {
             const bool is_there = is_whole || i + u * step < end;
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) x[u][j] = is_there ? A(widen(packets[u].v[j])) : identity;
+            for (int j = 0; j < VEC; ++j) x[u][j] = is_there ? A(upcast(packets[u].v[j])) : identity;
         }
         take(fold, total, x);
     }
@@ -82,7 +89,7 @@ __device__ inline uint32_t fold_strided(Fold fold, A (&total)[1], const char* x,
     for (; i + (U - 1) * step < end; i += U * step, x += U * apart) {
         A y[U][1];
 #pragma unroll
-        for (int u = 0; u < U; ++u) y[u][0] = A(widen(*reinterpret_cast<const T*>(x + u * apart)));
+        for (int u = 0; u < U; ++u) y[u][0] = A(upcast(*reinterpret_cast<const T*>(x + u * apart)));
         take(fold, total, y);
     }
     return i;
@@ -96,7 +103,7 @@ struct Target {
 
     __device__ void store(int64_t offset, int64_t part, folded<T> value) const {
         if (parts) parts[part] = value;
-        else *reinterpret_cast<T*>(out + offset) = narrow<T>(computed<T>(value));
+        else *reinterpret_cast<T*>(out + offset) = downcast<T>(computed<T>(value));
     }
 };
 
@@ -133,9 +140,9 @@ __global__ void __launch_bounds__(THREADS) row_kernel(const __grid_constant__ Re
             const uint32_t head = min(n, past ? VEC - past : 0), packets = (n - head) / VEC;
             const T* elements = reinterpret_cast<const T*>(row);
             for (uint32_t i = lane; i < head; i += group)
-                total[0] = combine(r.fold, total[0], A(widen(elements[i])));
+                total[0] = combine(r.fold, total[0], A(upcast(elements[i])));
             for (uint32_t i = head + packets * VEC + lane; i < n; i += group)
-                total[0] = combine(r.fold, total[0], A(widen(elements[i])));
+                total[0] = combine(r.fold, total[0], A(upcast(elements[i])));
             fold_packets<T, VEC>(r.fold, identity, total, lane, group, packets, [&](uint32_t i) {
                 return reinterpret_cast<const char*>(elements + head) + int64_t(i) * 16;
             });

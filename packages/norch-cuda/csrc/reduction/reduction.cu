@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "reduction/reduce.cuh"
-#include "reduction/reduction.h"
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
@@ -10,12 +9,6 @@ namespace norch::reduction {
 namespace {
 
 constexpr int64_t BLOCKS = 16;  // for each multiprocessor, where there is enough to do
-
-int log2_up(int64_t n, int most) {
-    int log = 0;
-    while (log < most && (int64_t(1) << log) < n) ++log;
-    return log;
-}
 
 int64_t round_up(int64_t n, int64_t unit) { return ceil_div(n, unit) * unit; }
 
@@ -168,9 +161,8 @@ private:
         job.threads.log_across = log2_up(outputs, parts > 64 ? 3 : 5);
         split(job, parts, 1, 1);
         job.blocks = ceil_div(outputs, int64_t(1) << job.threads.log_across);
-        column_kernel<A, T, 1><<<unsigned(job.blocks), THREADS, 0, stream_handle()>>>(
-            job.r, job.threads, 0, from, Target<T>{out, nullptr}, identity_);
-        check_launch("a reduction's second stage");
+        launch_kernel("a reduction's second stage", column_kernel<A, T, 1>, unsigned(job.blocks), THREADS,
+                      job.r, job.threads, 0, from, Target<T>{out, nullptr}, identity_);
     }
 
     void launch(const Job& job, const char* x, Target<T> target) const {
@@ -225,27 +217,7 @@ KernelPtr reduce_bool(const Request& request) {
     return reduce<fold>(request);
 }
 
-/// Whether neighbouring threads should take neighbouring outputs: where these lie closer together than what is reduced.
-bool prefers_columns(const Loops& kept, const Loops& reduced, int64_t size) {
-    if (!kept.ndim() || !reduced.ndim()) return kept.ndim() > 0;
-    const int64_t k = kept.strides[0].back(), r = reduced.strides[0].back();
-    if (k == size || r == size) return k == size;
-    return k != 0 && (k < r || r == 0);
-}
-
 }  // namespace
-
-ReductionLoops reduction_loops(const Operand& out, const Operand& x, const std::vector<int64_t>& dims) {
-    std::vector<int> kept, reduced;
-    for (int d = 0; d < x.ndim(); ++d)
-        (std::find(dims.begin(), dims.end(), d) != dims.end() ? reduced : kept).push_back(d);
-    ReductionLoops loops;
-    // The input decides the order of the loops: there is more of it.
-    loops.kept = collapse({x, out}, kept);
-    loops.reduced = collapse({x}, reduced);
-    loops.is_columns = prefers_columns(loops.kept, loops.reduced, size_of(x.dtype));
-    return loops;
-}
 
 void add_reductions(Registry& registry) {
     registry["sum"] = reduce<Fold::sum>;

@@ -2,7 +2,6 @@
 // chunks: these are added up first, and each then starts from the sum of those before it.
 #include <algorithm>
 
-#include "reduction/reduction.h"
 #include "runtime/allocator.h"
 #include "runtime/device.cuh"
 #include "runtime/families.h"
@@ -11,7 +10,7 @@ namespace norch::reduction {
 namespace {
 
 template <class T>
-using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+using Upcast = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
 
 constexpr int64_t ROW_ITEMS = 4, COLUMN_ITEMS = 8;  // neighbours that a thread takes at a time
 
@@ -24,13 +23,13 @@ struct ScanPlan {
 };
 
 template <class T>
-__device__ inline Wide<T> number(T x) {
-    return Wide<T>(widen(x));
+__device__ inline Upcast<T> number(T x) {
+    return Upcast<T>(upcast(x));
 }
 template <class T>
-__device__ inline T result(Wide<T> sum, bool is_bool) {
-    if (is_bool) return narrow<T>(computed<T>(sum != 0));
-    return narrow<T>(computed<T>(sum));
+__device__ inline T result(Upcast<T> sum, bool is_bool) {
+    if (is_bool) return downcast<T>(computed<T>(sum != 0));
+    return downcast<T>(computed<T>(sum));
 }
 template <class W>
 __device__ inline W plus(W a, W b) {
@@ -50,8 +49,8 @@ __device__ inline W scan_warp(W value) {
 /// A block for each chunk of a line, or (`is_short`) a warp for each line. With `is_first` it only adds up.
 template <class T>
 __global__ void __launch_bounds__(THREADS) scan_rows(const __grid_constant__ ScanPlan p, const char* x, char* out,
-                                                     Wide<T>* totals, bool is_first) {
-    using W = Wide<T>;
+                                                     Upcast<T>* totals, bool is_first) {
+    using W = Upcast<T>;
     constexpr int ITEMS = ROW_ITEMS, WARPS = THREADS / 32;
     __shared__ W sums[2][WARPS];
     const uint32_t warp = threadIdx.x / 32;
@@ -126,8 +125,8 @@ __global__ void __launch_bounds__(THREADS) scan_rows(const __grid_constant__ Sca
 /// 32 neighbouring lines in a block, each for 8 threads.
 template <class T>
 __global__ void __launch_bounds__(THREADS) scan_columns(const __grid_constant__ ScanPlan p, const char* x, char* out,
-                                                        Wide<T>* totals, bool is_first) {
-    using W = Wide<T>;
+                                                        Upcast<T>* totals, bool is_first) {
+    using W = Upcast<T>;
     constexpr int ITEMS = COLUMN_ITEMS, ALONG = THREADS / 32;
     __shared__ W sums[2][ALONG][32];
     const uint32_t row = threadIdx.x / 32, column = threadIdx.x % 32;
@@ -211,7 +210,7 @@ public:
                 launch(p, blocks, x, out, nullptr, false);
                 continue;
             }
-            const Scratch<Wide<T>> totals(lines * p.chunks);
+            const Scratch<Upcast<T>> totals(lines * p.chunks);
             launch(p, blocks * p.chunks, x, out, totals.data(), true);
             launch(p, blocks * p.chunks, x, out, totals.data(), false);
         }
@@ -226,7 +225,7 @@ private:
         p.chunks = uint32_t(ceil_div(p.n, p.chunk));
     }
 
-    void launch(const ScanPlan& p, int64_t blocks, const char* x, char* out, Wide<T>* totals, bool is_first) const {
+    void launch(const ScanPlan& p, int64_t blocks, const char* x, char* out, Upcast<T>* totals, bool is_first) const {
         if (is_columns_)
             scan_columns<T><<<unsigned(blocks), THREADS, 0, stream_handle()>>>(p, x, out, totals, is_first);
         else scan_rows<T><<<unsigned(blocks), THREADS, 0, stream_handle()>>>(p, x, out, totals, is_first);
@@ -292,9 +291,8 @@ KernelPtr arange(const Request& request) {
     return visit_device(out.dtype, [=]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar* scalars) {
             if (n == 0) return;
-            arange_kernel<T><<<unsigned(ceil_div(n, THREADS * AT_ONCE)), THREADS, 0, stream_handle()>>>(
-                data[0], stride, n, scalars[1], scalars[2], is_bool);
-            check_launch("arange");
+            launch_kernel("arange", arange_kernel<T>, unsigned(ceil_div(n, THREADS * AT_ONCE)), THREADS,
+                          data[0], stride, n, scalars[1], scalars[2], is_bool);
         });
     });
 }

@@ -20,77 +20,58 @@ constexpr int THREADS = 256;
 /// Throws where a kernel could not be launched.
 inline void check_launch(const char* what) { check(cudaGetLastError(), what); }
 
+/// Launches a kernel on the stream of the launch.
+template <class... P, class... A>
+void launch_kernel(const char* what, void (*kernel)(P...), dim3 blocks, dim3 threads, const A&... arguments) {
+    kernel<<<blocks, threads, 0, stream_handle()>>>(arguments...);
+    check_launch(what);
+}
+
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // --- Element types --------------------------------------------------------------------------------------------------
 
-/// What a dtype is computed in on the device: 16-bit floats in float32, everything else in itself.
-template <class T>
-struct DeviceCompute {
-    using type = T;
-};
 template <>
-struct DeviceCompute<__half> {
+struct Compute<__half> {
     using type = float;
 };
 template <>
-struct DeviceCompute<__nv_bfloat16> {
+struct Compute<__nv_bfloat16> {
     using type = float;
 };
 template <class T>
-using computed = typename DeviceCompute<T>::type;
+using computed = compute_t<T>;
 
 template <class T>
-__host__ __device__ inline T widen(T x) {
+__host__ __device__ inline T upcast(T x) {
     return x;
 }
-__host__ __device__ inline float widen(__half x) { return __half2float(x); }
-__host__ __device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__host__ __device__ inline float upcast(__half x) { return __half2float(x); }
+__host__ __device__ inline float upcast(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 template <class T>
-__host__ __device__ inline T narrow(computed<T> x) {
+__host__ __device__ inline T downcast(computed<T> x) {
     if constexpr (std::is_same_v<T, __half>) return __float2half_rn(x);
     else if constexpr (std::is_same_v<T, __nv_bfloat16>) return __float2bfloat16_rn(x);
     else return x;
 }
 
-/// Calls f(Tag<T>) with the device's type of a dtype; a bool is a byte.
-template <class F>
-auto visit_floating_device(DType dtype, const F& f) {
-    switch (dtype) {
-        case DType::f64: return f(Tag<double>{});
-        case DType::f32: return f(Tag<float>{});
-        case DType::f16: return f(Tag<__half>{});
-        case DType::bf16: return f(Tag<__nv_bfloat16>{});
-        default: throw std::invalid_argument("expected a floating dtype");
-    }
-}
-template <class F>
-auto visit_integer_device(DType dtype, const F& f) {
-    switch (dtype) {
-        case DType::i64: return f(Tag<int64_t>{});
-        case DType::i32: return f(Tag<int32_t>{});
-        case DType::i16: return f(Tag<int16_t>{});
-        case DType::i8: return f(Tag<int8_t>{});
-        case DType::u8: return f(Tag<uint8_t>{});
-        default: throw std::invalid_argument("expected an integer dtype");
-    }
-}
+/// The type on the device of a dtype's C++ type; a bool is a byte.
+template <class T>
+struct DeviceType {
+    using type = std::conditional_t<std::is_same_v<T, half>, __half,
+                                    std::conditional_t<std::is_same_v<T, bfloat16>, __nv_bfloat16,
+                                                       std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>>;
+};
+
+/// Calls f(Tag<T>) with the device's type of a dtype.
 template <class F>
 auto visit_device(DType dtype, const F& f) {
-    if (is_floating(dtype)) return visit_floating_device(dtype, f);
-    if (dtype == DType::boolean) return f(Tag<uint8_t>{});
-    return visit_integer_device(dtype, f);
+    return visit(dtype, [&]<class T>(Tag<T>) { return f(Tag<typename DeviceType<T>::type>{}); });
 }
-/// By the size of an element alone, for what only moves bits.
 template <class F>
-auto visit_bits(int64_t itemsize, const F& f) {
-    switch (itemsize) {
-        case 1: return f(Tag<uint8_t>{});
-        case 2: return f(Tag<uint16_t>{});
-        case 4: return f(Tag<uint32_t>{});
-        default: return f(Tag<uint64_t>{});
-    }
+auto visit_floating_device(DType dtype, const F& f) {
+    return visit_floating(dtype, [&]<class T>(Tag<T>) { return f(Tag<typename DeviceType<T>::type>{}); });
 }
 
 /// A scalar operand as a number of type C (a computed type).

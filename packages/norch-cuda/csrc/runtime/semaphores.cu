@@ -1,4 +1,4 @@
-// Each stream has a ticket, since its kernels come one after the other. So do the kernels of a graph, which may be
+// Each stream has a semaphore, since its kernels come one after the other. So do the kernels of a graph, which may be
 // replayed on any stream; as there is no telling for how long, theirs are never given to others.
 #include "runtime/semaphores.h"
 
@@ -21,14 +21,14 @@ struct Pool {
 unsigned* fresh(Pool& pool) {
     if (!pool.left) {
         cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-        check(cudaThreadExchangeStreamCaptureMode(&mode), "making tickets");
+        check(cudaThreadExchangeStreamCaptureMode(&mode), "making semaphores");
         void* page = nullptr;
         cudaError_t error = cudaMalloc(&page, PAGE * sizeof(unsigned));
         if (error == cudaSuccess) error = cudaMemset(page, 0, PAGE * sizeof(unsigned));
         // The default stream's order does not bind the other streams.
         if (error == cudaSuccess) error = cudaStreamSynchronize(nullptr);
         cudaThreadExchangeStreamCaptureMode(&mode);
-        check(error, "making tickets");
+        check(error, "making semaphores");
         pool.next = static_cast<unsigned*>(page);
         pool.left = PAGE;
     }
@@ -38,7 +38,7 @@ unsigned* fresh(Pool& pool) {
 
 }  // namespace
 
-unsigned* take_ticket() {
+unsigned* take_semaphore() {
     static auto pools = std::vector<Pool>(size_t(device_count()));
     const Stream& stream = launch_stream();
     Pool& pool = pools[size_t(stream.device)];
