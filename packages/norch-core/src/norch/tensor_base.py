@@ -42,8 +42,10 @@ out.node = out.base = out._grad = None
 """How every call path of `norch.dispatch.codegen` fills in a result, once its `buffer` is set."""
 
 
-def make_tensor(spec: Spec, buffer: Any, offset: int = 0, node: Any = None, base: Tensor | None = None) -> Tensor:
-    """A tensor from its parts."""
-    out: Tensor = object.__new__(TensorBase._result_class)
+def make_tensor(
+    spec: Spec, buffer: Any, offset: int = 0, node: Any = None, base: Tensor | None = None, kind: type | None = None
+) -> Tensor:
+    """A tensor from its parts, of class `kind` or of what ops return."""
+    out: Tensor = object.__new__(kind or TensorBase._result_class)
     out.spec, out.buffer, out.offset, out.node, out.base, out._grad = spec, buffer, offset, node, base, None
     return out

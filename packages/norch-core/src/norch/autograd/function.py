@@ -146,11 +146,11 @@ class Function:
                 result = cls.forward(context, *args)
         finally:
             set_recording(before)
-        single = not isinstance(result, tuple)
-        results = [result] if single else list(result)
+        one_result = not isinstance(result, tuple)
+        results = [result] if one_result else list(result)
         if recording:
             cls._record(context, args, edges, results)
-        return results[0] if single else tuple(results)
+        return results[0] if one_result else tuple(results)
 
     @classmethod
     def _record(cls, context: FunctionContext, args: Any, edges: Any, results: list[Any]) -> None:

@@ -59,12 +59,12 @@ class _Mode:
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self._anew():
+            with self._again():
                 return function(*args, **kwargs)
 
         return call
 
-    def _anew(self) -> _Mode:
+    def _again(self) -> _Mode:
         """One more such mode: calls in several threads must not share what they put back."""
         return type(self)(self.enabled)
 
@@ -103,5 +103,5 @@ class inference_mode(_Mode):
         super().__init__(not mode and is_recording())
         self.inference = bool(mode)
 
-    def _anew(self) -> _Mode:
+    def _again(self) -> _Mode:
         return inference_mode(self.inference)

@@ -80,7 +80,7 @@ def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
     return tensor.requires_grad_() if requires_grad else tensor
 
 
-def made(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> Tensor:
+def with_options(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> Tensor:
     """`finish`, and what else PyTorch's creation functions take. Raises TypeError for what norch does not."""
     from ..memory_format import channels_behind, strided
 
@@ -108,7 +108,7 @@ def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     if more and not size:
         size = more.pop("size", size)
     out = empty_spec(spec_for(size, dtype, device, "empty"))
-    return made("empty", out, requires_grad, more) if more or requires_grad else out
+    return with_options("empty", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -117,7 +117,7 @@ def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     if more and not size:
         size = more.pop("size", size)
     out = FILL.call(spec_for(size, dtype, device, "zeros"), 0)
-    return made("zeros", out, requires_grad, more) if more or requires_grad else out
+    return with_options("zeros", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -126,7 +126,7 @@ def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad
     if more and not size:
         size = more.pop("size", size)
     out = FILL.call(spec_for(size, dtype, device, "ones"), 1)
-    return made("ones", out, requires_grad, more) if more or requires_grad else out
+    return with_options("ones", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -145,7 +145,7 @@ def full(
         raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
     chosen = scalar_dtype(type(value)) if dtype is None else dtype
     out = FILL.call(spec_for(size, chosen, device, "full"), value)
-    return made("full", out, requires_grad, more) if more or requires_grad else out
+    return with_options("full", out, requires_grad, more) if more or requires_grad else out
 
 
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
@@ -166,7 +166,7 @@ def empty_like(
 ) -> Tensor:
     """An uninitialised tensor of input's shape, and its dtype and device unless given."""
     out = empty_spec(_like(input, None, dtype, device, "empty_like"))
-    return made("empty_like", out, requires_grad, more) if more or requires_grad else out
+    return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -175,7 +175,7 @@ def zeros_like(
 ) -> Tensor:
     """Zeros of input's shape, and its dtype and device unless given."""
     out = fill_spec(_like(input, None, dtype, device, "zeros_like"), 0)
-    return made("zeros_like", out, requires_grad, more) if more or requires_grad else out
+    return with_options("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -184,7 +184,7 @@ def ones_like(
 ) -> Tensor:
     """Ones of input's shape, and its dtype and device unless given."""
     out = fill_spec(_like(input, None, dtype, device, "ones_like"), 1)
-    return made("ones_like", out, requires_grad, more) if more or requires_grad else out
+    return with_options("ones_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -200,7 +200,7 @@ def full_like(
     """`fill_value` in input's shape, and its dtype and device unless given."""
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
     out = fill_spec(_like(input, None, dtype, device, "full_like"), value)
-    return made("full_like", out, requires_grad, more) if more or requires_grad else out
+    return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -241,10 +241,10 @@ def linspace(
     spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
     step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
-    wide = spec.like(dtype=float64)
-    up: Tensor = ARANGE.call(wide, float(start), step)
-    down = up if spec.numel < 2 else ARANGE.call(wide, float(end) - step * (spec.numel - 1), step)
-    index: Tensor = ARANGE.call(wide, 0.0, 1.0)
+    in_float64 = spec.like(dtype=float64)
+    up: Tensor = ARANGE.call(in_float64, float(start), step)
+    down = up if spec.numel < 2 else ARANGE.call(in_float64, float(end) - step * (spec.numel - 1), step)
+    index: Tensor = ARANGE.call(in_float64, 0.0, 1.0)
     out = (index < spec.numel / 2).logical_not() if spec.numel > 1 else None
     values = up if out is None else _pick(out, down, up)
     return finish(values.to(spec.dtype), requires_grad)

@@ -14,7 +14,7 @@ from ..dispatch.plan import Inferred
 from ..dtype import FLOATING, as_dtype, get_default_dtype, int64, uint8
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
-from .creation import DeviceLike, finish, made, spec_for
+from .creation import DeviceLike, finish, spec_for, with_options
 from .families import floating, primitive
 from .from_data import frombuffer
 from .reduction.sorting import argsort
@@ -208,7 +208,7 @@ def rand(
 ) -> Tensor:
     """Uniform in [0, 1), of shape `size`, by Philox4x32-10 (Salmon et al., 2011). Raises DTypeError unless floating."""
     out = _draw_floating("rand", "uniform", shape if size is None else size, dtype, device, generator)
-    return made("rand", out, requires_grad, more) if more or requires_grad else out
+    return with_options("rand", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -223,7 +223,7 @@ def randn(
 ) -> Tensor:
     """Normal with mean 0 and variance 1, of shape `size`, by Box and Muller (1958). DTypeError unless floating."""
     out = _draw_floating("randn", "normal", shape if size is None else size, dtype, device, generator)
-    return made("randn", out, requires_grad, more) if more or requires_grad else out
+    return with_options("randn", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)

@@ -8,7 +8,7 @@ from ..dispatch.plan import SCALARS
 from ..dtype import get_default_dtype
 from ..ops.creation import empty_spec, fill_spec, finish, spec_for
 from ..ops.from_data import array_to_tensor, as_tensor
-from ..tensor_base import TensorBase
+from ..tensor_base import TensorBase, make_tensor
 from .base import GraphMethods, Storage
 from .op_methods import OpMethods
 from .properties import Properties
@@ -37,10 +37,7 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
 
     def as_subclass(self, cls: type[Any]) -> Any:
         """The same tensor as an object of a subclass of Tensor."""
-        out = object.__new__(cls)
-        out.spec, out.buffer, out.offset, out.node = self.spec, self.buffer, self.offset, self.node
-        out.base, out._grad = self.base, None
-        return out
+        return make_tensor(self.spec, self.buffer, self.offset, self.node, self.base, cls)
 
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:

@@ -254,11 +254,11 @@ class _Plan:
     def unplaced(self, value: Tensor) -> Tensor:
         """The reverse of `placed`, for a value that broadcasts to the chosen elements."""
         n, at = len(self.shape), self.at
-        wide = value.expand([*self.rest[:at], *self.shape, *self.rest[at:]])
+        expanded = value.expand([*self.rest[:at], *self.shape, *self.rest[at:]])
         if at:
-            dims = list(range(wide.spec.ndim))
-            wide = permute(wide, [*dims[at : at + n], *dims[:at], *dims[at + n :]])
-        return reshape(wide, [self.count, *self.rest])
+            dims = list(range(expanded.spec.ndim))
+            expanded = permute(expanded, [*dims[at : at + n], *dims[:at], *dims[at + n :]])
+        return reshape(expanded, [self.count, *self.rest])
 
 
 def _gather(view: Tensor, chosen: dict[int, Tensor]) -> Tensor:
@@ -308,8 +308,8 @@ def _fitting(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _assign_reversed(tensor: Tensor, parts: tuple[Any, ...], value: Tensor) -> None:
     """A negative step: the places of all elements, indexed alike, say where the values go."""
     places = arange(tensor.numel(), device=tensor.device).reshape(tuple(tensor.spec.shape))[parts]
-    wide = _fitting(value, tuple(places.spec.shape)).expand(tuple(places.spec.shape))
-    put_flat(tensor, places.reshape(-1), wide.reshape(-1))
+    expanded = _fitting(value, tuple(places.spec.shape)).expand(tuple(places.spec.shape))
+    put_flat(tensor, places.reshape(-1), expanded.reshape(-1))
 
 
 def put_flat(tensor: Tensor, places: Tensor, values: Tensor) -> None:

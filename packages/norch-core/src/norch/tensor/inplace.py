@@ -1,7 +1,7 @@
 """In-place ops: the functional op, its result written into the tensor's memory, and the graph told of it.
 
 A view's memory is its base's, so the base gets a new node as well: "the old base, with the new values in the part that
-the view shows". Other views of that base then make their nodes anew when they are next used (`graph.resolve`).
+the view shows". Other views of that base then get new nodes when they are next used (`graph.resolve`).
 """
 
 from __future__ import annotations

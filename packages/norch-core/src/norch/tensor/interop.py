@@ -174,9 +174,7 @@ def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
 def _rebuild(
     kind: type[Tensor], values: np.ndarray[Any, Any], dtype: DType, requires_grad: bool, device: Device = CPU
 ) -> Tensor:
-    made = array_to_tensor(values, dtype, True).to(device)
-    out: Tensor = object.__new__(kind)
-    out.spec, out.buffer, out.offset, out.node, out.base, out._grad = made.spec, made.buffer, 0, None, None, None
+    out: Tensor = array_to_tensor(values, dtype, True).to(device).as_subclass(kind)
     return out.requires_grad_() if requires_grad else out
 
 

@@ -180,9 +180,9 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
         raise ShapeError(f"repeat(): {len(times)} sizes for a tensor of {input.spec.ndim} dims")
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
     spaced = reshape(input, [m for n in shape for m in (1, n)])
-    wide = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
+    expanded = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
     return reshape(
-        wide.clone() if all(t == 1 for t in times) else wide, [t * n for t, n in zip(times, shape, strict=True)]
+        expanded.clone() if all(t == 1 for t in times) else expanded, [t * n for t, n in zip(times, shape, strict=True)]
     )
 
 
@@ -208,8 +208,8 @@ def repeat_interleave(
     at = wrap_dim(0 if dim is None else dim, x.spec.ndim, "repeat_interleave")
     shape = tuple(x.spec.shape)
     if isinstance(repeats, int):
-        wide = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
-        return reshape(wide, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+        expanded = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
+        return reshape(expanded, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
     return _repeat_each(x, repeats, at, output_size)
 
 
