@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..spec import Spec
     from ..tensor import Tensor
+
+
+shared_ops: dict[str, Any] = {}
+"""What autograd needs of the ops, which are above it: `as_strided`, the op that all views are cases of, how `sum` and
+`fill` are called, and the function `stack`. They put themselves here."""
 
 
 def unbroadcast(value: Tensor, spec: Spec) -> Tensor:
@@ -16,9 +21,10 @@ def unbroadcast(value: Tensor, spec: Spec) -> Tensor:
     if shape != spec.shape:
         lead = len(shape) - len(spec.shape)
         if shape[lead:] == spec.shape:
-            value = value.sum(tuple(range(lead)))
+            value = shared_ops["sum"](value, tuple(range(lead)), False, None)
         else:
-            value = value.sum(tuple([i for i, n in enumerate(shape) if i < lead or n != spec.shape[i - lead]]), True)
+            dims = tuple([i for i, n in enumerate(shape) if i < lead or n != spec.shape[i - lead]])
+            value = shared_ops["sum"](value, dims, True, None)
             if lead:
                 value = value.reshape(spec.shape)
     if value.spec.dtype is not spec.dtype or value.spec.device is not spec.device:
@@ -61,14 +67,10 @@ def _count(value: object) -> int:
     return sys.getrefcount(value)
 
 
-def _pass_on(value: object) -> int:
+def _of_one_variable() -> int:
+    value = object()
     return _count(value)
 
 
-def _through_two() -> int:
-    value = object()
-    return _pass_on(value)
-
-
-# Measured, since versions of Python differ: of a value that only the callers of `accumulate` hold.
-ALONE_IN_LEAF, ALONE_IN_EDGE = _pass_on(object()), _through_two()
+ALONE = _of_one_variable()
+"""What it says in a function of its argument, which one variable of the caller holds. Versions of Python differ."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..tensor_base import make_tensor
-from .accumulate import ALONE_BUFFER, ALONE_IN_EDGE, accumulate
+from .accumulate import ALONE_BUFFER, accumulate, shared_ops
 from .graph import Leaf, Node, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _start(tensor: Tensor, seed: Any, caller: str) -> tuple[Node, Tensor]:
                 f"{caller}(): a gradient can be made up only for a scalar, not for shape {tuple(spec.shape)}; "
                 "reduce it (sum, mean) or pass the gradient"
             )
-        return node, tensor.new_ones(spec.shape)
+        return node, shared_ops["fill"](spec if spec.is_contiguous else spec.like(), 1)
     if isinstance(seed, _SEQUENCES):
         raise AutogradError(f"{caller}(): 1 tensors but {len(seed)} gradients")
     if seed.spec.shape != spec.shape:
@@ -149,7 +149,7 @@ class BackwardPass:
         set_recording(self.create)
         try:
             for start, seed in starts:
-                self._add_pending(start, seed)
+                self.add(start, seed)
             starts.clear()
             seed = None  # type: ignore[assignment]  # or something would still hold it
             if targets is not None:
@@ -171,16 +171,8 @@ class BackwardPass:
         finally:
             set_recording(before)
 
-    def add(self, edge: Node, value: Tensor) -> None:
-        """Adds to the gradient of what `edge` made. It holds `value` alone if the caller does."""
-        if type(edge) is Leaf and self.targets is None and edge.hooks is None:
-            owner = edge.tensor()
-            if owner is not None:
-                accumulate(owner, value, self.create, ALONE_IN_EDGE)
-        else:
-            self._add_pending(edge, value)
-
-    def _add_pending(self, node: Node, value: Any) -> None:
+    def add(self, node: Node, value: Any) -> None:
+        """Adds to the gradient of what `node` made."""
         pending = self.pending
         if node in pending:
             pending[node] = pending[node] + value
@@ -194,7 +186,7 @@ class BackwardPass:
     def add_part(self, node: Node, position: int, value: Tensor) -> None:
         """`add` for one output of a node that has several: its gradient is the list of theirs."""
         if node not in self.pending:
-            self._add_pending(node, [None] * node.output_count)
+            self.add(node, [None] * node.output_count)
         parts = self.pending[node]
         parts[position] = value if parts[position] is None else parts[position] + value
 

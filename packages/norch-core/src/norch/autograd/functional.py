@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, ShapeError
+from .accumulate import shared_ops
 from .engine import grad
-from .graph import shared_ops
 from .mode import enable_grad
 
 if TYPE_CHECKING:

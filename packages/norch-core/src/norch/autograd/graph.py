@@ -19,7 +19,7 @@ from weakref import ref
 
 from ..errors import AutogradError
 from ..tensor_base import TensorBase, make_tensor
-from .accumulate import ALONE_IN_LEAF, accumulate, unbroadcast
+from .accumulate import ALONE, accumulate, shared_ops, unbroadcast
 
 if TYPE_CHECKING:
     from ..dispatch.plan import Plan
@@ -85,7 +85,7 @@ class Node:
         A node that is read again, as `retain_graph` asks, keeps what it saved.
         """
         plan = self.plan
-        op, needed = plan.op, backward.needed
+        op, needed, to_leaves = plan.op, backward.needed, backward.targets is None
         bound, operands = op.bound, plan.operands
         if type(grad) is list:
             grad = tuple(grad)
@@ -106,7 +106,12 @@ class Node:
             spec = operands[i]
             if value.spec is not spec:
                 value = unbroadcast(value, spec)
-            backward.add(edge, value)
+            if type(edge) is Leaf and to_leaves and edge.hooks is None:
+                owner = edge.tensor()
+                if owner is not None:
+                    accumulate(owner, value, backward.create, ALONE)
+            else:
+                backward.add(edge, value)
             value = None
         if not backward.retain:
             self.saved_inputs = self.saved_outputs = None
@@ -183,7 +188,7 @@ class Leaf(Node):
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         owner = self.tensor()
         if backward.targets is None and owner is not None:
-            accumulate(owner, grad, backward.create, ALONE_IN_LEAF)
+            accumulate(owner, grad, backward.create, ALONE)
             if self.hooks is not None:
                 for hook in list(owner.__dict__.get("_after_grad", {}).values()):
                     hook(owner)
@@ -238,11 +243,6 @@ def resolve(tensor: Tensor) -> Node | None:
             return node
     tensor.node = fresh = view_node(base, tensor, source)
     return fresh
-
-
-shared_ops: dict[str, Any] = {}
-"""What autograd needs of the ops, which are above it: `as_strided`, the op that all views are cases of, and the
-function `stack`. They put themselves here."""
 
 
 def view_node(base: Tensor, view: Tensor, source: Node) -> Node:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import settings
+from ..autograd.accumulate import shared_ops
 from ..device import Device, get_default_device, on_default_change
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
@@ -33,6 +34,9 @@ FILL = primitive("fill", "spec value", (), _infer_fill, elementwise=True, number
 _EMPTY = Op("empty", ("spec",), (), lambda spec: Inferred((spec,), (), parts=()), kind="composite")
 empty_spec = _EMPTY.call
 """An uninitialised tensor of a spec."""
+
+
+shared_ops["fill"] = FILL.call
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
@@ -66,6 +70,8 @@ def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
             if type(n) is not int:  # 2.0 and True are keys equal to ints
                 raise TypeError
     except (KeyError, TypeError):
+        if type(size) is tuple and len(size) == 1 and isinstance(size[0], tuple):
+            return spec_for(tuple(size[0]), dtype, device, op)
         chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
         shape = as_shape(size, op)
         spec = Spec(shape, None, chosen, get_default_device() if device is None else Device(device))

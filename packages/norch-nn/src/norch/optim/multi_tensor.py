@@ -53,6 +53,7 @@ class MultiTensorOptimizer(_Table, Optimizer):
     _numbers: ClassVar[dict[str, Any]] = {"step": 0}
     _scalars: ClassVar[tuple[str, ...]] = ()
     """The options that the op takes; "step" is the number of the step, from 1."""
+    _arguments_of: ClassVar[Callable[[dict[str, Any], State], dict[str, Any]]]
     _key: ClassVar[Any] = itemgetter("step")
     """What parameters that step together have in common; None: anything goes."""
     _ranges: ClassVar[dict[str, tuple[Callable[[Any], bool], str]]] = {
@@ -69,6 +70,8 @@ class MultiTensorOptimizer(_Table, Optimizer):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "_scalars" in vars(cls):
+            cls._arguments_of = staticmethod(_arguments_function(cls))
         if cls.__module__.startswith("norch.optim.") and inspect.get_annotations(cls):  # not those of users
             add_constructor(cls, _initialise)
 
@@ -143,19 +146,7 @@ class MultiTensorOptimizer(_Table, Optimizer):
 
     def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
         """What the op is called with beside tensors, for parameters with this state."""
-        arguments: dict[str, Any] = {}
-        for name in self._scalars:
-            if name in _PAIRS:
-                (first, second), values = _PAIRS[name], group[name]
-                arguments[first], arguments[second] = float(values[0]), float(values[1])
-            elif name == "step":
-                arguments["step"] = state["step"] + 1
-            elif name == "decoupled_weight_decay":
-                arguments["decoupled"] = group[name]
-            else:
-                value = group[name]
-                arguments[name] = value if value is True or value is False else float(value)
-        return arguments
+        return self._arguments_of(group, state)
 
     def _next_numbers(self, group: dict[str, Any], arguments: dict[str, Any], step: int) -> State:
         """The numbers of a state after step number `step`."""
@@ -169,6 +160,22 @@ class MultiTensorOptimizer(_Table, Optimizer):
         if len(grads) == len(params):
             return params, grads
         return [param for param, grad in zip(params, gradients, strict=True) if grad is not None], grads
+
+
+def _arguments_function(cls: type[MultiTensorOptimizer]) -> Any:
+    """What an optimiser's `_scalars` are in a group and a state, as one expression: each step asks for it."""
+    flags = {name for base in cls.__mro__ for name, note in inspect.get_annotations(base).items() if note == "bool"}
+    items = []
+    for name in cls._scalars:
+        if name in _PAIRS:
+            items += [f"{part!r}: float(group[{name!r}][{i}])" for i, part in enumerate(_PAIRS[name])]
+        elif name == "step":
+            items.append("'step': state['step'] + 1")
+        elif name == "decoupled_weight_decay":
+            items.append(f"'decoupled': bool(group[{name!r}])")
+        else:
+            items.append(f"{name!r}: {'bool' if name in flags else 'float'}(group[{name!r}])")
+    return eval(f"lambda group, state: {{{', '.join(items)}}}", {})
 
 
 def _initialise(self: Any, values: dict[str, Any]) -> None:

@@ -44,10 +44,10 @@ class SGD(MultiTensorOptimizer):
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = self._with_gradient(group)
         arguments = self._arguments(group, {})
-        undamped = arguments | {"dampening": 0.0}
         if not group["momentum"]:
-            norch.sgd_step_(params, grads, None, **undamped)
+            norch.sgd_step_(params, grads, None, **arguments)
             return
+        undamped = arguments | {"dampening": 0.0}
         states = [self.state[param] for param in params]
         is_first = [state.get("momentum_buffer") is None for state in states] if group["dampening"] else []
         buffers = state_tensors(params, states, "momentum_buffer")

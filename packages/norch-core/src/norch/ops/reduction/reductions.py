@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from ...autograd.accumulate import shared_ops
 from ...backend.contract import REDUCTION
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
@@ -98,6 +99,7 @@ def _reduction(name: str, gives: str, of_none: bool, *vjp: Callable[..., Any]) -
 
 
 _SUM = _reduction("sum", "sum", True, _sum_vjp)
+shared_ops["sum"] = _SUM.call
 _PROD = _reduction("prod", "sum", True, _prod_vjp)
 _AMAX = _reduction("amax", "same", False, _extreme_vjp)
 _AMIN = _reduction("amin", "same", False, _extreme_vjp)

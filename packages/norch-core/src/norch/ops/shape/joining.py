@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.graph import shared_ops
+from ...autograd.accumulate import shared_ops
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.graph import shared_ops
+from ...autograd.accumulate import shared_ops
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, span, wrap_dim
 from ..copying import write
