@@ -109,4 +109,11 @@ inline bool fits(const Request& request, const Operand& like) {
     return true;
 }
 
+/// How many elements a row of layer_norm has: those of the dims that are normalised.
+inline int64_t row_size(const Request& request) {
+    int64_t n = 1;
+    for (int64_t size : request.attrs.integers("shape")) n *= size;
+    return n;
+}
+
 }  // namespace norch

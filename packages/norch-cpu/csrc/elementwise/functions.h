@@ -12,18 +12,12 @@ namespace norch {
 
 /// The same for the formulas of common/activation_ops.h.
 struct Functions {
-    template <class C>
-    static C exp(C x) { return math::exp(x); }
-    template <class C>
-    static C expm1(C x) { return math::expm1(x); }
-    template <class C>
-    static C log1p(C x) { return math::log1p(x); }
-    template <class C>
-    static C tanh(C x) { return math::tanh(x); }
-    template <class C>
-    static C sigmoid(C x) { return math::sigmoid(x); }
-    template <class C>
-    static C twice_sigmoid(C x) { return (math::tanh(x) + C(1)) * C(0.5); }
+    static auto exp(auto x) { return math::exp(x); }
+    static auto expm1(auto x) { return math::expm1(x); }
+    static auto log1p(auto x) { return math::log1p(x); }
+    static auto tanh(auto x) { return math::tanh(x); }
+    static auto sigmoid(auto x) { return math::sigmoid(x); }
+    static auto twice_sigmoid(auto x) { return (math::tanh(x) + decltype(x)(1)) * decltype(x)(0.5); }
     template <class C>
     static C normal_cdf(C x, C& exponential) {
         exponential = math::exp(x * x * C(-0.5));

@@ -16,7 +16,7 @@ constexpr int64_t LINES_BLOCK = 2048;  // elements of a block of short rows
 
 /// Elements of an input block: row r starts at data + r * stride.
 template <class C>
-struct Block {
+struct LineBlock {
     const C* data;
     int64_t stride;
 };
@@ -59,8 +59,8 @@ inline C max_of(const C* x, int64_t n) {
     return n < SHORT ? reduce_in_lanes<Larger, 16>(x[0], n, f) : reduce_in_lanes<Larger, 64>(x[0], n, f);
 }
 
-/// F::rows(const Block<C>* x, C* out, rows, n): rows of n contiguous elements; out's lie one after the other.
-/// F::columns(const Block<C>* x, C* out, stride, n, width): line j is column j of n rows, width <= COLUMNS.
+/// F::rows(const LineBlock<C>* x, C* out, rows, n): rows of n contiguous elements; out's lie one after the other.
+/// F::columns(const LineBlock<C>* x, C* out, stride, n, width): line j is column j of n rows, width <= COLUMNS.
 template <class C, class F, int INPUTS>
 class Lines final : public Kernel {
 public:
@@ -128,7 +128,7 @@ private:
     void run_columns(char* const* data, int64_t item) const {
         char* start[INPUTS + 1];
         int64_t width = locate(data, item, start);
-        Block<C> x[INPUTS];
+        LineBlock<C> x[INPUTS];
         for (int k = 0; k < INPUTS; ++k)
             x[k] = {reinterpret_cast<const C*>(start[k + 1]), part_[k + 1].along / int64_t(sizeof(C))};
         F::columns(x, reinterpret_cast<C*>(start[0]), part_[0].along / int64_t(sizeof(C)), n_, width);
@@ -137,7 +137,7 @@ private:
     void run_rows(char* const* data, int64_t item, C* scratch) const {
         char* start[INPUTS + 1];
         int64_t rows = locate(data, item, start);
-        Block<C> x[INPUTS];
+        LineBlock<C> x[INPUTS];
         for (int k = 0; k < INPUTS; ++k) {
             const Part& p = part_[k + 1];
             if (p.is_direct) {

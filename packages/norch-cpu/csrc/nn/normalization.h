@@ -92,13 +92,6 @@ KernelPtr staged(const Request& request, int outputs, DType compute, double ns, 
     return Staged::make(request, outputs, wanted, make_kernel(ns, [body](char* const* data, const Scalar*) { body(data); }));
 }
 
-/// How many elements a row of layer_norm has: those of the dims that are normalised.
-inline int64_t row_size(const Request& request) {
-    int64_t n = 1;
-    for (int64_t size : request.attrs.integers("shape")) n *= size;
-    return n;
-}
-
 /// Calls make(Tag<C>, compute dtype) for the type that an operand is computed in.
 template <class F>
 KernelPtr by_compute_type(const Operand& like, const F& make) {

@@ -31,7 +31,7 @@ namespace {
 
 /// out[r] = x[r] - max(x[r])
 template <class C>
-void shift_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+void shift_rows(const LineBlock<C>& x, C* out, int64_t rows, int64_t n) {
     for (int64_t r = 0; r < rows; ++r, out += n) {
         const C* row = x.data + r * x.stride;
         const C largest = max_of(row, n);
@@ -42,7 +42,7 @@ void shift_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
 
 /// The largest of each of some columns.
 template <class C>
-void max_of_columns(const Block<C>& x, int64_t n, int64_t width, C* largest) {
+void max_of_columns(const LineBlock<C>& x, int64_t n, int64_t width, C* largest) {
     std::copy(x.data, x.data + width, largest);
     for (int64_t k = 1; k < n; ++k) {
         const C* row = x.data + k * x.stride;
@@ -55,12 +55,12 @@ void max_of_columns(const Block<C>& x, int64_t n, int64_t width, C* largest) {
 
 template <class C>
 struct Softmax {
-    static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
+    static void rows(const LineBlock<C>* x, C* out, int64_t rows, int64_t n) {
         n < SHORT ? short_rows(*x, out, rows, n) : long_rows(*x, out, rows, n);
     }
 
     /// All rows share one loop.
-    static void short_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+    static void short_rows(const LineBlock<C>& x, C* out, int64_t rows, int64_t n) {
         shift_rows(x, out, rows, n);
         raised_exponentials(out, out, rows * n);
         for (int64_t r = 0; r < rows; ++r, out += n) {
@@ -71,7 +71,7 @@ struct Softmax {
     }
 
     /// While a row is scaled, the next one is fetched: its largest element is found.
-    static void long_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+    static void long_rows(const LineBlock<C>& x, C* out, int64_t rows, int64_t n) {
         const C* row = x.data;
         C largest = max_of(row, n);
         for (int64_t r = 0; r < rows; ++r, out += n) {
@@ -85,7 +85,7 @@ struct Softmax {
         }
     }
 
-    static void columns(const Block<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
+    static void columns(const LineBlock<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
         C largest[COLUMNS], sum[COLUMNS] = {};
         max_of_columns(*x, n, width, largest);
         for (int64_t k = 0; k < n; ++k) {
@@ -109,7 +109,7 @@ struct Softmax {
 
 template <class C>
 struct LogSoftmax {
-    static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
+    static void rows(const LineBlock<C>* x, C* out, int64_t rows, int64_t n) {
         if (n < SHORT) return short_rows(*x, out, rows, n);
         for (int64_t r = 0; r < rows; ++r, out += n) {
             const C* row = x->data + r * x->stride;
@@ -122,7 +122,7 @@ struct LogSoftmax {
     }
 
     /// At most LINES_BLOCK elements.
-    static void short_rows(const Block<C>& x, C* out, int64_t rows, int64_t n) {
+    static void short_rows(const LineBlock<C>& x, C* out, int64_t rows, int64_t n) {
         C chances[LINES_BLOCK], sums[LINES_BLOCK];
         shift_rows(x, out, rows, n);
         raised_exponentials(chances, out, rows * n);
@@ -136,7 +136,7 @@ struct LogSoftmax {
         }
     }
 
-    static void columns(const Block<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
+    static void columns(const LineBlock<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
         C largest[COLUMNS], sum[COLUMNS] = {};
         max_of_columns(*x, n, width, largest);
         for (int64_t k = 0; k < n; ++k) {
@@ -179,7 +179,7 @@ struct OfLogSoftmax {
 
 template <class C, class F>
 struct Gradient {
-    static void rows(const Block<C>* x, C* out, int64_t rows, int64_t n) {
+    static void rows(const LineBlock<C>* x, C* out, int64_t rows, int64_t n) {
         for (int64_t r = 0; r < rows; ++r, out += n) {
             const C *g = x[0].data + r * x[0].stride, *y = x[1].data + r * x[1].stride;
             const C sum = sum_of<C>(n, [=](int64_t i) { return F::share(g[i], y[i]); });
@@ -188,7 +188,7 @@ struct Gradient {
         }
     }
 
-    static void columns(const Block<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
+    static void columns(const LineBlock<C>* x, C* out, int64_t stride, int64_t n, int64_t width) {
         C sum[COLUMNS] = {};
         for (int64_t k = 0; k < n; ++k) {
             const C *g = x[0].data + k * x[0].stride, *y = x[1].data + k * x[1].stride;

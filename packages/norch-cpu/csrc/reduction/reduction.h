@@ -89,9 +89,14 @@ NORCH_REDUCTION(Or, T(a | b), 0, 0, T, Or)
 NORCH_REDUCTION(And, T(a & b), 1, 1, T, And)
 NORCH_REDUCTION(Sum, Add::apply(a, b), std::is_integral_v<T> ? T(0) : T(-0.0), 0, sum_t<T>, Or)
 NORCH_REDUCTION(Prod, Mul::apply(a, b), 1, 1, T, And)
-// A NaN wins: in b by the test, in a because every comparison with it is false. Written so that it vectorises.
-NORCH_REDUCTION(Largest, b != b ? b : (b > a ? b : a), lowest<T>, lowest<T>, T, Or)
-NORCH_REDUCTION(Smallest, b != b ? b : (b < a ? b : a), highest<T>, highest<T>, T, And)
+/// A NaN wins: in b by the test, in a because every comparison with it is false. Both numbers are there before the test,
+/// so that it vectorises.
+template <class T>
+NORCH_INLINE T unless_nan(T b, T chosen) {
+    return b != b ? b : chosen;
+}
+NORCH_REDUCTION(Largest, unless_nan(b, T(b > a ? b : a)), lowest<T>, lowest<T>, T, Or)
+NORCH_REDUCTION(Smallest, unless_nan(b, T(b < a ? b : a)), highest<T>, highest<T>, T, And)
 
 KernelPtr amax(const Request& request);  // extremes.cpp
 KernelPtr amin(const Request& request);

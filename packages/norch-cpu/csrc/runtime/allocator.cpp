@@ -104,7 +104,7 @@ struct Cache {
 };
 
 Cache& cache() {
-    static Cache* made = [] {
+    static Cache* instance = [] {
         auto* fresh = new Cache;  // never destroyed: tensors may outlive static destructors
 #if !defined(_WIN32)
         // A fork while another thread allocates would leave the child's lock taken for ever.
@@ -112,7 +112,7 @@ Cache& cache() {
 #endif
         return fresh;
     }();
-    return *made;
+    return *instance;
 }
 
 }  // namespace

@@ -295,10 +295,10 @@ KernelPtr add_rows(const Request& r, const Chosen& chosen, int dim) {
     Operand list = index;
     list.shape = {index.shape[dim]};
     list.strides = {index.strides[dim]};
-    KernelPtr made = row_sums_kernel(
+    KernelPtr kernel = row_sums_kernel(
         {out.dtype, list, chosen.size, loops.numel, out.strides[dim], src.strides[dim], true, true, -1, chosen.op});
-    if (!made) return nullptr;
-    std::shared_ptr<Kernel> sums = std::move(made);
+    if (!kernel) return nullptr;
+    std::shared_ptr<Kernel> sums = std::move(kernel);
     return make_kernel(0, [sums](char* const* data, const Scalar* scalars) {
         char* const operands[] = {data[0], data[2], data[1]};
         sums->run(operands, scalars);

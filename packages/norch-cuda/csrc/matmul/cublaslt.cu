@@ -106,16 +106,6 @@ void check_status(Status status, const char* what) {
     throw std::runtime_error(std::string("cuBLASLt failed ") + what + ": status " + std::to_string(status));
 }
 
-/// Lets calls that allocate be descriptors while a stream of this thread records a graph.
-class RelaxedCapture {
-public:
-    RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-    ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-
-private:
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 Handle handle_of(int device) {
     static std::vector<Handle> handles;
     if (handles.size() <= size_t(device)) handles.resize(size_t(device) + 1);

@@ -9,11 +9,6 @@ namespace {
 
 constexpr int SUM_BLOCKS = 8;  // blocks for each multiprocessor, where all of them add up to one number
 
-bool are_tensors(const Request& request, size_t count) {
-    if (request.operands.size() != count) return false;
-    return std::none_of(request.operands.begin(), request.operands.end(), [](const Operand& o) { return o.is_scalar; });
-}
-
 int64_t rows_of(const Operand& scores) { return scores.ndim() == 2 ? scores.shape[0] : 1; }
 
 // --- nll_loss -------------------------------------------------------------------------------------------------------

@@ -8,6 +8,11 @@
 
 namespace norch::nn {
 
+inline bool are_tensors(const Request& request, size_t count) {
+    if (request.operands.size() != count) return false;
+    return std::none_of(request.operands.begin(), request.operands.end(), [](const Operand& o) { return o.is_scalar; });
+}
+
 // --- Targets --------------------------------------------------------------------------------------------------------
 
 /// One class index, of any integer dtype, for each row.

@@ -38,13 +38,6 @@ inline DType parameter_dtype(const Operand& weight, const Operand& like) {
     return weight.dtype == like.dtype ? like.dtype : computed_dtype(like.dtype);
 }
 
-/// How many elements a row of layer_norm has: those of the dims that are normalised.
-inline int64_t row_size(const Request& request) {
-    int64_t n = 1;
-    for (int64_t size : request.attrs.integers("shape")) n *= size;
-    return n;
-}
-
 KernelPtr layer_norm_grad(const Request& request);  // normalization_grad.cu
 KernelPtr rms_norm_grad(const Request& request);
 void add_channel_normalization(Registry&);  // channelnorm.cu: batch_norm

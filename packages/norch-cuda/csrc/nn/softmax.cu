@@ -155,16 +155,11 @@ KernelPtr no_work() {
     return make_kernel(0, [](char* const*, const Scalar*) {});
 }
 
-bool takes(const Request& request, size_t operands) {
-    if (request.operands.size() != operands || !is_floating(request.operands[0].dtype)) return false;
-    return std::none_of(request.operands.begin(), request.operands.end(), [](const Operand& o) { return o.is_scalar; });
-}
-
 template <bool IS_LOG, bool IS_GRAD>
 KernelPtr softmax(const Request& request) {
     constexpr size_t OPERANDS = IS_GRAD ? 3 : 2;
-    if (!takes(request, OPERANDS)) return nullptr;
     const Operand& out = request.operands[0];
+    if (!are_tensors(request, OPERANDS) || !is_floating(out.dtype)) return nullptr;
     if (!out.numel()) return no_work();
     const Dims dims(out, request.attrs.integer("dim"));
     KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
@@ -200,7 +195,7 @@ KernelPtr make_cross_entropy(int64_t rows, LossReduction reduction, const Target
 /// loss, logs, input, target
 KernelPtr cross_entropy(const Request& request) {
     const Operand &loss = request.operands[0], &input = request.operands[2], &target = request.operands[3];
-    if (!takes(request, 4) || !are_plain(input, target)) return nullptr;
+    if (!are_tensors(request, 4) || !are_plain(input, target)) return nullptr;
     if (loss.dtype != input.dtype || !input.shape.back()) return nullptr;
     const Targets targets = targets_of(target, input.shape.back(), request, "cross_entropy");
     const int64_t rows = input.ndim() == 2 ? input.shape[0] : 1;

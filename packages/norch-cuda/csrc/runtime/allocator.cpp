@@ -65,11 +65,9 @@ namespace {
 /// cudaMalloc, also while a stream of this thread records a graph.
 char* take_from_cuda(int device, size_t nbytes) {
     bind(device);
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    check(cudaThreadExchangeStreamCaptureMode(&mode), "allocating device memory");
+    const RelaxedCapture relaxed;
     void* data = nullptr;
     cudaError_t error = cudaMalloc(&data, nbytes);
-    cudaThreadExchangeStreamCaptureMode(&mode);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         return nullptr;
@@ -84,10 +82,8 @@ char* take_from_cuda(int device, size_t nbytes) {
 
 void return_to_cuda(int device, char* data, size_t nbytes) {
     bind(device);
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    cudaThreadExchangeStreamCaptureMode(&mode);
+    const RelaxedCapture relaxed;
     cudaFree(data);  // an error here is one of an earlier kernel, and is reported where that is waited for
-    cudaThreadExchangeStreamCaptureMode(&mode);
     memory_of(device).stats.reserved -= int64_t(nbytes);
 }
 

@@ -109,6 +109,16 @@ int get_pinned_buffer(PyObject* object, Py_buffer* view, int flags) {
 
 PyType_Slot pinned_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_pinned_buffer)}, {0, nullptr}};
 
+/// What the answer to a query says.
+bool is_done(cudaError_t answer, const char* what) {
+    if (answer == cudaErrorNotReady) {
+        cudaGetLastError();
+        return false;
+    }
+    check(answer, what);
+    return true;
+}
+
 /// A point in the work of a stream.
 class Event {
 public:
@@ -133,13 +143,7 @@ public:
     }
     bool query() {
         if (!event_) return true;
-        cudaError_t error = cudaEventQuery(event_);
-        if (error == cudaErrorNotReady) {
-            cudaGetLastError();
-            return false;
-        }
-        check(error, "asking for an event");
-        return true;
+        return is_done(cudaEventQuery(event_), "asking for an event");
     }
     void synchronize() {
         if (!event_) return;
@@ -193,13 +197,7 @@ void add_runtime(nb::module_& m) {
         .def_prop_ro("cuda_stream", [](const Stream& s) { return uintptr_t(s.handle); })
         .def("query", [](Stream& s) {
             bind(s.device);
-            cudaError_t error = cudaStreamQuery(s.handle);
-            if (error == cudaErrorNotReady) {
-                cudaGetLastError();
-                return false;
-            }
-            check(error, "asking for a stream");
-            return true;
+            return is_done(cudaStreamQuery(s.handle), "asking for a stream");
         })
         .def("synchronize", [](Stream& s) {
             {

@@ -185,14 +185,12 @@ ErrorSink error_sink() {
     Device& device = device_state(launching->device);
     if (!device.sink.claim) {
         // One page that host and device share, and the word that decides who may write it.
-        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-        check(cudaThreadExchangeStreamCaptureMode(&mode), "making a device's error record");
+        const RelaxedCapture relaxed;
         void* record = nullptr;
         void* claim = nullptr;
         cudaError_t error = cudaHostAlloc(&record, sizeof(IndexErrorRecord), cudaHostAllocMapped | cudaHostAllocPortable);
         if (error == cudaSuccess) error = cudaMalloc(&claim, sizeof(int32_t));
         if (error == cudaSuccess) error = cudaMemset(claim, 0, sizeof(int32_t));
-        cudaThreadExchangeStreamCaptureMode(&mode);
         check(error, "making a device's error record");
         device.sink.record = static_cast<IndexErrorRecord*>(record);
         *device.sink.record = {};

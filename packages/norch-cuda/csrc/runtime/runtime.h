@@ -21,6 +21,16 @@ struct CudaError : std::runtime_error {
 /// Throws CudaError where a call failed. `what` says what was being done.
 void check(cudaError_t code, const char* what);
 
+/// Lets calls that allocate be made while a stream of this thread records a graph.
+class RelaxedCapture {
+public:
+    RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 /// Why there is no usable device, with what would change that; empty where there is one.
 const std::string& unusable_reason();
 /// How many devices there are; 0 where none is usable.

@@ -20,14 +20,12 @@ struct Pool {
 
 unsigned* fresh(Pool& pool) {
     if (!pool.left) {
-        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-        check(cudaThreadExchangeStreamCaptureMode(&mode), "making semaphores");
+        const RelaxedCapture relaxed;
         void* page = nullptr;
         cudaError_t error = cudaMalloc(&page, PAGE * sizeof(unsigned));
         if (error == cudaSuccess) error = cudaMemset(page, 0, PAGE * sizeof(unsigned));
         // The default stream's order does not bind the other streams.
         if (error == cudaSuccess) error = cudaStreamSynchronize(nullptr);
-        cudaThreadExchangeStreamCaptureMode(&mode);
         check(error, "making semaphores");
         pool.next = static_cast<unsigned*>(page);
         pool.left = PAGE;

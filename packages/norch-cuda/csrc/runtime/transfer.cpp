@@ -28,8 +28,8 @@ struct PinnedMemory {
 };
 
 PinnedMemory& pinned() {
-    static auto* made = new PinnedMemory;  // never destroyed: CUDA may be gone by then
-    return *made;
+    static auto* instance = new PinnedMemory;  // never destroyed: CUDA may be gone by then
+    return *instance;
 }
 
 size_t size_class(size_t nbytes) {
