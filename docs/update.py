@@ -92,7 +92,8 @@ class Reader:
             f"{command}\npwd > {shlex.quote(str(place))}\n"
         )
         path = os.pathsep.join([*self.path, *sys.path])
-        environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        # A reader who has norch-cpu, too, has written no kernel for it yet.
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "NORCH_BACKEND_CPU": "numpy"}
         done = subprocess.run(
             ["bash", "-c", script], cwd=self.here, env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,

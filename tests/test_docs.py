@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import update  # noqa: E402
 
 CONTRACT_PAGE = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
-STALE = "is not what its commands and files give; python docs/update.py writes it anew"
+STALE = "is not what its commands and files give; python docs/update.py writes it again"
 
 
 def comparable(text):

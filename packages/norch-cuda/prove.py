@@ -97,6 +97,8 @@ def main() -> int:
     parser.add_argument("--logs", type=Path, help="a folder for all that the steps print")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     options = parser.parse_args()
+    if options.logs is not None:
+        options.logs.mkdir(parents=True, exist_ok=True)
     skipped = {name.strip() for name in options.skip.split(",")}
     with tempfile.TemporaryDirectory() as folder:
         site, figures = Path(folder) / "site", Path(folder) / "figures.json"
