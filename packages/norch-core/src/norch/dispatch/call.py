@@ -9,6 +9,7 @@ from ..autograd.graph import is_recording, next_sequence_number, record, set_rec
 from ..errors import DTypeError, NorchError
 from ..spec import Spec
 from ..tensor_base import TensorBase, make_tensor
+from .codegen import general_paths
 from .failure import allocate_on, raise_failure
 from .op import Op
 from .plan import SCALARS, Plan, compile_copy
@@ -205,3 +206,6 @@ def call_in_place(plan: Plan, args: list[Any]) -> None:
 def mark_modified(tensor: Tensor, op: str) -> None:
     """Notes that `op` has changed the tensor's memory in place."""
     tensor.buffer.modified = (next_sequence_number(), op)
+
+
+general_paths.update(_execute=execute, _again=run_again, _into=run_into)

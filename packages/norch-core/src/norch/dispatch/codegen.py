@@ -26,6 +26,9 @@ MAX_OPTIONAL = 3
 
 TENSOR, SCALAR = "tensor", "scalar"
 
+general_paths: dict[str, Callable[..., Any]] = {}
+"""What a call path leaves a call to, by the name that it has there: `norch.dispatch.call`, which knows ops, fills it."""
+
 
 def call_path(
     op: Op,
@@ -50,13 +53,11 @@ def call_path(
     call = FunctionType(_unwritten.__code__, scope, method or op.name)
 
     def write(*args: Any, **kwargs: Any) -> Any:
-        from . import call as general  # the general path, which knows ops
-
         scope.update(
             _op=op, _plans=op.into_plans if into or method else op.plans, _saves=op.saves, _new=object.__new__,
             _Tensor=TensorBase._result_class, _Node=Node, _UNTRACKED=UNTRACKED, _SCALARS=SCALARS, _resolve=resolve,
             _next_sequence_number=next_sequence_number, _is_recording=is_recording, _raise_failure=raise_failure,
-            _execute=general.execute, _again=general.run_again, _into=general.run_into, _otherwise=otherwise,
+            _otherwise=otherwise, **general_paths,
         )  # fmt: skip
         writer = _Writer(op, prototype, reflected)
         source = writer.in_place(method) if method else writer.into() if into else writer.call()
