@@ -53,7 +53,7 @@ class MultiTensorOptimizer(_Table, Optimizer):
     _numbers: ClassVar[dict[str, Any]] = {"step": 0}
     _scalars: ClassVar[tuple[str, ...]] = ()
     """The options that the op takes; "step" is the number of the step, from 1."""
-    _arguments_of: ClassVar[Callable[[dict[str, Any], State], dict[str, Any]]]
+    _arguments_of: ClassVar[Any]
     _key: ClassVar[Any] = itemgetter("step")
     """What parameters that step together have in common; None: anything goes."""
     _ranges: ClassVar[dict[str, tuple[Callable[[Any], bool], str]]] = {
