@@ -27,7 +27,7 @@ MAX_OPTIONAL = 3
 TENSOR, SCALAR = "tensor", "scalar"
 
 general_paths: dict[str, Callable[..., Any]] = {}
-"""What a call path leaves a call to, by the name that it has there: `norch.dispatch.call`, which knows ops, fills it."""
+"""What a call path leaves a call to, by its name there. `norch.dispatch.call`, which knows ops, fills it."""
 
 
 def call_path(
@@ -192,10 +192,11 @@ class _Writer:
                 self.write(inner, f"{'elif' if i else 'if'} {' and '.join(tests)}:")
                 inner += 1
             if op.variadic:
-                self.write(
-                    inner, f"flat, tracked = [], False\nfor x in {self.names[0]}:\n    flat += (x.buffer, x.offset)"
-                )
-                self.write(inner + 1, "if x.node is not None:\n    tracked = True")
+                self.write(inner, f"if len({self.names[0]}) == 2:\n    x, y = {self.names[0]}")
+                self.write(inner + 1, "flat = (x.buffer, x.offset, y.buffer, y.offset)")
+                self.write(inner + 1, "tracked = x.node is not None or y.node is not None")
+                self.write(inner, f"else:\n    flat, tracked = [], False\n    for x in {self.names[0]}:")
+                self.write(inner + 2, "flat += (x.buffer, x.offset)\nif x.node is not None:\n    tracked = True")
             self.write(
                 inner, f"out.buffer = buffer = make({'*flat, ' if op.variadic else ''}{self.flat(kinds, absent)})"
             )

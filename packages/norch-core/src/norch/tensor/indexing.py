@@ -10,9 +10,9 @@ import numpy as np
 from ..autograd.graph import is_recording, resolve
 from ..dispatch.call import mark_modified
 from ..dispatch.plan import SCALARS
-from ..dtype import bool_, int64
+from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..ops.creation import arange
+from ..ops.creation import FILL, arange, spec_for
 from ..ops.elementwise.arithmetic import where
 from ..ops.from_data import as_tensor, of_new_array
 from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, nonzero, scatter, scatter_into
@@ -282,7 +282,9 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
         copy_as("__setitem__", self[index], value)  # type: ignore[arg-type]
         return
-    if not isinstance(value, TensorBase):
+    if type(value) is float and self.spec.dtype.category == FLOATING:
+        value = FILL.call(spec_for((), self.spec.dtype, self.spec.device, "__setitem__"), value)
+    elif not isinstance(value, TensorBase):
         value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
     if isinstance(index, TensorBase) and index.spec.dtype is int64 and index.spec.ndim == 1 and self.spec.ndim:
         put(self, self, {0: index}, value, False)  # type: ignore[dict-item]
@@ -343,8 +345,9 @@ def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate:
     wanted = (*shape[:dim], index.spec.numel, *shape[dim + 1 :])
     given = tuple(value.spec.shape)
     lead = len(wanted) - len(given)
-    fits = lead >= 0 and (not given or all(n in (1, m) for n, m in zip(given, wanted[lead:], strict=True)))
-    if index.spec.ndim != 1 or not fits or value.buffer is view.buffer or not view.spec.numel or not index.spec.numel:
+    if given and (lead < 0 or any(n not in (1, m) for n, m in zip(given, wanted[lead:], strict=True))):
+        return False
+    if index.spec.ndim != 1 or value.buffer is view.buffer or not view.spec.numel or not index.spec.numel:
         return False
     source = cast(value if value.node is None else value.detach(), view.spec.dtype)
     if source.spec.device is not view.spec.device:
