@@ -8,7 +8,7 @@ from .backend import registry
 from .device import Device
 from .dtype import TENSOR_TYPES
 from .errors import DeviceError
-from .ops.random import default_generator
+from .ops.generator import default_generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -217,6 +217,8 @@ class _Writer:
                 continue
             if self.op.variadic and not i:
                 parts.append(f"tuple([x.spec for x in {name}])")
+            elif i in self.op.scalars and self.op.kind == "primitive":
+                parts.append("int")
             elif i in self.op.scalars or i in self.op.numbers or kinds.get(i) == SCALAR:
                 parts.append(f"type({name})")
             elif i not in self.op.tensors:

@@ -26,7 +26,8 @@ class Op:
     tensors: which of them (by position) are operands that may be tensors. Of these, `optional` ones may be None, and
         `mixed` ones Python scalars, which are converted to the operand's dtype. With `variadic`, the only one is a
         sequence of tensors.
-    numbers: operands that are always Python scalars, converted likewise. scalars: such that are passed as they are.
+    numbers: operands that are always Python scalars, converted likewise. scalars: such that are passed as they are,
+        to a primitive ints.
     place: of a view, a parameter that moves the view and changes nothing else of it, so that plans do not depend on it.
     infer: `infer(*described)` -> Inferred, for a primitive or composite; `infer(spec, *attrs)` -> (Spec, offset) for
         a view, None where there is no such view. It raises the errors a user sees.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .random import default_generator
+from .generator import default_generator
 from .registry import FUNCTIONS, LOOKUPS
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .elementwise.gamma import *
     from .elementwise.special import *
     from .from_data import *
+    from .generator import *
     from .indexing import *
     from .matrix.matmul import *
     from .matrix.products import *

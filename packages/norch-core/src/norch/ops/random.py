@@ -2,170 +2,30 @@
 
 from __future__ import annotations
 
-import struct
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..device import CPU, Device
 from ..dispatch.plan import Inferred
-from ..dtype import FLOATING, as_dtype, get_default_dtype, int64, uint8
-from ..errors import DTypeError, ShapeError
+from ..dtype import FLOATING, as_dtype, get_default_dtype, int64
+from ..errors import ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, finish, spec_for, with_options
 from .families import floating, primitive
-from .from_data import frombuffer
+from .generator import Generator, chosen_generator, default_generator
+from .generator import current_generator as current_generator  # these are norch.random's names
+from .generator import fork_rng as fork_rng
+from .generator import get_rng_state as get_rng_state
+from .generator import initial_seed as initial_seed
+from .generator import manual_seed as manual_seed
+from .generator import seed as seed
+from .generator import set_rng_state as set_rng_state
+from .generator import use_generator as use_generator
 from .reduction.sorting import argsort
 from .registry import method, public
 from .upcast import upcast_dtype
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-
-_MASK = 2**64 - 1
-
-
-@public(method=False)
-class Generator:
-    """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
-
-    def __init__(self, device: Device | str = CPU) -> None:
-        self.device = Device(device)
-        self._seed, self._offset = 0, 0
-        self._lock = threading.Lock()
-
-    def manual_seed(self, seed: int) -> Generator:
-        """Starts afresh from `seed`, an int taken modulo 2**64."""
-        with self._lock:
-            self._seed, self._offset = as_int(seed, "manual_seed", "seed") & _MASK, 0
-        return self
-
-    def seed(self) -> int:
-        """Starts afresh from a seed that the operating system gives, and returns it."""
-        import secrets
-
-        value = secrets.randbits(63)
-        self.manual_seed(value)
-        return value
-
-    def initial_seed(self) -> int:
-        """The seed that it started from."""
-        return self._seed
-
-    def get_state(self) -> Tensor:
-        """All that decides what comes next: seed and offset as the 16 bytes of a uint8 tensor on the CPU."""
-        with self._lock:
-            state = self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
-        return frombuffer(bytearray(state), dtype=uint8)
-
-    def set_state(self, state: Tensor | tuple[int, int]) -> Generator:
-        """Goes back to where `get_state` was called. Also takes the pair (seed, offset).
-
-        Raises DTypeError for anything else.
-        """
-        spec = getattr(state, "spec", None)
-        if spec is not None and spec.dtype is uint8 and spec.shape == (16,):
-            state = struct.unpack("<2Q", bytes(state.tolist()))  # type: ignore[union-attr]
-        if not (isinstance(state, tuple | list) and len(state) == 2):
-            description = f"{spec.dtype} of shape {tuple(spec.shape)}" if spec is not None else f"{state!r:.60}"
-            raise DTypeError(f"set_state(): expected the uint8 tensor that get_state() gives, got {description}")
-        seed, offset = (as_int(n, "set_state", what) & _MASK for n, what in zip(state, ("seed", "offset"), strict=True))
-        with self._lock:
-            self._seed, self._offset = seed, offset
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
-
-    def next(self) -> tuple[int, int]:
-        """The seed and offset of the next draw, which is thereby taken."""
-        with self._lock:
-            offset = self._offset
-            self._offset = (offset + 1) & _MASK
-            return self._seed, offset
-
-
-default_generator = Generator()
-_chosen: ContextVar[Generator | None] = ContextVar("generator", default=None)
-
-
-@public(method=False)
-class use_generator:
-    """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
-
-    It stands for the default generator there, in `manual_seed` and the functions below too. Other threads see nothing
-    of it, so that a thread can draw in a fixed order whatever the others do.
-    """
-
-    __slots__ = ("_generator", "_token")
-
-    def __init__(self, generator: Generator) -> None:
-        if not isinstance(generator, Generator):
-            raise DTypeError(f"use_generator(): expected a Generator, got {type(generator).__name__}")
-        self._generator = generator
-
-    def __enter__(self) -> Generator:
-        self._token: Token[Generator | None] = _chosen.set(self._generator)
-        return self._generator
-
-    def __exit__(self, *exception: object) -> None:
-        _chosen.reset(self._token)
-
-
-@public(method=False)
-def current_generator() -> Generator:
-    """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
-    return _chosen.get() or default_generator
-
-
-@public(method=False)
-def manual_seed(seed: int) -> Generator:
-    """Seeds the generator that random ops use unless given another. Raises DTypeError for a seed that is no int."""
-    return current_generator().manual_seed(seed)
-
-
-@public(method=False)
-def seed() -> int:
-    """Seeds the default generator from the operating system, and returns the seed."""
-    return current_generator().seed()
-
-
-@public(method=False)
-def initial_seed() -> int:
-    """The seed of the default generator."""
-    return current_generator().initial_seed()
-
-
-@public(method=False)
-def get_rng_state() -> Tensor:
-    """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
-    return current_generator().get_state()
-
-
-@public(method=False)
-def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
-    """Puts the default generator back to a state that `get_rng_state` gave."""
-    current_generator().set_state(new_state)
-
-
-@contextmanager
-def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
-    """Restores the default generator after this block, whatever is drawn or seeded in it.
-
-    `devices` is not needed: one generator serves them all.
-    """
-    generator = current_generator()
-    state = generator.get_state()
-    try:
-        yield
-    finally:
-        if enabled:
-            generator.set_state(state)
 
 
 def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
@@ -177,7 +37,7 @@ _RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalar
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    seed, offset = (generator or _chosen.get() or default_generator).next()
+    seed, offset = (generator or chosen_generator.get() or default_generator).next()
     return _RANDOM.call(spec, kind, seed, offset)
 
 
@@ -192,38 +52,44 @@ def _draw_floating(
     spec = spec_for(size, dtype, device, op)
     if spec.dtype.category != FLOATING:
         floating(op, spec)  # raises
-    seed, offset = (generator or _chosen.get() or default_generator).next()
+    seed, offset = (generator or chosen_generator.get() or default_generator).next()
     return _RANDOM.call(spec, kind, seed, offset)
 
 
-@public(method=False)
-def rand(
-    *shape: Any,
-    size: Any = None,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    **more: Any,
-) -> Tensor:
-    """Uniform in [0, 1), of shape `size`, by Philox4x32-10 (Salmon et al., 2011). Raises DTypeError unless floating."""
-    out = _draw_floating("rand", "uniform", shape if size is None else size, dtype, device, generator)
-    return with_options("rand", out, requires_grad, more) if more or requires_grad else out
+def _drawing(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
+    """`rand` and `randn`."""
+
+    def function(
+        *shape: Any,
+        size: Any = None,
+        generator: Generator | None = None,
+        dtype: Any = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+        **more: Any,
+    ) -> Tensor:
+        spec = spec_for(shape if size is None else size, dtype, device, name)
+        if spec.dtype.category != FLOATING:
+            floating(name, spec)  # raises
+        seed, offset = (generator or chosen_generator.get() or default_generator).next()
+        out = _RANDOM.call(spec, kind, seed, offset)
+        return with_options(name, out, requires_grad, more) if more or requires_grad else out
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return public(method=False)(function)
 
 
-@public(method=False)
-def randn(
-    *shape: Any,
-    size: Any = None,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    **more: Any,
-) -> Tensor:
-    """Normal with mean 0 and variance 1, of shape `size`, by Box and Muller (1958). DTypeError unless floating."""
-    out = _draw_floating("randn", "normal", shape if size is None else size, dtype, device, generator)
-    return with_options("randn", out, requires_grad, more) if more or requires_grad else out
+rand = _drawing(
+    "rand",
+    "uniform",
+    "Uniform in [0, 1), of shape `size`, by Philox4x32-10 (Salmon et al., 2011). Raises DTypeError unless floating.",
+)
+randn = _drawing(
+    "randn",
+    "normal",
+    "Normal with mean 0 and variance 1, of shape `size`, by Box and Muller (1958). Raises as rand does.",
+)
 
 
 @public(method=False)

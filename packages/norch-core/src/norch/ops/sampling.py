@@ -10,7 +10,8 @@ from ..errors import ShapeError
 from ..spec import Spec, as_int
 from .elementwise.arithmetic import floor, log1p, tan
 from .families import floating
-from .random import Generator, draw
+from .generator import Generator
+from .random import draw
 from .reduction.scan import cumsum
 from .reduction.sorting import searchsorted, topk
 from .registry import method, public

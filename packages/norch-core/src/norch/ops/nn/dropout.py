@@ -8,7 +8,8 @@ from ...dtype import float32
 from ...spec import Spec, elementwise_layout
 from ..elementwise.arithmetic import ge, where
 from ..families import composite, floating
-from ..random import current_generator, draw_keyed
+from ..generator import current_generator
+from ..random import draw_keyed
 from ..registry import public
 
 if TYPE_CHECKING:

@@ -1,0 +1,164 @@
+"""Generators: the seed and the count of draws that random ops are keyed by, and which one of them ops draw from."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ..device import CPU, Device
+from ..dtype import uint8
+from ..errors import DTypeError
+from ..spec import as_int
+from .from_data import frombuffer
+from .registry import public
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+_MASK = 2**64 - 1
+
+
+@public(method=False)
+class Generator:
+    """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
+
+    def __init__(self, device: Device | str = CPU) -> None:
+        self.device = Device(device)
+        self._begin(0, 0)
+
+    def _begin(self, seed: int, offset: int) -> None:
+        # Replaced as one, and `count` goes on in one step: threads that draw need no lock.
+        self._draws = seed, count(offset)
+
+    def _state(self) -> tuple[int, int]:
+        seed, offsets = self._draws
+        return seed, int(repr(offsets).removeprefix("count(").removesuffix(")")) & _MASK  # no other way to read it
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts afresh from `seed`, an int taken modulo 2**64."""
+        self._begin(as_int(seed, "manual_seed", "seed") & _MASK, 0)
+        return self
+
+    def seed(self) -> int:
+        """Starts afresh from a seed that the operating system gives, and returns it."""
+        import secrets
+
+        value = secrets.randbits(63)
+        self.manual_seed(value)
+        return value
+
+    def initial_seed(self) -> int:
+        """The seed that it started from."""
+        return self._draws[0]
+
+    def get_state(self) -> Tensor:
+        """All that decides what comes next: seed and offset as the 16 bytes of a uint8 tensor on the CPU."""
+        return frombuffer(bytearray(struct.pack("<2Q", *self._state())), dtype=uint8)
+
+    def set_state(self, state: Tensor | tuple[int, int]) -> Generator:
+        """Goes back to where `get_state` was called. Also takes the pair (seed, offset).
+
+        Raises DTypeError for anything else.
+        """
+        spec = getattr(state, "spec", None)
+        if spec is not None and spec.dtype is uint8 and spec.shape == (16,):
+            state = struct.unpack("<2Q", bytes(state.tolist()))  # type: ignore[union-attr]
+        if not (isinstance(state, tuple | list) and len(state) == 2):
+            description = f"{spec.dtype} of shape {tuple(spec.shape)}" if spec is not None else f"{state!r:.60}"
+            raise DTypeError(f"set_state(): expected the uint8 tensor that get_state() gives, got {description}")
+        self._begin(*[as_int(n, "set_state", what) & _MASK for n, what in zip(state, ("seed", "offset"), strict=True)])
+        return self
+
+    def __getstate__(self) -> tuple[Device, int, int]:
+        return self.device, *self._state()
+
+    def __setstate__(self, state: tuple[Device, int, int]) -> None:
+        self.device = state[0]
+        self._begin(*state[1:])
+
+    def next(self) -> tuple[int, int]:
+        """The seed and offset of the next draw, which is thereby taken."""
+        seed, offsets = self._draws
+        return seed, next(offsets) & _MASK
+
+
+default_generator = Generator()
+chosen_generator: ContextVar[Generator | None] = ContextVar("generator", default=None)
+
+
+@public(method=False)
+class use_generator:
+    """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
+
+    It stands for the default generator there, in `manual_seed` and the functions below too. Other threads see nothing
+    of it, so that a thread can draw in a fixed order whatever the others do.
+    """
+
+    __slots__ = ("_generator", "_token")
+
+    def __init__(self, generator: Generator) -> None:
+        if not isinstance(generator, Generator):
+            raise DTypeError(f"use_generator(): expected a Generator, got {type(generator).__name__}")
+        self._generator = generator
+
+    def __enter__(self) -> Generator:
+        self._token: Token[Generator | None] = chosen_generator.set(self._generator)
+        return self._generator
+
+    def __exit__(self, *exception: object) -> None:
+        chosen_generator.reset(self._token)
+
+
+@public(method=False)
+def current_generator() -> Generator:
+    """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
+    return chosen_generator.get() or default_generator
+
+
+@public(method=False)
+def manual_seed(seed: int) -> Generator:
+    """Seeds the generator that random ops use unless given another. Raises DTypeError for a seed that is no int."""
+    return current_generator().manual_seed(seed)
+
+
+@public(method=False)
+def seed() -> int:
+    """Seeds the default generator from the operating system, and returns the seed."""
+    return current_generator().seed()
+
+
+@public(method=False)
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return current_generator().initial_seed()
+
+
+@public(method=False)
+def get_rng_state() -> Tensor:
+    """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
+    return current_generator().get_state()
+
+
+@public(method=False)
+def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
+    """Puts the default generator back to a state that `get_rng_state` gave."""
+    current_generator().set_state(new_state)
+
+
+@contextmanager
+def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
+    """Restores the default generator after this block, whatever is drawn or seeded in it.
+
+    `devices` is not needed: one generator serves them all.
+    """
+    generator = current_generator()
+    state = generator.get_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            generator.set_state(state)
