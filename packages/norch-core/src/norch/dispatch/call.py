@@ -170,19 +170,21 @@ def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """Computes a composite from its parts. The composite records itself, so that its parts need not be."""
     op = plan.op
     assert op.decompose is not None
-    if op.rules is None:
-        result = op.decompose(*args)
-        return result if isinstance(result, tuple) else (result,)
-    if any(getattr(args[i], "node", None) is not None for i in op.tensors):
-        before = is_recording()
+    recording = False
+    if op.rules is not None:
+        for i in op.tensors:
+            if getattr(args[i], "node", None) is not None:
+                recording = is_recording()
+    if recording:
         set_recording(False)
-        try:
-            result = op.decompose(*args)
-        finally:
-            set_recording(before)
-    else:
+    try:
         result = op.decompose(*args)
+    finally:
+        if recording:
+            set_recording(True)
     results = result if isinstance(result, tuple) else (result,)
+    if op.rules is None:
+        return results
     return tuple([_as_promised(r, spec) for r, spec in zip(results, plan.outputs, strict=True)])
 
 
