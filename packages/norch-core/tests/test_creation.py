@@ -247,3 +247,9 @@ def test_the_default_device_is_where_tensors_are_made():
     with pytest.raises(norch.DeviceError, match="no installed package"):
         norch.set_default_device("abacus")
     assert norch.get_default_device() == norch.device("cpu")
+
+
+@pytest.mark.parametrize("data", [[1e300, 1.0], [[1e300], [1.0]]], ids=["list", "nested"])
+@pytest.mark.parametrize("dtype", [None, norch.float32, norch.float16])
+def test_a_number_too_large_for_the_dtype_is_inf_without_a_warning(data: Any, dtype: Any) -> None:
+    assert norch.tensor(data, dtype=dtype).reshape(-1).tolist() == [float("inf"), 1.0]

@@ -387,3 +387,16 @@ def test_gradients_accumulate_in_place(counting: CountingBackend) -> None:
     assert x.grad.data_ptr() == memory
     assert x.grad.tolist() == [4, 4, 4]
     assert seed.tolist() == [1, 1, 1]
+
+
+def test_the_bounds_of_clamp_are_not_taken_for_each_other() -> None:
+    assert norch.tensor([0.0, 2.0]).clamp_(max=1).tolist() == [0.0, 1.0]
+    assert norch.tensor([0.0, 2.0]).clamp_(min=1).tolist() == [1.0, 2.0]
+    with pytest.raises(norch.ShapeError, match="clamp_"):
+        norch.zeros(1).expand(3).clamp_(max=1)
+    x = norch.zeros(3, requires_grad=True)
+    y = x * 2
+    y[1:].clamp_(max=-1.0)
+    y.sum().backward()
+    assert y.tolist() == [0.0, -1.0, -1.0]
+    assert x.grad is not None and x.grad.tolist() == [2.0, 0.0, 0.0]

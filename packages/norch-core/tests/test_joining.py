@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import norch
 from norch import DeviceError, DTypeError, ShapeError, Tensor
 from norch.autograd import gradcheck, gradgradcheck
+from norch.backend.registry import register, unregister
+from norch.testing.null import NullBackend
 from norch.testing.strict import strict_device
 
 JOIN = {"cat": (norch.cat, np.concatenate), "stack": (norch.stack, np.stack)}
@@ -297,3 +300,23 @@ def test_a_padded_tensor_is_its_own_memory(pads: tuple[int, int]) -> None:
     assert y.tolist() == [1, 1]
     result.sum().backward()
     assert x.grad.tolist() == [5 if i >= -pads[0] else 0 for i in range(2)]
+
+
+def test_parts_that_are_alike_share_a_kernel() -> None:
+    class Counting(NullBackend):
+        device_type = "counting_copies"
+        copies = 0
+
+        def compile(self, op: str, *rest: Any) -> Any:
+            self.copies += op == "copy"
+            return super().compile(op, *rest)
+
+    backend = Counting()
+    register(backend)
+    try:
+        x = norch.empty(3, device="counting_copies")
+        norch.stack([x] * 100)
+        norch.cat([x] * 100)
+        assert backend.copies == 2
+    finally:
+        unregister("counting_copies")

@@ -236,11 +236,15 @@ def _nothing_to_do(*args: Any) -> None:
 def _by_parts(device: Device, parts: tuple[Part, ...], operands: list[Operand], places: list[int]) -> Kernel:
     """A kernel that fills its output part by part."""
     steps: list[tuple[Kernel, int, int, bool]] = []
+    compiled: dict[tuple[str, Operand, Operand], Kernel] = {}  # many parts are alike: a batch of samples
     for part in parts:
         source = operands[1 + part.operand]
         out = Operand(part.spec.dtype, tuple(part.spec.shape), part.spec.strides)
-        kernel = compile_kernel(part.op, device, (out, source), {}, True)
-        assert kernel is not None
+        kernel = compiled.get((part.op, out, source))
+        if kernel is None:
+            kernel = compile_kernel(part.op, device, (out, source), {}, True)
+            assert kernel is not None
+            compiled[part.op, out, source] = kernel
         steps.append((kernel, part.shift, places[part.operand], source.is_scalar))
     if not any(scalar for *_, scalar in steps):
         copies = [(kernel, shift, at) for kernel, shift, at, _ in steps]

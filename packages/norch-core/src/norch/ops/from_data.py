@@ -66,7 +66,8 @@ def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
     if chosen.name == "bfloat16":  # which memoryview does not know
         return None
     try:
-        return of_new_array(np.array(data, chosen.numpy), chosen)
+        with np.errstate(over="ignore"):  # a number too large for the dtype is inf, as in PyTorch
+            return of_new_array(np.array(data, chosen.numpy), chosen)
     except OverflowError:
         return None
 
@@ -97,7 +98,8 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
     if array.dtype.kind == "f":
-        return array if dtype is not None else array.astype(get_default_dtype().numpy, copy=False)
+        with np.errstate(over="ignore"):
+            return array if dtype is not None else array.astype(get_default_dtype().numpy, copy=False)
     return array if array.dtype.kind == "b" else array.astype(np.int64) if array.size else _empty(array)
 
 

@@ -99,10 +99,6 @@ def _only(tensor: Tensor, index: int) -> Tensor:
     return RESHAPE.call(tensor, ())
 
 
-def _is_array(part: Any) -> bool:
-    return isinstance(part, TensorBase | np.ndarray | list) or (type(part) is tuple)
-
-
 def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
     """Applies ints, slices, None and Ellipsis; returns the view, and by dim of it the index tensors left to apply."""
     parts = list(index) if isinstance(index, tuple) else [index]

@@ -52,7 +52,7 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     op: Op | None = getattr(function, "op", None)
 
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if len(args) == 1 and len(kwargs) == 1 and "alpha" in kwargs and self.node is None:
+        if kwargs.keys() == {"alpha"} and title in ("add_", "sub_") and len(args) == 1 and self.node is None:
             changed: Tensor = call(self, args[0] * kwargs["alpha"])
             return changed
         check_writable(self, title)
@@ -205,7 +205,8 @@ _write_view = Op(
 
 
 _clamp_general = inplace(clamp)
-_raise_to, _lower_to = (call_path(op_of(f), method="clamp_", otherwise=_clamp_general) for f in (maximum, minimum))
+_raise_to = call_path(op_of(maximum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, bound, None))
+_lower_to = call_path(op_of(minimum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, None, bound))
 
 
 @method("clamp_", "clip_")

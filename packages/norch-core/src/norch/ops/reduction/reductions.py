@@ -125,11 +125,6 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return _reduce(_SUM, input, dim, keepdim, optional_dtype(dtype, "sum"))
 
 
-def sum_over(input: Tensor, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:
-    """`sum` for dims that are known to be a tuple."""
-    return _SUM.call(input, dims, keepdim, None)
-
-
 def _none_if_empty(dim: Any) -> Any:
     # As in PyTorch, an empty list of dims means all of them.
     return dim if dim is None or type(dim) is int else tuple(dim) or None if isinstance(dim, tuple | list) else dim
