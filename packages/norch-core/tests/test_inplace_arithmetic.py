@@ -399,4 +399,5 @@ def test_the_bounds_of_clamp_are_not_taken_for_each_other() -> None:
     y[1:].clamp_(max=-1.0)
     y.sum().backward()
     assert y.tolist() == [0.0, -1.0, -1.0]
-    assert x.grad is not None and x.grad.tolist() == [2.0, 0.0, 0.0]
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 0.0, 0.0]
