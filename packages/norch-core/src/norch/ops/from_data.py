@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array as packed_array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..device import CPU, Device, get_default_device
-from ..dtype import FLOATING, INTEGER, DType, as_dtype, get_default_dtype, int64, scalar_dtype
+from ..dtype import FLOATING, DType, as_dtype, get_default_dtype, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec
 from ..tensor_base import TensorBase, make_tensor
@@ -52,24 +53,28 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
     return out if target is out.spec.device else out.to(target)
 
 
+_ARRAY_CODES = {"float32": "f", "float64": "d", "int64": "q"}
+"""How `array` names a dtype."""
+
+
 def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
     """A vector of a list of Python numbers of one type, without what `_array_of` asks; None for any other list."""
     kinds = set(map(type, data))
     if len(kinds) != 1:
         return None
     kind = kinds.pop()
-    if kind not in (float, int, bool):
+    if kind is not float and kind is not int:
         return None
     chosen = scalar_dtype(kind) if dtype is None else dtype
-    if chosen.category == INTEGER and (kind is float or chosen is not int64):
-        return None  # NumPy's own checks of range and rounding
-    if chosen.name == "bfloat16":  # which memoryview does not know
+    code = _ARRAY_CODES.get(chosen.name)
+    if code is None or (code == "q" and kind is float):
         return None
     try:
-        with np.errstate(over="ignore"):  # a number too large for the dtype is inf, as in PyTorch
-            return of_new_array(np.array(data, chosen.numpy), chosen)
+        values = packed_array(code, data)
     except OverflowError:
         return None
+    buffer = CPU.backend.from_host(memoryview(values).cast("B"))
+    return None if buffer is None else make_tensor(spec_for((len(data),), chosen, CPU, "tensor"), buffer)
 
 
 def of_new_array(array: np.ndarray[Any, Any], dtype: DType) -> Tensor:
