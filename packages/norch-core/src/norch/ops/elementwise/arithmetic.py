@@ -104,7 +104,8 @@ _pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER, 
 
 def _over_square(value: Any, a: Any, b: Any) -> Tensor:
     """value / (a**2 + b**2), whose squares do not overflow; 0 where both are 0, as in PyTorch."""
-    x, y = [v if hasattr(v, "spec") else full((), v) for v in (a, b)]
+    tensor = a if hasattr(a, "spec") else b
+    x, y = [v if hasattr(v, "spec") else tensor.new_full((), v) for v in (a, b)]
     size = maximum(abs(x), abs(y))
     size = where(eq(size, 0) | eq(size, math.inf), 1.0, size)
     square = (x / size) * (x / size) + (y / size) * (y / size)
@@ -223,6 +224,11 @@ def _root_of_square_plus_1(x: Tensor) -> Tensor:
     return where(gt(size, math.sqrt(2 / finfo(x.spec.dtype).eps)), size, sqrt(x * x + 1))
 
 
+def _acosh_rule(g: Tensor, x: Tensor) -> Tensor:
+    size = abs(x)
+    return g / sqrt(size - 1) / sqrt(size + 1)
+
+
 def _atan_rule(g: Tensor, x: Tensor) -> Tensor:
     root = _root_of_square_plus_1(x)
     return g / root / root
@@ -250,12 +256,7 @@ sinh = unary("sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
 cosh: UnaryFunction = unary("cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
 tanh = unary("tanh", tanh_grad, "The hyperbolic tangent.")
 asinh = unary("asinh", lambda g, x: g / _root_of_square_plus_1(x), "The inverse hyperbolic sine.", also=("arcsinh",))
-acosh: UnaryFunction = unary(
-    "acosh",
-    lambda g, x: g / sqrt(abs(x) - 1) / sqrt(abs(x) + 1),
-    "The inverse hyperbolic cosine.",
-    also=("arccosh",),
-)
+acosh: UnaryFunction = unary("acosh", _acosh_rule, "The inverse hyperbolic cosine.", also=("arccosh",))
 atanh = unary("atanh", lambda g, x: g / ((1 - x) * (x + 1)), "The inverse hyperbolic tangent.", also=("arctanh",))
 sigmoid = unary("sigmoid", sigmoid_grad, "1 / (1 + e ** -input), without overflow.")
 erf = unary("erf", lambda g, x: g * exp(-x * x) * _TWO_OVER_ROOT_PI, "The error function.")
@@ -334,4 +335,4 @@ def _where_method(input: Tensor, condition: Tensor, other: Operand) -> Tensor:
     return where(condition, input, other)
 
 
-from ..creation import full, zeros_like  # noqa: E402  (creation uses this module)
+from ..creation import zeros_like  # noqa: E402  (creation uses this module)

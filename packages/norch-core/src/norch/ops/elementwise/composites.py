@@ -191,11 +191,9 @@ def _infer_clamp_between(input: Spec, min: Spec | None, max: Spec | None) -> Inf
     return infer_elementwise("clamp", tuple([s for s in (input, min, max) if s is not None]))
 
 
-def _clamp_between_rule(
-    g: Tensor, input: Tensor, min: Any, max: Any, needs: tuple[bool, ...]
-) -> tuple[Tensor | None, ...]:
+def _clamp_between_rule(g: Any, input: Tensor, min: Any, max: Any, needs: tuple[bool, ...]) -> tuple[Any, ...]:
     # At a bound the gradient is input's; where the bounds have crossed it is max's. As in PyTorch.
-    shares: tuple[Any, ...]
+    shares: Any
     if max is None:
         shares = ge(input, min), lt(input, min), None
     elif min is None:
