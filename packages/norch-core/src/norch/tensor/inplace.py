@@ -35,7 +35,7 @@ from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
 from ..ops.registry import method
 from ..ops.shape.strided import as_strided_view
-from ..ops.shape.views import expand
+from ..ops.shape.views import alias, expand
 from ..spec import Shape, Spec, span
 from ..tensor_base import TensorBase, make_tensor
 
@@ -292,7 +292,7 @@ def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     if source.spec.shape != self.spec.shape:
         source = expand(source, tuple(self.spec.shape))
     if source.node is not None and is_recording() and resolve(source) is not None:
-        return assign(self, source, op)
+        return assign(self, alias(source), op)  # with a node of its own: what source is, this tensor does not become
     if source.spec.device is not self.spec.device:
         source = source.to(self.spec.device)
     write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)
