@@ -90,12 +90,12 @@ def overlapping(a: Tensor, b: Tensor) -> bool:
     return first < b.offset + span(b.spec.shape, b.spec.strides) and b.offset < last
 
 
-def check_writable(tensor: Tensor, op: str) -> bool:
-    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change."""
+def check_writable(tensor: Tensor, op: str, values: bool = True) -> bool:
+    """Raises where `tensor`, or its shape alone, may not be changed in place. Whether the graph has to learn of it."""
     root = tensor if tensor.base is None else tensor.base
     if root.node is None and (tensor.node is None or tensor.node is UNTRACKED) and not tensor.spec.overlaps:
         return False
-    if tensor.spec.overlaps:
+    if values and tensor.spec.overlaps:
         raise ShapeError(
             f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
             "memory, as after expand(); clone() it first"
