@@ -13,7 +13,6 @@ from .ops import (
     exp2,
     expm1,
     lgamma,
-    log,
     log1p,
     log_softmax,
     logit,
@@ -26,6 +25,7 @@ from .ops import (
     where,
     xlogy,
 )
+from .ops.elementwise.special import as_floating, entropy, floating_pair
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -35,9 +35,7 @@ expit, psi, gammaln = sigmoid, digamma, lgamma
 
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
-    zero = input == 0
-    found = -input * log(where(zero, 1.0, input))
-    return where(zero, 0.0, where(input < 0, -math.inf, found))
+    return entropy(as_floating(input))
 
 
 def ndtr(input: Tensor) -> Tensor:
@@ -52,8 +50,10 @@ def ndtri(input: Tensor) -> Tensor:
 
 def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), 0 where input is 0."""
-    product: Tensor = input * log1p(other)
-    return where(input == 0, 0.0, product)
+    x, y = floating_pair("xlog1py", input, other)
+    # Where the logarithm is infinite it must not meet the 0.
+    out: Tensor = x * log1p(where((x == 0) & ((y <= -1) | (y == math.inf)), 0.0, y))
+    return out
 
 
 __all__ = [
