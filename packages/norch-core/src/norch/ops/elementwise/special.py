@@ -182,7 +182,11 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return x * log(where(zero, 1.0, y))
 
 
-@composite(infer_unary("entr"), lambda g, input: g * (-1 - log(input)), name="entr")
+def _entropy_rule(g: Tensor, input: Tensor) -> Tensor:
+    return g * (-1 - log(input))
+
+
+@composite(infer_unary("entr"), _entropy_rule, name="entr")
 def entropy(input: Tensor) -> Tensor:
     """`norch.special.entr` of a floating tensor."""
     zero = eq(input, 0)
