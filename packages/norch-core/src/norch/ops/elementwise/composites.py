@@ -13,7 +13,7 @@ from ..creation import fill_spec
 from ..families import NUMBER, composite, describe, infer_elementwise
 from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, div, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, sqrt, sub, where
+from .arithmetic import bitwise_not, div, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, sigmoid, sqrt, sub, where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -297,6 +297,18 @@ def _hypot(input: Tensor, other: Tensor) -> Tensor:
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
+    return _logaddexp(input, other)
+
+
+@composite(
+    lambda input, other: infer_elementwise("logaddexp", (input, other)),
+    {
+        "input": lambda g, input, other: g * sigmoid(input - other),
+        "other": lambda g, input, other: g * sigmoid(other - input),
+    },
+    name="logaddexp",
+)
+def _logaddexp(input: Tensor, other: Tensor) -> Tensor:
     largest = maximum(input, other)
     difference = where(eq(input, other), 0.0, -absolute(input - other))
     return largest + difference.exp().log1p()

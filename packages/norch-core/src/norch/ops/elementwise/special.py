@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import Inferred
-from ...dtype import INTEGER, DType, bool_, float64, get_default_dtype, int8, int16, int32, int64
+from ...dtype import INTEGER, DType, bool_, finfo, float64, get_default_dtype, int8, int16, int32, int64
 from ...errors import DTypeError
 from ...spec import Spec
 from ..creation import fill_spec, full
@@ -16,7 +16,24 @@ from ..indexing import bitcast
 from ..registry import public
 from ..upcast import upcast
 from .arithmetic import abs as absolute
-from .arithmetic import cos, eq, erf, exp, floor_divide, gt, log, log1p, lt, maximum, ne, remainder, sin, sqrt, where
+from .arithmetic import (
+    cos,
+    eq,
+    erf,
+    exp,
+    floor_divide,
+    gt,
+    log,
+    log1p,
+    lt,
+    maximum,
+    minimum,
+    ne,
+    remainder,
+    sin,
+    sqrt,
+    where,
+)
 from .composites import isinf, promoted_dtype, require_floating
 
 if TYPE_CHECKING:
@@ -198,6 +215,25 @@ def entropy(input: Tensor) -> Tensor:
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp2", input, other)
+    return _logaddexp2(input, other)
+
+
+def _share_of_power(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """g * 2**a / (2**a + 2**b)."""
+    difference = upcast(b) - upcast(a)
+    top = math.log2(finfo(difference.spec.dtype).max) - 1
+    return g / (exp2(minimum(difference, top)) + 1)
+
+
+@composite(
+    lambda input, other: infer_elementwise("logaddexp2", (input, other)),
+    {
+        "input": lambda g, input, other: _share_of_power(g, input, other),
+        "other": lambda g, input, other: _share_of_power(g, other, input),
+    },
+    name="logaddexp2",
+)
+def _logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     difference = where(eq(input, other), 0.0, -absolute(input - other))
     return maximum(input, other) + log1p(exp2(difference)) / math.log(2)
 
