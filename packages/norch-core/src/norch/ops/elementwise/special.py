@@ -10,7 +10,7 @@ from ...dispatch.plan import Inferred
 from ...dtype import INTEGER, DType, bool_, finfo, float64, get_default_dtype, int8, int16, int32, int64
 from ...errors import DTypeError
 from ...spec import Spec
-from ..creation import fill_spec, full
+from ..creation import fill_spec, full, zeros_like
 from ..families import composite, infer_elementwise
 from ..indexing import bitcast
 from ..registry import public
@@ -296,7 +296,7 @@ def _copysign_rule(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 
 @composite(
     lambda input, other: infer_elementwise("copysign", (input, other)),
-    {"input": _copysign_rule, "other": lambda g: g * 0},
+    {"input": _copysign_rule, "other": lambda g: zeros_like(g)},
     name="copysign",
 )
 def _copysign(input: Tensor, other: Tensor) -> Tensor:
