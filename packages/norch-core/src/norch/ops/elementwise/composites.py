@@ -308,9 +308,9 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     },
     name="logaddexp",
 )
-def _logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    largest = maximum(input, other)
-    difference = where(eq(input, other), 0.0, -absolute(input - other))
+def _logaddexp(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+    largest = maximum(input, other)  # type: ignore[arg-type]
+    difference = where(eq(input, other), 0.0, -absolute(input - other))  # type: ignore[arg-type]
     return largest + difference.exp().log1p()
 
 

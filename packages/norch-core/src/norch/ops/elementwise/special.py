@@ -215,7 +215,7 @@ def entropy(input: Tensor) -> Tensor:
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp2", input, other)
-    return _logaddexp2(input, other)
+    return _logaddexp2(*floating_pair("logaddexp2", input, other))
 
 
 def _share_of_power(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
