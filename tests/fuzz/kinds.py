@@ -1,0 +1,58 @@
+"""The kinds of attack: how a program of each is made, and how it is judged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+import differences
+import ops
+from compare import difference
+from program import Outcome, library, run
+
+Lines = tuple[str, ...]
+
+
+class Kind(NamedTuple):
+    generate: Callable[[Random], list[str]]
+    check: Callable[[Lines], str | None]
+    guarded: bool = False
+    """Whether every buffer lies between pages that must not be touched, and is filled with poison before it is used."""
+
+
+def beside_pytorch(lines: Lines) -> str | None:
+    """What norch and PyTorch disagree about, unless it is a documented difference."""
+    theirs = run(lines, library("torch"))
+    if differences.undefined(lines, theirs):
+        return None
+    found = difference(run(lines, library("norch")), theirs, lines, lambda: in_float64(lines))
+    return None if found is None or differences.name_of(lines, found) else found
+
+
+def in_float64(lines: Lines) -> Outcome:
+    """The same program in PyTorch with every floating dtype float64; the values that go in are rounded as before."""
+    return run(
+        tuple(re.sub(r"(dtype=|\.to\()T\.(float32|float16|bfloat16)", promoted, x) for x in lines), library("torch")
+    )
+
+
+def promoted(match: Any) -> str:
+    return f"{match[1]}T.float64"
+
+
+def until_refused(generate: Callable[[Random], list[str]]) -> Callable[[Random], list[str]]:
+    """Programs up to the first line that PyTorch refuses; nothing is left of one that begins so."""
+
+    def made(r: Random) -> list[str]:
+        lines = generate(r)
+        refused = run(tuple(lines), library("torch")).errors
+        return lines[: min(refused)] if refused else lines
+
+    return made
+
+
+KINDS: dict[str, Kind] = {
+    "ops": Kind(until_refused(ops.generate), beside_pytorch),
+}
