@@ -19,9 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from program import HELPERS  # noqa: E402
-from shrink import kind_of, shrunk  # noqa: E402
-from worker import Worker  # noqa: E402
+from program import HELPERS
+from shrink import kind_of, shrunk
+from worker import Worker
 
 NAMES = ("ops",)
 

@@ -20,7 +20,7 @@ def difference(
 ) -> str | None:
     """What the runs disagree about, in a sentence, or None.
 
-    exact: runs PyTorch in float64. Where norch is as near to that as PyTorch in the program's own dtype is, it is right.
+    exact: runs PyTorch in float64. Where norch is as near to that as PyTorch in its own dtype is, it is right.
     """
     for i, line in enumerate(lines):
         mine, its = ours.errors.get(i), theirs.errors.get(i)

@@ -142,7 +142,7 @@ diagflat: x | offset=int(-2,3)
 tril triu: x(2-4) | diagonal=int(-3,4)
 unfold: x last window int(1,3)
 unflatten: x last factors
-as_strided: x(n) choice((2,2),(3,),(1,2),()) choice((1,1),(0,1),(2,),(1,)) 
+as_strided: x(n) choice((2,2),(3,),(1,2),()) choice((1,1),(0,1),(2,),(1,))
 repeat: x repeats
 tile: x repeats
 repeat_interleave: x int(1,4) | dim=dim
@@ -246,7 +246,7 @@ triplet_margin_loss: fx(m,n) fx(m,n) fx(m,n) | p=choice(1,2) swap=bool reduction
 
 arange: num num choice(1,2,0.5,3) | dtype=dtype
 arange: int(-3,9) | dtype=dtype
-range: choice(0,1) choice(3,2.5) 
+range: choice(0,1) choice(3,2.5)
 linspace: num num int(0,9) | dtype=fdtype
 logspace: choice(0,-1) choice(1,2) int(0,6)
 zeros ones: shape_any | dtype=dtype

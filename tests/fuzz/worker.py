@@ -71,7 +71,8 @@ class Worker:
 
     def read_line(self) -> bytes:
         """The child's next line. Raises TimeoutError, and EOFError once it has closed its pipe."""
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
+        assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\n" not in self.rest:
