@@ -111,7 +111,8 @@ def view_of(w: Writer, name: str) -> str:
     if kind == "squeeze":
         return f"{name}.squeeze({r.choice(('', d))})"
     if kind == "expand":
-        return f"{name}.expand({(*(2 for _ in range(r.randrange(2))), *(r.choice((3, -1)) if s == 1 else s for s in shape))})"
+        more = (2,) * r.randrange(2)
+        return f"{name}.expand({(*more, *(r.choice((3, -1)) if s == 1 else s for s in shape))})"
     if kind == "select":
         return f"{name}.select({d}, {r.randrange(-size, size) if size else 0})"
     if kind == "narrow":
@@ -132,12 +133,7 @@ def view_of(w: Writer, name: str) -> str:
         return f"{name}.unbind({d})[{r.choice((0, -1))}]"
     if kind == "unflatten":
         return f"{name}.unflatten({d}, (-1, {r.choice((1, 2))}))"
-    return {
-        "detach": f"{name}.detach()",
-        "flatten": f"{name}.flatten()",
-        "alias": f"{name}[...]",
-        "real": f"{name}.real",
-    }[kind]
+    return f"{name}[...]" if kind == "alias" else f"{name}.real" if kind == "real" else f"{name}.{kind}()"
 
 
 def split_up(r: Random, count: int) -> Shape:
@@ -156,18 +152,8 @@ def basic_index(r: Random, shape: Shape) -> str:
         if r.random() < 0.2:
             break
         low, high = sorted((r.randint(0, n), r.randint(0, n)))
-        parts.append(
-            r.choice(
-                (
-                    ":",
-                    f"{low}:{high}",
-                    f"{-n}:{high}",
-                    f"::{r.choice((1, 2))}",
-                    f"{r.randrange(-n, n) if n else 0}",
-                    f"{low}:",
-                )
-            )
-        )
+        one = str(r.randrange(-n, n) if n else 0)
+        parts.append(r.choice((":", f"{low}:{high}", f"{-n}:{high}", f"::{r.choice((1, 2))}", one, f"{low}:")))
     if r.random() < 0.2:
         parts.insert(r.randint(0, len(parts)), r.choice(("None", "...")))
     return ", ".join(parts) or "..."
@@ -198,9 +184,8 @@ def operand(w: Writer, name: str) -> str:
         return r.choice(fits)
     if r.random() < 0.4:
         return r.choice(("2", "0.5", "-1", "3"))
-    return literals.tensor(
-        r, literals.broadcastable(r, shape), w.dtype(name) if w.dtype(name) != "bool" else "int64", "plain"
-    )
+    kind = w.dtype(name) if w.dtype(name) != "bool" else "int64"
+    return literals.tensor(r, literals.broadcastable(r, shape), kind, "plain")
 
 
 def broadcasts(small: Shape, big: Shape) -> bool:
@@ -236,16 +221,17 @@ def change(w: Writer) -> None:
     name = w.any()
     other = operand(w, name)
     target = name if w.r.random() < 0.6 else view_of(w, name)
-    kind = w.r.randrange(20)
-    line = (
-        f"{target}.add_({other})", f"{target}.mul_({other})", f"{target}.sub_({other}, alpha=2)", f"{target}.copy_({other})",
-        f"{target}.fill_(2)", f"{target}.zero_()", f"{name} += {other}", f"{name} *= {other}", f"{name} -= 1",
-        f"{name}[{basic_index(w.r, w.shape(name))}] = {w.r.choice(('1', '0.5', other))}",
-        f"{name}[{basic_index(w.r, w.shape(name))}] += 1", f"{name}[{advanced_index(w.r, w.shape(name))}] = 2",
-        f"{name}[{advanced_index(w.r, w.shape(name))}] *= 3", f"{target}.exp_()", f"{target}.relu_()", f"{target}.neg_()",
-        f"{target}.masked_fill_({name} > 0, 0.5)", f"{target}.clamp_(-1, 1)", f"{target}.div_(2)",
-        f"{name}.{w.r.choice(('t_()', 'unsqueeze_(0)', 'squeeze_()', 'transpose_(0, -1)', 'detach_()'))}",
-    )[kind]  # fmt: skip
+    item, some = basic_index(w.r, w.shape(name)), advanced_index(w.r, w.shape(name))
+    line = w.r.choice(
+        (
+            f"{target}.add_({other})", f"{target}.mul_({other})", f"{target}.sub_({other}, alpha=2)",
+            f"{target}.copy_({other})", f"{target}.fill_(2)", f"{target}.zero_()", f"{target}.div_(2)",
+            f"{name} += {other}", f"{name} *= {other}", f"{name} -= 1", f"{name}[{item}] = 1", f"{name}[{item}] = {other}",
+            f"{name}[{item}] += 1", f"{name}[{some}] = 2", f"{name}[{some}] *= 3", f"{target}.exp_()",
+            f"{target}.relu_()", f"{target}.neg_()", f"{target}.masked_fill_({name} > 0, 1)", f"{target}.clamp_(-1, 1)",
+            f"{name}.{w.r.choice(('t_()', 'unsqueeze_(0)', 'squeeze_()', 'transpose_(0, -1)', 'detach_()'))}",
+        )
+    )  # fmt: skip
     guard = w.r.random()
     if guard < 0.3:
         line = f"with T.no_grad(): {line}"
