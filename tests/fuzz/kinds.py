@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 import differences
+import files
+import hostile
+import models
 import ops
+import parallel
 import views
 from compare import difference
 from program import Outcome, library, run
@@ -23,12 +28,12 @@ class Kind(NamedTuple):
     """Whether every buffer lies between pages that must not be touched, and is filled with poison before it is used."""
 
 
-def beside_pytorch(lines: Lines) -> str | None:
-    """What norch and PyTorch disagree about, unless it is a documented difference."""
+def beside_pytorch(lines: Lines, floor: float = 0.0) -> str | None:
+    """What norch and PyTorch disagree about, unless it is a documented difference. `floor` is as in `difference`."""
     theirs = run(lines, library("torch"))
     if differences.undefined(lines, theirs):
         return None
-    found = difference(run(lines, library("norch")), theirs, lines, lambda: in_float64(lines))
+    found = difference(run(lines, library("norch")), theirs, lines, lambda: in_float64(lines), floor)
     return None if found is None or differences.name_of(lines, found) else found
 
 
@@ -51,5 +56,9 @@ def until_refused(generate: Callable[[Random], list[str]]) -> Callable[[Random],
 
 KINDS: dict[str, Kind] = {
     "ops": Kind(until_refused(ops.generate), beside_pytorch),
-    "programs": Kind(views.generate, beside_pytorch),
+    "programs": Kind(views.generate, partial(beside_pytorch, floor=16.0)),
+    "arguments": Kind(hostile.generate, hostile.check),
+    "files": Kind(files.generate, files.check),
+    "threads": Kind(parallel.generate, partial(beside_pytorch, floor=512.0)),
+    "models": Kind(until_refused(models.generate), partial(beside_pytorch, floor=64.0)),
 }
