@@ -121,6 +121,35 @@ def test_the_cache_is_bounded():
     assert run_python(code)[1] == "True"
 
 
+def test_what_a_deleted_model_held_is_given_back():
+    code = """
+import norch
+held = [norch.empty(16 << 20) for _ in range(10)]  # 640 MiB
+del held
+print(norch.cpu.memory_stats()["cached_bytes"] <= 256 << 20)
+"""
+    assert run_python(code)[1] == "True"
+
+
+def test_what_a_step_takes_again_stays_and_what_no_step_needs_goes():
+    code = """
+import norch
+def step(count):
+    held = [norch.empty(16 << 20) for _ in range(count)]
+stats = norch.cpu.memory_stats
+for _ in range(4):
+    step(8)
+misses = stats()["cache_misses"]
+for _ in range(20):
+    step(8)
+print(stats()["cache_misses"] - misses, stats()["cached_bytes"] >> 20)
+for _ in range(400):
+    step(1)
+print(stats()["cached_bytes"] <= 320 << 20)
+"""
+    assert run_python(code)[1].split() == ["0", "512", "True"]
+
+
 @pytest.mark.parametrize("count", [1 << 50, 1 << 59])
 def test_no_memory_is_an_error_and_the_program_goes_on(count):
     with pytest.raises(norch.OutOfMemoryError):
@@ -148,6 +177,30 @@ except norch.OutOfMemoryError as error:
 """
     rc, out, err = run_python(code, NORCH_NUM_THREADS="2")
     assert (rc, out) == (0, "OutOfMemoryError True"), err
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or "asan" in os.environ.get("LD_PRELOAD", ""),
+    reason="limits address space, of which AddressSanitizer wants all",
+)
+def test_threads_that_have_no_memory_do_not_end_the_process():
+    code = """
+import os, resource, norch
+norch.ones(2).sum()
+held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+for spare in (0, 1 << 15, 1 << 17, 9 << 20):
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_AS, (held + spare, resource.RLIM_INFINITY))
+        try:
+            norch.cpu.fma_peak(64)
+        except MemoryError:
+            pass
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, spare
+"""
+    rc, _, err = run_python(code, NORCH_NUM_THREADS="1")
+    assert rc == 0, err
 
 
 def test_host_memory_is_shared_not_copied():
