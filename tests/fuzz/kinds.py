@@ -24,8 +24,6 @@ Lines = tuple[str, ...]
 class Kind(NamedTuple):
     generate: Callable[[Random], list[str]]
     check: Callable[[Lines], str | None]
-    guarded: bool = False
-    """Whether every buffer lies between pages that must not be touched, and is filled with poison before it is used."""
 
 
 def beside_pytorch(lines: Lines, floor: float = 0.0) -> str | None:
