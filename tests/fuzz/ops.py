@@ -22,7 +22,8 @@ INTERNAL = set(
 )
 """What torch has twice: in nn.functional, and for its own use, with other arguments, among its functions."""
 
-KINDS = {"": None, "f": literals.FLOATS, "i": literals.INTS, "b": ("bool",)}
+CRASHING = ("div", "divide", "gcd", "lcm")
+"""What PyTorch divides the smallest int by -1 in, which ends the process."""
 
 
 class Word(NamedTuple):
@@ -143,6 +144,8 @@ def generate(r: Random) -> list[str]:
     floats = any(w.name.startswith("f") for w in signature.required)
     only = ("bool", *literals.INTS) if any(w.name in ("ix", "io") for w in signature.required) else literals.DTYPES
     c = Call(r, literals.dtype(r, literals.FLOATS if floats else only), literals.mood(r))
+    if name in CRASHING and c.dtype in literals.INTS:
+        c.mood = "plain"
     given = [argument(c, w, i) for i, w in enumerate(signature.required)]
     for w in signature.optional:
         if r.random() < 0.4:
