@@ -23,7 +23,7 @@ from program import HELPERS
 from shrink import kind_of, shrunk
 from worker import Worker
 
-NAMES = ("ops",)
+NAMES = ("ops", "programs")
 
 
 def main() -> int:

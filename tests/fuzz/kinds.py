@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import differences
 import ops
+import views
 from compare import difference
 from program import Outcome, library, run
 
@@ -33,13 +34,8 @@ def beside_pytorch(lines: Lines) -> str | None:
 
 def in_float64(lines: Lines) -> Outcome:
     """The same program in PyTorch with every floating dtype float64; the values that go in are rounded as before."""
-    return run(
-        tuple(re.sub(r"(dtype=|\.to\()T\.(float32|float16|bfloat16)", promoted, x) for x in lines), library("torch")
-    )
-
-
-def promoted(match: Any) -> str:
-    return f"{match[1]}T.float64"
+    doubled = (re.sub(r"(dtype=|\.to\()T\.(float32|float16|bfloat16)", r"\1T.float64", line) for line in lines)
+    return run(tuple(doubled), library("torch"))
 
 
 def until_refused(generate: Callable[[Random], list[str]]) -> Callable[[Random], list[str]]:
@@ -55,4 +51,5 @@ def until_refused(generate: Callable[[Random], list[str]]) -> Callable[[Random],
 
 KINDS: dict[str, Kind] = {
     "ops": Kind(until_refused(ops.generate), beside_pytorch),
+    "programs": Kind(views.generate, beside_pytorch),
 }

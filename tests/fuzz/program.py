@@ -108,7 +108,11 @@ def run(lines: tuple[str, ...], T: Any, known: dict[str, Any] | None = None) -> 
                 exec(compiled(line), names)
             except Exception as e:
                 errors[i] = e.with_traceback(None)
-        values = dict(leaves({n: v for n, v in names.items() if n not in given and n[0] != "_"}, T))
+        made = {n: v for n, v in names.items() if n not in given and n[0] != "_"}
+        try:
+            values = dict(leaves(made, T))
+        except RuntimeError as e:  # PyTorch checks at the next use whether some views were changed in place
+            errors[len(lines)], values = e, {}
     return Outcome(errors, values)
 
 
