@@ -72,7 +72,7 @@ def plain(r: Random, of: Shape, kind: str, how: str | None = None) -> str:
     if 0 in of:
         return f"T.zeros({of}, dtype=T.{kind})"
     if prod(of) > 60:
-        scale = "" if kind in INTS or kind == "bool" else f" / {r.choice((1, 4, 7))}"
+        scale = "" if kind in INTS or kind == "bool" else f" / {r.choice((1, 4, 8))}"
         modulus = r.choice((3, 17, 31))
         off = 0 if kind in ("uint8", "bool") else modulus // 2
         cast = "" if kind in INTS or kind == "bool" else ".to(T.float64)"

@@ -26,6 +26,12 @@ CRASHING = ("div", "divide", "gcd", "lcm")
 """What PyTorch divides the smallest int by -1 in, which ends the process."""
 
 
+FLOATING = ("matrix", "positive_definite", "variance", "probability")
+
+UNSTABLE = ("kthvalue", "topk", "mode", "median", "nanmedian", "sort", "argsort", "msort", "aminmax")
+"""Where which of equal elements is meant is not defined: their indices and gradients are compared where none are equal."""
+
+
 class Word(NamedTuple):
     keyword: str
     name: str
@@ -141,7 +147,7 @@ def argument(c: Call, word: Word, position: int) -> str:
 def generate(r: Random) -> list[str]:
     """The lines of a call, at times with a gradient, and with a change of what went in or came out."""
     name, form, signature = r.choice(calls())
-    floats = any(w.name.startswith("f") for w in signature.required)
+    floats = any(w.name.startswith("f") or w.name in FLOATING for w in signature.required)
     only = ("bool", *literals.INTS) if any(w.name in ("ix", "io") for w in signature.required) else literals.DTYPES
     c = Call(r, literals.dtype(r, literals.FLOATS if floats else only), literals.mood(r))
     if name in CRASHING and c.dtype in literals.INTS:
@@ -151,8 +157,9 @@ def generate(r: Random) -> list[str]:
         if r.random() < 0.4:
             given.append(f"{w.keyword}={argument(c, w, -1)}")
     lines = list(c.tensors)
-    graded = []
-    if r.random() < 0.5:
+    graded: list[str] = []
+    distinct = name not in UNSTABLE or (c.mood == "plain" and c.dtype in ("float32", "float64"))
+    if r.random() < 0.5 and distinct:
         for i, line in enumerate(lines):
             variable = line[0]
             if any(f"dtype=T.{d}" in line or f".to(T.{d})" in line for d in literals.FLOATS) and r.random() < 0.7:
@@ -163,6 +170,8 @@ def generate(r: Random) -> list[str]:
         lines.append(f"y = {given[0]}.clone()")
         call = call.replace(given[0], "y", 1) if form.startswith(".") else call.replace(f"({given[0]}", "(y", 1)
     lines.append(f"z = {call}")
+    if not distinct:
+        lines.append("z = z[0] if isinstance(z, tuple) else z")
     if graded:
         lines += gradients(r, graded)
     elif r.random() < 0.3 and lines and c.tensors:
@@ -174,8 +183,10 @@ def generate(r: Random) -> list[str]:
 def gradients(r: Random, of: list[str]) -> list[str]:
     """Lines that differentiate `z`, at times twice."""
     square = r.choice(("t", "t", "t", "t * t"))
+    # Weights, since the sum of what is normalised is constant.
+    weights = f"(T.arange(t.numel()) * {r.choice((1, 3, 7))} % 5 + 1).reshape(t.shape)"
     parts = "(z if isinstance(z, (tuple, list)) else [z])"
-    lines = [f"_s = sum(({square}).sum() for t in {parts} if isinstance(t, T.Tensor) and t.requires_grad)"]
+    lines = [f"_s = sum(({square} * {weights}).sum() for t in {parts} if isinstance(t, T.Tensor) and t.requires_grad)"]
     if r.random() < 0.8:
         return [*lines, "if isinstance(_s, T.Tensor): _s.backward()"]
     names = ", ".join(of)

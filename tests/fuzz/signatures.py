@@ -90,12 +90,12 @@ mv: x(m,k) x(k)
 dot vdot inner: x(k) x(k)
 outer ger: x(m) x(n)
 bmm: x(b,m,k) x(b,k,n)
-addmm: fx(m,n) fx(m,k) fx(k,n) | beta=num alpha=num
-addmm: fx(n) fx(m,k) fx(k,n) | beta=num
-addmv: fx(m) fx(m,k) fx(k) | beta=num alpha=num
-addr: fx(m,n) fx(m) fx(n) | beta=num alpha=num
-baddbmm: fx(b,m,n) fx(b,m,k) fx(b,k,n) | beta=num alpha=num
-addbmm: fx(m,n) fx(b,m,k) fx(b,k,n) | beta=num alpha=num
+addmm: fx(m,n) fx(m,k) fx(k,n) | beta=coefficient alpha=coefficient
+addmm: fx(n) fx(m,k) fx(k,n) | beta=coefficient
+addmv: fx(m) fx(m,k) fx(k) | beta=coefficient alpha=coefficient
+addr: fx(m,n) fx(m) fx(n) | beta=coefficient alpha=coefficient
+baddbmm: fx(b,m,n) fx(b,m,k) fx(b,k,n) | beta=coefficient alpha=coefficient
+addbmm: fx(m,n) fx(b,m,k) fx(b,k,n) | beta=coefficient alpha=coefficient
 kron: x(m,n) x(k)
 cross: fx(m,3) fx(m,3) | dim=last
 tensordot: x(m,k) x(k,n) | dims=1
@@ -244,10 +244,10 @@ margin_ranking_loss: fx(m) fx(m) signs(m) | margin=choice(0,0.5) reduction=reduc
 cosine_embedding_loss: fx(m,n) fx(m,n) signs(m) | margin=choice(0,0.5) reduction=reduction
 triplet_margin_loss: fx(m,n) fx(m,n) fx(m,n) | p=choice(1,2) swap=bool reduction=reduction
 
-arange: num num choice(1,2,0.5,3) | dtype=dtype
+arange: coefficient coefficient choice(1,2,0.5,3) | dtype=dtype
 arange: int(-3,9) | dtype=dtype
 range: choice(0,1) choice(3,2.5)
-linspace: num num int(0,9) | dtype=fdtype
+linspace: coefficient coefficient int(0,9) | dtype=fdtype
 logspace: choice(0,-1) choice(1,2) int(0,6)
 zeros ones: shape_any | dtype=dtype
 full: shape_any num | dtype=dtype
@@ -257,7 +257,7 @@ full_like: x num | dtype=dtype
 new_zeros new_ones: x shape_any
 new_full: x shape_any num
 tril_indices triu_indices: int(0,5) int(0,5) | offset=int(-2,3)
-hann_window hamming_window blackman_window bartlett_window: int(0,7) | periodic=bool
+hann_window hamming_window blackman_window bartlett_window: choice(0,1,3,4,7) | periodic=bool
 kaiser_window: int(1,7)
 scalar_tensor: num | dtype=dtype
 fill: x num
