@@ -1,6 +1,8 @@
 // A block owns some rows of the output and some columns: it goes through the index, notes in order which rows of the
 // source are for its rows, and adds them up in shared memory. Where that makes few blocks the index is cut into chunks,
 // whose sums are added up in order. Nothing depends on which block comes first.
+#include <algorithm>
+
 #include "indexing/row_sums.h"
 
 #include "indexing/indexing.cuh"
