@@ -361,7 +361,10 @@ def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate:
 
 @method()
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-    """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice."""
+    """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice.
+
+    Raises IndexError for no indices and for one out of range.
+    """
     view, chosen = _basic(self, tuple([as_tensor(i, None, self.device) for i in indices]))
     if not indices:
         raise IndexError("index_put_(): expected at least one index tensor")

@@ -71,7 +71,8 @@ def gaussian_nll_loss(
 
     var: variances, in input's shape, without its last dim, or with one dim of size 1; or a number. Its gradient is that
     at the held value. A negative variance gives NaN: to raise for one in a tensor would wait for the device. full: adds
-    log(2 pi) / 2. Raises ShapeError where the shapes do not fit (strict), DTypeError unless input is floating.
+    log(2 pi) / 2. Raises ShapeError where the shapes do not fit (strict), DTypeError unless input is floating,
+    ValueError for a negative number.
     """
     op = "gaussian_nll_loss"
     floating(op, "input", input)
