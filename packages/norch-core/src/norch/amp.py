@@ -147,7 +147,7 @@ class GradScaler:
         return optimizer.step() if good else None
 
     def update(self, new_scale: Any = None) -> None:
-        """Adapts the factor to what the steps since the last call saw, or sets it. AutogradError without such a step."""
+        """Adapts the factor to what the steps since the last call saw, or sets it. AutogradError without a step."""
         if not self._enabled:
             return
         if new_scale is not None:
