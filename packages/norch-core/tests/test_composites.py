@@ -32,6 +32,7 @@ SAMPLES = {
     "elu": [draw(3, 4), 0.7, 1.1, 1.3],
     "hardtanh": [draw(3, 4), -1.5, 0.5],
     "clamp": [draw(3, 4), -1.5, 0.5],
+    "axpy": [draw(3, 4), draw(4), -0.7],
     "gelu": [draw(3, 4), "tanh"],
     "softplus": [draw(3, 4), 2.0, 1.3],
     "softmax": [draw(3, 4), 0],

@@ -163,7 +163,9 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
         given = [(i in op.scalars, values[i]) for i in plan.slots]
     if into is None or plan.in_place or op.kernel in IN_PLACE:
         plan.kernel = _compile(op, device, given, inferred)
-    if plan.kernel is not None and into is None and len(plan.outputs) == 1:
+    if into is not None:
+        plan.in_place = plan.in_place and plan.kernel is not None
+    elif plan.kernel is not None and len(plan.outputs) == 1:
         plan.make = device.backend.allocating(plan.kernel, plan.out.nbytes, plan.index)
     return plan
 

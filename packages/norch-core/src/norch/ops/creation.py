@@ -145,7 +145,10 @@ def full(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given."""
+    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given.
+
+    Raises DTypeError for anything but a number.
+    """
     value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()
     if type(value) not in SCALARS:
         raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
@@ -221,7 +224,8 @@ def arange(
 ) -> Tensor:
     """start, start + step, … up to but not including `end`; `arange(n)` counts from 0.
 
-    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction.
+    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction,
+    DTypeError for bool.
     """
     if end is None:
         start, end = 0, start

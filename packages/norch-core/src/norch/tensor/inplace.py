@@ -28,7 +28,7 @@ from ..dtype import FLOATING, bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
-from ..ops.elementwise.arithmetic import maximum, minimum, where
+from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, sub, where
 from ..ops.elementwise.composites import clamp
 from ..ops.families import op_of
 from ..ops.from_data import as_tensor
@@ -52,9 +52,6 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     op: Op | None = getattr(function, "op", None)
 
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if kwargs.keys() == {"alpha"} and title in ("add_", "sub_") and len(args) == 1 and self.node is None:
-            changed: Tensor = call(self, args[0] * kwargs["alpha"])
-            return changed
         check_writable(self, title)
         source = self
         if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
@@ -66,10 +63,29 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
 
     call: Any = general
     if op is not None and op.kind == "primitive":
-        call = call_path(op, method=title, otherwise=general)
+        sign = _SIGN_OF_ALPHA.get(function)
+        otherwise = general if sign is None else _with_alpha(general, lambda x, y: call(x, y), title, sign)
+        call = call_path(op, method=title, otherwise=otherwise)
     call.__name__ = call.__qualname__ = title
     call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
     return call  # type: ignore[no-any-return]
+
+
+_SIGN_OF_ALPHA: dict[Any, int] = {add: 1, sub: -1}
+
+
+def _with_alpha(
+    general: Callable[..., Tensor], plain: Callable[..., Tensor], title: str, sign: int
+) -> Callable[..., Tensor]:
+    """`general`, but a tensor times `alpha` is added in one kernel where the backend has that."""
+    scaled: Any = call_path(AXPY, method=title, otherwise=lambda x, y, alpha: plain(x, y * (alpha * sign)))
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if kwargs.keys() != {"alpha"} or len(args) != 1 or not isinstance(args[0], TensorBase):
+            return general(self, *args, **kwargs)
+        return scaled(self, args[0], kwargs["alpha"] * sign)  # type: ignore[no-any-return]
+
+    return call
 
 
 def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -48,7 +48,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
 
     `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; the names `dtype`, `device`, `copy`, `memory_format`
-    and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used.
+    and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used,
+    DTypeError for anything but these, TypeError for another name.
     """
     if not kwargs and len(args) == 1 and type(args[0]) is DType:
         return cast(self, args[0])

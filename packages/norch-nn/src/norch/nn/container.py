@@ -237,7 +237,10 @@ class DictOfAttributes(Module):
         return value
 
     def update(self, values: Any) -> None:
-        """Adds the values of a dict or of pairs, in their order; a key that is there gets the new value."""
+        """Adds the values of a dict or of pairs, in their order; a key that is there gets the new value.
+
+        Raises TypeError for anything else, ValueError for what are no pairs.
+        """
         title = f"{type(self).__name__}.update"
         if isinstance(values, Mapping | DictOfAttributes):
             pairs: Iterable[Any] = values.items()

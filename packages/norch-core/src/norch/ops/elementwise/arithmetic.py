@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.plan import Inferred
+from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import bool_, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
+from ...tensor_base import TensorBase
 from ..families import (
     ANY,
     BITS,
@@ -18,6 +19,7 @@ from ..families import (
     UnaryFunction,
     binary,
     comparison,
+    composite,
     describe,
     infer_elementwise,
     op_of,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
     Operand: TypeAlias = "Tensor | float"
+    Number: TypeAlias = float
 
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
@@ -126,15 +129,33 @@ minimum = binary(
 )
 
 
+@composite(
+    lambda *values: infer_elementwise("axpy", values), {"a": lambda g: g, "b": lambda g, alpha: g * alpha}, name="axpy"
+)
+def _axpy(a: Tensor, b: Tensor, alpha: Number) -> Tensor:
+    return _add(a, b.to(result_dtype(*describe(a.spec, b.spec, type(alpha)))) * alpha)
+
+
+AXPY = op_of(_axpy)
+
+
+def _add_scaled(input: Tensor, other: Operand, alpha: float) -> Tensor:
+    if isinstance(input, TensorBase) and isinstance(other, TensorBase) and type(alpha) in SCALARS:
+        return _axpy(input, other, alpha)
+    return _add(input, other * alpha)
+
+
 @public(inplace=True)
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
-    return _add(input, other if alpha == 1 else other * alpha)
+    return _add(input, other) if alpha == 1 else _add_scaled(input, other, alpha)
 
 
 @public("subtract", inplace=True)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
+    if alpha != 1 and input.spec.dtype.is_floating_point:
+        return _add_scaled(input, other, -alpha)
     return _sub(input, other if alpha == 1 else other * alpha)
 
 

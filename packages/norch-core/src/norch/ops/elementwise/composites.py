@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...dispatch.plan import SCALARS, Inferred
+from ...dispatch.plan import SCALARS
 from ...dtype import DType, bool_, finfo, result_dtype
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec
 from ..creation import fill_spec
 from ..families import composite, describe, infer_elementwise
 from ..registry import public
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
     Operand: TypeAlias = "Tensor | float"
+    Number: TypeAlias = float
 
 
 # --- Logic ----------------------------------------------------------------------------------------------------------
@@ -152,22 +152,19 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 
 
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
-    inside = fill_spec(g.spec.like(dtype=bool_), True)
-    if min is not None:
-        inside = inside & (input >= min)
-    if max is not None:
-        inside = inside & (input <= max)
-    return where(inside, g, 0.0)
+    return where((input >= min) & (input <= max), g, 0.0)
 
 
 @public("clip")
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
+    if type(min) in SCALARS and type(max) in SCALARS:
+        return _clamp(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
-    if hasattr(min, "spec") or hasattr(max, "spec"):
+    if hasattr(min, "spec") or hasattr(max, "spec") or not input.spec.dtype.is_floating_point:
         return _between(input, min, max)
-    return _clamp(input, min, max)
+    return _clamp(input, -math.inf if min is None else min, math.inf if max is None else max)
 
 
 def _between(input: Tensor, min: Any, max: Any) -> Tensor:
@@ -175,13 +172,8 @@ def _between(input: Tensor, min: Any, max: Any) -> Tensor:
     return out if max is None else minimum(out, max)
 
 
-def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
-    found = infer_elementwise("clamp", (input, *[type(v) for v in (min, max) if v is not None]))
-    return found._replace(operands=found.operands[:1], attrs={"min": min, "max": max})
-
-
-@composite(_infer_clamp, {"input": _clamp_rule}, name="clamp")
-def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
+@composite(lambda *values: infer_elementwise("clamp", values), {"input": _clamp_rule}, name="clamp")
+def _clamp(input: Tensor, min: Number, max: Number) -> Tensor:
     return _between(input, min, max)
 
 

@@ -122,7 +122,10 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 
 @public("split_with_sizes")
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`."""
+    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`.
+
+    Raises ShapeError for a 0-d tensor, sizes below 0, and a list that does not add up.
+    """
     at = wrap_dim(dim, input.spec.ndim, "split")
     if not input.spec.ndim:
         raise ShapeError("split(): a 0-d tensor cannot be split")
@@ -152,7 +155,7 @@ def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 
 @public()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
+    """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`. ShapeError for none."""
     if chunks < 1:
         raise ShapeError(f"chunk(): needs at least 1 chunk, got {chunks}")
     at = wrap_dim(dim, input.spec.ndim, "chunk")
@@ -165,7 +168,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @public()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of the slices along `dim`, without that dim."""
+    """Views of the slices along `dim`, without that dim. Raises ShapeError for a 0-d tensor."""
     at = wrap_dim(dim, input.spec.ndim, "unbind")
     if not input.spec.ndim:
         raise ShapeError("unbind(): a 0-d tensor has no dim to take apart")
@@ -261,7 +264,10 @@ def flipud(input: Tensor) -> Tensor:
 
 @public()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other."""
+    """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other.
+
+    Raises ShapeError for another number of shifts than dims.
+    """
     if dims is None:
         return reshape(roll(reshape(input, -1), shifts, 0), tuple(input.spec.shape))
     by = shifts if isinstance(shifts, tuple | list) else (shifts,)
@@ -288,7 +294,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """Elements put around the tensor, or cut off where negative: `pad` has (before, after) of the last dim first.
 
     mode: "constant" (`value`, 0 by default), "reflect" (mirrored, the edge not repeated), "replicate" (the edge),
-    "circular" (from the other end). Raises ShapeError for pads that do not fit.
+    "circular" (from the other end). Raises ShapeError for pads that do not fit, ValueError for another mode.
     """
     amounts = [as_int(p, "pad", "pad") for p in pad]
     if len(amounts) % 2 or len(amounts) // 2 > input.spec.ndim:
@@ -368,7 +374,7 @@ def pad_end(input: Tensor, shape: Shape) -> Tensor:
 
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims."""
+    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims. ValueError for others."""
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")

@@ -83,7 +83,7 @@ def interpolate(
     mode: "nearest", "nearest-exact", "area" for both; "linear" for three dims; "bilinear", "bicubic" for four.
     align_corners: the centres of the corners stay in place, for the linear and cubic modes. A scale_factor is used as
     it is unless `recompute_scale_factor`, which takes it from the sizes. There is no antialias and no 3-D. Raises
-    ValueError for arguments that do not fit, ShapeError for sizes below 1.
+    ValueError for arguments that do not fit, ShapeError for sizes below 1, DTypeError unless input is floating.
     """
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ValueError(
