@@ -213,6 +213,16 @@ def test_adaptive_max_pool_has_indices():
     assert len(F.adaptive_max_pool1d_with_indices(norch.tensor(x[0]), 7)) == 2
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize(("shape", "size"), [((1, 1, 2, 2), (2, 2)), ((1, 1, 1, 1), (2, 2))])
+def test_interpolate_gives_a_copy(mode, shape, size):
+    x = norch.zeros(shape)
+    out = F.interpolate(x, size, mode=mode)
+    out[..., 0, 0] = 1
+    assert out.sum() == 1
+    assert not x.any()
+
+
 def test_interpolate_keeps_corners_or_centres():
     x = norch.tensor([[[0.0, 3.0]]])
     assert F.interpolate(x, 4, mode="linear", align_corners=True).tolist() == [[pytest.approx([0, 1, 2, 3])]]
