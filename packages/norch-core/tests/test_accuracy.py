@@ -1,4 +1,4 @@
-"""float32 against float64 where rounding is easily lost control of, and functions at infinities, NaN, zeros and limits."""
+"""float32 against float64 where rounding errors grow; functions at infinities, NaN, zeros and the largest numbers."""
 
 from __future__ import annotations
 
@@ -56,3 +56,34 @@ def test_normalisation_about_a_large_mean(shape):
     for name, function in functions.items():
         for got, want in zip(found(function, norch.float32), found(function, norch.float64), strict=True):
             np.testing.assert_allclose(got, want, 0, 5e-6 * np.abs(want).max(), err_msg=name)
+
+
+# --- Functions at infinities, NaN, zeros and the largest numbers ------------------------------------------------------
+
+# A function, the values of x, and the results: the limits, as PyTorch 2.13 has them.
+SPECIAL: list[Any] = [
+    ("erf", lambda x: x.erf(), [10, -10, INF, -INF, NAN, -0.0], [1, -1, 1, -1, NAN, -0.0]),
+    ("gelu", norch.ops.gelu, [10, -10, 1e30, -1e30, INF, NAN, -0.0], [10, -0.0, 1e30, -0.0, INF, NAN, -0.0]),
+    ("gelu, tanh", lambda x: norch.ops.gelu(x, "tanh"), [3e38, -3e38, -0.0], [3e38, -0.0, -0.0]),
+]
+
+
+def identical(got: Any, want: Any, rtol: float = 1e-6) -> None:
+    """Equal to rounding, with the same signs of zeros."""
+    found = got.detach().double().numpy()
+    np.testing.assert_allclose(found, want, rtol)
+    np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(np.asarray(want, float)[found == 0]))
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float64, norch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", SPECIAL, ids=[case[0] for case in SPECIAL])
+def test_special_values(case, dtype):
+    _, function, x, want = case
+    for copies in (1, 8):  # a few elements, and whole vectors of them
+        t = norch.tensor(x * copies, dtype=dtype)
+        identical(function(t), want * copies, 1e-2 if dtype.itemsize == 2 else 1e-6)
+
+
+def test_silu_of_float16_has_the_digits_of_float32():
+    x = norch.tensor([-20.0, -15.0], dtype=norch.float16)
+    near(norch.ops.silu(x), [-5.9604644775390625e-08, -4.589557647705078e-06], 0)
