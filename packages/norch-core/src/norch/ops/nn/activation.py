@@ -194,7 +194,7 @@ def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
 def _gelu(input: Tensor, approximate: str) -> Tensor:
     x = upcast(input)
     gate = erf(x * _SQRT_HALF) if approximate == "none" else _gelu_tanh(x)
-    return (x * (gate + 1) * 0.5).to(input.dtype)
+    return (x * ((gate + 1) * 0.5)).to(input.dtype)
 
 
 @public(method=False)
@@ -211,15 +211,17 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 @elementwise_gradient
 def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
-    s = sigmoid(input)
-    return grad * (s * (input * (1 - s) + 1))
+    x = upcast(input)
+    s = sigmoid(x)
+    return (grad * (s * (x * (1 - s) + 1))).to(grad.dtype)
 
 
 @public(method=False)
 @composite(_elementwise("silu"), silu_grad)
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), or swish (Elfwing et al., 2017). Dtype kept; raises DTypeError unless floating."""
-    return input * sigmoid(input)
+    x = upcast(input)
+    return (x * sigmoid(x)).to(input.dtype)
 
 
 def _log1p_exp(x: Tensor) -> Tensor:

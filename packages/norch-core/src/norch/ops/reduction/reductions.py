@@ -267,6 +267,13 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _extreme(input, dim if other is None else other, keepdim, _AMIN, minimum, _ARGMIN)
 
 
+def centred(input: Tensor, dim: Any) -> Tensor:
+    """`input` less its mean over `dim`. A large mean is rounded by more than small deviations are: what is left of it
+    goes as well (its derivative is 0)."""
+    off = input - mean(input, dim, True)
+    return off - mean(off.detach(), dim, True)
+
+
 @public()
 @accepts_axis
 @_in_float32
@@ -279,9 +286,9 @@ def var(
     """
     if correction is None:
         correction = 1 if unbiased else 0
-    centred = input - mean(input, dim, True)
+    off = centred(input, dim)
     degrees = _count(input, dim) - correction
-    total = sum(centred * centred, dim, keepdim)
+    total = sum(off * off, dim, keepdim)
     return total / (degrees if degrees > 0 else 0.0)
 
 

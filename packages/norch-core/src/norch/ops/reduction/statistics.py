@@ -19,7 +19,7 @@ from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
-from .reductions import ValuesIndices, amax, amin, argmax, mean, std
+from .reductions import ValuesIndices, amax, amin, argmax, centred, mean, std
 from .reductions import sum as total
 from .scan import cummax
 from .sorting import in_order, keep_dim, sort, take_rank
@@ -277,15 +277,16 @@ def cov(
                 )
             weight = given.to(rows.spec.dtype) if weight is None else weight * given
     if weight is None:
-        centred = rows - mean(rows, 1, True)
+        off = centred(rows, 1)
         degrees: Any = max(rows.spec.shape[1] - correction, 0)
-        product = centred @ centred.mT
+        product = off @ off.mT
     else:
         weight_sum = total(weight)
-        centred = rows - total(rows * weight, 1, True) / weight_sum
+        off = rows - total(rows * weight, 1, True) / weight_sum
+        off = off - total(off * weight, 1, True) / weight_sum
         mean_weight = 1 if aweights is None else total(weight * aweights) / weight_sum
         degrees = (weight_sum - mean_weight * correction).clamp(min=0.0)
-        product = (centred * weight) @ centred.mT
+        product = (off * weight) @ off.mT
     out = product / degrees
     return squeeze(out) if input.spec.ndim < 2 else out
 
