@@ -284,7 +284,10 @@ def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]
     span_of_dtype = limits.max - limits.min + 1
 
     def convert(args: list[Any], at: int) -> None:
-        value = int(args[at])
+        try:
+            value = int(args[at])
+        except (OverflowError, ValueError):
+            raise DTypeError(f"{op.name}(): {args[at]} is out of range for {dtype}") from None
         if not limits.min <= value <= limits.max:
             # As in PyTorch, -1 wraps in an unsigned tensor, so that subtraction can be addition; but only where
             # arithmetic modulo 256 is what is asked, not in a comparison.

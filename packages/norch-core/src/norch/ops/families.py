@@ -270,6 +270,14 @@ def floating(op: str, *specs: Spec | None) -> DType:
     return result_dtype([(s.dtype, s.ndim) for s in specs if s is not None])
 
 
+def one_dtype(op: str, *specs: Spec | None) -> DType:
+    """The dtype that operands have, a floating or an integer one. Raises DTypeError where they differ, and for bool."""
+    found = [s.dtype for s in specs if s is not None]
+    if any(d is not found[0] for d in found):
+        raise DTypeError(f"{op}(): operands of dtypes {', '.join(map(str, found))}; convert them to one")
+    return _compute_dtype(op, found[0], NUMBER)
+
+
 def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
     """Lets callers write `axis` and `keepdims`, the array API's names, for `dim` and `keepdim`."""
 

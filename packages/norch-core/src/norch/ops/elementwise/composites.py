@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import SCALARS
-from ...dtype import DType, bool_, finfo, result_dtype
+from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ..creation import fill_spec
 from ..families import composite, describe, infer_elementwise
@@ -118,8 +118,8 @@ def rsqrt(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def square(input: Tensor) -> Tensor:
-    """input * input, elementwise. Shape and dtype kept."""
-    return input * input
+    """input * input, elementwise. Shape and dtype kept; bools give int64."""
+    return input * input if input.spec.dtype is not bool_ else input.to(int64)
 
 
 @public(inplace=True)

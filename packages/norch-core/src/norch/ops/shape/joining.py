@@ -308,6 +308,12 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             raise ShapeError(
                 f"pad(): {before} and {after} cut off more than dim {dim} of shape {tuple(input.spec.shape)} has"
             )
+        if mode in ("reflect", "replicate") and min(before, after) < 0 < max(before, after):
+            # The end that is put on may be made of what is cut off at the other.
+            out = narrow(
+                _pad_by_index(out, dim, max(before, 0), max(after, 0), mode), dim, max(-before, 0), n + before + after
+            )
+            continue
         if before < 0 or after < 0:
             start = max(-before, 0)
             out = narrow(out, dim, start, max(n - start - max(-after, 0), 0))
