@@ -79,10 +79,8 @@ def num(c: Call) -> str:
 
 
 def coefficient(c: Call) -> str:
-    """A finite number."""
-    return (
-        c.r.choice(("2", "0.5", "-1.5", "0", "-1", "3")) if c.dtype in literals.FLOATS else c.r.choice(("2", "-1", "0"))
-    )
+    """A finite number, not 0: what a product is multiplied by."""
+    return c.r.choice(("2", "0.5", "-1.5", "-1", "3") if c.dtype in literals.FLOATS else ("2", "-1"))
 
 
 def int_(c: Call, low: str, high: str) -> str:

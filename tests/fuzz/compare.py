@@ -17,6 +17,9 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 ALLOWED = 64.0
 """In units of EPSILON, relative to the largest finite magnitude there is: sums in another order, other polynomials."""
 
+CANCELLED = 8.0
+"""In units of EPSILON, what gradients may have lost that add up to 0, such as that of a single number, normalised."""
+
 LOST = 16.0
 """How many times further from the exact result than PyTorch norch may be: where that is far, the problem is ill-posed."""
 
@@ -57,6 +60,7 @@ def of_variable(
         return given("variable", found, wanted)
     if name.startswith("d["):  # what autograd.grad returned
         found, wanted = where_defined(found, wanted, wanted)
+        floor = floor or CANCELLED
     problem = of_values(found, wanted, floor)
     if problem is None or not problem.startswith("values") or exact is None or found.dtype not in EPSILON:
         return problem
@@ -76,7 +80,7 @@ def of_values(found: Value, wanted: Value, floor: float = 0.0) -> str | None:
         return f"values {shown(found.values)}, should be {shown(wanted.values)}"
     if found.grad is None or wanted.grad is None:
         return given("grad", found.grad, wanted.grad)
-    problem = of_values(*where_defined(found.grad, wanted.grad, wanted), floor)
+    problem = of_values(*where_defined(found.grad, wanted.grad, wanted), floor or CANCELLED)
     return problem and problem.replace(" ", " of the gradient ", 1)
 
 

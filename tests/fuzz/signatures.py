@@ -3,7 +3,7 @@
 Words that make tensors: `x` the first, of any shape, `x(2-4)` of so many dims, `x(m,k)` of these sizes, each letter
 one size throughout the call; `o` an operand that broadcasts with x, a number at times; `same` one of x's shape. `f`
 before them asks for floats, `i` for integers, `b` for bool (`fx`, `io`, `bsame`, `fx(m,n)`). All other words are
-functions of arguments.py. An op may be in several lines.
+functions of arguments.py. An op may be in several lines, or with a dot, for one form of it.
 """
 
 SIGNATURES = """
@@ -25,7 +25,8 @@ mul multiply true_divide atan2 arctan2 eq ne lt le gt ge not_equal greater great
 div divide: x o | rounding_mode=choice(None,'trunc','floor')
 bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift gcd lcm: ix io
 equal allclose: x same
-where: bmask x o
+T.where: bmask x o
+.where: x mask o
 lerp: fx fo weight
 addcmul addcdiv: fx fo fo | value=num
 clamp clip: x bound bound
@@ -106,7 +107,7 @@ vecdot: fx(m,k) fx(m,k)
 linear: fx(b,m,k) fx(n,k) | bias=fx(n)
 bilinear: fx(b,m) fx(b,k) fx(n,m,k) | bias=fx(n)
 cdist: fx(m,k) fx(n,k) | p=choice(0,1,2,3,inf)
-pdist: fx(m,k) | p=choice(0,1,2,3,inf)
+pdist: fx(H,h) | p=choice(0,1,2,3,inf)
 cosine_similarity: fx same | dim=last eps=choice(1e-8,0.1)
 pairwise_distance: fx(m,k) fx(m,k) | p=choice(1,2,3) keepdim=bool
 det slogdet logdet inv inverse pinv pinverse matrix_rank: matrix
@@ -189,16 +190,18 @@ hardsigmoid hardswish logsigmoid mish relu6 selu silu softsign tanhshrink: fx
 hardtanh: fx | min_val=choice(-1.0,-0.1,0.0) max_val=choice(1.0,0.3,2)
 leaky_relu: fx | negative_slope=choice(0.01,-0.5,0.0)
 softplus: fx | beta=choice(1.0,2.0,0.5) threshold=choice(20.0,1.0)
-threshold: x choice(0.5,0,-1) choice(20,0,-3)
+threshold: x choice(0.5,0,1) choice(20,0,3)
+threshold: fx choice(0.5,0,-1) choice(20,0,-3)
 prelu: fx(b,n) fx(n)
 rrelu: fx
 glu: fx(m,4) | dim=last
-softmax log_softmax: fx dim | dtype=choice(T.float64,T.float32)
+softmax log_softmax: fx dim | dtype=choice(T.float64)
 softmin: fx dim
 
 layer_norm rms_norm: fx(2-4) normalized | weight=normal_weight eps=choice(1e-5,0.1)
 group_norm: fx(b,4,n,m) choice(1,2,4) | weight=fx(4) bias=fx(4)
-batch_norm: fx(b,n,m) None None | weight=fx(n) bias=fx(n) training=true
+batch_norm: fx(b,n,m) None None fx(n) fx(n) true | eps=choice(1e-5,0.1)
+batch_norm: fx(b,n,m) None None None None true
 batch_norm: fx(b,n) fx(n) variance | weight=fx(n) bias=fx(n)
 instance_norm: fx(b,n,m) | weight=fx(n) bias=fx(n)
 local_response_norm: fx(b,n,m) int(1,4)
@@ -222,7 +225,7 @@ interpolate: fx(b,n,H,W) choice(3,5,(2,7)) | mode=choice('nearest','bilinear','b
 interpolate: fx(b,n,H,W) | scale_factor=choice(2,0.5,1.7,(1,2)) mode=choice('nearest','bilinear')
 interpolate: fx(b,n,W) choice(3,5,7) | mode=choice('nearest','linear')
 pixel_shuffle: fx(b,4,H,W) choice(1,2)
-pixel_unshuffle: fx(b,n,4,6) choice(1,2)
+pixel_unshuffle: fx(h,w,4,6) choice(1,2)
 channel_shuffle: fx(b,4,H,W) choice(1,2,4)
 fold: fx(b,8,9) choice((4,4)) choice(2)
 unfold: fx(b,n,H,W) choice(1,2,3) | dilation=int(1,3) padding=int(0,2) stride=int(1,3)
@@ -238,7 +241,7 @@ binary_cross_entropy_with_logits: fx probability_same | reduction=reduction
 multilabel_soft_margin_loss: fx(m,n) probability(m,n) | reduction=reduction
 cross_entropy nll_loss: fx(m,9) classes(m) | reduction=reduction weight=fweight(9) ignore_index=choice(-100,1)
 cross_entropy: fx(m,9,n) classes(m,n) | reduction=reduction label_smoothing=choice(0.0,0.1)
-cross_entropy: fx(m,n) probability(m,n) | reduction=reduction
+cross_entropy: fx(m,h) probability(m,h) | reduction=reduction
 multi_margin_loss: fx(m,9) classes(m) | reduction=reduction p=choice(1,2)
 margin_ranking_loss: fx(m) fx(m) signs(m) | margin=choice(0,0.5) reduction=reduction
 cosine_embedding_loss: fx(m,n) fx(m,n) signs(m) | margin=choice(0,0.5) reduction=reduction

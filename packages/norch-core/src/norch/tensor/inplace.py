@@ -78,12 +78,12 @@ def _with_alpha(
     general: Callable[..., Tensor], plain: Callable[..., Tensor], title: str, sign: int
 ) -> Callable[..., Tensor]:
     """`general`, but a tensor times `alpha` is added in one kernel where the backend has that."""
-    scaled: Any = call_path(AXPY, method=title, otherwise=lambda x, y, alpha: plain(x, y * (alpha * sign)))
+    fused: Any = call_path(AXPY, method=title, otherwise=lambda x, y, alpha: plain(x, scaled(y, alpha * sign, x)))
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if kwargs.keys() != {"alpha"} or len(args) != 1 or not isinstance(args[0], TensorBase):
             return general(self, *args, **kwargs)
-        return scaled(self, args[0], kwargs["alpha"] * sign)  # type: ignore[no-any-return]
+        return fused(self, args[0], kwargs["alpha"] * sign)  # type: ignore[no-any-return]
 
     return call
 
@@ -106,12 +106,24 @@ def overlapping(a: Tensor, b: Tensor) -> bool:
     return first < b.offset + span(b.spec.shape, b.spec.strides) and b.offset < last
 
 
-def check_writable(tensor: Tensor, op: str) -> bool:
-    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change."""
+def _once(tensor: Tensor) -> Tensor:
+    """The tensor's memory with expanded dims as of size 1, so that no element is there twice."""
+    spec = tensor.spec
+    if not spec.overlaps:
+        return tensor
+    shape = tuple([1 if n > 1 and not s else n for n, s in zip(spec.shape, spec.strides, strict=True)])
+    return _part(tensor, shape, spec.strides, 0)
+
+
+def check_writable(tensor: Tensor, op: str, alike: bool = False) -> bool:
+    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change.
+
+    alike: every element gets the same value, so that those of an expanded dim may share memory.
+    """
     root = tensor if tensor.base is None else tensor.base
     if root.node is None and (tensor.node is None or tensor.node is UNTRACKED) and not tensor.spec.overlaps:
         return False
-    if tensor.spec.overlaps:
+    if tensor.spec.overlaps and not (alike and not _once(tensor).spec.overlaps):
         raise ShapeError(
             f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
             "memory, as after expand(); clone() it first"
@@ -189,7 +201,8 @@ def _move_retained(old: Node | None, new: Node) -> None:
 def _base_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """What the base held before counts only where the view does not show it."""
     hidden = fill_spec(base_spec.like(base_spec.shape, base_spec.strides, bool_), False)
-    FILL.into(_part(hidden, shape, strides, shift), hidden.spec.like(shape), True)
+    shown = _once(_part(hidden, shape, strides, shift))
+    FILL.into(shown, shown.spec, True)
     out: Tensor = where(hidden, 0.0, g)
     return out
 
@@ -249,21 +262,23 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @method()
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
-    if check_writable(self, "zero_"):
+    if check_writable(self, "zero_", alike=True):
         return fill_as("zero_", self, 0)
-    _fill_into(self, self.spec, 0)
+    target = _once(self)
+    _fill_into(target, target.spec, 0)
     self.buffer.modified = (next_sequence_number(), "zero_")
     return self
 
 
 def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
     """`fill_`, under the name that errors will give."""
-    tracked = check_writable(self, op)
+    tracked = check_writable(self, op, alike=not isinstance(value, TensorBase))
     if type(value) not in SCALARS and not isinstance(value, TensorBase):
         value = as_operand(value)
     if isinstance(value, TensorBase):
         return copy_as(op, self, value)  # type: ignore[arg-type]
-    _fill_into(self, self.spec, value)
+    target = _once(self)
+    _fill_into(target, target.spec, value)
     mark_modified(self, op)
     if tracked:
         rebase(self, None)

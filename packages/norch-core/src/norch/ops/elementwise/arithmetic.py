@@ -129,11 +129,20 @@ minimum = binary(
 )
 
 
+def scaled(x: Operand, factor: Number, *others: Any) -> Any:
+    """x * factor, where x is a tensor in the dtype that it and `others` promote to: it may hold more than x's does."""
+    if not isinstance(x, TensorBase):
+        return x * factor
+    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (x, factor, *others)]))
+    wide: Any = x.to(dtype)  # type: ignore[attr-defined]
+    return wide if factor == 1 else wide * factor
+
+
 @composite(
     lambda *values: infer_elementwise("axpy", values), {"a": lambda g: g, "b": lambda g, alpha: g * alpha}, name="axpy"
 )
 def _axpy(a: Tensor, b: Tensor, alpha: Number) -> Tensor:
-    return _add(a, b.to(result_dtype(*describe(a.spec, b.spec, type(alpha)))) * alpha)
+    return _add(a, scaled(b, alpha, a))
 
 
 AXPY = op_of(_axpy)
@@ -142,7 +151,7 @@ AXPY = op_of(_axpy)
 def _add_scaled(input: Tensor, other: Operand, alpha: float) -> Tensor:
     if isinstance(input, TensorBase) and isinstance(other, TensorBase) and type(alpha) in SCALARS:
         return _axpy(input, other, alpha)
-    return _add(input, other * alpha)
+    return _add(input, scaled(other, alpha))
 
 
 @public(inplace=True)
@@ -156,7 +165,7 @@ def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
     if alpha != 1 and input.spec.dtype.is_floating_point:
         return _add_scaled(input, other, -alpha)
-    return _sub(input, other if alpha == 1 else other * alpha)
+    return _sub(input, other if alpha == 1 else scaled(other, alpha, input))
 
 
 @public(inplace=True)

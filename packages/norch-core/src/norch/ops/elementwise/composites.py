@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...dispatch.plan import SCALARS
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
+from ...spec import broadcast_shapes
 from ..creation import fill_spec
 from ..families import composite, describe, infer_elementwise
 from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
+from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, scaled, sqrt, sub, where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -201,8 +202,8 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
 @public(inplace=True)
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
-    product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
-    return input + (product if value == 1 else product * value)
+    first, second = (tensor1, tensor2) if hasattr(tensor1, "spec") else (tensor2, tensor1)
+    return input + mul(scaled(first, value, input, second), second)  # type: ignore[arg-type]
 
 
 @public(inplace=True)
@@ -249,8 +250,14 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
     largest = maximum(input, other)
-    difference = where(eq(input, other), 0.0, -absolute(input - other))
-    return largest + difference.exp().log1p()
+    infinite = isinf(largest)
+    a, b = where(infinite, 0.0, input), where(infinite, 0.0, other)
+    off = maximum(a, b).detach()
+    a, b = a - off, b - off
+    # The larger one's power is 1, and left out of the sum: log1p keeps what is far below it. No absolute value, whose
+    # second derivative is wrong where the two are equal.
+    near = off + where(a >= b, a.expm1() + b.exp(), a.exp() + b.expm1()).log1p()
+    return where(infinite, largest, near)
 
 
 @public()
@@ -266,10 +273,16 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 
 
 @public()
-def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross product of vectors of 3 along `dim`. Raises ShapeError for another size of `dim`."""
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product of vectors of 3 along `dim`, by default the first of size 3; the two broadcast.
+
+    `linalg.cross` takes the last dim by default. Raises ShapeError where `dim` has another size.
+    """
     from ..shape.joining import stack
 
+    if dim is None:
+        shape = broadcast_shapes(input.spec.shape, other.spec.shape, op="cross")
+        dim = shape.index(3) - len(shape) if 3 in shape else -1
     if input.size(dim) != 3 or other.size(dim) != 3:
         raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
     a, b = input.unbind(dim), other.unbind(dim)

@@ -16,7 +16,7 @@ from ..indexing import bitcast
 from ..registry import public
 from ..upcast import upcast
 from .arithmetic import abs as absolute
-from .arithmetic import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, remainder, sin, sqrt, where
+from .arithmetic import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, remainder, scaled, sin, sqrt, where
 from .composites import isinf, logaddexp, promoted_dtype, require_floating
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def isreal(input: Tensor) -> Tensor:
 @public(method=False)
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
-    out: Tensor = other - (input if alpha == 1 else input * alpha)
+    out: Tensor = other - (input if alpha == 1 else scaled(input, alpha, other))
     return out
 
 

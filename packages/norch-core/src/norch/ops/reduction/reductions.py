@@ -187,18 +187,22 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _reduce(_AMIN, input, dim, keepdim)
 
 
+def _over_no_dim(dim: Any) -> bool:
+    return isinstance(dim, tuple | list) and not dim
+
+
 @public()
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether any element over `dim` (None for all) is not 0. A bool tensor. Raises as sum does."""
-    return _reduce(_ANY, input, dim, keepdim)
+    """Whether any element over `dim` (None for all, () for none) is not 0. A bool tensor. Raises as sum does."""
+    return input != 0 if _over_no_dim(dim) else _reduce(_ANY, input, dim, keepdim)
 
 
 @public()
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements over `dim` (None for all) are not 0. A bool tensor. Raises as sum does."""
-    return _reduce(_ALL, input, dim, keepdim)
+    """Whether all elements over `dim` (None for all, () for none) are not 0. A bool tensor. Raises as sum does."""
+    return input != 0 if _over_no_dim(dim) else _reduce(_ALL, input, dim, keepdim)
 
 
 def _arg(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:

@@ -211,13 +211,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The Vandermonde matrix: the powers of each element of a vector, a row each, descending by default.
 
-    N: how many powers, as many as elements by default. Raises ShapeError for what is no vector.
+    N: how many powers, as many as elements by default. Integers and bools give int64. Raises ShapeError for what is no vector.
     """
     if x.spec.ndim != 1:
         raise ShapeError(f"vander(): expected a vector, got shape {tuple(x.spec.shape)}")
     count = x.spec.shape[0] if N is None else N
     powers = arange(count, device=x.device)
-    values = x if x.spec.dtype.category else x.long()
+    values = x if x.spec.dtype.is_floating_point else x.long()
     return unsqueeze(values, 1) ** (powers if increasing else count - 1 - powers).to(values.spec.dtype)
 
 

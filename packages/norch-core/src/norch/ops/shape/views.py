@@ -12,7 +12,6 @@ from ...spec import (
     Shape,
     Spec,
     as_int,
-    as_shape,
     broadcast_shapes,
     expand_strides,
     infer_size,
@@ -184,6 +183,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     )
     if not len(sources) == len(targets) == len(set(sources)) == len(set(targets)):
         raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
+    if not n:
+        return permute(input, [])
     order = [d for d in range(n) if d not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
@@ -295,7 +296,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 @public()
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`expand`, under the array API's name. Raises as expand does."""
-    return EXPAND.call(input, as_shape(shape, "broadcast_to"))
+    return EXPAND.call(input, _sizes((shape,)))
 
 
 @public(method=False)
