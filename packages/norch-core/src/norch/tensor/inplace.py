@@ -28,14 +28,14 @@ from ..dtype import FLOATING, bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
-from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, sub, where
+from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, scaled, sub, where
 from ..ops.elementwise.composites import clamp
 from ..ops.families import op_of
 from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
 from ..ops.registry import method
 from ..ops.shape.strided import as_strided_view
-from ..ops.shape.views import expand
+from ..ops.shape.views import alias, expand
 from ..spec import Shape, Spec, span
 from ..tensor_base import TensorBase, make_tensor
 
@@ -321,7 +321,7 @@ def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     if source.spec.shape != self.spec.shape:
         source = expand(source, tuple(self.spec.shape))
     if source.node is not None and is_recording() and resolve(source) is not None:
-        return assign(self, source, op)
+        return assign(self, alias(source), op)  # with a node of its own: what source is, this tensor does not become
     if source.spec.device is not self.spec.device:
         source = source.to(self.spec.device)
     write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)
