@@ -254,6 +254,32 @@ def test_copies_do_not_share_memory(name: str) -> None:
     assert (x >= 0).all()
 
 
+@pytest.mark.parametrize(
+    ("shape", "copy"),
+    [
+        ((1, 4), lambda x: x.repeat(3, 1)),
+        ((4,), lambda x: x.repeat(2, 1)),
+        ((), lambda x: x.tile(3)),
+        ((1, 4), lambda x: x.repeat_interleave(3, 0)),
+        ((2, 3), lambda x: x.repeat_interleave(1, 0)),
+        ((1, 1, 2, 2), lambda x: norch.pixel_shuffle(x, 1)),
+        ((1, 4, 1, 1), lambda x: norch.pixel_shuffle(x, 2)),
+        ((1, 1, 2, 2), lambda x: norch.pixel_unshuffle(x, 2)),
+        ((1, 4, 1, 1), lambda x: norch.channel_shuffle(x, 4)),
+        ((2,), lambda x: norch.flip(x, ())),
+        ((2,), lambda x: x.roll(0)),
+        ((2,), lambda x: x.diff(n=0)),
+        ((1,), lambda x: x.logcumsumexp(0)),
+    ],
+)
+def test_nothing_to_rearrange_is_a_copy_too(shape: tuple[int, ...], copy: Callable[[Any], Any]) -> None:
+    x = norch.zeros(shape)
+    out = copy(x)
+    out.copy_(norch.arange(float(out.numel())).reshape(out.shape))
+    assert out.flatten().tolist() == list(range(out.numel()))
+    assert not x.any()
+
+
 def test_expand_uses_no_memory() -> None:
     x = norch.ones(1, 3)
     wide = x.expand(1000, 3)

@@ -213,6 +213,34 @@ def test_adaptive_max_pool_has_indices():
     assert len(F.adaptive_max_pool1d_with_indices(norch.tensor(x[0]), 7)) == 2
 
 
+@pytest.mark.parametrize(
+    ("dtype", "lambd", "values", "expected", "slopes"),
+    [
+        (norch.float32, 0.5, [0.5, -0.5, 0.75, -0.75, 0], [0, 0, 0.25, -0.25, 0], [0, 0, 1, 1, 0]),
+        (norch.float32, 0.0, [0.0, 1, -1], [0, 1, -1], [0, 1, 1]),
+        (norch.bfloat16, 0.1, [0.099609375, 1, -1], [0, 0.8984375, -0.8984375], [0, 1, 1]),
+        (norch.float16, 0.3, [0.25, 1, -1], [0, 0.7001953125, -0.7001953125], [0, 1, 1]),
+        (norch.float32, 0.5, [math.inf, math.nan], [math.inf, math.nan], [1, 0]),
+    ],
+)
+def test_softshrink(dtype, lambd, values, expected, slopes):
+    x = norch.tensor(values, dtype=dtype, requires_grad=True)
+    y = F.softshrink(x, lambd)
+    y.sum().backward()
+    np.testing.assert_array_equal(y.detach().tolist(), expected)
+    assert x.grad.tolist() == slopes
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize(("shape", "size"), [((1, 1, 2, 2), (2, 2)), ((1, 1, 1, 1), (2, 2))])
+def test_interpolate_gives_a_copy(mode, shape, size):
+    x = norch.zeros(shape)
+    out = F.interpolate(x, size, mode=mode)
+    out[..., 0, 0] = 1
+    assert out.sum() == 1
+    assert not x.any()
+
+
 def test_interpolate_keeps_corners_or_centres():
     x = norch.tensor([[[0.0, 3.0]]])
     assert F.interpolate(x, 4, mode="linear", align_corners=True).tolist() == [[pytest.approx([0, 1, 2, 3])]]

@@ -10,13 +10,14 @@ from ...dtype import DType, bool_, finfo, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..creation import fill_spec
-from ..families import composite, describe, infer_elementwise
+from ..families import NUMBER, composite, describe, infer_elementwise
 from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
+from .arithmetic import bitwise_not, div, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, sqrt, sub, where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
 
@@ -165,9 +166,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
-    if hasattr(min, "spec") or hasattr(max, "spec"):
-        return _between(input, min, max)
-    return _clamp(input, min, max)
+    kinds = {hasattr(bound, "spec") for bound in (min, max) if bound is not None}
+    if kinds == {True}:
+        return _clamp_between(input, min, max)
+    return _clamp(input, min, max) if kinds == {False} else _between(input, min, max)
 
 
 def _between(input: Tensor, min: Any, max: Any) -> Tensor:
@@ -182,6 +184,27 @@ def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
 
 @composite(_infer_clamp, {"input": _clamp_rule}, name="clamp")
 def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
+    return _between(input, min, max)
+
+
+def _infer_clamp_between(input: Spec, min: Spec | None, max: Spec | None) -> Inferred:
+    return infer_elementwise("clamp", tuple([s for s in (input, min, max) if s is not None]))
+
+
+def _clamp_between_rule(g: Any, input: Tensor, min: Any, max: Any, needs: tuple[bool, ...]) -> tuple[Any, ...]:
+    # At a bound the gradient is input's; where the bounds have crossed it is max's. As in PyTorch.
+    shares: Any
+    if max is None:
+        shares = ge(input, min), lt(input, min), None
+    elif min is None:
+        shares = le(input, max), None, gt(input, max)
+    else:
+        shares = ge(input, min) & le(input, max), lt(input, min) & lt(min, max), gt(input, max) | lt(max, min)
+    return tuple([where(share, g, 0.0) if n else None for share, n in zip(shares, needs, strict=True)])
+
+
+@composite(_infer_clamp_between, _clamp_between_rule, name="clamp_between", joint=True)
+def _clamp_between(input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     return _between(input, min, max)
 
 
@@ -223,6 +246,15 @@ def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 @public(inplace=True)
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
+    return _fmod(input, other)
+
+
+@composite(
+    lambda input, other: infer_elementwise("fmod", (input, other), NUMBER),
+    {"input": lambda g: g, "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc")},
+    name="fmod",
+)
+def _fmod(input: Tensor, other: Tensor | Scalar) -> Tensor:
     size = absolute(input) % abs(other)  # type: ignore[arg-type]
     return where(input < 0, -size, size)
 
@@ -246,6 +278,15 @@ def require_floating(op: str, *operands: Any) -> None:
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("hypot", input, other)
+    return _hypot(input, other)
+
+
+@composite(
+    lambda input, other: infer_elementwise("hypot", (input, other)),
+    {"input": lambda g, input, y: g * (input / y), "other": lambda g, other, y: g * (other / y)},
+    name="hypot",
+)
+def _hypot(input: Tensor, other: Tensor) -> Tensor:
     a, b = absolute(input), absolute(other)
     large, small = maximum(a, b), minimum(a, b)
     ratio = small / where(eq(large, 0), 1.0, large)
@@ -264,13 +305,13 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
 @public()
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The larger of input and other, or the one that is not NaN (IEEE's maxNum). Operands broadcast and promote."""
-    return where(isnan(other), input, where(isnan(input), other, maximum(input, other)))
+    return where(ge(input, other) | isnan(other), input, other)
 
 
 @public()
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of input and other, or the one that is not NaN (IEEE's minNum). Operands broadcast and promote."""
-    return where(isnan(other), input, where(isnan(input), other, minimum(input, other)))
+    return where(le(input, other) | isnan(other), input, other)
 
 
 @public()
@@ -287,7 +328,7 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 @public(inplace=True)
 def float_power(input: Tensor, exponent: Operand) -> Tensor:
     """`pow` in float64. Operands broadcast."""
-    return pow(input.double(), exponent)
+    return pow(input.double(), exponent if type(exponent) in SCALARS else exponent.double())  # type: ignore[union-attr]
 
 
 @public()

@@ -14,6 +14,7 @@ from ..reduction.reductions import sum as total
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, permute, reshape, unsqueeze
+from ..upcast import upcast
 from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer, require_dims
 from .multi_dot import multi_dot
 
@@ -216,5 +217,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
             f"renorm(): needs at least 2 dims, p > 0 and maxnorm >= 0; got shape {tuple(input.spec.shape)}, {p}, "
             f"{maxnorm}"
         )
-    size = norm(input, p, [d for d in range(input.spec.ndim) if d != at], True)
-    return input * where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+    x = upcast(input)
+    size = norm(x, p, [d for d in range(input.spec.ndim) if d != at], True)
+    large = size > maxnorm
+    return (x * where(large, maxnorm / (where(large, size, 1.0) + 1e-7), 1.0)).to(input.spec.dtype)

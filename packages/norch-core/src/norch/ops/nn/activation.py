@@ -10,7 +10,22 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, elementwise_layout, wrap_dim
 from ..copying import contiguous
 from ..elementwise.arithmetic import abs as absolute
-from ..elementwise.arithmetic import erf, exp, expm1, ge, gt, le, log, log1p, maximum, minimum, sigmoid, tanh, where
+from ..elementwise.arithmetic import (
+    erf,
+    exp,
+    expm1,
+    ge,
+    gt,
+    le,
+    log,
+    log1p,
+    lt,
+    maximum,
+    minimum,
+    sigmoid,
+    tanh,
+    where,
+)
 from ..families import accepts_axis, composite, floating
 from ..gradients import elementwise_gradient, gradient_along_dim
 from ..reduction.reductions import amax
@@ -104,8 +119,10 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 @elementwise_gradient
-def hardtanh_grad(grad: Tensor, y: Tensor, min_val: float, max_val: float) -> Tensor:
-    return where(le(y, min_val) | ge(y, max_val), 0.0, grad)
+def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
+    # The bounds are compared as they are: 16 bits would round them. The result is no help, since it is rounded.
+    x = upcast(input)
+    return where(le(x, min_val) | ge(x, max_val), 0.0, grad)
 
 
 @public(method=False)
@@ -121,13 +138,23 @@ def relu6(input: Tensor) -> Tensor:
     return hardtanh(input, 0.0, 6.0)
 
 
+def _hardsigmoid_rule(g: Tensor, input: Tensor) -> Tensor:
+    return where(lt(absolute(input), 3), g / 6, 0.0)
+
+
 @public(method=False)
+@composite(_elementwise("hardsigmoid"), _hardsigmoid_rule)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
     return relu6(input + 3) / 6
 
 
+def _hardswish_rule(g: Tensor, input: Tensor) -> Tensor:
+    return where(le(input, -3), 0.0, where(ge(input, 3), g, g * (input / 3 + 0.5)))
+
+
 @public(method=False)
+@composite(_elementwise("hardswish"), _hardswish_rule)
 def hardswish(input: Tensor) -> Tensor:
     """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
     return input * hardsigmoid(input)
@@ -137,7 +164,7 @@ def hardswish(input: Tensor) -> Tensor:
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """`input` where it is above `threshold`, else `value`; NaN stays. Dtype kept; DTypeError unless floating."""
     floating("threshold", input.spec)
-    return where(le(input, threshold), float(value), input)
+    return where(le(upcast(input), threshold), float(value), input)
 
 
 @public()
@@ -259,7 +286,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
     size = absolute(input) + 1
-    return g / (size * size)
+    return g / size / size
 
 
 @public(method=False)

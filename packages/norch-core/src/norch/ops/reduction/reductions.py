@@ -16,7 +16,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import exp, log, maximum, minimum, sqrt, where
-from ..families import accepts_axis, primitive
+from ..families import accepts_axis, composite, primitive
 from ..indexing import gather
 from ..registry import method, public
 from ..shape.views import flatten, inverse_permutation, reshape, squeeze
@@ -65,10 +65,13 @@ def _sum_vjp(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
 
 
 def _extreme_vjp(g: Tensor, x: Tensor, y: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
-    # Equal extremes share the gradient, as in PyTorch.
-    best = _unsqueezed(y, x_spec, dim, keepdim)
-    is_best = ((x == best) | ((x != x) & (best != best))).to(g.dtype)
-    return _unsqueezed(g, x_spec, dim, keepdim) * is_best / is_best.sum(_dims(dim), True)
+    return to_equals(_unsqueezed(g, x_spec, dim, keepdim), x, _unsqueezed(y, x_spec, dim, keepdim), _dims(dim))
+
+
+def to_equals(g: Tensor, x: Tensor, y: Tensor, dim: Any = None) -> Tensor:
+    """The gradient of what was taken from `x` over `dim`: shared among the elements that are `y`, or are NaN as it."""
+    is_y = ((x == y) | ((x != x) & (y != y))).to(g.dtype)
+    return g * is_y / is_y.sum(dim, True)
 
 
 def _dims(dim: Any) -> Any:
@@ -384,13 +387,19 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         if not input.spec.numel:
             raise ShapeError(f"median(): no elements, shape {tuple(input.spec.shape)}")
-        return median(flatten(input), 0)[0]
+        return _median(input)
     at, values, indices = in_order(input, dim, "median")
     size, found = values.spec.shape[at], values.detach()
     last = found.narrow(at, size - 1, 1)
     # NaN comes last; where there is one, the first of them is the median.
     rank = where(last != last, size - count_nonzero(found != found, at).unsqueeze(at), (size - 1) // 2)
     return take_rank(values, indices, at, rank, keepdim, input)
+
+
+@composite(lambda input: input.like(()), lambda g, input, y: to_equals(g, input, y), name="median_of_all")
+def _median(input: Tensor) -> Tensor:
+    found: Tensor = median(flatten(input), 0)[0]
+    return found
 
 
 @method()

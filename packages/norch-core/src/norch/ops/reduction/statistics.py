@@ -13,13 +13,13 @@ from ..creation import arange, fill_spec
 from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
 from ..elementwise.composites import isnan
-from ..families import accepts_axis, floating
+from ..families import accepts_axis, composite, floating
 from ..indexing import gather, scatter_add
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
-from .reductions import ValuesIndices, amax, amin, argmax, centred, mean, std
+from .reductions import ValuesIndices, amax, amin, argmax, centred, mean, std, to_equals
 from .reductions import sum as total
 from .scan import cummax
 from .sorting import in_order, keep_dim, sort, take_rank
@@ -79,10 +79,16 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     if dim is None:
         if not input.spec.numel:
             raise ShapeError(f"nanmedian(): no elements, shape {tuple(input.spec.shape)}")
-        return nanmedian(reshape(input, -1), 0)[0]
+        return _nanmedian(input)
     at, values, indices = in_order(input, dim, "nanmedian")
     count = total(~isnan(values.detach()), at, True)
     return take_rank(values, indices, at, ((count - 1).clamp(min=0)) // 2, keepdim, input)
+
+
+@composite(lambda input: input.like(()), lambda g, input, y: to_equals(g, input, y), name="nanmedian_of_all")
+def _nanmedian(input: Tensor) -> Tensor:
+    found: Tensor = nanmedian(reshape(input, -1), 0)[0]
+    return found
 
 
 # --- Order ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
+from ..copying import fresh, row_major_copy
 from ..creation import arange
 from ..indexing import gather
 from ..registry import method, public
@@ -174,16 +175,14 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @method()
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
-    """The tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
+    """A copy of the tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
     times = as_shape(sizes if repeats is None else repeats, "repeat")
     if len(times) < input.spec.ndim:
         raise ShapeError(f"repeat(): {len(times)} sizes for a tensor of {input.spec.ndim} dims")
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
     spaced = reshape(input, [m for n in shape for m in (1, n)])
     expanded = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
-    return reshape(
-        expanded.clone() if all(t == 1 for t in times) else expanded, [t * n for t, n in zip(times, shape, strict=True)]
-    )
+    return reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)])
 
 
 @public()
@@ -209,7 +208,7 @@ def repeat_interleave(
     shape = tuple(x.spec.shape)
     if isinstance(repeats, int):
         expanded = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
-        return reshape(expanded, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+        return reshape(row_major_copy(expanded), (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
     return _repeat_each(x, repeats, at, output_size)
 
 
@@ -244,7 +243,7 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     for d in axes:
         n = input.spec.shape[d]
         out = _reorder(out, d, n - 1 - arange(n, device=input.device))
-    return out.clone() if out is input else out
+    return fresh(out, input)
 
 
 @public()
@@ -277,7 +276,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         start = -as_int(shift, "roll", "shift") % n if n else 0
         if start:
             out = cat([narrow(out, at, start, n - start), narrow(out, at, 0, start)], at)
-    return out.clone() if out is input else out
+    return fresh(out, input)
 
 
 _PAD_MODES = ("constant", "reflect", "replicate", "circular")
@@ -313,7 +312,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             constant[dim] = before, after
     if constant:
         out = _pad_constant(out, constant, 0 if value is None else value)
-    return out.clone() if out.buffer is input.buffer else out
+    return fresh(out, input)
 
 
 def _infer_pad(x: Spec, before: Shape, after: Shape, value: type) -> Inferred:

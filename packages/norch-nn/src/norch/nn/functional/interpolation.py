@@ -107,11 +107,12 @@ def interpolate(
         pool = norch.adaptive_avg_pool1d if len(sizes) == 1 else norch.adaptive_avg_pool2d
         return pool(input, sizes)
     if mode in ("nearest", "nearest-exact"):
-        return _to_nearest(input, sizes, factors, mode != "nearest")
-    out = input
-    for dim in range(2, input.ndim):
-        out = _to_sum(out, dim, sizes[dim - 2], factors[dim - 2], bool(align_corners), mode == "bicubic")
-    return out.to(input.dtype)
+        out = _to_nearest(input, sizes, factors, mode != "nearest")
+    else:
+        out = input
+        for dim in range(2, input.ndim):
+            out = _to_sum(out, dim, sizes[dim - 2], factors[dim - 2], bool(align_corners), mode == "bicubic")
+    return input.clone() if out is input else out.to(input.dtype)
 
 
 def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exact: bool) -> norch.Tensor:
@@ -124,7 +125,8 @@ def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...
         return x
     spread = [k for n in x.shape[2:] for k in (n, 1)]
     expanded = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
-    return x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded)).reshape((*x.shape[:2], *sizes))
+    x = x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded))
+    return x.contiguous().reshape((*x.shape[:2], *sizes))
 
 
 def _repeats(n: int, count: int, scale: float, exact: bool, images: bool) -> int:
