@@ -251,6 +251,19 @@ def test_interpolate_keeps_corners_or_centres():
 
 
 @pytest.mark.parametrize(
+    ("mode", "dims", "expected"),
+    [
+        ("linear", 3, [0, 1, 4, 9]), ("bilinear", 4, [0, 1, 4, 9]), ("nearest", 4, [0, 1, 4, 9]),
+        ("nearest", 3, [0, 0, 1, 4]), ("nearest-exact", 4, [0, 1, 4, 4]), ("area", 3, [0, 1, 4, 9]),
+    ],
+)  # fmt: skip
+def test_a_factor_that_keeps_the_size(mode, dims, expected):  # what PyTorch 2.13 gives
+    x = norch.tensor([0.0, 1, 4, 9]).reshape((1, 1, 4) if dims == 3 else (1, 1, 4, 1))
+    got = F.interpolate(x, scale_factor=1.2 if dims == 3 else (1.2, 1), mode=mode)
+    assert got.flatten().tolist() == expected
+
+
+@pytest.mark.parametrize(
     ("match", "how"),
     [
         ("exactly one", {}),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...dispatch.plan import SCALARS
+from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
-from ...spec import broadcast_shapes
+from ...spec import Spec, broadcast_shapes
 from ..creation import fill_spec
 from ..families import NUMBER, composite, describe, infer_elementwise
 from ..registry import public

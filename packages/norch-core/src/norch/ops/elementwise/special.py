@@ -26,7 +26,6 @@ from .arithmetic import (
     log,
     log1p,
     lt,
-    maximum,
     ne,
     remainder,
     scaled,
@@ -34,7 +33,7 @@ from .arithmetic import (
     sqrt,
     where,
 )
-from .composites import isinf, promoted_dtype, require_floating
+from .composites import isinf, log_of_sum, promoted_dtype
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -201,9 +200,7 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
 @public()
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
-    require_floating("logaddexp2", input, other)
-    difference = where(eq(input, other), 0.0, -absolute(input - other))
-    return maximum(input, other) + log1p(exp2(difference)) / math.log(2)
+    return log_of_sum("logaddexp2", input, other, math.log(2))
 
 
 @public(inplace=True)

@@ -125,7 +125,7 @@ def interpolate(
 
 def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exact: bool) -> norch.Tensor:
     scales = [n / m if f is None else 1 / f for n, m, f in zip(x.shape[2:], sizes, factors)]
-    times = [_repeats(*each, exact) for each in zip(x.shape[2:], sizes, scales)]
+    times = [_repeats(*each, exact, x.ndim == 4) for each in zip(x.shape[2:], sizes, scales)]
     for dim, scale in enumerate(scales, 2):
         if not times[dim - 2]:
             x = x.index_select(dim, _nearest(x.shape[dim], sizes[dim - 2], scale, exact, x.device))
@@ -137,11 +137,11 @@ def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...
     return x.contiguous().reshape((*x.shape[:2], *sizes))
 
 
-def _repeats(n: int, count: int, scale: float, exact: bool) -> int:
+def _repeats(n: int, count: int, scale: float, exact: bool, images: bool) -> int:
     """How often in a row each of n elements comes; 0 where they differ in that, or rounding may make them."""
     times = count // n
-    # As PyTorch does, "nearest" forgets the scale where the size is the same or doubled.
-    known = scale * times == 1 or (times <= 2 and not exact)
+    # As PyTorch does, "nearest" of images forgets the scale where the size is the same or doubled.
+    known = scale * times == 1 or (times <= 2 and not exact and images)
     return times if times * n == count and times & (times - 1) == 0 and known else 0
 
 
@@ -151,7 +151,7 @@ def _to_sum(x: norch.Tensor, dim: int, count: int, factor: float | None, align: 
         scale = (n - 1) / (count - 1) if count > 1 else 0.0
     else:
         scale = n / count if factor is None else 1 / factor
-    if n == count and scale == 1:
+    if n == count and (scale == 1 or not cubic):  # PyTorch forgets the scale there
         return x
     dtype = x.dtype if x.dtype.itemsize > 2 else norch.float32
     places, weights = _taps(n, count, scale, align, cubic, dtype, x.device)
