@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..errors import DTypeError
+from ..errors import CheckpointError, DTypeError
 from ..spec import Spec, span
 from ..tensor import Tensor
 from ..tensor_base import make_tensor
@@ -65,6 +65,10 @@ def save(obj: Any, f: Any, pickle_module: None = None) -> None:
     def head(entries: dict[str, Entry], checksums: dict[str, str]) -> bytes:
         data = {name: [checksums[name], *_place(parts[name])] for name in entries}
         text = json.dumps({**structure, "data": data}, separators=(",", ":"), allow_nan=False)
+        if header.containers(text) > header.MAX_CONTAINERS:
+            raise CheckpointError(
+                f"save(): the structure has more than {header.MAX_CONTAINERS:,} lists and dicts; keep them as tensors"
+            )
         raw = header.build(entries, {"norch.header": BLANK, "norch": text})
         return raw.replace(BLANK.encode(), f"{zlib.crc32(raw[8:]):08x}".encode(), 1)
 
