@@ -130,7 +130,7 @@ minimum = binary(
 
 
 @composite(
-    lambda *values: infer_elementwise("axpy", values), {"a": lambda g: g, "b": lambda g, alpha: g * alpha}, name="axpy"
+    lambda *values: infer_elementwise("add", values), {"a": lambda g: g, "b": lambda g, alpha: g * alpha}, name="axpy"
 )
 def _axpy(a: Tensor, b: Tensor, alpha: Number) -> Tensor:
     return _add(a, b.to(result_dtype(*describe(a.spec, b.spec, type(alpha)))) * alpha)
@@ -154,9 +154,11 @@ def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
 @public("subtract", inplace=True)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
-    if alpha != 1 and input.spec.dtype.is_floating_point:
+    if alpha == 1:
+        return _sub(input, other)
+    if isinstance(input, TensorBase) and input.spec.dtype.is_floating_point:
         return _add_scaled(input, other, -alpha)
-    return _sub(input, other if alpha == 1 else other * alpha)
+    return _sub(input, other * alpha)
 
 
 @public(inplace=True)
