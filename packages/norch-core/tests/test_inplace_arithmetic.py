@@ -127,6 +127,8 @@ def test_alpha(name: str, alpha: float) -> None:
         for layout in LAYOUTS.values():
             if layout(matrix()).shape == (2, 3) or not isinstance(other, Tensor) or not other.ndim:
                 check(layout(matrix()), name, other, alpha=alpha)
+    check(matrix(), name, matrix(), alpha=norch.tensor(alpha))
+    assert norch.sub(1.0, norch.ones(2), alpha=alpha).tolist() == [1 - alpha] * 2
     whole = matrix(norch.int64)
     check(whole, name, matrix(norch.int64), alpha=3)
     with pytest.raises(DTypeError, match=name):

@@ -269,7 +269,7 @@ def _by_parts(device: Device, parts: tuple[Part, ...], operands: list[Operand], 
     return fill_parts
 
 
-_MODULAR = frozenset({"add", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
+_MODULAR = frozenset({"add", "axpy", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
 def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:

@@ -77,13 +77,14 @@ _SIGN_OF_ALPHA: dict[Any, int] = {add: 1, sub: -1}
 def _with_alpha(
     general: Callable[..., Tensor], plain: Callable[..., Tensor], title: str, sign: int
 ) -> Callable[..., Tensor]:
-    """`general`, but a tensor times `alpha` is added in one kernel where the backend has that."""
+    """`general`, but a tensor times `alpha`, a number, is added in one kernel where the backend has that."""
     fused: Any = call_path(AXPY, method=title, otherwise=lambda x, y, alpha: plain(x, scaled(y, alpha * sign, x)))
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if kwargs.keys() != {"alpha"} or len(args) != 1 or not isinstance(args[0], TensorBase):
-            return general(self, *args, **kwargs)
-        return fused(self, args[0], kwargs["alpha"] * sign)  # type: ignore[no-any-return]
+        is_number = kwargs.keys() == {"alpha"} and type(kwargs["alpha"]) in SCALARS
+        if is_number and len(args) == 1 and isinstance(args[0], TensorBase):
+            return fused(self, args[0], kwargs["alpha"] * sign)  # type: ignore[no-any-return]
+        return general(self, *args, **kwargs)
 
     return call
 

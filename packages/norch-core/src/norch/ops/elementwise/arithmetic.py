@@ -145,7 +145,7 @@ minimum = binary(
 
 def scaled(x: Operand, factor: Number, *others: Any) -> Any:
     """x * factor, where x is a tensor in the dtype that it and `others` promote to: it may hold more than x's does."""
-    if not isinstance(x, TensorBase):
+    if not isinstance(x, TensorBase) or type(factor) not in SCALARS:
         return x * factor
     dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (x, factor, *others)]))
     wide: Any = x.to(dtype)  # type: ignore[attr-defined]
@@ -153,7 +153,7 @@ def scaled(x: Operand, factor: Number, *others: Any) -> Any:
 
 
 @composite(
-    lambda *values: infer_elementwise("axpy", values), {"a": lambda g: g, "b": lambda g, alpha: g * alpha}, name="axpy"
+    lambda *values: infer_elementwise("add", values), {"a": lambda g: g, "b": lambda g, alpha: g * alpha}, name="axpy"
 )
 def _axpy(a: Tensor, b: Tensor, alpha: Number) -> Tensor:
     return _add(a, scaled(b, alpha, a))
@@ -177,9 +177,11 @@ def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
 @public("subtract", inplace=True)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
-    if alpha != 1 and input.spec.dtype.is_floating_point:
+    if alpha == 1:
+        return _sub(input, other)
+    if isinstance(input, TensorBase) and input.spec.dtype.is_floating_point:
         return _add_scaled(input, other, -alpha)
-    return _sub(input, other if alpha == 1 else scaled(other, alpha, input))
+    return _sub(input, scaled(other, alpha, input))
 
 
 @public(inplace=True)

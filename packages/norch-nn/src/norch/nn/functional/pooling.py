@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import norch
 
 
-def max_pool1d_with_indices(input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """`max_pool1d` with `return_indices`."""
-    return norch.max_pool1d(input, *args, **{**kwargs, "return_indices": True})
+def _with_indices(pool: Callable[..., Any]) -> Callable[..., Any]:
+    """`pool` with `return_indices`, which PyTorch has as a function of its own."""
+
+    def call(input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return pool(input, *args, **{**kwargs, "return_indices": True})
+
+    call.__name__ = call.__qualname__ = f"{pool.__name__}_with_indices"
+    call.__doc__ = f"`{pool.__name__}` with `return_indices`."
+    return call
 
 
-def max_pool2d_with_indices(input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """`max_pool2d` with `return_indices`."""
-    return norch.max_pool2d(input, *args, **{**kwargs, "return_indices": True})
+max_pool1d_with_indices, max_pool2d_with_indices = _with_indices(norch.max_pool1d), _with_indices(norch.max_pool2d)
 
 
 # --- To a size ------------------------------------------------------------------------------------------------------
@@ -80,14 +85,8 @@ def adaptive_max_pool2d(input: norch.Tensor, output_size: Any, return_indices: b
     return _adaptive_max(input, output_size, return_indices, 2)
 
 
-def adaptive_max_pool1d_with_indices(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """`adaptive_max_pool1d` with `return_indices`."""
-    return _adaptive_max(input, output_size, True, 1)
-
-
-def adaptive_max_pool2d_with_indices(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """`adaptive_max_pool2d` with `return_indices`."""
-    return _adaptive_max(input, output_size, True, 2)
+adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d)
+adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d)
 
 
 # --- By a power -----------------------------------------------------------------------------------------------------
