@@ -78,6 +78,11 @@ def num(c: Call) -> str:
     return literals.scalar(c.r, c.dtype)
 
 
+def coefficient(c: Call) -> str:
+    """A finite number, not 0: what a product is multiplied by."""
+    return c.r.choice(("2", "0.5", "-1.5", "-1", "3") if c.dtype in literals.FLOATS else ("2", "-1"))
+
+
 def int_(c: Call, low: str, high: str) -> str:
     return str(c.r.randrange(int(low), int(high)))
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 from program import Outcome, Value
+
+LARGEST = {"float64": 1.7976931348623157e308, "float32": 3.4028235e38, "float16": 65504.0, "bfloat16": 3.3895314e38}
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """The distance from 1 to the next number of a dtype."""
@@ -14,6 +17,8 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 ALLOWED = 64.0
 """In units of EPSILON, relative to the largest finite magnitude there is: sums in another order, other polynomials."""
 
+CANCELLED = 8.0
+"""In units of EPSILON, what gradients may have lost that add up to 0, such as that of a single number, normalised."""
 
 LOST = 16.0
 """How many times further from the exact result than PyTorch norch may be: where that is far, the problem is ill-posed."""
@@ -23,14 +28,15 @@ def difference(
     ours: Outcome,
     theirs: Outcome,
     lines: tuple[str, ...],
-    exact: Callable[[], Outcome] | None = None,
+    exact: Callable[..., Outcome] | None = None,
     floor: float = 0.0,
 ) -> str | None:
     """What the runs disagree about, in a sentence, or None.
 
-    floor: what may be lost in absolute terms, in units of EPSILON, by sums whose terms cancel.
+    exact: runs PyTorch in float64, with inputs as they are or moved a little. Where norch is as near to that as PyTorch
+    in its own dtype is, or as inputs that are moved by their rounding bring it, norch is right.
 
-    exact: runs PyTorch in float64. Where norch is as near to that as PyTorch in its own dtype is, it is right.
+    floor: what may be lost in absolute terms, in units of EPSILON, by sums whose terms cancel.
     """
     for i, line in enumerate(lines):
         mine, its = ours.errors.get(i), theirs.errors.get(i)
@@ -38,25 +44,28 @@ def difference(
             return f"line {i + 1} raises {type(mine).__name__}: {str(mine)[:300]}    {line}"
         if mine is None and its is not None:
             return f"line {i + 1} should raise {type(its).__name__}: {str(its)[:200]}    {line}"
-    if ours.values.keys() != theirs.values.keys():
-        return f"other variables: {sorted(ours.values.keys() ^ theirs.values.keys())}"
-    truth: Outcome | None = None
-    for name, wanted in theirs.values.items():
-        found = ours.values[name]
-        problem = of_values(found, wanted, floor)
-        if problem is None:
+    exact = None if exact is None else cache(exact)
+    for name in sorted(ours.values.keys() | theirs.values.keys()):
+        problem = of_variable(name, ours.values.get(name), theirs.values.get(name), exact, floor)
+        if problem is None or (problem.startswith("values") and exact is not None and jumps(name, lines, exact)):
             continue
-        if problem.startswith("values") and exact is not None:
-            truth = exact() if truth is None else truth
-            best = truth.values.get(name)
-            if (
-                best is not None
-                and not truth.errors.keys() ^ theirs.errors.keys()
-                and nearer(found, wanted, best, floor)
-            ):
-                continue
         return f"{name}: {problem}"
     return None
+
+
+def of_variable(
+    name: str, found: Value | None, wanted: Value | None, exact: Callable[..., Outcome] | None, floor: float
+) -> str | None:
+    if found is None or wanted is None:
+        return given("variable", found, wanted)
+    if name.startswith("d["):  # what autograd.grad returned
+        found, wanted = where_defined(found, wanted, wanted)
+        floor = floor or CANCELLED
+    problem = of_values(found, wanted, floor)
+    if problem is None or not problem.startswith("values") or exact is None or found.dtype not in EPSILON:
+        return problem
+    best, moved = exact().values.get(name), exact(EPSILON[found.dtype]).values.get(name)
+    return None if best is not None and nearer(found, wanted, best, moved, floor) else problem
 
 
 def of_values(found: Value, wanted: Value, floor: float = 0.0) -> str | None:
@@ -69,14 +78,42 @@ def of_values(found: Value, wanted: Value, floor: float = 0.0) -> str | None:
         return f"requires_grad {found.requires_grad}, should be {wanted.requires_grad}"
     if not close(found.values, wanted.values, EPSILON.get(found.dtype), floor):
         return f"values {shown(found.values)}, should be {shown(wanted.values)}"
-    if found.grad is None and wanted.grad is not None:
-        return f"grad is None, should be {'zeros' if not wanted.grad.values.any() else shown(wanted.grad.values)}"
-    if found.grad is not None and wanted.grad is None:
-        return f"grad is {shown(found.grad.values)}, should be None"
-    if found.grad is not None and wanted.grad is not None:
-        problem = of_values(found.grad, wanted.grad, floor)
-        return problem and problem.replace(" ", " of the gradient ", 1)
-    return None
+    if found.grad is None or wanted.grad is None:
+        return given("grad", found.grad, wanted.grad)
+    problem = of_values(*where_defined(found.grad, wanted.grad, wanted), floor or CANCELLED)
+    return problem and problem.replace(" ", " of the gradient ", 1)
+
+
+def given(what: str, found: Value | None, wanted: Value | None) -> str | None:
+    """The difference where at most one of them is there."""
+    texts = ["None" if v is None else "zeros" if not v.values.any() else shown(v.values) for v in (found, wanted)]
+    return None if found is wanted else f"{what} is {texts[0]}, should be {texts[1]}"
+
+
+def where_defined(found: Value, wanted: Value, of: Value) -> tuple[Value, Value]:
+    """Two gradients without the elements in which PyTorch's, or what it is the gradient of, is NaN or beyond all bounds.
+
+    What rules make of infinity times 0 says nothing about them.
+    """
+    if found.values.shape != wanted.values.shape or wanted.dtype not in EPSILON:
+        return found, wanted
+    left_out = np.isnan(wanted.values) | np.isinf(wanted.values) & ~np.isfinite(found.values)
+    if of.values.shape == wanted.values.shape:
+        left_out |= np.isnan(of.values)
+    mine, its = (v._replace(values=np.where(left_out, 0, v.values)) for v in (found, wanted))
+    return mine, its
+
+
+def jumps(name: str, lines: tuple[str, ...], exact: Callable[..., Outcome]) -> bool:
+    """Whether a second derivative is at a point where it is not continuous: any value is as good as PyTorch's there."""
+    if not any("create_graph" in line for line in lines):
+        return False
+    here, there = exact().values.get(name), exact(1e-4).values.get(name)
+    if here is None or there is None or here.grad is None or there.grad is None:
+        return False
+    a, b = here.grad.values, there.grad.values
+    with np.errstate(all="ignore"):
+        return a.shape == b.shape and not (np.abs(a - b) <= 0.05 * np.abs(a).max(initial=0.0)).all()
 
 
 def close(a: Any, b: Any, epsilon: float | None, floor: float) -> bool:
@@ -95,28 +132,36 @@ def close(a: Any, b: Any, epsilon: float | None, floor: float) -> bool:
         return bool((gap <= epsilon * (ALLOWED * (np.abs(b[finite]) + size / 4) + floor) + 1e-40).all())
 
 
-def nearer(found: Value, wanted: Value, best: Value, floor: float = 0.0) -> bool:
-    """Whether ours is not much further from the float64 result than PyTorch's."""
-    for mine, its, right in ((found, wanted, best), (found.grad, wanted.grad, best.grad)):
-        if mine is None or its is None or right is None:
-            continue
-        epsilon = EPSILON.get(mine.dtype)
-        if epsilon is None or right.values.shape != mine.values.shape:
-            return False
-        with np.errstate(all="ignore"):
-            limit = np.finfo(np.float16).max if mine.dtype == "float16" else np.finfo(np.float32).max
-            limit = np.finfo(np.float64).max if mine.dtype == "float64" else limit
-            right_values = right.values.astype(np.float64)
-            right_values = np.where(np.abs(right_values) > limit, np.sign(right_values) * np.inf, right_values)
-            a, b = mine.values.astype(np.float64), its.values.astype(np.float64)
-            ok = (a == right_values) | (np.isnan(a) & np.isnan(right_values)) | (a == b) | (np.isnan(a) & np.isnan(b))
-            my_gap, its_gap = np.abs(a - right_values), np.abs(b - right_values)
-            size = np.abs(np.where(np.isfinite(right_values), right_values, 0)).max(initial=0.0)
-            its_gap = np.where(np.isfinite(its_gap), its_gap, 0).max(initial=0.0)
-            ok |= my_gap <= LOST * its_gap + epsilon * (ALLOWED * (np.abs(right_values) + size / 4) + floor)
-        if not ok.all():
-            return False
-    return True
+def nearer(found: Value, wanted: Value, best: Value, moved: Value | None, floor: float) -> bool:
+    """Whether ours is not much further from the float64 result than PyTorch's, or than `moved`, that of moved inputs."""
+    pairs = [(found, wanted, best, moved)]
+    if found.grad is not None and wanted.grad is not None and best.grad is not None:
+        pairs.append(
+            (*where_defined(found.grad, wanted.grad, wanted), best.grad, None if moved is None else moved.grad)
+        )
+    return all(near(*pair, floor) for pair in pairs)
+
+
+def near(found: Value, wanted: Value, best: Value, moved: Value | None, floor: float) -> bool:
+    epsilon = EPSILON.get(found.dtype)
+    if epsilon is None or best.values.shape != found.values.shape:
+        return False
+    with np.errstate(all="ignore"):
+        right = best.values.astype(np.float64)
+        right = np.where(np.abs(right) > LARGEST[found.dtype], np.sign(right) * np.inf, right)
+        a, b = found.values.astype(np.float64), wanted.values.astype(np.float64)
+        ok = (a == right) | (np.isnan(a) & np.isnan(right)) | (a == b) | (np.isnan(a) & np.isnan(b))
+        size = np.abs(np.where(np.isfinite(right), right, 0)).max(initial=0.0)
+        lost = LOST * largest_gap(b, right)
+        if moved is not None and moved.values.shape == right.shape:
+            lost += ALLOWED * largest_gap(moved.values.astype(np.float64), right)
+        ok |= np.abs(a - right) <= lost + epsilon * (ALLOWED * (np.abs(right) + size / 4) + floor)
+        return bool(ok.all())
+
+
+def largest_gap(a: Any, b: Any) -> float:
+    gap = np.abs(a - b)
+    return float(np.where(np.isfinite(gap), gap, 0).max(initial=0.0))
 
 
 def shown(values: Any) -> str:

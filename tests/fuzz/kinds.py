@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -16,7 +15,8 @@ import ops
 import parallel
 import views
 from compare import difference
-from program import Outcome, library, run
+from exact import in_float64
+from program import library, run
 
 Lines = tuple[str, ...]
 
@@ -31,14 +31,8 @@ def beside_pytorch(lines: Lines, floor: float = 0.0) -> str | None:
     theirs = run(lines, library("torch"))
     if differences.undefined(lines, theirs):
         return None
-    found = difference(run(lines, library("norch")), theirs, lines, lambda: in_float64(lines), floor)
+    found = difference(run(lines, library("norch")), theirs, lines, partial(in_float64, lines), floor)
     return None if found is None or differences.name_of(lines, found) else found
-
-
-def in_float64(lines: Lines) -> Outcome:
-    """The same program in PyTorch with every floating dtype float64; the values that go in are rounded as before."""
-    doubled = (re.sub(r"(dtype=|\.to\()T\.(float32|float16|bfloat16)", r"\1T.float64", line) for line in lines)
-    return run(tuple(doubled), library("torch"))
 
 
 def until_refused(generate: Callable[[Random], list[str]]) -> Callable[[Random], list[str]]:

@@ -36,7 +36,7 @@ def broadcastable(r: Random, to: Shape) -> Shape:
 
 
 def number(r: Random, kind: str, mood: str) -> float | int | bool:
-    """A value of a dtype. mood: "plain", "special", "ties" or "wide"."""
+    """A value of a dtype. mood: "plain", "special", "infinite", "ties" or "wide"."""
     if kind == "bool":
         return r.random() < 0.5
     if kind in INTS:
@@ -49,6 +49,8 @@ def number(r: Random, kind: str, mood: str) -> float | int | bool:
     if mood == "special" and r.random() < 0.35:
         big, small = LARGEST[kind], SMALLEST[kind]
         return r.choice((math.inf, -math.inf, math.nan, -0.0, 0.0, big, -big, small, -small, small / 4, 1.0, -1.0))
+    if mood == "infinite" and r.random() < 0.2:
+        return r.choice((math.inf, -math.inf, math.nan, -0.0, 0.0))
     if mood == "wide":
         return math.copysign(10 ** r.uniform(-4, 4), r.random() - 0.5)
     if mood == "ties":
@@ -72,7 +74,7 @@ def plain(r: Random, of: Shape, kind: str, how: str | None = None) -> str:
     if 0 in of:
         return f"T.zeros({of}, dtype=T.{kind})"
     if prod(of) > 60:
-        scale = "" if kind in INTS or kind == "bool" else f" / {r.choice((1, 4, 7))}"
+        scale = "" if kind in INTS or kind == "bool" else f" / {r.choice((1, 4, 8))}"
         modulus = r.choice((3, 17, 31))
         off = 0 if kind in ("uint8", "bool") else modulus // 2
         cast = "" if kind in INTS or kind == "bool" else ".to(T.float64)"

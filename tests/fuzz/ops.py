@@ -22,7 +22,35 @@ INTERNAL = set(
 )
 """What torch has twice: in nn.functional, and for its own use, with other arguments, among its functions."""
 
-KINDS = {"": None, "f": literals.FLOATS, "i": literals.INTS, "b": ("bool",)}
+CRASHING = ("div", "divide", "gcd", "lcm")
+"""What PyTorch divides the smallest int by -1 in, which ends the process."""
+
+
+FLOATING = ("matrix", "positive_definite", "variance", "probability")
+
+SUMS = (
+    ".*(matmul|mm$|mv$|bmm|addr|dot|outer|ger|kron|cross|einsum|linear|dist|norm|mean|var|std|sum|prod|cov|corr|sim|trap"
+    "|logad|logcum|loss|div|diff|quantile|attention|vander|renorm|entropy|softm|bag|conv|fold|pool|interpolate|bilinear)"
+)
+"""Where the largest numbers overflow or not by the order of the steps."""
+
+WINDOWS = ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist)"
+"""Where one infinite number makes what is near it NaN, or not, by the way that it is computed."""
+
+UNSTABLE = (
+    "kthvalue",
+    "topk",
+    "mode",
+    "median",
+    "nanmedian",
+    "sort",
+    "argsort",
+    "msort",
+    "aminmax",
+    "quantile",
+    "nanquantile",
+)
+"""Where which of equal elements is meant is not defined: their indices and gradients are compared where none are equal."""
 
 
 class Word(NamedTuple):
@@ -100,7 +128,12 @@ def reached(T: Any, place: str) -> Any:
 @cache
 def calls() -> tuple[tuple[str, str, Signature], ...]:
     """Every way to call every op."""
-    return tuple((name, form, s) for s in signatures() for name in s.names for form in forms(name))
+    return tuple(
+        (name.split(".")[-1], form, s)
+        for s in signatures()
+        for name in s.names
+        for form in ((name,) if "." in name else forms(name))
+    )
 
 
 def argument(c: Call, word: Word, position: int) -> str:
@@ -140,16 +173,21 @@ def argument(c: Call, word: Word, position: int) -> str:
 def generate(r: Random) -> list[str]:
     """The lines of a call, at times with a gradient, and with a change of what went in or came out."""
     name, form, signature = r.choice(calls())
-    floats = any(w.name.startswith("f") for w in signature.required)
+    floats = any(w.name.startswith("f") or w.name in FLOATING for w in signature.required)
     only = ("bool", *literals.INTS) if any(w.name in ("ix", "io") for w in signature.required) else literals.DTYPES
-    c = Call(r, literals.dtype(r, literals.FLOATS if floats else only), literals.mood(r))
+    c = Call(r, literals.dtype(r, literals.FLOATS if floats else only), mood(r, name))
+    if name in CRASHING and c.dtype in literals.INTS:
+        c.mood = "plain"
     given = [argument(c, w, i) for i, w in enumerate(signature.required)]
     for w in signature.optional:
         if r.random() < 0.4:
             given.append(f"{w.keyword}={argument(c, w, -1)}")
     lines = list(c.tensors)
-    graded = []
-    if r.random() < 0.5:
+    if name == "group_norm":  # whose gradient in PyTorch ends the process for 16 bits in that layout
+        lines = [line.replace(".contiguous(memory_format=T.channels_last)", "") for line in lines]
+    graded: list[str] = []
+    distinct = name not in UNSTABLE or (c.mood == "plain" and c.dtype in ("float32", "float64"))
+    if r.random() < 0.5 and distinct:
         for i, line in enumerate(lines):
             variable = line[0]
             if any(f"dtype=T.{d}" in line or f".to(T.{d})" in line for d in literals.FLOATS) and r.random() < 0.7:
@@ -160,20 +198,31 @@ def generate(r: Random) -> list[str]:
         lines.append(f"y = {given[0]}.clone()")
         call = call.replace(given[0], "y", 1) if form.startswith(".") else call.replace(f"({given[0]}", "(y", 1)
     lines.append(f"z = {call}")
+    if not distinct:
+        lines.append("z = z[0] if isinstance(z, tuple) else z")
     if graded:
-        lines += gradients(r, graded)
+        lines += gradients(r, graded, twice=c.mood == "plain")
     elif r.random() < 0.3 and lines and c.tensors:
         variable = r.choice(("z", *(line[0] for line in c.tensors)))
         lines.append(f"{variable}.{r.choice(('add_(1)', 'mul_(2)', 'zero_()', 'fill_(3)'))}")
     return lines
 
 
-def gradients(r: Random, of: list[str]) -> list[str]:
+def mood(r: Random, name: str) -> str:
+    chosen = literals.mood(r)
+    if chosen == "special" and re.match(SUMS, name):
+        chosen = "infinite"
+    return "plain" if chosen == "infinite" and re.match(WINDOWS, name) else chosen
+
+
+def gradients(r: Random, of: list[str], twice: bool) -> list[str]:
     """Lines that differentiate `z`, at times twice."""
     square = r.choice(("t", "t", "t", "t * t"))
+    # Weights, since the sum of what is normalised is constant.
+    weights = f"(T.arange(t.numel()) * {r.choice((1, 3, 7))} % 5 + 1).reshape(t.shape)"
     parts = "(z if isinstance(z, (tuple, list)) else [z])"
-    lines = [f"_s = sum(({square}).sum() for t in {parts} if isinstance(t, T.Tensor) and t.requires_grad)"]
-    if r.random() < 0.8:
+    lines = [f"_s = sum(({square} * {weights}).sum() for t in {parts} if isinstance(t, T.Tensor) and t.requires_grad)"]
+    if not twice or r.random() < 0.6:
         return [*lines, "if isinstance(_s, T.Tensor): _s.backward()"]
     names = ", ".join(of)
     return [

@@ -3,7 +3,7 @@
 Words that make tensors: `x` the first, of any shape, `x(2-4)` of so many dims, `x(m,k)` of these sizes, each letter
 one size throughout the call; `o` an operand that broadcasts with x, a number at times; `same` one of x's shape. `f`
 before them asks for floats, `i` for integers, `b` for bool (`fx`, `io`, `bsame`, `fx(m,n)`). All other words are
-functions of arguments.py. An op may be in several lines.
+functions of arguments.py. An op may be in several lines, or with a dot, for one form of it.
 """
 
 SIGNATURES = """
@@ -25,7 +25,8 @@ mul multiply true_divide atan2 arctan2 eq ne lt le gt ge not_equal greater great
 div divide: x o | rounding_mode=choice(None,'trunc','floor')
 bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift gcd lcm: ix io
 equal allclose: x same
-where: bmask x o
+T.where: bmask x o
+.where: x mask o
 lerp: fx fo weight
 addcmul addcdiv: fx fo fo | value=num
 clamp clip: x bound bound
@@ -90,12 +91,12 @@ mv: x(m,k) x(k)
 dot vdot inner: x(k) x(k)
 outer ger: x(m) x(n)
 bmm: x(b,m,k) x(b,k,n)
-addmm: fx(m,n) fx(m,k) fx(k,n) | beta=num alpha=num
-addmm: fx(n) fx(m,k) fx(k,n) | beta=num
-addmv: fx(m) fx(m,k) fx(k) | beta=num alpha=num
-addr: fx(m,n) fx(m) fx(n) | beta=num alpha=num
-baddbmm: fx(b,m,n) fx(b,m,k) fx(b,k,n) | beta=num alpha=num
-addbmm: fx(m,n) fx(b,m,k) fx(b,k,n) | beta=num alpha=num
+addmm: fx(m,n) fx(m,k) fx(k,n) | beta=coefficient alpha=coefficient
+addmm: fx(n) fx(m,k) fx(k,n) | beta=coefficient
+addmv: fx(m) fx(m,k) fx(k) | beta=coefficient alpha=coefficient
+addr: fx(m,n) fx(m) fx(n) | beta=coefficient alpha=coefficient
+baddbmm: fx(b,m,n) fx(b,m,k) fx(b,k,n) | beta=coefficient alpha=coefficient
+addbmm: fx(m,n) fx(b,m,k) fx(b,k,n) | beta=coefficient alpha=coefficient
 kron: x(m,n) x(k)
 cross: fx(m,3) fx(m,3) | dim=last
 tensordot: x(m,k) x(k,n) | dims=1
@@ -106,7 +107,7 @@ vecdot: fx(m,k) fx(m,k)
 linear: fx(b,m,k) fx(n,k) | bias=fx(n)
 bilinear: fx(b,m) fx(b,k) fx(n,m,k) | bias=fx(n)
 cdist: fx(m,k) fx(n,k) | p=choice(0,1,2,3,inf)
-pdist: fx(m,k) | p=choice(0,1,2,3,inf)
+pdist: fx(H,h) | p=choice(0,1,2,3,inf)
 cosine_similarity: fx same | dim=last eps=choice(1e-8,0.1)
 pairwise_distance: fx(m,k) fx(m,k) | p=choice(1,2,3) keepdim=bool
 det slogdet logdet inv inverse pinv pinverse matrix_rank: matrix
@@ -189,16 +190,18 @@ hardsigmoid hardswish logsigmoid mish relu6 selu silu softsign tanhshrink: fx
 hardtanh: fx | min_val=choice(-1.0,-0.1,0.0) max_val=choice(1.0,0.3,2)
 leaky_relu: fx | negative_slope=choice(0.01,-0.5,0.0)
 softplus: fx | beta=choice(1.0,2.0,0.5) threshold=choice(20.0,1.0)
-threshold: x choice(0.5,0,-1) choice(20,0,-3)
+threshold: x choice(0.5,0,1) choice(20,0,3)
+threshold: fx choice(0.5,0,-1) choice(20,0,-3)
 prelu: fx(b,n) fx(n)
 rrelu: fx
 glu: fx(m,4) | dim=last
-softmax log_softmax: fx dim | dtype=choice(T.float64,T.float32)
+softmax log_softmax: fx dim | dtype=choice(T.float64)
 softmin: fx dim
 
 layer_norm rms_norm: fx(2-4) normalized | weight=normal_weight eps=choice(1e-5,0.1)
 group_norm: fx(b,4,n,m) choice(1,2,4) | weight=fx(4) bias=fx(4)
-batch_norm: fx(b,n,m) None None | weight=fx(n) bias=fx(n) training=true
+batch_norm: fx(b,n,m) None None fx(n) fx(n) true | eps=choice(1e-5,0.1)
+batch_norm: fx(b,n,m) None None None None true
 batch_norm: fx(b,n) fx(n) variance | weight=fx(n) bias=fx(n)
 instance_norm: fx(b,n,m) | weight=fx(n) bias=fx(n)
 local_response_norm: fx(b,n,m) int(1,4)
@@ -222,7 +225,7 @@ interpolate: fx(b,n,H,W) choice(3,5,(2,7)) | mode=choice('nearest','bilinear','b
 interpolate: fx(b,n,H,W) | scale_factor=choice(2,0.5,1.7,(1,2)) mode=choice('nearest','bilinear')
 interpolate: fx(b,n,W) choice(3,5,7) | mode=choice('nearest','linear')
 pixel_shuffle: fx(b,4,H,W) choice(1,2)
-pixel_unshuffle: fx(b,n,4,6) choice(1,2)
+pixel_unshuffle: fx(h,w,4,6) choice(1,2)
 channel_shuffle: fx(b,4,H,W) choice(1,2,4)
 fold: fx(b,8,9) choice((4,4)) choice(2)
 unfold: fx(b,n,H,W) choice(1,2,3) | dilation=int(1,3) padding=int(0,2) stride=int(1,3)
@@ -238,16 +241,16 @@ binary_cross_entropy_with_logits: fx probability_same | reduction=reduction
 multilabel_soft_margin_loss: fx(m,n) probability(m,n) | reduction=reduction
 cross_entropy nll_loss: fx(m,9) classes(m) | reduction=reduction weight=fweight(9) ignore_index=choice(-100,1)
 cross_entropy: fx(m,9,n) classes(m,n) | reduction=reduction label_smoothing=choice(0.0,0.1)
-cross_entropy: fx(m,n) probability(m,n) | reduction=reduction
+cross_entropy: fx(m,h) probability(m,h) | reduction=reduction
 multi_margin_loss: fx(m,9) classes(m) | reduction=reduction p=choice(1,2)
 margin_ranking_loss: fx(m) fx(m) signs(m) | margin=choice(0,0.5) reduction=reduction
 cosine_embedding_loss: fx(m,n) fx(m,n) signs(m) | margin=choice(0,0.5) reduction=reduction
 triplet_margin_loss: fx(m,n) fx(m,n) fx(m,n) | p=choice(1,2) swap=bool reduction=reduction
 
-arange: num num choice(1,2,0.5,3) | dtype=dtype
+arange: coefficient coefficient choice(1,2,0.5,3) | dtype=dtype
 arange: int(-3,9) | dtype=dtype
 range: choice(0,1) choice(3,2.5)
-linspace: num num int(0,9) | dtype=fdtype
+linspace: coefficient coefficient int(0,9) | dtype=fdtype
 logspace: choice(0,-1) choice(1,2) int(0,6)
 zeros ones: shape_any | dtype=dtype
 full: shape_any num | dtype=dtype
@@ -257,7 +260,7 @@ full_like: x num | dtype=dtype
 new_zeros new_ones: x shape_any
 new_full: x shape_any num
 tril_indices triu_indices: int(0,5) int(0,5) | offset=int(-2,3)
-hann_window hamming_window blackman_window bartlett_window: int(0,7) | periodic=bool
+hann_window hamming_window blackman_window bartlett_window: choice(0,1,3,4,7) | periodic=bool
 kaiser_window: int(1,7)
 scalar_tensor: num | dtype=dtype
 fill: x num

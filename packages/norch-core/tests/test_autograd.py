@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -330,6 +331,22 @@ def test_threads_and_tasks_have_their_own_mode() -> None:
         return await asyncio.gather(sleeper(), other())
 
     assert asyncio.run(both()) == [False, True]
+
+
+def test_no_thread_loses_what_another_adds_to_the_gradient_of_one_leaf() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(40):
+            x = norch.zeros(300_000, requires_grad=True)
+            threads = [threading.Thread(target=lambda x=x: x.sum().backward()) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert bool((x.grad == 8).all())
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_backward_in_threads() -> None:

@@ -53,6 +53,18 @@ def test_a_constant_becomes_part_of_the_graph() -> None:
     assert v.grad.item() == 10
 
 
+def test_a_copy_of_a_leaf_is_no_leaf() -> None:
+    leaf = norch.ones(3, requires_grad=True)
+    h = norch.zeros(3)
+    h.copy_(leaf)
+    assert not h.is_leaf
+    h.mul_(2)
+    h.register_hook(lambda g: g * 10)  # of h alone
+    (h + leaf).sum().backward()
+    assert h.grad is None
+    assert leaf.grad.tolist() == [21, 21, 21]
+
+
 def test_views_see_each_other() -> None:
     x = square()
     y = x * 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .dtype import bool_, get_default_dtype
 from .ops import (
     digamma,
     erf,
@@ -26,6 +27,7 @@ from .ops import (
     where,
     xlogy,
 )
+from .ops.elementwise.special import floating_pair
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -33,16 +35,22 @@ if TYPE_CHECKING:
 expit, psi, gammaln = sigmoid, digamma, lgamma
 
 
+def _number(input: Tensor) -> Tensor:
+    """A bool tensor in the default dtype, which has a sign; others as they are."""
+    return input if input.dtype is not bool_ else input.to(get_default_dtype())
+
+
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
+    input = _number(input)
     zero = input == 0
-    found = -input * log(where(zero, 1.0, input))
+    found = -(input * log(where(zero, 1.0, input)))
     return where(zero, 0.0, where(input < 0, -math.inf, found))
 
 
 def ndtr(input: Tensor) -> Tensor:
     """The normal distribution function: how likely a standard normal draw is to be below input."""
-    return erfc(-input / math.sqrt(2)) * 0.5
+    return erfc(_number(input) * -math.sqrt(0.5)) * 0.5
 
 
 def ndtri(input: Tensor) -> Tensor:
@@ -50,10 +58,11 @@ def ndtri(input: Tensor) -> Tensor:
     return erfinv(input * 2 - 1) * math.sqrt(2)
 
 
-def xlog1py(input: Any, other: Any) -> Tensor:
-    """input * log1p(other), 0 where input is 0."""
-    product: Tensor = input * log1p(other)
-    return where(input == 0, 0.0, product)
+def xlog1py(input: Tensor | float, other: Tensor | float) -> Tensor:
+    """input * log1p(other), 0 where input is 0 (unless other is NaN). Either may be a number; always floating."""
+    x, y = floating_pair("xlog1py", input, other)
+    infinite = (x == 0) & ((y <= -1) | (y == math.inf))
+    return x * log1p(where(infinite, 0.0, y))
 
 
 __all__ = [

@@ -108,7 +108,7 @@ class Embedding(_Table):
 class EmbeddingBag(_Table):
     """Sums, means or maxima of rows of a table: (bags, n), or (n) with offsets, -> (bags, embedding_dim).
 
-    See `functional.embedding_bag` for the arguments.
+    See `functional.embedding_bag` for the arguments. Raises ValueError for another `mode`.
     """
 
     _defaults = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "mode": None, "padding_idx": None}

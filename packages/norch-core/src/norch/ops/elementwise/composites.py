@@ -6,19 +6,21 @@ import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import SCALARS, Inferred
-from ...dtype import DType, bool_, finfo, result_dtype
+from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec
+from ...spec import Spec, broadcast_shapes
 from ..creation import fill_spec
-from ..families import composite, describe, infer_elementwise
+from ..families import NUMBER, composite, describe, infer_elementwise
 from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
+from .arithmetic import bitwise_not, div, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, scaled, sqrt, sub, where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
+    Number: TypeAlias = float
 
 
 # --- Logic ----------------------------------------------------------------------------------------------------------
@@ -118,8 +120,8 @@ def rsqrt(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def square(input: Tensor) -> Tensor:
-    """input * input, elementwise. Shape and dtype kept."""
-    return input * input
+    """input * input, elementwise. Shape and dtype kept; bools give int64."""
+    return input * input if input.spec.dtype is not bool_ else input.to(int64)
 
 
 @public(inplace=True)
@@ -152,22 +154,22 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 
 
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
-    inside = fill_spec(g.spec.like(dtype=bool_), True)
-    if min is not None:
-        inside = inside & (input >= min)
-    if max is not None:
-        inside = inside & (input <= max)
-    return where(inside, g, 0.0)
+    return where((input >= min) & (input <= max), g, 0.0)
 
 
 @public("clip")
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
+    if type(min) in SCALARS and type(max) in SCALARS:
+        return _clamp(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
-    if hasattr(min, "spec") or hasattr(max, "spec"):
+    kinds = {hasattr(bound, "spec") for bound in (min, max) if bound is not None}
+    if kinds == {True}:
+        return _clamp_between(input, min, max)
+    if kinds == {True, False} or not input.spec.dtype.is_floating_point:
         return _between(input, min, max)
-    return _clamp(input, min, max)
+    return _clamp(input, -math.inf if min is None else min, math.inf if max is None else max)
 
 
 def _between(input: Tensor, min: Any, max: Any) -> Tensor:
@@ -175,13 +177,29 @@ def _between(input: Tensor, min: Any, max: Any) -> Tensor:
     return out if max is None else minimum(out, max)
 
 
-def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
-    found = infer_elementwise("clamp", (input, *[type(v) for v in (min, max) if v is not None]))
-    return found._replace(operands=found.operands[:1], attrs={"min": min, "max": max})
+@composite(lambda *values: infer_elementwise("clamp", values), {"input": _clamp_rule}, name="clamp")
+def _clamp(input: Tensor, min: Number, max: Number) -> Tensor:
+    return _between(input, min, max)
 
 
-@composite(_infer_clamp, {"input": _clamp_rule}, name="clamp")
-def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
+def _infer_clamp_between(input: Spec, min: Spec | None, max: Spec | None) -> Inferred:
+    return infer_elementwise("clamp", tuple([s for s in (input, min, max) if s is not None]))
+
+
+def _clamp_between_rule(g: Any, input: Tensor, min: Any, max: Any, needs: tuple[bool, ...]) -> tuple[Any, ...]:
+    # At a bound the gradient is input's; where the bounds have crossed it is max's. As in PyTorch.
+    shares: Any
+    if max is None:
+        shares = ge(input, min), lt(input, min), None
+    elif min is None:
+        shares = le(input, max), None, gt(input, max)
+    else:
+        shares = ge(input, min) & le(input, max), lt(input, min) & lt(min, max), gt(input, max) | lt(max, min)
+    return tuple([where(share, g, 0.0) if n else None for share, n in zip(shares, needs, strict=True)])
+
+
+@composite(_infer_clamp_between, _clamp_between_rule, name="clamp_between", joint=True)
+def _clamp_between(input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     return _between(input, min, max)
 
 
@@ -209,8 +227,8 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
 @public(inplace=True)
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
-    product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
-    return input + (product if value == 1 else product * value)
+    first, second = (tensor1, tensor2) if hasattr(tensor1, "spec") else (tensor2, tensor1)
+    return input + mul(scaled(first, value, input, second), second)  # type: ignore[arg-type]
 
 
 @public(inplace=True)
@@ -223,6 +241,15 @@ def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 @public(inplace=True)
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
+    return _fmod(input, other)
+
+
+@composite(
+    lambda input, other: infer_elementwise("fmod", (input, other), NUMBER),
+    {"input": lambda g: g, "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc")},
+    name="fmod",
+)
+def _fmod(input: Tensor, other: Tensor | Scalar) -> Tensor:
     size = absolute(input) % abs(other)  # type: ignore[arg-type]
     return where(input < 0, -size, size)
 
@@ -246,6 +273,15 @@ def require_floating(op: str, *operands: Any) -> None:
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("hypot", input, other)
+    return _hypot(input, other)
+
+
+@composite(
+    lambda input, other: infer_elementwise("hypot", (input, other)),
+    {"input": lambda g, input, y: g * (input / y), "other": lambda g, other, y: g * (other / y)},
+    name="hypot",
+)
+def _hypot(input: Tensor, other: Tensor) -> Tensor:
     a, b = absolute(input), absolute(other)
     large, small = maximum(a, b), minimum(a, b)
     ratio = small / where(eq(large, 0), 1.0, large)
@@ -255,29 +291,46 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 @public()
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
-    require_floating("logaddexp", input, other)
+    return log_of_sum("logaddexp", input, other, 1.0)
+
+
+def log_of_sum(op: str, input: Tensor, other: Tensor, log_base: float) -> Tensor:
+    """The logarithm of base**input + base**other to a base that is given by its natural logarithm."""
+    require_floating(op, input, other)
     largest = maximum(input, other)
-    difference = where(eq(input, other), 0.0, -absolute(input - other))
-    return largest + difference.exp().log1p()
+    infinite = isinf(largest)
+    a, b = where(infinite, 0.0, input), where(infinite, 0.0, other)
+    off = maximum(a, b).detach()
+    a, b = (a - off) * log_base, (b - off) * log_base
+    # The larger one's power is 1, and left out of the sum: log1p keeps what is far below it. No absolute value, whose
+    # second derivative is wrong where the two are equal.
+    near = off + where(a >= b, a.expm1() + b.exp(), a.exp() + b.expm1()).log1p() / log_base
+    return where(infinite, largest, near)
 
 
 @public()
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The larger of input and other, or the one that is not NaN (IEEE's maxNum). Operands broadcast and promote."""
-    return where(isnan(other), input, where(isnan(input), other, maximum(input, other)))
+    return where(ge(input, other) | isnan(other), input, other)
 
 
 @public()
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of input and other, or the one that is not NaN (IEEE's minNum). Operands broadcast and promote."""
-    return where(isnan(other), input, where(isnan(input), other, minimum(input, other)))
+    return where(le(input, other) | isnan(other), input, other)
 
 
 @public()
-def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross product of vectors of 3 along `dim`. Raises ShapeError for another size of `dim`."""
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product of vectors of 3 along `dim`, by default the first of size 3; the two broadcast.
+
+    `linalg.cross` takes the last dim by default. Raises ShapeError where `dim` has another size.
+    """
     from ..shape.joining import stack
 
+    if dim is None:
+        shape = broadcast_shapes(input.spec.shape, other.spec.shape, op="cross")
+        dim = shape.index(3) - len(shape) if 3 in shape else -1
     if input.size(dim) != 3 or other.size(dim) != 3:
         raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
     a, b = input.unbind(dim), other.unbind(dim)
@@ -287,7 +340,7 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 @public(inplace=True)
 def float_power(input: Tensor, exponent: Operand) -> Tensor:
     """`pow` in float64. Operands broadcast."""
-    return pow(input.double(), exponent)
+    return pow(input.double(), exponent if type(exponent) in SCALARS else exponent.double())  # type: ignore[union-attr]
 
 
 @public()

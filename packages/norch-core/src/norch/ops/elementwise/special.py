@@ -16,8 +16,24 @@ from ..indexing import bitcast
 from ..registry import public
 from ..upcast import upcast
 from .arithmetic import abs as absolute
-from .arithmetic import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, remainder, sin, sqrt, where
-from .composites import isinf, logaddexp, promoted_dtype, require_floating
+from .arithmetic import (
+    cos,
+    eq,
+    erf,
+    exp,
+    floor_divide,
+    gt,
+    log,
+    log1p,
+    lt,
+    ne,
+    remainder,
+    scaled,
+    sin,
+    sqrt,
+    where,
+)
+from .composites import isinf, log_of_sum, promoted_dtype
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -155,9 +171,20 @@ def exp2(input: Tensor) -> Tensor:
 @public(inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(input / (1 - input)), after a clamp to [eps, 1 - eps] if eps is given. Integers give the default dtype."""
-    x = as_floating(input)
-    if eps is not None:
-        x = x.clamp(eps, 1 - eps)
+    return _logit(as_floating(input), eps)
+
+
+def _logit_rule(g: Tensor, input: Tensor, eps: float | None) -> Tensor:
+    low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
+    outside = lt(input, low) | gt(input, high)
+    return where(outside, math.nan if eps is None else 0.0, g / (input * (1 - input)))
+
+
+@composite(
+    lambda input, eps: infer_elementwise("logit", (input,))._replace(attrs={"eps": eps}), _logit_rule, name="logit"
+)
+def _logit(input: Tensor, eps: float | None) -> Tensor:
+    x = input if eps is None else input.clamp(eps, 1 - eps)
     return log(x / (1 - x))
 
 
@@ -173,9 +200,7 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
 @public()
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
-    require_floating("logaddexp2", input, other)
-    a, b = floating_pair("logaddexp2", input, other)
-    return logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
+    return log_of_sum("logaddexp2", input, other, math.log(2))
 
 
 @public(inplace=True)
@@ -187,7 +212,24 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 @public(inplace=True)
 def sinc(input: Tensor) -> Tensor:
     """sin(pi * input) / (pi * input), 1 at 0. Integers and bools give the default dtype."""
-    x = as_floating(input) * math.pi
+    return _sinc(as_floating(input))
+
+
+_SINC_TAYLOR = tuple((-1) ** n * 2 * n / math.factorial(2 * n + 1) for n in range(9, 0, -1))
+
+
+def _sinc_rule(g: Tensor, input: Tensor) -> Tensor:
+    x = upcast(input) * math.pi
+    small = lt(absolute(x), 1)  # here the two terms all but cancel
+    safe = where(small, 1.0, x)
+    square = where(small, x * x, 0.0)
+    series = x * _polynomial(square, _SINC_TAYLOR)
+    return (g * where(small, series, (cos(safe) - sin(safe) / safe) / safe) * math.pi).to(input.spec.dtype)
+
+
+@composite(infer_unary("sinc"), _sinc_rule, name="sinc")
+def _sinc(input: Tensor) -> Tensor:
+    x = input * math.pi
     zero = eq(x, 0)
     safe = where(zero, 1.0, x)
     return where(zero, 1.0, sin(safe) / safe)
@@ -210,9 +252,21 @@ def signbit(input: Tensor) -> Tensor:
 @public(inplace=True)
 def copysign(input: Tensor, other: Operand) -> Tensor:
     """The magnitude of input with the sign of other, a tensor or number. Always floating; the two broadcast."""
-    a, b = floating_pair("copysign", input, other)
-    size = absolute(a)
-    return where(signbit(b), -size, size)
+    return _copysign(*floating_pair("copysign", input, other))
+
+
+def _copysign_rule(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
+    return where(eq(input, 0), 0.0, where(signbit(input) ^ signbit(other), -g, g))
+
+
+@composite(
+    lambda input, other: infer_elementwise("copysign", (input, other)),
+    {"input": _copysign_rule, "other": lambda g: g * 0},
+    name="copysign",
+)
+def _copysign(input: Tensor, other: Tensor) -> Tensor:
+    size = absolute(input)
+    return where(signbit(other), -size, size)
 
 
 @public(inplace=True)
@@ -254,7 +308,7 @@ def isreal(input: Tensor) -> Tensor:
 @public(method=False)
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
-    out: Tensor = other - (input if alpha == 1 else input * alpha)
+    out: Tensor = other - (input if alpha == 1 else scaled(input, alpha, other))
     return out
 
 

@@ -16,7 +16,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import exp, log, maximum, minimum, sqrt, where
-from ..families import accepts_axis, primitive
+from ..families import accepts_axis, composite, primitive
 from ..indexing import gather
 from ..registry import method, public
 from ..shape.views import flatten, inverse_permutation, reshape, squeeze
@@ -65,10 +65,13 @@ def _sum_vjp(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
 
 
 def _extreme_vjp(g: Tensor, x: Tensor, y: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
-    # Equal extremes share the gradient, as in PyTorch.
-    best = _unsqueezed(y, x_spec, dim, keepdim)
-    is_best = ((x == best) | ((x != x) & (best != best))).to(g.dtype)
-    return _unsqueezed(g, x_spec, dim, keepdim) * is_best / is_best.sum(_dims(dim), True)
+    return to_equals(_unsqueezed(g, x_spec, dim, keepdim), x, _unsqueezed(y, x_spec, dim, keepdim), _dims(dim))
+
+
+def to_equals(g: Tensor, x: Tensor, y: Tensor, dim: Any = None) -> Tensor:
+    """The gradient of what was taken from `x` over `dim`: shared among the elements that are `y`, or are NaN as it."""
+    is_y = ((x == y) | ((x != x) & (y != y))).to(g.dtype)
+    return g * is_y / is_y.sum(dim, True)
 
 
 def _dims(dim: Any) -> Any:
@@ -187,18 +190,22 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _reduce(_AMIN, input, dim, keepdim)
 
 
+def _over_no_dim(dim: Any) -> bool:
+    return isinstance(dim, tuple | list) and not dim
+
+
 @public()
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether any element over `dim` (None for all) is not 0. A bool tensor. Raises as sum does."""
-    return _reduce(_ANY, input, dim, keepdim)
+    """Whether any element over `dim` (None for all, () for none) is not 0. A bool tensor. Raises as sum does."""
+    return input != 0 if _over_no_dim(dim) else _reduce(_ANY, input, dim, keepdim)
 
 
 @public()
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements over `dim` (None for all) are not 0. A bool tensor. Raises as sum does."""
-    return _reduce(_ALL, input, dim, keepdim)
+    """Whether all elements over `dim` (None for all, () for none) are not 0. A bool tensor. Raises as sum does."""
+    return input != 0 if _over_no_dim(dim) else _reduce(_ALL, input, dim, keepdim)
 
 
 def _arg(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -267,7 +274,27 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _extreme(input, dim if other is None else other, keepdim, _AMIN, minimum, _ARGMIN)
 
 
+def centred(input: Tensor, dim: Any) -> Tensor:
+    """`input` less its mean over `dim`. A large mean is rounded by more than small deviations are: what is left of it
+    goes as well (its derivative is 0)."""
+    off = input - mean(input, dim, True)
+    return off - mean(off.detach(), dim, True)
+
+
+def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
+    """Lets `unbiased` stand in the place of `dim`, as in PyTorch: var(x, False)."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) == 2 and isinstance(args[1], bool):
+            return function(args[0], unbiased=args[1], **kwargs)  # type: ignore[call-arg, arg-type]
+        return function(*args, **kwargs)
+
+    return call
+
+
 @public()
+@_unbiased_first
 @accepts_axis
 @_in_float32
 def var(
@@ -279,13 +306,14 @@ def var(
     """
     if correction is None:
         correction = 1 if unbiased else 0
-    centred = input - mean(input, dim, True)
+    off = centred(input, dim)
     degrees = _count(input, dim) - correction
-    total = sum(centred * centred, dim, keepdim)
+    total = sum(off * off, dim, keepdim)
     return total / (degrees if degrees > 0 else 0.0)
 
 
 @public()
+@_unbiased_first
 @accepts_axis
 @_in_float32
 def std(
@@ -296,6 +324,7 @@ def std(
 
 
 @public(method=False)
+@_unbiased_first
 @accepts_axis
 @_in_float32
 def var_mean(
@@ -305,17 +334,27 @@ def var_mean(
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
+def matrix_norm(*args: Any) -> Tensor:
+    """`norch.linalg.matrix_norm`, a layer above this one, which puts it here."""
+    raise NotImplementedError
+
+
 @public()
 @accepts_axis
 @_in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2).
+    """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, "fro" (which is 2) or "nuc".
 
-    It is computed in `dtype`, if given. The gradient at 0 is 0, as PyTorch's. Raises IndexError for a dim out of range.
+    "nuc", the sum of the singular values, is of matrices: over two dims, or of a 2-D input. It is computed in `dtype`,
+    if given. The gradient at 0 is 0, as PyTorch's. Raises IndexError for a dim out of range.
     """
     if dtype is not None:
         input = input.to(dtype)
+    if p == "nuc":
+        return matrix_norm(input, p, (0, 1) if dim is None else dim, keepdim)
     order = 2.0 if p is None or p == "fro" else float(p)
+    if order < 0 and 0 in [input.spec.shape[d] for d in wrap_dims(_none_if_empty(dim), input.spec.ndim, "norm")]:
+        raise ShapeError(f"norm(): no elements for the {order}-norm, shape {tuple(input.spec.shape)}, dim {dim}")
     size = absolute(input)
     if order == math.inf:
         return amax(size, dim, keepdim)
@@ -377,13 +416,19 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         if not input.spec.numel:
             raise ShapeError(f"median(): no elements, shape {tuple(input.spec.shape)}")
-        return median(flatten(input), 0)[0]
+        return _median(input)
     at, values, indices = in_order(input, dim, "median")
     size, found = values.spec.shape[at], values.detach()
     last = found.narrow(at, size - 1, 1)
     # NaN comes last; where there is one, the first of them is the median.
     rank = where(last != last, size - count_nonzero(found != found, at).unsqueeze(at), (size - 1) // 2)
     return take_rank(values, indices, at, rank, keepdim, input)
+
+
+@composite(lambda input: input.like(()), lambda g, input, y: to_equals(g, input, y), name="median_of_all")
+def _median(input: Tensor) -> Tensor:
+    found: Tensor = median(flatten(input), 0)[0]
+    return found
 
 
 @method()
@@ -394,4 +439,4 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if lead < 0 or not {n == m or n == 1 for n, m in zip(wanted, shape[lead:])} <= {True}:
         raise ShapeError(f"sum_to_size(): shape {shape} does not sum to {wanted}")
     dims = [d for d, m in enumerate(shape) if d < lead or (wanted[d - lead] == 1 != m)]
-    return reshape(sum(input, dims, dtype=input.spec.dtype) if dims else input, wanted)
+    return reshape(sum(input, dims) if dims else input, wanted)

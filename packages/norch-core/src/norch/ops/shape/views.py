@@ -12,7 +12,6 @@ from ...spec import (
     Shape,
     Spec,
     as_int,
-    as_shape,
     broadcast_shapes,
     expand_strides,
     infer_size,
@@ -24,7 +23,6 @@ from ..copying import contiguous, write
 from ..creation import fill_spec
 from ..families import view
 from ..registry import method, public
-from .strided import as_strided_view
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -154,6 +152,11 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return TRANSPOSE.call(input, dim0, dim1)
 
 
+def alias(input: Tensor) -> Tensor:
+    """A view of the whole tensor."""
+    return EXPAND.call(input, tuple(input.spec.shape))
+
+
 @public()
 def t(input: Tensor) -> Tensor:
     """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
@@ -161,7 +164,7 @@ def t(input: Tensor) -> Tensor:
         raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
     if input.spec.ndim == 2:
         return transpose(input, 0, 1)
-    return as_strided_view(input, input.spec.shape, input.spec.strides, 0)
+    return alias(input)
 
 
 @public("permute_dims")
@@ -184,6 +187,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     )
     if not len(sources) == len(targets) == len(set(sources)) == len(set(targets)):
         raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
+    if not n:
+        return permute(input, [])
     order = [d for d in range(n) if d not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
@@ -295,7 +300,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 @public()
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`expand`, under the array API's name. Raises as expand does."""
-    return EXPAND.call(input, as_shape(shape, "broadcast_to"))
+    return EXPAND.call(input, _sizes((shape,)))
 
 
 @public(method=False)

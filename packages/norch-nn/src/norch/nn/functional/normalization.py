@@ -6,6 +6,8 @@ import math
 
 import norch
 
+from .loss_arguments import as_floating
+
 
 def instance_norm(
     input: norch.Tensor,
@@ -20,7 +22,8 @@ def instance_norm(
     """Each channel of each sample to mean 0 and variance 1 (Ulyanov et al., 2016), times weight plus bias: (n, c, ...).
 
     With running statistics they move by `momentum` towards the mean over the batch of each sample's, the unbiased
-    variance; without `use_input_stats` they are what is taken. Raises ValueError for a single value a channel.
+    variance; without `use_input_stats` they are what is taken. Raises ValueError for a single value a channel,
+    ShapeError for fewer dims.
     """
     if not use_input_stats:
         return norch.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
@@ -50,5 +53,6 @@ def local_response_norm(
         return input
     squares = (input * input).reshape(input.shape[0], 1, input.shape[1], -1)
     around = norch.pad(squares, (0, 0, size // 2, (size - 1) // 2))
+    (around,) = as_floating(around)
     mean = norch.avg_pool2d(around, (size, 1), 1).reshape(tuple(input.shape))
     return input / (mean * alpha + k) ** beta

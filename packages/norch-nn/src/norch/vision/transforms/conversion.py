@@ -76,7 +76,10 @@ def _columns(
 
 
 def normalize(tensor: norch.Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> norch.Tensor:
-    """(tensor - mean) / std for each channel of a floating-point image (..., C, H, W), in its memory if `inplace`."""
+    """(tensor - mean) / std for each channel of a floating-point image (..., C, H, W), in its memory if `inplace`.
+
+    Raises TypeError unless it is a tensor, DTypeError unless floating, ShapeError for numbers that do not fit.
+    """
     if not isinstance(tensor, norch.Tensor):
         raise TypeError(f"normalize: expected a tensor, got {type(tensor).__name__}: put ToTensor first")
     if not tensor.is_floating_point():

@@ -178,6 +178,7 @@ class RandomResizedCrop(nn.Module):
 
     It has a share of the image's area between the two numbers of `scale`, and is between the two of `ratio` times as
     wide as high (log-uniform); after ten parts that do not fit, the middle. Source: https://arxiv.org/abs/1409.4842.
+    Raises ValueError unless both are (low, high).
     """
 
     size: Any

@@ -1,0 +1,89 @@
+"""float32 against float64 where rounding errors grow; functions at infinities, NaN, zeros and the largest numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import norch
+
+INF, NAN = math.inf, math.nan
+
+
+def near(got: Any, want: Any, rtol: float) -> None:
+    np.testing.assert_allclose(got.detach().double().numpy(), want, rtol)
+
+
+# --- A mean that is large next to the deviations ----------------------------------------------------------------------
+
+FEW = np.array([1e6, 1e6 + 0.0625])  # their mean is no float32
+
+
+@pytest.mark.parametrize("x", [FEW, 1e6 + np.random.default_rng(0).standard_normal(10_000)], ids=["few", "many"])
+def test_spread_about_a_large_mean(x):
+    x = x.astype(np.float32).astype(np.float64)
+    t = norch.tensor(x, dtype=norch.float32)
+    near(t.var(), x.var(ddof=1), 1e-6)
+    near(t.std(correction=0), x.std(), 1e-6)
+    near(norch.var_mean(t)[0], x.var(ddof=1), 1e-6)
+    near(t.cov(), x.var(ddof=1), 1e-5)
+    near(t.cov(fweights=norch.ones(x.size, dtype=norch.int64)), x.var(ddof=1), 1e-5)
+    for dims in ((1,), (0, 1)):
+        near(norch.stack([t, t]).var(dims, correction=0), np.stack([x, x]).var(dims), 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 4, 4), (4, 8), (3, 4, 100), (2, 4, 4096)], ids=str)
+def test_normalisation_about_a_large_mean(shape):
+    rng = np.random.default_rng(0)
+    x, g = 1e4 + rng.standard_normal(shape), rng.standard_normal(shape)
+    w = rng.uniform(0.5, 1, shape[1])
+    functions = {
+        "batch_norm": lambda x, w: norch.batch_norm(x, None, None, w, w, training=True),
+        "layer_norm": lambda x, w: norch.layer_norm(x, shape[1:]) * w.sum(),
+        "layer_norm of weights": lambda x, w: norch.layer_norm(x.movedim(1, -1), shape[1], w, w).movedim(-1, 1),
+        "group_norm": lambda x, w: norch.group_norm(x, 2, w, w),
+    }
+
+    def found(function, dtype):
+        leaves = [norch.tensor(v.astype(np.float32), dtype=dtype, requires_grad=True) for v in (x, w)]
+        y = function(*leaves)
+        y.backward(norch.tensor(g, dtype=dtype))
+        return [t.double().numpy() for t in (y.detach(), *[leaf.grad for leaf in leaves])]
+
+    for name, function in functions.items():
+        for got, want in zip(found(function, norch.float32), found(function, norch.float64), strict=True):
+            np.testing.assert_allclose(got, want, 0, 5e-6 * np.abs(want).max(), err_msg=name)
+
+
+# --- Functions at infinities, NaN, zeros and the largest numbers ------------------------------------------------------
+
+# A function, the values of x, and the results: the limits, as PyTorch 2.13 has them.
+SPECIAL: list[Any] = [
+    ("erf", lambda x: x.erf(), [10, -10, INF, -INF, NAN, -0.0], [1, -1, 1, -1, NAN, -0.0]),
+    ("gelu", norch.ops.gelu, [10, -10, 1e30, -1e30, INF, NAN, -0.0], [10, -0.0, 1e30, -0.0, INF, NAN, -0.0]),
+    ("gelu, tanh", lambda x: norch.ops.gelu(x, "tanh"), [3e38, -3e38, -0.0], [3e38, -0.0, -0.0]),
+]
+
+
+def identical(got: Any, want: Any, rtol: float = 1e-6) -> None:
+    """Equal to rounding, with the same signs of zeros."""
+    found = got.detach().double().numpy()
+    np.testing.assert_allclose(found, want, rtol)
+    np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(np.asarray(want, float)[found == 0]))
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float64, norch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", SPECIAL, ids=[case[0] for case in SPECIAL])
+def test_special_values(case, dtype):
+    _, function, x, want = case
+    for copies in (1, 8):  # a few elements, and whole vectors of them
+        t = norch.tensor(x * copies, dtype=dtype)
+        identical(function(t), want * copies, 1e-2 if dtype.itemsize == 2 else 1e-6)
+
+
+def test_silu_of_float16_has_the_digits_of_float32():
+    x = norch.tensor([-20.0, -15.0], dtype=norch.float16)
+    near(norch.ops.silu(x), [-5.9604644775390625e-08, -4.589557647705078e-06], 0)
