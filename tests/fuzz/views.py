@@ -62,9 +62,9 @@ class Writer:
         name = self.fresh_name()
         kind = literals.dtype(self.r, ("float32", "float64")) if self.r.random() < 0.8 else "int64"
         made = literals.tensor(self.r, literals.shape(self.r, 0, 3), kind, self.r.choice(("plain", "ties")))
-        grad = ".requires_grad_()" if kind != "int64" and self.r.random() < 0.6 else ""
-        detached = ".detach()" if grad and self.r.random() < 0.5 else ""
-        self.add(f"{name} = {made}{detached}{grad}")
+        # A leaf that is a view loses gradients in PyTorch once its base is changed.
+        grad = ".clone().requires_grad_()" if kind != "int64" and self.r.random() < 0.6 else ""
+        self.add(f"{name} = {made}{grad}")
         return name
 
 

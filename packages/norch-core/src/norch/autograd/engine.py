@@ -76,6 +76,8 @@ def grad(
         targets[node] = None
     BackwardPass(targets, bool(create_graph if retain_graph is None else retain_graph), create_graph).run(starts)
     found = [targets[node] for node in nodes]
+    if not create_graph:  # they are the caller's, to be changed in place, which repeated elements cannot be
+        found = [g.clone() if g is not None and g.spec.overlaps else g for g in found]
     if materialize_grads:
         found = [t.new_zeros(t.shape) if g is None else g for g, t in zip(found, ins, strict=True)]
     elif not allow_unused and any(g is None for g in found):
@@ -165,7 +167,7 @@ class BackwardPass:
                     pending[node] = call_hooks(node.hooks, pending.pop(node))
                 if targets is not None and node in targets:
                     targets[node] = pending[node]
-                if self.needed is not None and node not in self.needed:
+                if self.needed is not None and self.needed.isdisjoint(node.edges):
                     del pending[node]
                 else:
                     node.run_backward(self, pending.pop(node))
@@ -229,7 +231,7 @@ class BackwardPass:
 
 
 def _leading_to(roots: list[Node], targets: dict[Node, Any]) -> set[Node]:
-    """The nodes below `roots` from which a target can be reached, targets excluded unless another lies below them."""
+    """The targets, and the nodes below `roots` from which one can be reached."""
     seen = set(roots)
     stack = list(roots)
     while stack:

@@ -114,7 +114,12 @@ class Node:
             else:
                 backward.add(edge, value)
             value = None
-        if not backward.retain:
+        if not backward.retain and op.saves_tensors:
+            self.free()
+
+    def free(self) -> None:
+        """Lets go of saved tensors. A node that has none, such as that of `x * 2`, can be read any number of times."""
+        if self.saved_outputs is not None or any([isinstance(v, TensorBase) for v in self.saved_inputs or ()]):
             self.saved_inputs = self.saved_outputs = None
 
     def saved_result(self, at: int | None = None) -> Any:

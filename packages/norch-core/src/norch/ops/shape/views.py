@@ -244,10 +244,13 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 @public("ravel")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow.
+    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow, `input` itself if it has one dim.
 
     Raises ShapeError for a start after the end, IndexError for a dim out of range.
     """
+    if input.spec.ndim == 1:
+        wrap_dim(start_dim, 1, "flatten"), wrap_dim(end_dim, 1, "flatten")
+        return input
     if start_dim == 0 and end_dim == -1:
         out: Tensor | None = RESHAPE.call(input, (-1,))
         return RESHAPE.call(contiguous(input), (-1,)) if out is None else out
