@@ -86,7 +86,7 @@ def of_values(found: Value, wanted: Value, floor: float = 0.0) -> str | None:
 
 def given(what: str, found: Value | None, wanted: Value | None) -> str | None:
     """The difference where at most one of them is there."""
-    texts = ["None" if v is None else "zeros" if not v.values.any() else shown(v.values) for v in (found, wanted)]
+    texts = ["None" if v is None else "zeros" if not (v.values == v.values).any() or not v.values.any() else shown(v.values) for v in (found, wanted)]
     return None if found is wanted else f"{what} is {texts[0]}, should be {texts[1]}"
 
 
@@ -108,12 +108,15 @@ def jumps(name: str, lines: tuple[str, ...], exact: Callable[..., Outcome]) -> b
     """Whether a second derivative is at a point where it is not continuous: any value is as good as PyTorch's there."""
     if not any("create_graph" in line for line in lines):
         return False
-    here, there = exact().values.get(name), exact(1e-4).values.get(name)
-    if here is None or there is None or here.grad is None or there.grad is None:
-        return False
-    a, b = here.grad.values, there.grad.values
-    with np.errstate(all="ignore"):
-        return a.shape == b.shape and not (np.abs(a - b) <= 0.05 * np.abs(a).max(initial=0.0)).all()
+    here = exact().values.get(name)
+    for there in (exact(1e-4).values.get(name), exact(-1e-4).values.get(name)):
+        if here is None or there is None or here.grad is None or there.grad is None:
+            return False
+        a, b = here.grad.values, there.grad.values
+        with np.errstate(all="ignore"):
+            if a.shape == b.shape and not (np.abs(a - b) <= 0.05 * np.abs(a).max(initial=0.0)).all():
+                return True
+    return False
 
 
 def close(a: Any, b: Any, epsilon: float | None, floor: float) -> bool:
