@@ -23,7 +23,10 @@ from program import HELPERS
 from shrink import kind_of, shrunk
 from worker import Worker
 
-NAMES = ("ops", "programs")
+NAMES = ("ops", "programs", "models", "threads", "arguments", "files")
+
+RENEWED = 1000
+"""After so many cases a child is replaced."""
 
 
 def main() -> int:
@@ -37,6 +40,7 @@ def main() -> int:
     parser.add_argument("--failures", type=int, default=20, help="stop after so many different ones")
     given = parser.parse_args()
     run = Run(given)
+    run.all()
     return run.report()
 
 
@@ -52,11 +56,19 @@ class Run:
         first = given.seed * 10_000_000
         numbers = [given.case] if given.case is not None else itertools.count(first)
         self.cases = ((kind, n) for n in numbers for kind in given.only)
-        threads = [threading.Thread(target=self.work, daemon=True) for _ in range(given.jobs)]
+
+    def all(self) -> None:
+        """Runs cases until time is up, Ctrl-C is pressed or there are failures enough."""
+        threads = [threading.Thread(target=self.work, args=(i % 2 == 0,)) for i in range(self.given.jobs)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self.until = 0.0
+            for thread in threads:
+                thread.join()
 
     def next_case(self) -> tuple[str, int] | None:
         with self.lock:
@@ -66,27 +78,35 @@ class Run:
                 return None
             return next(self.cases, None)
 
-    def work(self) -> None:
-        worker = Worker(self.given.device)
-        while (case := self.next_case()) is not None:
-            kind, number = case
-            lines, failure = worker.random_case(kind, number)
+    def work(self, guarded: bool) -> None:
+        """What one thread does: has a child judge cases, with guard pages and without in turn."""
+        worker = Worker(self.given.device, guarded)
+        for done in itertools.count(1):
+            case = self.next_case()
+            if case is None:
+                break
+            lines, failure = worker.random_case(*case)
             with self.lock:
-                self.counts[kind] += 1
-            if failure is None:
-                continue
-            key = (kind, kind_of(failure) + called(lines))
-            with self.lock:
-                known = key in self.seen
-                self.seen.add(key)
-            if not known:
-                self.show(kind, number, *shrunk(lines, lambda x, k=kind: worker.check(k, x), failure))
+                self.counts[case[0]] += 1
+            if failure is not None:
+                self.fail(worker, *case, lines, failure)
+            if done % RENEWED == 0:
+                worker.stop()
+                worker = Worker(self.given.device, not worker.guarded)
         worker.stop()
 
-    def show(self, kind: str, number: int, lines: tuple[str, ...], failure: str) -> None:
-        text = "\n".join(lines)
+    def fail(self, worker: Worker, kind: str, number: int, lines: tuple[str, ...], failure: str) -> None:
+        """Shows a failure that was not seen before, made small."""
+        key = (kind, kind_of(failure) + called(lines))
         with self.lock:
-            print(f"--- {kind}, --case {number}\n{text}\n=> {failure}\n", flush=True)
+            known = key in self.seen or self.until == 0.0
+            self.seen.add(key)
+        if known:
+            return
+        lines, failure = shrunk(lines, lambda candidate: worker.check(kind, candidate), failure)
+        text, guard = "\n".join(lines), " (NORCH_CPU_GUARD=1)" if worker.guarded else ""
+        with self.lock:
+            print(f"--- {kind}, --case {number}{guard}\n{text}\n=> {failure}\n", flush=True)
 
     def report(self) -> int:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))

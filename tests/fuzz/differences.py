@@ -10,8 +10,10 @@ from program import Outcome
 Lines = tuple[str, ...]
 
 COMPARISONS = r"(eq|ne|lt|le|gt|ge|not_equal|greater|greater_equal|less|less_equal)_"
-NO_PART = rf"\b({COMPARISONS}|(copysign|add[bm]?[bmr]*[mvr]|baddbmm)_?|fill_?|zero_?|matrix_power|scatter_reduce_?|index_reduce_?|vander|tile|" \
-          r"repeat|trapezoid|trapz|var|std|var_mean|std_mean|scaled_dot_product_attention|pow|norm|det|unfold|cat|concat\w*)\("
+NO_PART = (
+    rf"\b({COMPARISONS}|(copysign|add[bm]?[bmr]*[mvr]|baddbmm)_?|fill_?|zero_?|matrix_power|scatter_reduce_?|index_reduce_?|vander|tile|"
+    r"repeat|trapezoid|trapz|var|std|var_mean|std_mean|scaled_dot_product_attention|pow|norm|det|unfold|cat|concat\w*)\("
+)
 
 
 class Difference(NamedTuple):
@@ -25,19 +27,33 @@ class Difference(NamedTuple):
 DIFFERENCES: tuple[Difference, ...] = (
     Difference("none-or-zero", "", r"(grad|variable) is (None, should be zeros|zeros, should be None)"),
     Difference("none-or-zero", "allow_unused", r"^d: values \[\d\], should be \[\d\]"),
-    Difference("no-derivative", r"\b(unique|unique_consecutive|heaviside_?|slogdet)\(", "requires_grad False, should be True"),
+    Difference(
+        "no-derivative", r"\b(unique|unique_consecutive|heaviside_?|slogdet)\(", "requires_grad False, should be True"
+    ),
     Difference("no-derivative", r"\b(norm|vector_norm|dist)\(.*\b(p|ord)=0\b", "requires_grad False, should be True"),
     Difference("logical-in-place", r"\blogical_(and|or|xor|not)_\(", r"values .*should be \[[\d., ]+\]"),
-    Difference("the-tensor-itself", r"z = T?[\w.]*(broadcast_tensors|flatten|sum_to_size|ravel|interpolate)\(", r"^z\S*: grad is None, should be"),
+    Difference(
+        "the-tensor-itself",
+        r"z = T?[\w.]*(broadcast_tensors|flatten|sum_to_size|ravel|interpolate)\(",
+        r"^z\S*: grad is None, should be",
+    ),
     Difference("in-place-on-expanded", r"expand\(.*_\(", "share memory, as after expand"),
     Difference("all-any-uint8", r"uint8.*\b(all|any)\(", "dtype bool, should be uint8|norch.bool cannot hold"),
-    Difference("bool-arithmetic", r"T\.bool.*\b(matmul|bmm|mv|mm|inner|dot|vdot|tensordot|einsum|kron)\(", "cannot take bool"),
-    Difference("bool-arithmetic", r"T\.bool.*\b(add|index_add)_?\(.*alpha=", "norch.bool|dtype int64, should be bool|norch.int64"),
+    Difference(
+        "bool-arithmetic", r"T\.bool.*\b(matmul|bmm|mv|mm|inner|dot|vdot|tensordot|einsum|kron)\(", "cannot take bool"
+    ),
+    Difference(
+        "bool-arithmetic",
+        r"T\.bool.*\b(add|index_add)_?\(.*alpha=",
+        "norch.bool|dtype int64, should be bool|norch.int64",
+    ),
     Difference("bool-arithmetic", r"T\.bool.*\bpow_?\(", "pow\\(\\): cannot take bool"),
     Difference("sign-of-nan", r"\b(sign|sgn)_?\(", "values .*nan"),
     Difference("poles-of-polygamma", r"\bpolygamma\([1-9]", "values .*(inf|nan|e\\+\\d\\d)"),
     Difference("trapezoid-infinite", r"\b(trapezoid|trapz)\(", "should be .*nan"),
-    Difference("variance-over-no-dims", r"\b(var|std|var_mean|std_mean)\(.*(, \(\)|dim=\(\))", "values of the gradient"),
+    Difference(
+        "variance-over-no-dims", r"\b(var|std|var_mean|std_mean)\(.*(, \(\)|dim=\(\))", "values of the gradient"
+    ),
     Difference("nan-in-margins", r"\bmulti_margin_loss\(", "values \\[?.*nan"),
 )
 

@@ -8,7 +8,11 @@ from random import Random
 from typing import NamedTuple
 
 import differences
+import files
+import hostile
+import models
 import ops
+import parallel
 import views
 from compare import difference
 from exact import in_float64
@@ -20,16 +24,14 @@ Lines = tuple[str, ...]
 class Kind(NamedTuple):
     generate: Callable[[Random], list[str]]
     check: Callable[[Lines], str | None]
-    guarded: bool = False
-    """Whether every buffer lies between pages that must not be touched, and is filled with poison before it is used."""
 
 
-def beside_pytorch(lines: Lines) -> str | None:
-    """What norch and PyTorch disagree about, unless it is a documented difference."""
+def beside_pytorch(lines: Lines, floor: float = 0.0) -> str | None:
+    """What norch and PyTorch disagree about, unless it is a documented difference. `floor` is as in `difference`."""
     theirs = run(lines, library("torch"))
     if differences.undefined(lines, theirs):
         return None
-    found = difference(run(lines, library("norch")), theirs, lines, partial(in_float64, lines))
+    found = difference(run(lines, library("norch")), theirs, lines, partial(in_float64, lines), floor)
     return None if found is None or differences.name_of(lines, found) else found
 
 
@@ -46,5 +48,9 @@ def until_refused(generate: Callable[[Random], list[str]]) -> Callable[[Random],
 
 KINDS: dict[str, Kind] = {
     "ops": Kind(until_refused(ops.generate), beside_pytorch),
-    "programs": Kind(views.generate, beside_pytorch),
+    "programs": Kind(views.generate, partial(beside_pytorch, floor=16.0)),
+    "arguments": Kind(hostile.generate, hostile.check),
+    "files": Kind(files.generate, files.check),
+    "threads": Kind(parallel.generate, partial(beside_pytorch, floor=512.0)),
+    "models": Kind(until_refused(models.generate), partial(beside_pytorch, floor=64.0)),
 }

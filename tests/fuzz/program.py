@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import io
 import math
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -80,6 +81,7 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
     """Calls `work(i)` in `count` threads at once; raises what the first of them raised."""
     raised: list[Exception] = []
     together = threading.Barrier(count)
+    interval = sys.getswitchinterval()
 
     def run(i: int) -> None:
         together.wait()
@@ -89,10 +91,12 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
             raised.append(e)
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    sys.setswitchinterval(1e-6)  # threads change places between any two bytecodes
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    sys.setswitchinterval(interval)
     if raised:
         raise raised[0]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
+import time
 from collections.abc import Callable, Iterator
 
 Lines = tuple[str, ...]
 Check = Callable[[Lines], str | None]
 
 
-def shrunk(lines: Lines, check: Check, failure: str, tries: int = 400) -> tuple[Lines, str]:
+def shrunk(lines: Lines, check: Check, failure: str, tries: int = 400, seconds: float = 60) -> tuple[Lines, str]:
     """A smaller program that fails in the same way, and what it fails with."""
-    wanted = kind_of(failure)
-    left = tries
+    wanted, left, until = kind_of(failure), tries, time.monotonic() + seconds
 
     def fails(candidate: Lines) -> str | None:
         nonlocal left
-        left -= 1
+        left -= 1 if time.monotonic() < until else left
         found = check(candidate) if left > 0 else None
         return found if found is not None and kind_of(found) == wanted else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import selectors
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
+
+MEMORY = 16 << 30
+"""How much address space a child may take, in bytes: who asks for more must be refused."""
 
 
 class Verdict(NamedTuple):
@@ -64,9 +68,8 @@ class Worker:
             self.stop()
             return Verdict(lines, f"hangs: no answer in {self.patience:.0f} s")
         except (EOFError, BrokenPipeError):
-            code = self.process.wait()
-            said = self.process.stderr.read().decode(errors="replace") if self.process.stderr else ""
-            self.process = None
+            said = self.process.communicate()[1].decode(errors="replace")
+            code, self.process = self.process.returncode, None
             return Verdict(lines, f"crash: the process ended with {code}\n{said[-1500:]}")
 
     def read_line(self) -> bytes:
@@ -100,7 +103,9 @@ def serve(device: str) -> None:
     from program import library, quiet
 
     library("torch").set_num_threads(1)
-    if device != "cpu":
+    if device == "cpu":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    else:
         library("norch").set_default_device(device)
 
     def answer(**said: Any) -> None:
