@@ -11,7 +11,7 @@ from ...autograd.accumulate import shared_ops
 from ...backend.contract import REDUCTION
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
-from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
+from ...dtype import BOOL, DType, as_dtype, bool_, float32, get_default_dtype, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
@@ -373,6 +373,7 @@ def _root(square: Tensor) -> Tensor:
 @_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow. Raises as sum does."""
+    input = input if input.spec.dtype.is_floating_point else input.to(get_default_dtype())
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
     if 0 in [input.spec.shape[d] for d in dims]:
         return log(sum(exp(input), dim, keepdim))
