@@ -324,7 +324,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         elif before or after:
             constant[dim] = before, after
     if constant:
-        out = _pad_constant(out, constant, 0 if value is None else value)
+        number = 0 if value is None else value.item() if hasattr(value, "item") else value
+        out = _pad_constant(out, constant, number)
     return fresh(out, input)
 
 
