@@ -21,7 +21,7 @@ CANCELLED = 8.0
 """In units of EPSILON, what gradients may have lost that add up to 0, such as that of a single number, normalised."""
 
 LOST = 16.0
-"""How many times further from the exact result than PyTorch norch may be: where that is far, the problem is ill-posed."""
+"""How many times further than PyTorch norch may be from the exact result: where that is far, the problem is ill-posed."""
 
 
 def difference(
@@ -86,12 +86,16 @@ def of_values(found: Value, wanted: Value, floor: float = 0.0) -> str | None:
 
 def given(what: str, found: Value | None, wanted: Value | None) -> str | None:
     """The difference where at most one of them is there."""
-    texts = ["None" if v is None else "zeros" if not v.values.any() else shown(v.values) for v in (found, wanted)]
+    texts = ["None" if v is None else "zeros" if nothing(v.values) else shown(v.values) for v in (found, wanted)]
     return None if found is wanted else f"{what} is {texts[0]}, should be {texts[1]}"
 
 
+def nothing(values: Any) -> bool:
+    return not values.any() or bool(np.isnan(values).all())
+
+
 def where_defined(found: Value, wanted: Value, of: Value) -> tuple[Value, Value]:
-    """Two gradients without the elements in which PyTorch's, or what it is the gradient of, is NaN or beyond all bounds.
+    """Two gradients without the elements in which PyTorch's, or the operand itself, is NaN or beyond all bounds.
 
     What rules make of infinity times 0 says nothing about them.
     """
@@ -108,12 +112,15 @@ def jumps(name: str, lines: tuple[str, ...], exact: Callable[..., Outcome]) -> b
     """Whether a second derivative is at a point where it is not continuous: any value is as good as PyTorch's there."""
     if not any("create_graph" in line for line in lines):
         return False
-    here, there = exact().values.get(name), exact(1e-4).values.get(name)
-    if here is None or there is None or here.grad is None or there.grad is None:
-        return False
-    a, b = here.grad.values, there.grad.values
-    with np.errstate(all="ignore"):
-        return a.shape == b.shape and not (np.abs(a - b) <= 0.05 * np.abs(a).max(initial=0.0)).all()
+    here = exact().values.get(name)
+    for there in (exact(1e-4).values.get(name), exact(-1e-4).values.get(name)):
+        if here is None or there is None or here.grad is None or there.grad is None:
+            return False
+        a, b = here.grad.values, there.grad.values
+        with np.errstate(all="ignore"):
+            if a.shape == b.shape and not (np.abs(a - b) <= 0.05 * np.abs(a).max(initial=0.0)).all():
+                return True
+    return False
 
 
 def close(a: Any, b: Any, epsilon: float | None, floor: float) -> bool:
@@ -133,13 +140,13 @@ def close(a: Any, b: Any, epsilon: float | None, floor: float) -> bool:
 
 
 def nearer(found: Value, wanted: Value, best: Value, moved: Value | None, floor: float) -> bool:
-    """Whether ours is not much further from the float64 result than PyTorch's, or than `moved`, that of moved inputs."""
-    pairs = [(found, wanted, best, moved)]
-    if found.grad is not None and wanted.grad is not None and best.grad is not None:
-        pairs.append(
-            (*where_defined(found.grad, wanted.grad, wanted), best.grad, None if moved is None else moved.grad)
-        )
-    return all(near(*pair, floor) for pair in pairs)
+    """Whether ours is not much further from the float64 result than PyTorch's, or `moved`, that of moved inputs."""
+    if not near(found, wanted, best, moved, floor):
+        return False
+    if found.grad is None or wanted.grad is None or best.grad is None:
+        return True
+    mine, its = where_defined(found.grad, wanted.grad, wanted)
+    return near(mine, its, best.grad, None if moved is None else moved.grad, floor or CANCELLED)
 
 
 def near(found: Value, wanted: Value, best: Value, moved: Value | None, floor: float) -> bool:

@@ -14,7 +14,9 @@ def in_float64(lines: tuple[str, ...], shaken: float = 0.0) -> Outcome:
     shaken: how far, relatively, they are moved at random: by as much results may differ that are both right.
     """
     T, r = library("torch"), Random(0)
-    known = {"_moved": lambda v: v * (1 + shaken * r.uniform(-1, 1)) + (shaken * r.uniform(-1, 1)) * (shaken > 1e-5)}
+    known = {
+        "_moved": lambda v: v * (1 + shaken * r.uniform(-1, 1)) + (shaken * r.uniform(-1, 1)) * (abs(shaken) > 1e-5)
+    }
     doubled = [promoted(line, "" if not shaken or line[0] in "zd_" else ".apply_(_moved)") for line in lines]
     before = T.get_default_dtype()
     try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .dtype import bool_, get_default_dtype
+from .dtype import bool_, float64, get_default_dtype
 from .ops import (
     digamma,
     erf,
     erfc,
     erfinv,
+    exp,
     exp2,
     expm1,
     lgamma,
@@ -24,10 +25,11 @@ from .ops import (
     sigmoid,
     sinc,
     softmax,
+    sqrt,
     where,
     xlogy,
 )
-from .ops.elementwise.special import floating_pair
+from .ops.elementwise.special import as_floating, floating_pair
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -54,8 +56,24 @@ def ndtr(input: Tensor) -> Tensor:
 
 
 def ndtri(input: Tensor) -> Tensor:
-    """The inverse of `ndtr`."""
-    return erfinv(input * 2 - 1) * math.sqrt(2)
+    """The inverse of `ndtr`: infinite at 0 and 1, NaN beyond. As exact for small input as for large.
+
+    By `erfinv`, and in the tails by Newton's method on the logarithm of `ndtr`, from the approximation 26.2.23 of
+    Abramowitz and Stegun. In float64.
+    """
+    x = as_floating(input)
+    p = x.to(float64)
+    tail = where(p < 0.5, p, 1 - p)
+    inside = tail > 0
+    tail = where(inside, tail, 0.01)
+    t = sqrt(log(tail) * -2.0)
+    size = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
+    for _ in range(3):
+        found = erfc(size * math.sqrt(0.5)) * 0.5
+        size = size + log(found / tail) * found * exp(size * size / 2) * math.sqrt(2 * math.pi)
+    size = where(inside, size, where((p == 0) | (p == 1), math.inf, math.nan))
+    centre = erfinv(where(tail > 0.1, p, 0.5) * 2 - 1) * math.sqrt(2)
+    return where(tail > 0.1, centre, where(p < 0.5, -size, size)).to(x.dtype)
 
 
 def xlog1py(input: Tensor | float, other: Tensor | float) -> Tensor:

@@ -71,8 +71,9 @@ class LeastSquares(NamedTuple):
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """The X of least |A @ X - B|, the smallest of several, by the pseudoinverse; and A's rank and singular values.
 
-    residuals: the squared distances, where A has more rows than columns and full rank; else empty. driver: one of PyTorch's
-    names, without effect. Raises ShapeError where the rows of A and B differ in number, ValueError for another driver.
+    residuals: the squared distances, where A has more rows than columns and full rank; else empty. driver: a name of
+    PyTorch's, without effect. Raises ShapeError where the rows of A and B differ in number, ValueError for another
+    driver.
     """
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise ValueError(f"linalg.lstsq(): driver must be gels, gelsy, gelsd or gelss, got {driver!r}")

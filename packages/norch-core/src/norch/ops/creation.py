@@ -246,9 +246,11 @@ def arange(
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
     if dtype is None:
         dtype = get_default_dtype() if float in (type(start), type(end), type(step)) else int64
+    if dtype is not int64 and as_dtype(dtype, "arange") is int64:
+        dtype = int64
+    if dtype is int64 and float in (type(start), type(end), type(step)) and abs(step) >= 1:
+        start, end, step = int(start), int(end), int(step)  # PyTorch does so for this dtype alone
     count = -int((start - end) // step) if type(step) is not float else int(np.ceil((end - start) / step))
-    if float in (type(start), type(end), type(step)) and as_dtype(dtype, "arange").category != FLOATING:
-        start, step = int(start), int(step)  # as many as the bounds say, from whole numbers: as PyTorch
     spec = spec_for((count,), dtype, device, "arange")
     if spec.dtype is bool_:
         raise DTypeError("arange(): cannot take bool")

@@ -206,6 +206,7 @@ def composite(
     *,
     name: str | None = None,
     joint: bool = False,
+    native: str = "any",
     plugin: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
@@ -213,8 +214,9 @@ def composite(
     Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value, `Number` ones
     converted to the dtype that `infer` gives them; all others are hashable attributes. infer gets specs for tensors,
     types for scalars, and the attributes, in order, and returns Inferred or the Spec(s) of the result. vjp is one rule
-    (of the only operand; or with `joint` of all), or a rule by operand name. plugin: for an op that is not norch's own:
-    its `kernels` and `owner`, as of `Op`.
+    (of the only operand; or with `joint` of all), or a rule by operand name. native: "floating" where backends are
+    asked for kernels of floating results only. plugin: for an op that is not norch's own: its `kernels` and `owner`, as
+    of `Op`.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -239,7 +241,9 @@ def composite(
             given = [values[i] for i in sorted((*tensors, *scalars)) if values[i] is not None]
             operands = tuple(v if type(v) is Spec else (_scalar_operand(v), ()) for v in given)
             attrs = {p: v for i, (p, v) in enumerate(zip(params, values, strict=True)) if i not in (*tensors, *scalars)}
-            return Inferred(outputs, operands, attrs | {"given": tuple(values[i] is not None for i in tensors)})
+            attrs["given"] = tuple(values[i] is not None for i in tensors)
+            is_native = native == "any" or outputs[0].dtype.is_floating_point
+            return Inferred(outputs, operands, attrs, native=is_native)
 
         rules: Any = vjp
         if isinstance(vjp, dict):

@@ -264,12 +264,14 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of input whose slices at `index` along `dim` hold `value`, a number or 0-d. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_fill")
-    places = expand_index(index, tuple(input.spec.shape), at, "index_fill")
-    if hasattr(value, "spec"):
-        if value.spec.numel != 1:
-            raise ShapeError(f"index_fill(): value must be a number or 0-d, got shape {tuple(value.spec.shape)}")
-        value = value.to(input.device, input.spec.dtype).reshape(()).expand(tuple(places.spec.shape))
-    return scatter(input, at, places, value)
+    shape = tuple(input.spec.shape)
+    if not hasattr(value, "spec"):
+        return scatter(input, at, expand_index(index, shape, at, "index_fill"), value)
+    if value.spec.numel != 1:
+        raise ShapeError(f"index_fill(): value must be a number or 0-d, got shape {tuple(value.spec.shape)}")
+    # By a mask, so that an index that comes twice counts once in the gradient.
+    mask = index_fill(fill_spec(input.spec.like((shape[at],), dtype=bool_), False), 0, index, True)
+    return where(mask.reshape([-1 if d == at else 1 for d in range(len(shape))]), value.to(input.dtype), input)
 
 
 @public()

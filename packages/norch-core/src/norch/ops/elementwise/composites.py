@@ -241,7 +241,7 @@ def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 @public(inplace=True)
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
-    return _fmod(input, other)
+    return _fmod(*without_bools("fmod", input, other))
 
 
 @composite(
@@ -262,6 +262,12 @@ def promoted_dtype(op: str, *operands: Any) -> DType:
     return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
 
 
+def without_bools(op: str, *operands: Any) -> list[Any]:
+    """The operands, of which bool tensors beside numbers become numbers of the dtype that all promote to."""
+    dtype = promoted_dtype(op, *operands)
+    return [v.to(dtype) if hasattr(v, "spec") and v.spec.dtype is bool_ else v for v in operands]
+
+
 def require_floating(op: str, *operands: Any) -> None:
     """Raises DTypeError unless the operands promote to a floating dtype."""
     dtype = promoted_dtype(op, *operands)
@@ -273,7 +279,7 @@ def require_floating(op: str, *operands: Any) -> None:
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("hypot", input, other)
-    return _hypot(input, other)
+    return _hypot(*without_bools("hypot", input, other))
 
 
 @composite(
@@ -297,6 +303,8 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
 def log_of_sum(op: str, input: Tensor, other: Tensor, log_base: float) -> Tensor:
     """The logarithm of base**input + base**other to a base that is given by its natural logarithm."""
     require_floating(op, input, other)
+    dtype = promoted_dtype(op, input, other)
+    input, other = input.to(dtype), other.to(dtype)
     largest = maximum(input, other)
     infinite = isinf(largest)
     a, b = where(infinite, 0.0, input), where(infinite, 0.0, other)

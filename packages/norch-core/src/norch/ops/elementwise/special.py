@@ -130,7 +130,8 @@ _ERFINV_TAIL = (
 )  # fmt: skip
 
 
-def _erfinv_rule(g: Tensor, y: Tensor) -> Tensor:
+def _erfinv_rule(g: Tensor, input: Tensor) -> Tensor:
+    y = _erfinv(input)
     return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
 
 

@@ -131,7 +131,7 @@ def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -
 
 
 @public(method=False)
-@composite(_infer_hardtanh, hardtanh_grad)
+@composite(_infer_hardtanh, hardtanh_grad, native="floating")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays. Raises DTypeError for bool.
 

@@ -64,6 +64,7 @@ def _conv2d_to_weight(
     _infer_conv2d,
     {"input": _conv2d_to_input, "weight": _conv2d_to_weight, "bias": lambda g: g.sum((0, 2, 3))},
     name="conv2d",
+    native="floating",
 )
 def _conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, pads: Pads, dilation: Pair, groups: int
@@ -111,7 +112,7 @@ def _input_grad_to_weight(
     return conv2d_weight_grad(grad, g, tuple(weight_spec.shape), stride, pads, dilation, groups)
 
 
-@composite(_infer_input_grad, {"grad": _input_grad_to_grad, "weight": _input_grad_to_weight})
+@composite(_infer_input_grad, {"grad": _input_grad_to_grad, "weight": _input_grad_to_weight}, native="floating")
 def conv2d_input_grad(
     grad: Tensor, weight: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:

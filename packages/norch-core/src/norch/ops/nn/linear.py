@@ -57,6 +57,7 @@ def linear_weight_grad(grad: Tensor, input: Tensor) -> Tensor:
         "bias": lambda g: g,
     },
     name="linear",
+    native="floating",
 )
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     product = _rows(input) @ weight.mT
@@ -81,7 +82,12 @@ def _activation_rule(
     )
 
 
-@composite(lambda input, weight, bias, activation: _infer_linear(input, weight, bias), _activation_rule, joint=True)
+@composite(
+    lambda input, weight, bias, activation: _infer_linear(input, weight, bias),
+    _activation_rule,
+    joint=True,
+    native="floating",
+)
 def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     """An activation of `linear`, in one pass. It has a gradient for those in _GRADIENTS only. Raises as linear does."""
     out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))

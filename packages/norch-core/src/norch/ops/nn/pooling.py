@@ -135,7 +135,7 @@ def _sum_rule(g: Tensor, input_spec: Spec, windows: Windows, pads: Pads) -> Tens
     return _sum_pool2d_grad(g, tuple(input_spec.shape), windows, pads)
 
 
-@composite(_infer_sum, {"input": _sum_rule}, name="sum_pool2d")
+@composite(_infer_sum, {"input": _sum_rule}, name="sum_pool2d", native="floating")
 def _sum_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     """The sums of windows."""
     return _all_windows(input, windows, pads, 0).sum((4, 5))

@@ -11,7 +11,7 @@ from ...autograd.accumulate import shared_ops
 from ...backend.contract import REDUCTION
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
-from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
+from ...dtype import BOOL, DType, as_dtype, bool_, float32, get_default_dtype, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
@@ -387,6 +387,7 @@ def _root(square: Tensor) -> Tensor:
 @_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow. Raises as sum does."""
+    input = input if input.spec.dtype.is_floating_point else input.to(get_default_dtype())
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
     if 0 in [input.spec.shape[d] for d in dims]:
         return log(sum(exp(input), dim, keepdim))
@@ -407,15 +408,15 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 @public()
 @accepts_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one.
+    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one, and of no floats.
 
-    Raises ShapeError for no elements, or with `dim` IndexError.
+    Raises ShapeError for no integers, with `dim` IndexError for no elements.
     """
     from .sorting import in_order, take_rank
 
     if dim is None:
         if not input.spec.numel:
-            raise ShapeError(f"median(): no elements, shape {tuple(input.spec.shape)}")
+            return mean_of_none("median", input)
         return _median(input)
     at, values, indices = in_order(input, dim, "median")
     size, found = values.spec.shape[at], values.detach()
@@ -423,6 +424,13 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     # NaN comes last; where there is one, the first of them is the median.
     rank = where(last != last, size - count_nonzero(found != found, at).unsqueeze(at), (size - 1) // 2)
     return take_rank(values, indices, at, rank, keepdim, input)
+
+
+def mean_of_none(op: str, input: Tensor) -> Tensor:
+    """NaN, for no elements. Raises ShapeError unless floating."""
+    if not input.spec.dtype.is_floating_point:
+        raise ShapeError(f"{op}(): no elements, shape {tuple(input.spec.shape)}")
+    return mean(input)
 
 
 @composite(lambda input: input.like(()), lambda g, input, y: to_equals(g, input, y), name="median_of_all")
@@ -439,4 +447,4 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if lead < 0 or not {n == m or n == 1 for n, m in zip(wanted, shape[lead:])} <= {True}:
         raise ShapeError(f"sum_to_size(): shape {shape} does not sum to {wanted}")
     dims = [d for d, m in enumerate(shape) if d < lead or (wanted[d - lead] == 1 != m)]
-    return reshape(sum(input, dims) if dims else input, wanted)
+    return reshape(sum(input, dims) if dims or not wanted else input, wanted)

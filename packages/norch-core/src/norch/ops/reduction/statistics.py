@@ -19,7 +19,7 @@ from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
-from .reductions import ValuesIndices, _unbiased_first, amax, amin, argmax, centred, mean, std, to_equals
+from .reductions import ValuesIndices, _unbiased_first, amax, amin, argmax, centred, mean, mean_of_none, std, to_equals
 from .reductions import sum as total
 from .scan import cummax
 from .sorting import in_order, keep_dim, sort, take_rank
@@ -79,7 +79,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """`median` of the elements that are not NaN; NaN where there are none. Raises as median does."""
     if dim is None:
         if not input.spec.numel:
-            raise ShapeError(f"nanmedian(): no elements, shape {tuple(input.spec.shape)}")
+            return mean_of_none("nanmedian", input)
         return _nanmedian(input)
     at, values, indices = in_order(input, dim, "nanmedian")
     count = total(~isnan(values.detach()), at, True)

@@ -6,8 +6,6 @@ import math
 
 import norch
 
-from .loss_arguments import as_floating
-
 
 def instance_norm(
     input: norch.Tensor,
@@ -53,6 +51,5 @@ def local_response_norm(
         return input
     squares = (input * input).reshape(input.shape[0], 1, input.shape[1], -1)
     around = norch.pad(squares, (0, 0, size // 2, (size - 1) // 2))
-    (around,) = as_floating(around)
     mean = norch.avg_pool2d(around, (size, 1), 1).reshape(tuple(input.shape))
     return input / (mean * alpha + k) ** beta
