@@ -83,10 +83,10 @@ class Op:
         elif vjp is not None:
             self.rules = tuple([rule and Rule(self, rule) for rule in vjp])
         self.bound = [None if rule is None else bind_rule(self, rule, i) for i, rule in enumerate(self.rules or ())]
-        self.saves = Saves(self)
         self.saves_tensors = any(
-            rule.saved_outputs or rule.saved_inputs.intersection(self.tensors) for rule in self.rules or () if rule
+            rule.saved_outputs or not rule.saved_inputs.isdisjoint(self.tensors) for rule in self.rules or () if rule
         )
+        self.saves = Saves(self)
         self.plans = Plans(self)
         self.into_plans = Plans(self, into=True)
         self.call: Callable[..., Tensor] = call_path(self)
