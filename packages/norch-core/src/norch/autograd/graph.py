@@ -119,8 +119,13 @@ class Node:
 
     def free(self) -> None:
         """Lets go of saved tensors. A node that has none, such as that of `x * 2`, can be read any number of times."""
-        if self.saved_outputs is not None or any([isinstance(v, TensorBase) for v in self.saved_inputs or ()]):
-            self.saved_inputs = self.saved_outputs = None
+        if self.saved_outputs is None:
+            for value in self.saved_inputs or ():
+                if isinstance(value, TensorBase):
+                    break
+            else:
+                return
+        self.saved_inputs = self.saved_outputs = None
 
     def saved_result(self, at: int | None = None) -> Any:
         """The saved output `at`; for None the only one, or a tuple of several."""

@@ -244,7 +244,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 @public("ravel")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow, `input` itself if it has one dim.
+    """Dims `start_dim` to `end_dim` flattened into one: a view where strides allow, `input` itself if of one dim.
 
     Raises ShapeError for a start after the end, IndexError for a dim out of range.
     """
