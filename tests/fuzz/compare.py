@@ -91,7 +91,7 @@ def given(what: str, found: Value | None, wanted: Value | None) -> str | None:
 
 
 def nothing(values: Any) -> bool:
-    return not values.any() or bool(np.isnan(values).all())
+    return not np.nan_to_num(values.astype(np.float64)).any()
 
 
 def where_defined(found: Value, wanted: Value, of: Value) -> tuple[Value, Value]:

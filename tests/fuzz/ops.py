@@ -34,7 +34,7 @@ SUMS = (
 )
 """Where the largest numbers overflow or not by the order of the steps."""
 
-WINDOWS = ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist)"
+WINDOWS = ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist|prod|prelu)"
 """Where one infinite number makes what is near it NaN, or not, by the way that it is computed."""
 
 UNSTABLE = (
