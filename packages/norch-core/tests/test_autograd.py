@@ -91,6 +91,22 @@ def test_the_part_of_a_graph_that_was_freed() -> None:
         (shared * 2).sum().backward()
 
 
+def test_what_saved_no_tensor_can_be_read_again() -> None:
+    x = leaf(1.0, 2.0, 3.0)
+    total = (norch.cat([-x, x[1:]]).reshape(5, 1).expand(5, 2) + 1).sum()
+    total.backward()
+    total.backward()
+    assert x.grad.tolist() == [-4, 0, 0]
+
+
+def test_grad_of_a_result_frees_only_what_comes_after_it() -> None:
+    x = leaf(1.0, 2.0)
+    h = x * x
+    assert grad(h.exp().log().sum(), h)[0].tolist() == pytest.approx([1, 1])
+    h.sum().backward()
+    assert x.grad.tolist() == [2, 4]
+
+
 def test_create_graph_and_higher_derivatives() -> None:
     x = leaf(2)
     y = (x**4).sum()

@@ -71,7 +71,7 @@ def ndtri(input: Tensor) -> Tensor:
     for _ in range(3):
         found = erfc(size * math.sqrt(0.5)) * 0.5
         size = size + log(found / tail) * found * exp(size * size / 2) * math.sqrt(2 * math.pi)
-    size = where(inside, size, where((p == 0) | (p == 1), math.inf, math.nan))
+    size = where(inside, size, -log(where(inside, 1.0, where(p < 0.5, p, 1 - p))))  # infinite, as its slope, or NaN
     centre = erfinv(where(tail > 0.1, p, 0.5) * 2 - 1) * math.sqrt(2)
     return where(tail > 0.1, centre, where(p < 0.5, -size, size)).to(x.dtype)
 

@@ -163,9 +163,12 @@ class BackwardPass:
                     self.ahead = None
                 if node.hooks and type(pending[node]) is not list:
                     pending[node] = call_hooks(node.hooks, pending.pop(node))
-                if targets is not None and node in targets:
+                if targets is None:
+                    node.run_backward(self, pending.pop(node))
+                    continue
+                if node in targets:
                     targets[node] = pending[node]
-                if self.needed is not None and node not in self.needed:
+                if self.needed.isdisjoint(node.edges):  # type: ignore[union-attr]
                     del pending[node]
                 else:
                     node.run_backward(self, pending.pop(node))
@@ -229,7 +232,7 @@ class BackwardPass:
 
 
 def _leading_to(roots: list[Node], targets: dict[Node, Any]) -> set[Node]:
-    """The nodes below `roots` from which a target can be reached, targets excluded unless another lies below them."""
+    """The targets below `roots`, and the nodes from which one can be reached."""
     seen = set(roots)
     stack = list(roots)
     while stack:

@@ -116,15 +116,15 @@ def _once(tensor: Tensor) -> Tensor:
     return _part(tensor, shape, spec.strides, 0)
 
 
-def check_writable(tensor: Tensor, op: str, alike: bool = False) -> bool:
-    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change.
+def check_writable(tensor: Tensor, op: str, values: bool = True, alike: bool = False) -> bool:
+    """Raises where `tensor`, or its shape alone, may not be changed in place. Whether the graph has to learn of it.
 
     alike: every element gets the same value, so that those of an expanded dim may share memory.
     """
     root = tensor if tensor.base is None else tensor.base
     if root.node is None and (tensor.node is None or tensor.node is UNTRACKED) and not tensor.spec.overlaps:
         return False
-    if tensor.spec.overlaps and not (alike and not _once(tensor).spec.overlaps):
+    if values and tensor.spec.overlaps and not (alike and not _once(tensor).spec.overlaps):
         raise ShapeError(
             f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
             "memory, as after expand(); clone() it first"

@@ -22,8 +22,7 @@ def reshaping(function: Callable[..., Tensor], *also: str) -> Callable[..., Any]
     title = function.__name__ + "_"
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if not self.spec.overlaps:
-            check_writable(self, title)
+        check_writable(self, title, values=False)
         node = None if self.node is None else resolve(self)
         recording = is_recording()
         set_recording(True)  # without, too, its gradient would else be of the shape that it had

@@ -70,8 +70,8 @@ def _extreme_vjp(g: Tensor, x: Tensor, y: Tensor, x_spec: Spec, dim: Any, keepdi
 
 def to_equals(g: Tensor, x: Tensor, y: Tensor, dim: Any = None) -> Tensor:
     """The gradient of what was taken from `x` over `dim`: shared among the elements that are `y`, or are NaN as it."""
-    is_y = ((x == y) | ((x != x) & (y != y))).to(g.dtype)
-    return g * is_y / is_y.sum(dim, True)
+    is_y = (x == y) | ((x != x) & (y != y))
+    return where(is_y, g / is_y.sum(dim, True, dtype=g.dtype), 0.0)
 
 
 def _dims(dim: Any) -> Any:
