@@ -9,7 +9,7 @@ from ...dispatch.plan import SCALARS
 from ...dtype import DType, bool_, finfo, result_dtype
 from ...errors import DTypeError, ShapeError
 from ..creation import fill_spec
-from ..families import composite, describe, infer_elementwise
+from ..families import composite, describe, infer_elementwise, op_of
 from ..registry import public
 from .arithmetic import abs as absolute
 from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
@@ -175,6 +175,9 @@ def _between(input: Tensor, min: Any, max: Any) -> Tensor:
 @composite(lambda *values: infer_elementwise("clamp", values), {"input": _clamp_rule}, name="clamp")
 def _clamp(input: Tensor, min: Number, max: Number) -> Tensor:
     return _between(input, min, max)
+
+
+CLAMP = op_of(_clamp)
 
 
 @public(inplace=True)
