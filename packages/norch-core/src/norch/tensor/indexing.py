@@ -72,14 +72,19 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
     if places.dtype is bool_:
         if places.shape != spec.shape or spec.device.type != "cpu":
             return None
-        (chosen,) = index.numpy().reshape(-1).nonzero()
         flat = RESHAPE.call(tensor, (spec.numel,))
-        return INDEX.call(
-            tensor.reshape(-1) if flat is None else flat, of_new_array(np.ascontiguousarray(chosen), int64), 0
-        )
+        return INDEX.call(tensor.reshape(-1) if flat is None else flat, _where_true(index), 0)
     if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
         return None
     return INDEX.call(tensor, index, 0)
+
+
+def _where_true(mask: Tensor) -> Tensor:
+    """The indices, into the flattened mask on the CPU, of its True elements."""
+    spec = mask.spec
+    memory = spec.device.backend.host_view(mask.buffer) if spec.is_contiguous else None
+    flat = mask.numpy().reshape(-1) if memory is None else np.ndarray((spec.numel,), np.bool_, memory, mask.offset)
+    return of_new_array(np.ascontiguousarray(flat.nonzero()[0]), int64)
 
 
 def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:

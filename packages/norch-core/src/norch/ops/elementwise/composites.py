@@ -10,7 +10,7 @@ from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes
 from ..creation import fill_spec
-from ..families import NUMBER, composite, describe, infer_elementwise
+from ..families import NUMBER, composite, describe, infer_elementwise, op_of
 from ..registry import public
 from .arithmetic import abs as absolute
 from .arithmetic import bitwise_not, div, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, scaled, sqrt, sub, where
@@ -180,6 +180,9 @@ def _between(input: Tensor, min: Any, max: Any) -> Tensor:
 @composite(lambda *values: infer_elementwise("clamp", values), {"input": _clamp_rule}, name="clamp")
 def _clamp(input: Tensor, min: Number, max: Number) -> Tensor:
     return _between(input, min, max)
+
+
+CLAMP = op_of(_clamp)
 
 
 def _infer_clamp_between(input: Spec, min: Spec | None, max: Spec | None) -> Inferred:
