@@ -222,7 +222,7 @@ def weight(c: Call) -> str:
 
 
 def bound(c: Call) -> str:
-    return num(c) if c.r.random() < 0.6 else c.tensor(literals.broadcastable(c.r, c.shape))
+    return coefficient(c) if c.r.random() < 0.6 else c.tensor(literals.broadcastable(c.r, c.shape))
 
 
 def mask(c: Call) -> str:
@@ -333,7 +333,9 @@ def scattered(c: Call) -> str:
         turned[c.chosen] = where[c.chosen]
         drawn = drawn[: where[c.chosen]]
     c.index = tuple(where)
-    return c.variable(f"T.tensor({drawn}, dtype=T.int64).reshape({tuple(turned)}).expand({tuple(where)})")
+    # PyTorch takes an expanded index for one that covers the tensor.
+    whole = "" if tuple(where) == tuple(c.shape) else ".contiguous()"
+    return c.variable(f"T.tensor({drawn}, dtype=T.int64).reshape({tuple(turned)}).expand({tuple(where)}){whole}")
 
 
 def src(c: Call) -> str:

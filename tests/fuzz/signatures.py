@@ -162,7 +162,7 @@ pad: x padding
 pad: fx(3-4) choice([1,1],[0,2],[1,0]) | mode=choice('reflect','replicate','circular')
 
 gather: x dim index
-take_along_dim: x index_like dim
+take_along_dim: x index_like dim_of
 scatter: x dim scattered src
 scatter_add: x dim scattered src
 scatter_reduce: fx dim scattered src choice('sum','prod','mean','amax','amin') | include_self=bool

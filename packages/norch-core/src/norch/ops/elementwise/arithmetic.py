@@ -108,6 +108,7 @@ def _over_square(value: Any, a: Any, b: Any) -> Tensor:
     """value / (a**2 + b**2), whose squares do not overflow; 0 where both are 0, as in PyTorch."""
     tensor = a if hasattr(a, "spec") else b
     x, y = [v if hasattr(v, "spec") else tensor.new_full((), v) for v in (a, b)]
+    x, y = [v if v.dtype.is_floating_point else v.float() for v in (x, y)]
     size = maximum(abs(x), abs(y))
     size = where(eq(size, 0) | eq(size, math.inf), 1.0, size)
     square = (x / size) * (x / size) + (y / size) * (y / size)
