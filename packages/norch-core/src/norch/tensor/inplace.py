@@ -247,8 +247,6 @@ def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
         value = as_operand(value)
     if isinstance(value, TensorBase):
         return copy_as(op, self, value)  # type: ignore[arg-type]
-    if type(value) is float and not self.spec.dtype.is_floating_point:
-        value = int(value)
     _fill_into(self, self.spec, value)
     mark_modified(self, op)
     if tracked:

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...device import CPU, get_default_device
+from ...dtype import int64
 from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..checks import require_integers
@@ -141,9 +143,10 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 
 def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
-    rows, columns = arange(row, device=device).unsqueeze(1) + offset, arange(col, device=device)
+    # On the CPU, as how many there are has to be known.
+    rows, columns = arange(row, device=CPU).unsqueeze(1) + offset, arange(col, device=CPU)
     indices: Tensor = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
-    return indices if dtype is None else indices.to(dtype)
+    return indices.to(get_default_device() if device is None else device, int64 if dtype is None else dtype)
 
 
 @public(method=False)
@@ -223,6 +226,6 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Row-major indices into `shape`, a tensor for each dim. DTypeError unless integers, IndexError for no elements."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     require_integers("unravel_index", "indices", indices.spec)
-    if not sizes or min(sizes) < 1:
+    if sizes and min(sizes) < 1:
         raise IndexError(f"unravel_index(): no index is in shape {sizes}")
     return unravel(indices, sizes)
