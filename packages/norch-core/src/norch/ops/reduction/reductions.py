@@ -11,7 +11,7 @@ from ...autograd.accumulate import shared_ops
 from ...backend.contract import REDUCTION
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
-from ...dtype import BOOL, DType, as_dtype, bool_, float32, int64
+from ...dtype import BOOL, DType, as_dtype, bool_, float32, get_default_dtype, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
@@ -267,7 +267,20 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _extreme(input, dim if other is None else other, keepdim, _AMIN, minimum, _ARGMIN)
 
 
+def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
+    """Lets `unbiased` stand in the place of `dim`, as in PyTorch: var(x, False)."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) == 2 and isinstance(args[1], bool):
+            return function(args[0], unbiased=args[1], **kwargs)  # type: ignore[call-arg, arg-type]
+        return function(*args, **kwargs)
+
+    return call
+
+
 @public()
+@_unbiased_first
 @accepts_axis
 @_in_float32
 def var(
@@ -286,6 +299,7 @@ def var(
 
 
 @public()
+@_unbiased_first
 @accepts_axis
 @_in_float32
 def std(
@@ -296,6 +310,7 @@ def std(
 
 
 @public(method=False)
+@_unbiased_first
 @accepts_axis
 @_in_float32
 def var_mean(
@@ -305,17 +320,27 @@ def var_mean(
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
+def matrix_norm(*args: Any) -> Tensor:
+    """`norch.linalg.matrix_norm`, a layer above this one, which puts it here."""
+    raise NotImplementedError
+
+
 @public()
 @accepts_axis
 @_in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2).
+    """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, "fro" (which is 2) or "nuc".
 
-    It is computed in `dtype`, if given. The gradient at 0 is 0, as PyTorch's. Raises IndexError for a dim out of range.
+    "nuc", the sum of the singular values, is of matrices: over two dims, or of a 2-D input. It is computed in `dtype`,
+    if given. The gradient at 0 is 0, as PyTorch's. Raises IndexError for a dim out of range.
     """
     if dtype is not None:
         input = input.to(dtype)
+    if p == "nuc":
+        return matrix_norm(input, p, (0, 1) if dim is None else dim, keepdim)
     order = 2.0 if p is None or p == "fro" else float(p)
+    if order < 0 and 0 in [input.spec.shape[d] for d in wrap_dims(_none_if_empty(dim), input.spec.ndim, "norm")]:
+        raise ShapeError(f"norm(): no elements for the {order}-norm, shape {tuple(input.spec.shape)}, dim {dim}")
     size = absolute(input)
     if order == math.inf:
         return amax(size, dim, keepdim)
@@ -348,6 +373,7 @@ def _root(square: Tensor) -> Tensor:
 @_in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow. Raises as sum does."""
+    input = input if input.spec.dtype.is_floating_point else input.to(get_default_dtype())
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
     if 0 in [input.spec.shape[d] for d in dims]:
         return log(sum(exp(input), dim, keepdim))
@@ -394,4 +420,4 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if lead < 0 or not {n == m or n == 1 for n, m in zip(wanted, shape[lead:])} <= {True}:
         raise ShapeError(f"sum_to_size(): shape {shape} does not sum to {wanted}")
     dims = [d for d, m in enumerate(shape) if d < lead or (wanted[d - lead] == 1 != m)]
-    return reshape(sum(input, dims, dtype=input.spec.dtype) if dims else input, wanted)
+    return reshape(sum(input, dims) if dims else input, wanted)
