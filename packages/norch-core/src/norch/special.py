@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from .dtype import bool_, get_default_dtype
 from .ops import (
     digamma,
     erf,
@@ -33,8 +34,14 @@ if TYPE_CHECKING:
 expit, psi, gammaln = sigmoid, digamma, lgamma
 
 
+def _number(input: Tensor) -> Tensor:
+    """A bool tensor in the default dtype, which has a sign; others as they are."""
+    return input if input.dtype is not bool_ else input.to(get_default_dtype())
+
+
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
+    input = _number(input)
     zero = input == 0
     found = -input * log(where(zero, 1.0, input))
     return where(zero, 0.0, where(input < 0, -math.inf, found))
@@ -42,7 +49,7 @@ def entr(input: Tensor) -> Tensor:
 
 def ndtr(input: Tensor) -> Tensor:
     """The normal distribution function: how likely a standard normal draw is to be below input."""
-    return erfc(-input / math.sqrt(2)) * 0.5
+    return erfc(-_number(input) / math.sqrt(2)) * 0.5
 
 
 def ndtri(input: Tensor) -> Tensor:

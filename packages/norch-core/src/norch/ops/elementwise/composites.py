@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import SCALARS, Inferred
-from ...dtype import DType, bool_, finfo, result_dtype
+from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..creation import fill_spec
@@ -80,8 +80,10 @@ def isfinite(input: Tensor) -> Tensor:
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request.
 
-    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric).
+    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric). ValueError for a negative tolerance.
     """
+    if rtol < 0 or atol < 0:
+        raise ValueError(f"isclose(): rtol and atol must not be negative, got {rtol} and {atol}")
     a, b = input.detach(), other.detach()
     if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
         a, b = a.double(), b.double()
@@ -118,8 +120,8 @@ def rsqrt(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def square(input: Tensor) -> Tensor:
-    """input * input, elementwise. Shape and dtype kept."""
-    return input * input
+    """input * input, elementwise. Shape and dtype kept; bools give int64."""
+    return input * input if input.spec.dtype is not bool_ else input.to(int64)
 
 
 @public(inplace=True)

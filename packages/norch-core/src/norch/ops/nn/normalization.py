@@ -286,6 +286,9 @@ def batch_norm(
     Raises ShapeError for shapes that do not fit, for training on one value a channel, and without running statistics
     where they are needed; DTypeError unless all are floating.
     """
+    if input.spec.ndim == 1 and not input.spec.numel:  # as PyTorch has it, no values of no channels
+        rest = running_mean, running_var, weight, bias, training, momentum, eps
+        return batch_norm(input.reshape(0, 0), *rest).reshape(0)
     _check_batch_norm(input.spec, *[None if x is None else x.spec for x in (running_mean, running_var, weight, bias)])
     if not training:
         if running_mean is None or running_var is None:

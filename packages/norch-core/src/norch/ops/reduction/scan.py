@@ -134,7 +134,7 @@ def diff(
     if not input.spec.ndim or n < 0:
         raise ShapeError(f"diff(): n is {n}, the shape {tuple(input.spec.shape)}; needs n >= 0 and at least 1 dim")
     at = wrap_dim(dim, input.spec.ndim, "diff")
-    parts = [x for x in (prepend, input, append) if x is not None]
+    parts = [x for x in (prepend, input, append) if x is not None] if n else [input]
     out = cat(parts, at) if len(parts) > 1 else input
     for _ in range(n):
         size = max(out.spec.shape[at] - 1, 0)

@@ -255,7 +255,9 @@ def fliplr(input: Tensor) -> Tensor:
 
 @public()
 def flipud(input: Tensor) -> Tensor:
-    """Dim 0 reversed."""
+    """Dim 0 reversed. Raises ShapeError for a 0-d tensor."""
+    if not input.spec.ndim:
+        raise ShapeError("flipud(): needs at least 1 dim, got shape ()")
     return flip(input, 0)
 
 
@@ -303,6 +305,12 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             raise ShapeError(
                 f"pad(): {before} and {after} cut off more than dim {dim} of shape {tuple(input.spec.shape)} has"
             )
+        if mode in ("reflect", "replicate") and min(before, after) < 0 < max(before, after):
+            # The end that is put on may be made of what is cut off at the other.
+            out = narrow(
+                _pad_by_index(out, dim, max(before, 0), max(after, 0), mode), dim, max(-before, 0), n + before + after
+            )
+            continue
         if before < 0 or after < 0:
             start = max(-before, 0)
             out = narrow(out, dim, start, max(n - start - max(-after, 0), 0))
@@ -312,7 +320,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         elif before or after:
             constant[dim] = before, after
     if constant:
-        out = _pad_constant(out, constant, 0 if value is None else value)
+        number = 0 if value is None else value.item() if hasattr(value, "item") else value
+        out = _pad_constant(out, constant, number)
     return out.clone() if out.buffer is input.buffer else out
 
 
