@@ -85,7 +85,9 @@ def feature_alpha_dropout(
     """`alpha_dropout` of whole channels of (n, c, ...)."""
     if not 0 <= p <= 1:
         raise ValueError(f"feature_alpha_dropout(): p must be from 0 to 1, got {p}")
+    if not training or not p:
+        return input
     if input.ndim < 2:
         raise norch.ShapeError(f"feature_alpha_dropout(): expected (n, c, ...), got shape {tuple(input.shape)}")
     like = input.detach()[(slice(None), slice(None), *(slice(0, 1),) * (input.ndim - 2))]
-    return _alpha(input, like, p, inplace) if training and p else input
+    return _alpha(input, like, p, inplace)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import norch
 
-from .loss_arguments import deprecated_reduction, floating, matched, reduced
+from .loss_arguments import as_floating, deprecated_reduction, floating, matched, reduced
 
 
 @deprecated_reduction()
@@ -196,12 +196,12 @@ def poisson_nll_loss(
     """Minus the logarithm of the Poisson probability of target, without log(target!).
 
     input: the logarithm of the rate, exp(input) - target * input; or with `log_input=False` the rate itself,
-    input - target * log(input + eps). full: adds Stirling's approximation of log(target!) where target > 1. target may
-    hold integers. Raises ShapeError where the shapes differ (strict), DTypeError unless input is floating.
+    input - target * log(input + eps). full: adds Stirling's approximation of log(target!) where target > 1. Both may
+    hold integers. Raises ShapeError where the shapes differ (strict).
     """
     op = "poisson_nll_loss"
-    floating(op, "input", input)
     matched(op, strict, "input target", input, target)
+    (input,) = as_floating(input)
     if not target.is_floating_point():
         target = target.to(input.dtype)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()

@@ -102,6 +102,11 @@ def floating(op: str, names: str, *tensors: norch.Tensor | None) -> None:
                 raise norch.DTypeError(f"{op}(): {name} must have a floating dtype, got {tensor.dtype}")
 
 
+def as_floating(*tensors: norch.Tensor) -> tuple[norch.Tensor, ...]:
+    """The tensors, integers and bools among them in the default dtype."""
+    return tuple([x if x.is_floating_point() else x.to(norch.get_default_dtype()) for x in tensors])
+
+
 def indices(op: str, target: norch.Tensor) -> None:
     """Raises DTypeError unless `target` holds integers."""
     if target.is_floating_point() or target.dtype is norch.bool:
