@@ -13,9 +13,8 @@ from ..dispatch.plan import SCALARS
 from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import FILL, arange, spec_for
-from ..ops.elementwise.arithmetic import where
 from ..ops.from_data import as_tensor, of_new_array
-from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, nonzero, scatter, scatter_into
+from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, masked_fill, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method
 from ..ops.shape.joining import flip
@@ -284,7 +283,7 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
             return
         if isinstance(index, TensorBase) and index.spec.dtype is bool_ and index.spec.shape == self.spec.shape:
             mask: Any = index
-            copy_as("__setitem__", self, where(mask, value, self))
+            copy_as("__setitem__", self, masked_fill(self, mask, value))
             return
     elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
         copy_as("__setitem__", self[index], value)  # type: ignore[arg-type]

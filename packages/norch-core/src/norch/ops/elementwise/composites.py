@@ -82,8 +82,10 @@ def isfinite(input: Tensor) -> Tensor:
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request.
 
-    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric).
+    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric). ValueError for a negative tolerance.
     """
+    if rtol < 0 or atol < 0:
+        raise ValueError(f"isclose(): rtol and atol must not be negative, got {rtol} and {atol}")
     a, b = input.detach(), other.detach()
     if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
         a, b = a.double(), b.double()

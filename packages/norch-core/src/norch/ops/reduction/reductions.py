@@ -287,7 +287,7 @@ def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if len(args) == 2 and isinstance(args[1], bool):
-            return function(args[0], unbiased=args[1], **kwargs)  # type: ignore[call-arg, arg-type]
+            return function(args[0], unbiased=args[1], **kwargs)  # type: ignore[arg-type]
         return function(*args, **kwargs)
 
     return call
