@@ -80,7 +80,9 @@ def num(c: Call) -> str:
 
 def coefficient(c: Call) -> str:
     """A finite number, not 0: what a product is multiplied by."""
-    return c.r.choice(("2", "0.5", "-1.5", "-1", "3") if c.dtype in literals.FLOATS else ("2", "-1"))
+    if c.dtype in literals.FLOATS:
+        return c.r.choice(("2", "0.5", "-1.5", "-1", "3"))
+    return c.r.choice(("2", "-1") if c.dtype != "uint8" else ("2", "3"))
 
 
 def int_(c: Call, low: str, high: str) -> str:

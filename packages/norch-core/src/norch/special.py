@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .dtype import float64
 from .ops import (
@@ -15,6 +15,7 @@ from .ops import (
     exp2,
     expm1,
     lgamma,
+    log,
     log1p,
     log_softmax,
     logit,

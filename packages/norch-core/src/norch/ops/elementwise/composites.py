@@ -239,8 +239,7 @@ def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 @public(inplace=True)
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
-    quotient = tensor1 / tensor2
-    return input + (quotient if value == 1 else quotient * value)
+    return input + scaled(tensor1, value, input, tensor2) / tensor2  # type: ignore[no-any-return]
 
 
 @public(inplace=True)
