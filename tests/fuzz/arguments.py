@@ -80,7 +80,9 @@ def num(c: Call) -> str:
 
 def coefficient(c: Call) -> str:
     """A finite number, not 0: what a product is multiplied by."""
-    return c.r.choice(("2", "0.5", "-1.5", "-1", "3") if c.dtype in literals.FLOATS else ("2", "-1"))
+    if c.dtype in literals.FLOATS:
+        return c.r.choice(("2", "0.5", "-1.5", "-1", "3"))
+    return c.r.choice(("2", "-1") if c.dtype != "uint8" else ("2", "3"))
 
 
 def int_(c: Call, low: str, high: str) -> str:
@@ -222,7 +224,7 @@ def weight(c: Call) -> str:
 
 
 def bound(c: Call) -> str:
-    return num(c) if c.r.random() < 0.6 else c.tensor(literals.broadcastable(c.r, c.shape))
+    return coefficient(c) if c.r.random() < 0.6 else c.tensor(literals.broadcastable(c.r, c.shape))
 
 
 def mask(c: Call) -> str:
@@ -333,7 +335,9 @@ def scattered(c: Call) -> str:
         turned[c.chosen] = where[c.chosen]
         drawn = drawn[: where[c.chosen]]
     c.index = tuple(where)
-    return c.variable(f"T.tensor({drawn}, dtype=T.int64).reshape({tuple(turned)}).expand({tuple(where)})")
+    # PyTorch takes an expanded index for one that covers the tensor.
+    whole = "" if tuple(where) == tuple(c.shape) else ".contiguous()"
+    return c.variable(f"T.tensor({drawn}, dtype=T.int64).reshape({tuple(turned)}).expand({tuple(where)}){whole}")
 
 
 def src(c: Call) -> str:

@@ -77,7 +77,8 @@ def of_values(found: Value, wanted: Value, floor: float = 0.0) -> str | None:
     if found.dtype in EPSILON and found.requires_grad != wanted.requires_grad:
         return f"requires_grad {found.requires_grad}, should be {wanted.requires_grad}"
     if not close(found.values, wanted.values, EPSILON.get(found.dtype), floor):
-        return f"values {shown(found.values)}, should be {shown(wanted.values)}"
+        apart = furthest(found.values, wanted.values)
+        return f"values {shown(found.values, apart)}, should be {shown(wanted.values, apart)}"
     if found.grad is None or wanted.grad is None:
         return given("grad", found.grad, wanted.grad)
     problem = of_values(*where_defined(found.grad, wanted.grad, wanted), floor or CANCELLED)
@@ -91,7 +92,7 @@ def given(what: str, found: Value | None, wanted: Value | None) -> str | None:
 
 
 def nothing(values: Any) -> bool:
-    return not values.any() or bool(np.isnan(values).all())
+    return not np.nan_to_num(values.astype(np.float64)).any()
 
 
 def where_defined(found: Value, wanted: Value, of: Value) -> tuple[Value, Value]:
@@ -171,7 +172,16 @@ def largest_gap(a: Any, b: Any) -> float:
     return float(np.where(np.isfinite(gap), gap, 0).max(initial=0.0))
 
 
-def shown(values: Any) -> str:
+def furthest(a: Any, b: Any) -> Any:
+    """The places where two arrays differ most, the furthest first, in flat order."""
+    with np.errstate(all="ignore"):
+        gap = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).reshape(-1)
+    gap = np.where(np.asarray((a == b) | ((a != a) & (b != b))).reshape(-1), 0, np.nan_to_num(gap, nan=np.inf))
+    return np.argsort(-gap, kind="stable")
+
+
+def shown(values: Any, order: Any = None) -> str:
     flat = np.asarray(values).reshape(-1)
+    flat = flat if order is None else flat[order]
     text = ", ".join(repr(v.item()) for v in flat[:6])
     return f"[{text}{', ...' if flat.size > 6 else ''}]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import numpy as np
 from program import Outcome
 
 Lines = tuple[str, ...]
@@ -37,7 +38,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference("constant-derivatives", "create_graph", "raises AutogradError: .* does not require grad"),
     Difference("hooks-and-grad", r"register_hook.*autograd\.grad", "values "),
-    Difference("detach-a-view", r"detach_\(", "should raise .*detach views"),
     Difference("none-or-zero", "", r"(grad|variable) is (None, should be zeros|zeros, should be None)"),
     Difference("none-or-zero", "allow_unused", r"^d: values \[\d\], should be \[\d\]"),
     Difference(
@@ -50,7 +50,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         r"z = T?[\w.]*(broadcast_tensors|flatten|sum_to_size|ravel|interpolate)\(",
         r"^z\S*: grad is None, should be",
     ),
-    Difference("in-place-on-expanded", r"expand\(.*_\(", "share memory, as after expand"),
+    Difference("in-place-on-expanded", r"(expand|unfold|as_strided)\(.*_\(", "share memory, as after expand"),
     Difference("all-any-uint8", r"uint8.*\b(all|any)\(", "dtype bool, should be uint8|norch.bool cannot hold"),
     Difference(
         "bool-arithmetic", r"T\.bool.*\b(matmul|bmm|mv|mm|inner|dot|vdot|tensordot|einsum|kron)\(", "cannot take bool"
@@ -61,13 +61,25 @@ DIFFERENCES: tuple[Difference, ...] = (
         "norch.bool|dtype int64, should be bool|norch.int64",
     ),
     Difference("bool-arithmetic", r"T\.bool.*\bpow_?\(", "pow\\(\\): cannot take bool"),
-    Difference("sign-of-nan", r"\b(sign|sgn)_?\(", "values .*nan"),
-    Difference("poles-of-polygamma", r"\bpolygamma\([1-9]", "values .*(inf|nan|e\\+\\d\\d)"),
-    Difference("trapezoid-infinite", r"\b(trapezoid|trapz)\(", "should be .*nan"),
+    Difference("sign-of-nan", r"\b(sign|sgn)_?\(", r"values \[nan"),
     Difference(
-        "variance-over-no-dims", r"\b(var|std|var_mean|std_mean)\(.*(, \(\)|dim=\(\))", "values of the gradient"
+        "poles-of-polygamma",
+        r"\b(polygamma|digamma_?|psi)\(",
+        r"values( of the gradient)? \[-?(inf|0\.0, .*should be \[nan)",
     ),
-    Difference("nan-in-margins", r"\bmulti_margin_loss\(", "values \\[?.*nan"),
+    Difference("trapezoid-infinite", r"\b(trapezoid|trapz)\(", r"should be \[nan"),
+    Difference(
+        "variance-over-no-dims", r"\b(var|std|var_mean|std_mean)\(.*(\(\(\)|, \(\)|dim=\(\))", "values of the gradient"
+    ),
+    Difference("digits-in-float64", r"float64.*\b(digamma_?|psi|polygamma)\(", "values "),
+    Difference("digits-in-float64", r"float64.*\b(hardsigmoid|sinc_?)\(", "values "),
+    Difference("quantile-infinite", r"\b(nan)?quantile\(", r"should be \[nan"),
+    Difference("median-of-no-integers", r"\b(nan)?median\(", "no elements"),
+    Difference("squares-of-small-ints", r"int(8|16|32|64).*\b(atan2|arctan2)_?\(", "values of the gradient"),
+    Difference("none-or-zero", r"\b(index_reduce_?|scatter_reduce_?|logcumsumexp)\(.*create_graph", "grad is None"),
+    Difference("products-that-overflow", r"\bprod\(", r"\[nan"),
+    Difference("corrcoef-of-constants", r"\bcorrcoef\(", r"values of the gradient \[nan"),
+    Difference("nan-in-margins", r"\bmulti_margin_loss\(", r"values \[nan"),
 )
 
 
@@ -80,6 +92,8 @@ def name_of(lines: Lines, failure: str) -> str | None:
     return None
 
 
+UNSTABLE = re.compile(r"\b(kthvalue|topk|mode|median|nanmedian|sort|argsort|msort|quantile|nanquantile)\(")
+
 EXPANDED = re.compile(r"expand\(.*\b(median|nanmedian|kthvalue|mode)\(", re.S)
 
 
@@ -87,5 +101,11 @@ def undefined(lines: Lines, theirs: Outcome) -> bool:
     """Whether PyTorch itself does not define what this program gives."""
     if any("returns multiple views" in str(e) for e in theirs.errors.values()):
         return True
+    if any(".mode(" in line for line in lines) and np.isnan(theirs.values["a"].values.astype(float)).any():
+        return True
+    if UNSTABLE.search("\n".join(lines)) and not any("z = z[0]" in line for line in lines) and "a" in theirs.values:
+        values = theirs.values["a"].values
+        if np.unique(values).size < values.size:
+            return True  # which of equal elements is meant
     # PyTorch reads memory that is not the tensor's where these get an expanded one.
     return EXPANDED.search("\n".join(lines)) is not None

@@ -15,7 +15,7 @@ def in_float64(lines: tuple[str, ...], shaken: float = 0.0) -> Outcome:
     """
     T, r = library("torch"), Random(0)
     known = {
-        "_moved": lambda v: v * (1 + shaken * r.uniform(-1, 1)) + (shaken * r.uniform(-1, 1)) * (abs(shaken) > 1e-5)
+        "_moved": lambda v: v * (1 + shaken * r.choice((-1, 1))) + shaken * r.choice((-1, 1)) * (abs(shaken) > 1e-5)
     }
     doubled = [promoted(line, "" if not shaken or line[0] in "zd_" else ".apply_(_moved)") for line in lines]
     before = T.get_default_dtype()

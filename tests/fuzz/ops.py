@@ -34,7 +34,7 @@ SUMS = (
 )
 """Where the largest numbers overflow or not by the order of the steps."""
 
-WINDOWS = ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist)"
+WINDOWS = ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist|prod|prelu|reduce|chain|multi_dot)"
 """Where one infinite number makes what is near it NaN, or not, by the way that it is computed."""
 
 UNSTABLE = (
@@ -51,6 +51,10 @@ UNSTABLE = (
     "nanquantile",
 )
 """Where which of equal elements is meant is not defined: their indices and gradients are compared where none are equal."""
+
+
+NORMALISE = "normalize|cosine_similarity|.*_norm$"
+"""What makes 1 of a single number: the gradient is 0, and what rounding leaves of it."""
 
 
 class Word(NamedTuple):
@@ -187,7 +191,8 @@ def generate(r: Random) -> list[str]:
         lines = [line.replace(".contiguous(memory_format=T.channels_last)", "") for line in lines]
     graded: list[str] = []
     distinct = name not in UNSTABLE or (c.mood == "plain" and c.dtype in ("float32", "float64"))
-    if r.random() < 0.5 and distinct:
+    single = re.match(NORMALISE, name) and 1 in c.shape
+    if r.random() < 0.5 and distinct and not single:
         for i, line in enumerate(lines):
             variable = line[0]
             if any(f"dtype=T.{d}" in line or f".to(T.{d})" in line for d in literals.FLOATS) and r.random() < 0.7:
@@ -210,9 +215,9 @@ def generate(r: Random) -> list[str]:
 
 def mood(r: Random, name: str) -> str:
     chosen = literals.mood(r)
-    if chosen == "special" and re.match(SUMS, name):
-        chosen = "infinite"
-    return "plain" if chosen == "infinite" and re.match(WINDOWS, name) else chosen
+    if chosen != "special":
+        return chosen
+    return "plain" if re.match(WINDOWS, name) else "infinite" if re.match(SUMS, name) else chosen
 
 
 def gradients(r: Random, of: list[str], twice: bool) -> list[str]:

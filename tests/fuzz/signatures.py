@@ -28,7 +28,7 @@ equal allclose: x same
 T.where: bmask x o
 .where: x mask o
 lerp: fx fo weight
-addcmul addcdiv: fx fo fo | value=num
+addcmul addcdiv: fx fo fo | value=coefficient
 clamp clip: x bound bound
 clamp clip: x | min=bound max=bound
 clamp_min: x | min=bound
@@ -162,7 +162,7 @@ pad: x padding
 pad: fx(3-4) choice([1,1],[0,2],[1,0]) | mode=choice('reflect','replicate','circular')
 
 gather: x dim index
-take_along_dim: x index_like dim
+take_along_dim: x index_like dim_of
 scatter: x dim scattered src
 scatter_add: x dim scattered src
 scatter_reduce: fx dim scattered src choice('sum','prod','mean','amax','amin') | include_self=bool
@@ -203,7 +203,7 @@ group_norm: fx(b,4,n,m) choice(1,2,4) | weight=fx(4) bias=fx(4)
 batch_norm: fx(b,n,m) None None fx(n) fx(n) true | eps=choice(1e-5,0.1)
 batch_norm: fx(b,n,m) None None None None true
 batch_norm: fx(b,n) fx(n) variance | weight=fx(n) bias=fx(n)
-instance_norm: fx(b,n,m) | weight=fx(n) bias=fx(n)
+instance_norm: fx(b,h,m) | weight=fx(h) bias=fx(h)
 local_response_norm: fx(b,n,m) int(1,4)
 
 conv1d: fx(b,4,W) fx(n,4,w) | bias=fx(n) stride=int(1,3) padding=int(0,2) dilation=int(1,3)

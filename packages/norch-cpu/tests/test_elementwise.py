@@ -177,6 +177,7 @@ def test_clamp_by_numbers(name, shape):
         np.testing.assert_array_equal(as_float(at.clamp(1, 4)), np.clip(an.astype(float), 1, 4))
         np.testing.assert_array_equal(as_float(at.clamp(min=2)), np.maximum(an.astype(float), 2))
         np.testing.assert_array_equal(as_float(at.clamp(6, 3)), np.full(shape, 3.0))  # the upper bound wins
+        np.testing.assert_array_equal(as_float(at.clone().clamp_(1, 4)), np.clip(an.astype(float), 1, 4))
 
 
 def test_clamp_keeps_nan_and_takes_infinite_bounds():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .dtype import bool_, float64, get_default_dtype
+from .dtype import float64
 from .ops import (
     digamma,
     erf,
@@ -29,7 +29,7 @@ from .ops import (
     where,
     xlogy,
 )
-from .ops.elementwise.special import as_floating, floating_pair
+from .ops.elementwise.special import as_floating, entropy, floating_pair
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -37,22 +37,14 @@ if TYPE_CHECKING:
 expit, psi, gammaln = sigmoid, digamma, lgamma
 
 
-def _number(input: Tensor) -> Tensor:
-    """A bool tensor in the default dtype, which has a sign; others as they are."""
-    return input if input.dtype is not bool_ else input.to(get_default_dtype())
-
-
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
-    input = _number(input)
-    zero = input == 0
-    found = -(input * log(where(zero, 1.0, input)))
-    return where(zero, 0.0, where(input < 0, -math.inf, found))
+    return entropy(as_floating(input))
 
 
 def ndtr(input: Tensor) -> Tensor:
     """The normal distribution function: how likely a standard normal draw is to be below input."""
-    return erfc(_number(input) * -math.sqrt(0.5)) * 0.5
+    return erfc(as_floating(input) * -math.sqrt(0.5)) * 0.5
 
 
 def ndtri(input: Tensor) -> Tensor:
@@ -71,16 +63,17 @@ def ndtri(input: Tensor) -> Tensor:
     for _ in range(3):
         found = erfc(size * math.sqrt(0.5)) * 0.5
         size = size + log(found / tail) * found * exp(size * size / 2) * math.sqrt(2 * math.pi)
-    size = where(inside, size, where((p == 0) | (p == 1), math.inf, math.nan))
+    size = where(inside, size, -log(where(inside, 1.0, where(p < 0.5, p, 1 - p))))  # infinite, as its slope, or NaN
     centre = erfinv(where(tail > 0.1, p, 0.5) * 2 - 1) * math.sqrt(2)
     return where(tail > 0.1, centre, where(p < 0.5, -size, size)).to(x.dtype)
 
 
-def xlog1py(input: Tensor | float, other: Tensor | float) -> Tensor:
-    """input * log1p(other), 0 where input is 0 (unless other is NaN). Either may be a number; always floating."""
+def xlog1py(input: Any, other: Any) -> Tensor:
+    """input * log1p(other), 0 where input is 0."""
     x, y = floating_pair("xlog1py", input, other)
-    infinite = (x == 0) & ((y <= -1) | (y == math.inf))
-    return x * log1p(where(infinite, 0.0, y))
+    # Where the logarithm is infinite it must not meet the 0.
+    out: Tensor = x * log1p(where((x == 0) & ((y <= -1) | (y == math.inf)), 0.0, y))
+    return out
 
 
 __all__ = [

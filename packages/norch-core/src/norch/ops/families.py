@@ -226,7 +226,8 @@ def composite(
         notes = function.__annotations__
         tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
         scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
-        numbers = tuple(i for i, p in enumerate(params) if notes[p] == "Number")
+        # To an op of a plug-in `Number` may be a class of the standard library.
+        numbers = tuple(i for i, p in enumerate(params) if notes[p] == "Number" and plugin is None)
         optional = tuple(i for i in tensors if notes[params[i]] == "Tensor | None")
         mixed = tuple(i for i in tensors if notes[params[i]] == "Tensor | Scalar")
 

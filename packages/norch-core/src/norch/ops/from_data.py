@@ -114,11 +114,12 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if dtype.category == INTEGER:
         return _as_integers(array, dtype)
     if dtype.category != FLOATING:
-        return array != 0
+        return np.asarray(array != 0)
     try:
         with np.errstate(over="ignore"):
             exact = array.astype(np.float64) if array.dtype.hasobject else array
-            return exact.astype(dtype.numpy, copy=False)
+            rounded: np.ndarray[Any, Any] = exact.astype(dtype.numpy, copy=False)
+            return rounded
     except OverflowError:
         raise DTypeError("tensor(): an integer is beyond what a float can hold") from None
 

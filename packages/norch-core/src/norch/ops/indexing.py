@@ -235,9 +235,10 @@ def takes_0d(function: F) -> F:
     @wraps(function)
     def call(input: Tensor, dim: int, index: Tensor, other: Any, *args: Any, **kwargs: Any) -> Tensor:
         if input.spec.ndim:
-            return function(input, dim, index, other, *args, **kwargs)
+            return function(input, dim, index, other, *args, **kwargs)  # type: ignore[no-any-return]
         other = other.reshape(-1) if hasattr(other, "spec") and other.spec.numel == 1 else other
-        return function(input.reshape(1), dim, index, other, *args, **kwargs).reshape(())
+        out: Tensor = function(input.reshape(1), dim, index, other, *args, **kwargs)
+        return out.reshape(())
 
     return cast("F", call)
 

@@ -213,8 +213,10 @@ class GraphMethods(TensorBase):
         return make_tensor(self.spec, self.buffer, self.offset)
 
     def detach_(self) -> Tensor:
-        """Takes this tensor out of the graph: it is a constant then, on the same memory."""
-        self.node = self.base = None
+        """Takes this tensor out of the graph. Raises AutogradError for a view of a tensor in it."""
+        if self.base is not None and self.base.requires_grad:
+            raise AutogradError("detach_(): a view cannot be taken out of the graph of its base; use detach()")
+        self.node = None
         return self  # type: ignore[return-value]
 
     @property

@@ -13,9 +13,8 @@ from ..dispatch.plan import SCALARS
 from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import FILL, arange, spec_for
-from ..ops.elementwise.arithmetic import where
 from ..ops.from_data import as_tensor, of_new_array
-from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, nonzero, scatter, scatter_into
+from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, masked_fill, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method
 from ..ops.shape.joining import flip
@@ -72,14 +71,19 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
     if places.dtype is bool_:
         if places.shape != spec.shape or spec.device.type != "cpu":
             return None
-        (chosen,) = index.numpy().reshape(-1).nonzero()
         flat = RESHAPE.call(tensor, (spec.numel,))
-        return INDEX.call(
-            tensor.reshape(-1) if flat is None else flat, of_new_array(np.ascontiguousarray(chosen), int64), 0
-        )
+        return INDEX.call(tensor.reshape(-1) if flat is None else flat, _where_true(index), 0)
     if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
         return None
     return INDEX.call(tensor, index, 0)
+
+
+def _where_true(mask: Tensor) -> Tensor:
+    """The indices, into the flattened mask on the CPU, of its True elements."""
+    spec = mask.spec
+    memory = spec.device.backend.host_view(mask.buffer) if spec.is_contiguous else None
+    flat = mask.numpy().reshape(-1) if memory is None else np.ndarray((spec.numel,), np.bool_, memory, mask.offset)
+    return of_new_array(np.ascontiguousarray(flat.nonzero()[0]), int64)
 
 
 def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
@@ -279,7 +283,7 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
             return
         if isinstance(index, TensorBase) and index.spec.dtype is bool_ and index.spec.shape == self.spec.shape:
             mask: Any = index
-            copy_as("__setitem__", self, where(mask, value, self))
+            copy_as("__setitem__", self, masked_fill(self, mask, value))
             return
     elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
         copy_as("__setitem__", self[index], value)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, scaled, sub, where
-from ..ops.elementwise.composites import clamp
+from ..ops.elementwise.composites import CLAMP, clamp
 from ..ops.families import op_of
 from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
@@ -116,11 +116,10 @@ def _once(tensor: Tensor) -> Tensor:
     return _part(tensor, shape, spec.strides, 0)
 
 
-def check_writable(tensor: Tensor, op: str, alike: bool = False, values: bool = True) -> bool:
-    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change.
+def check_writable(tensor: Tensor, op: str, values: bool = True, alike: bool = False) -> bool:
+    """Raises where `tensor`, or its shape alone, may not be changed in place. Whether the graph has to learn of it.
 
-    alike: every element gets the same value, so that those of an expanded dim may share memory. values: whether values
-    change, and not the shape alone.
+    alike: every element gets the same value, so that those of an expanded dim may share memory.
     """
     root = tensor if tensor.base is None else tensor.base
     if root.node is None and (tensor.node is None or tensor.node is UNTRACKED) and not tensor.spec.overlaps:
@@ -238,6 +237,7 @@ _write_view = Op(
 _clamp_general = inplace(clamp)
 _raise_to = call_path(op_of(maximum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, bound, None))
 _lower_to = call_path(op_of(minimum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, None, bound))
+_limit = call_path(CLAMP, method="clamp_", otherwise=lambda x, low, high: _lower_to(_raise_to(x, low), high))
 
 
 @method("clamp_", "clip_")
@@ -250,9 +250,9 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
         or numbers - ({float, int} if self.spec.dtype.category == FLOATING else {int})
     ):
         return _clamp_general(self, min, max)  # type: ignore[no-any-return]
-    if min is not None:
-        _raise_to(self, min)
-    return self if max is None else _lower_to(self, max)
+    if min is None:
+        return _lower_to(self, max)  # type: ignore[no-any-return]
+    return _raise_to(self, min) if max is None else _limit(self, min, max)  # type: ignore[no-any-return]
 
 
 @method()

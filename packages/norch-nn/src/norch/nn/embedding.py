@@ -93,7 +93,7 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """A layer with this table, (rows, features), on its memory; not trained if `freeze`."""
+        """A layer with this table, (rows, features), on its memory; not trained if `freeze`. Else ShapeError."""
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape
@@ -155,7 +155,7 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Self:
-        """A layer with this table, (rows, features), on its memory; not trained if `freeze`."""
+        """A layer with this table, (rows, features), on its memory; not trained if `freeze`. Else ShapeError."""
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape

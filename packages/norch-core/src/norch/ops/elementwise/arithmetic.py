@@ -97,8 +97,8 @@ def _pow_vjp_b(g: Tensor, a: Any, b: Any, y: Tensor) -> Tensor:
     # Where the base is 0 the limit is 0 for a positive exponent; log(0) would make it NaN.
     if type(a) in SCALARS:
         return g * y * math.log(a) if a > 0 else g * where(b >= 0, 0.0, math.nan if a < 0 else -math.inf) * y
-    safe = where(a == 0, 1.0, a)
-    return g * where((a == 0) & (b >= 0), 0.0, y * log(safe))
+    zero = (a == 0) & (b >= 0)
+    return g * where(zero, 0.0, y * log(where(zero, 1.0, a).to(y.dtype)))
 
 
 _pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER, operator="pow", public=False)
@@ -108,6 +108,7 @@ def _over_square(value: Any, a: Any, b: Any) -> Tensor:
     """value / (a**2 + b**2), whose squares do not overflow; 0 where both are 0, as in PyTorch."""
     tensor = a if hasattr(a, "spec") else b
     x, y = [v if hasattr(v, "spec") else tensor.new_full((), v) for v in (a, b)]
+    x, y = [v if v.dtype.is_floating_point else v.float() for v in (x, y)]
     size = maximum(abs(x), abs(y))
     size = where(eq(size, 0) | eq(size, math.inf), 1.0, size)
     square = (x / size) * (x / size) + (y / size) * (y / size)

@@ -10,7 +10,7 @@ from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes
 from ..creation import fill_spec
-from ..families import NUMBER, composite, describe, infer_elementwise
+from ..families import NUMBER, composite, describe, infer_elementwise, op_of
 from ..registry import public
 from .arithmetic import abs as absolute
 from .arithmetic import bitwise_not, div, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, scaled, sqrt, sub, where
@@ -82,8 +82,10 @@ def isfinite(input: Tensor) -> Tensor:
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request.
 
-    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric).
+    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric). ValueError for a negative tolerance.
     """
+    if rtol < 0 or atol < 0:
+        raise ValueError(f"isclose(): rtol and atol must not be negative, got {rtol} and {atol}")
     a, b = input.detach(), other.detach()
     if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
         a, b = a.double(), b.double()
@@ -182,6 +184,9 @@ def _clamp(input: Tensor, min: Number, max: Number) -> Tensor:
     return _between(input, min, max)
 
 
+CLAMP = op_of(_clamp)
+
+
 def _infer_clamp_between(input: Spec, min: Spec | None, max: Spec | None) -> Inferred:
     return infer_elementwise("clamp", tuple([s for s in (input, min, max) if s is not None]))
 
@@ -234,8 +239,7 @@ def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 @public(inplace=True)
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
-    quotient = tensor1 / tensor2
-    return input + (quotient if value == 1 else quotient * value)
+    return input + scaled(tensor1, value, input, tensor2) / tensor2  # type: ignore[no-any-return]
 
 
 @public(inplace=True)

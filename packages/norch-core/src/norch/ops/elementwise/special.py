@@ -198,6 +198,18 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return x * log(where(zero, 1.0, y))
 
 
+def _entropy_rule(g: Tensor, input: Tensor) -> Tensor:
+    return g * (-1 - log(input))
+
+
+@composite(infer_unary("entr"), _entropy_rule, name="entr")
+def entropy(input: Tensor) -> Tensor:
+    """`norch.special.entr` of a floating tensor."""
+    zero = eq(input, 0)
+    found = -input * log(where(zero, 1.0, input))
+    return where(zero, 0.0, where(lt(input, 0), -math.inf, found))
+
+
 @public()
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""

@@ -41,8 +41,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     right = [wrap_dim(d, b.spec.ndim, "tensordot") for d in right]
     for i, j in zip(left, right):
         n, m = a.spec.shape[i], b.spec.shape[j]
-        a = total(a, i, True) if m == 1 != n else a
-        b = total(b, j, True) if n == 1 != m else b
+        a = total(a, i, True, dtype=a.spec.dtype) if m == 1 != n else a
+        b = total(b, j, True, dtype=b.spec.dtype) if n == 1 != m else b
     sizes, others = [a.spec.shape[d] for d in left], [b.spec.shape[d] for d in right]
     if sizes != others or len(set(left)) != len(left) or len(set(right)) != len(right):
         raise ShapeError(

@@ -156,6 +156,8 @@ def _hardsigmoid_rule(g: Tensor, input: Tensor) -> Tensor:
 @composite(_elementwise("hardsigmoid"), _hardsigmoid_rule)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
+    if not input.dtype.is_floating_point:
+        floating("hardsigmoid", input.spec)
     return relu6(input + 3) / 6
 
 

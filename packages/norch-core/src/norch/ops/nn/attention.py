@@ -126,7 +126,9 @@ def _gradients(
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
 ) -> Tensor:
-    return _weights(query, key, attn_mask, is_causal, scale) @ value
+    q, k, v = (upcast(x) for x in (query, key, value))
+    mask = attn_mask if attn_mask is None or attn_mask.dtype is bool_ else upcast(attn_mask)
+    return (_weights(q, k, mask, is_causal, scale) @ v).to(query.dtype)
 
 
 @public(method=False)

@@ -329,7 +329,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 
     The two broadcast. Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
     """
-    floating("cosine_similarity", x1.spec, x2.spec)
-    a, b = broadcast_tensors(x1, x2)
+    dtype = floating("cosine_similarity", x1.spec, x2.spec)
+    a, b = broadcast_tensors(upcast(x1), upcast(x2))
     norms = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)
-    return (a * b).sum(dim) / norms
+    return ((a * b).sum(dim) / norms).to(dtype)

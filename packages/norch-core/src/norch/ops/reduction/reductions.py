@@ -20,6 +20,7 @@ from ..families import accepts_axis, composite, primitive
 from ..indexing import gather
 from ..registry import method, public
 from ..shape.views import flatten, inverse_permutation, reshape, squeeze
+from ..upcast import upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -70,8 +71,8 @@ def _extreme_vjp(g: Tensor, x: Tensor, y: Tensor, x_spec: Spec, dim: Any, keepdi
 
 def to_equals(g: Tensor, x: Tensor, y: Tensor, dim: Any = None) -> Tensor:
     """The gradient of what was taken from `x` over `dim`: shared among the elements that are `y`, or are NaN as it."""
-    is_y = ((x == y) | ((x != x) & (y != y))).to(g.dtype)
-    return g * is_y / is_y.sum(dim, True)
+    is_y = (x == y) | ((x != x) & (y != y))
+    return where(is_y, g / is_y.sum(dim, True, dtype=g.dtype), 0.0)
 
 
 def _dims(dim: Any) -> Any:
@@ -86,14 +87,15 @@ def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Te
     dims = wrap_dims(dim, x_spec.ndim, "prod")
     rest = tuple(d for d in range(x_spec.ndim) if d not in dims)
     order = (*rest, *dims)
-    rows = x.permute(order).reshape(tuple(x_spec.shape[d] for d in rest) + (-1,)) if x_spec.numel else x
     if not x_spec.numel:
         return x * 0
+    # In 16 bits the products of some might overflow where that of all does not.
+    rows = upcast(x.permute(order).reshape((*[x_spec.shape[d] for d in rest], -1)))
     one = rows.new_ones((*rows.shape[:-1], 1))
     before = cumprod(cat([one, rows[..., :-1]], -1), -1)
     after = cumprod(cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
     others = (before * after).reshape(tuple(x_spec.shape[d] for d in order))
-    return _unsqueezed(g, x_spec, dim, keepdim) * others.permute(inverse_permutation(order))
+    return (_unsqueezed(g, x_spec, dim, keepdim) * others.permute(inverse_permutation(order))).to(g.dtype)
 
 
 def _reduction(name: str, gives: str, of_none: bool, *vjp: Callable[..., Any]) -> Op:
@@ -287,7 +289,7 @@ def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if len(args) == 2 and isinstance(args[1], bool):
-            return function(args[0], unbiased=args[1], **kwargs)  # type: ignore[call-arg, arg-type]
+            return function(args[0], unbiased=args[1], **kwargs)  # type: ignore[arg-type]
         return function(*args, **kwargs)
 
     return call
@@ -408,9 +410,9 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 @public()
 @accepts_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one, and of no floats.
+    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one or no element.
 
-    Raises ShapeError for no integers, with `dim` IndexError for no elements.
+    Raises ShapeError for no elements of an integer dtype, IndexError for none along `dim`.
     """
     from .sorting import in_order, take_rank
 

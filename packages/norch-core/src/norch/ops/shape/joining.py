@@ -258,7 +258,9 @@ def fliplr(input: Tensor) -> Tensor:
 
 @public()
 def flipud(input: Tensor) -> Tensor:
-    """Dim 0 reversed."""
+    """Dim 0 reversed. Raises ShapeError for a 0-d tensor."""
+    if not input.spec.ndim:
+        raise ShapeError("flipud(): needs at least 1 dim, got shape ()")
     return flip(input, 0)
 
 

@@ -242,7 +242,14 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, other.spec.shape)
 
 
-@public("ravel")
+@public()
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dim, side by side in memory: a view of a contiguous tensor, a copy of another."""
+    out: Tensor = RESHAPE.call(contiguous(input), (-1,))
+    return out
+
+
+@public()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dims `start_dim` to `end_dim` flattened into one: a view where strides allow, `input` itself if of one dim.
 

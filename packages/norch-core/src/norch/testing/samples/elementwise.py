@@ -200,7 +200,7 @@ FUNCTIONS = samples(
            call=lambda v, decimals: v.round(decimals=decimals)),
     unary("reciprocal", lambda v: float_divide(np.float64(1), v), 0.3, 3),
     unary("rsqrt", lambda v: 1 / np.sqrt(np.asarray(v, float)), 0.3, 3),
-    unary("square", np.square, gives="same"),
+    unary("square", np.square, takes="number", gives="same", strict=False),
     unary("deg2rad", np.deg2rad, -180, 180),
     unary("rad2deg", np.rad2deg, loose=4),
     unary("frac", lambda v: v - np.trunc(v), -4, 4, takes="number", gives="same", special=False),

@@ -21,7 +21,7 @@ def to_tensor(pic: Any) -> norch.Tensor:
     """An image of shape (H, W) or (H, W, C) as a tensor (C, H, W); bytes, from 0 to 255, become floats from 0 to 1.
 
     Numbers of other types keep their values and dtype. A number, or nested lists of them, becomes a tensor of its
-    values.
+    values. Raises TypeError for anything else.
     """
     if isinstance(pic, int | float | list | tuple):
         return norch.tensor(pic)

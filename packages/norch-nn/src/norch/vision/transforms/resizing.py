@@ -94,7 +94,7 @@ def resize(
     """The image as `size` = (height, width), or with its shorter side of `size` pixels, the longer at most `max_size`.
 
     With `antialias` a pixel of a smaller image is made of all those that it covers; an array of bytes is always
-    treated so, as a PIL image is.
+    treated so, as a PIL image is. Raises ShapeError for an image without pixels, ValueError for another mode or size.
     """
     img = as_image(img, "resize")
     array = isinstance(img, np.ndarray)
