@@ -350,9 +350,11 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 
 @public(inplace=True)
-def float_power(input: Tensor, exponent: Operand) -> Tensor:
-    """`pow` in float64. Operands broadcast."""
-    return pow(input.double(), exponent if type(exponent) in SCALARS else exponent.double())  # type: ignore[union-attr]
+def float_power(input: Operand, exponent: Operand) -> Tensor:
+    """`pow` in float64. Operands broadcast; either may be a number."""
+    given: list[Any] = [input, exponent]
+    base, power = [v.double() if hasattr(v, "spec") else v for v in given]
+    return pow(base, power)
 
 
 @public()
