@@ -1,6 +1,7 @@
 """How weights start: the distributions, and how layers use them."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -117,3 +118,33 @@ def test_values_and_gains():
     values = array(init.kaiming_normal_(norch.empty(64, 32, 3, 3), mode="fan_out", nonlinearity="relu"))
     assert values.std() == pytest.approx(math.sqrt(2 / (64 * 9)), rel=0.05)
     assert array(init.xavier_uniform_(norch.empty(64, 32))).std() == pytest.approx(math.sqrt(2 / 96), rel=0.06)
+
+
+def peak(call):
+    """The most bytes, of tensors' memory, that there are during a call beyond those before it."""
+    if hasattr(norch.cpu, "reset_peak_memory_stats"):
+        norch.cpu.reset_peak_memory_stats()
+        before = norch.cpu.memory_stats()["allocated_bytes"]
+        call()
+        return norch.cpu.memory_stats()["peak_allocated_bytes"] - before
+    tracemalloc.start()  # the reference takes its memory from NumPy, which reports it there
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Embedding(20_000, 50, padding_idx=3),
+        lambda: nn.Linear(1000, 1000),
+        lambda: norch.empty(1_000_000).normal_(1, 2),
+        lambda: norch.empty(1_000_000).uniform_(1, 2),
+    ],
+    ids=["embedding", "linear", "normal_", "uniform_"],
+)
+def test_a_million_weights_start_with_one_draw_beside_them(make):
+    make()  # what is made once
+    assert peak(make) < 2.3 * 4_000_000

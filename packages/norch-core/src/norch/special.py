@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from .dispatch.arguments import check_functions
 from .ops import (
     digamma,
     erf,
@@ -80,3 +81,6 @@ __all__ = [
     "xlog1py",
     "xlogy",
 ]
+
+
+check_functions(globals())

@@ -11,7 +11,6 @@ from norch.backend import Backend, Kernel, Operand
 from . import module
 from .native import native
 
-
 MAX_THREADS = 1024
 
 

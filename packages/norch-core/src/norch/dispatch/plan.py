@@ -12,6 +12,7 @@ from ..device import CPU
 from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
+from .arguments import check_attributes, is_plain
 from .failure import provider
 from .fallback import cpu_fallback
 
@@ -111,6 +112,8 @@ class Plans(dict[Any, Plan]):
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
+            if not all(map(is_plain, values)):
+                raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
         if len(self) >= PLAN_LIMIT:
             self.old = dict(self)
@@ -142,6 +145,9 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
     plan.operands = values[0] if op.variadic else tuple([values[i] for i in op.tensors])
     if op.kind != "step":
         _check_devices(op, plan.operands)
+        if op.decompose is not None:
+            given = {p: v for i, (p, v) in enumerate(zip(op.params, values, strict=True)) if i not in op.slots}
+            check_attributes(op.name, op.decompose.__annotations__, given)
     inferred: Inferred | None = op.infer(*values)
     plan.make = plan.kernel = None  # type: ignore[assignment]
     if inferred is None:  # a step whose tensors do not suit one kernel

@@ -20,6 +20,7 @@ from ..autograd.graph import (
     resolve,
     view_node,
 )
+from ..dispatch.arguments import describe
 from ..dispatch.call import as_operand, mark_modified
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
@@ -60,7 +61,11 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
             source = self.clone()
             args = tuple([source if a is self else a for a in args])
-        value = function(source, *args, **kwargs)
+        value: Any = function(source, *args, **kwargs)
+        if value is NotImplemented:
+            if title.startswith("__"):
+                return value  # type: ignore[no-any-return]
+            raise DTypeError(f"{title}(): operands must be tensors, numbers or arrays, got {describe(args[0])}")
         _check_result(title, self, value)
         return assign(self, value, title)
 
@@ -209,7 +214,7 @@ _raise_to = call_path(op_of(maximum), method="clamp_", otherwise=lambda x, bound
 _lower_to = call_path(op_of(minimum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, None, bound))
 
 
-@method("clamp_", "clip_")
+@method("clamp_", "clip_", check=False)
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """`clamp`, its result written into this tensor's memory. Returns the tensor."""
     numbers = {type(min), type(max)} - {type(None)}
@@ -224,13 +229,13 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return self if max is None else _lower_to(self, max)
 
 
-@method()
+@method(check=False)
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
     return fill_as("fill_", self, value)
 
 
-@method()
+@method(check=False)
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
     if check_writable(self, "zero_"):
@@ -256,7 +261,7 @@ def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
     return self
 
 
-@method()
+@method(check=False)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device.
 

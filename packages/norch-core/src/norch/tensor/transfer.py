@@ -43,7 +43,7 @@ def cast(tensor: Tensor, dtype: DType) -> Tensor:
     return COPY.call(tensor, dtype, None)
 
 
-@method()
+@method(check=False)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
 
@@ -141,7 +141,7 @@ def float_(self: Tensor) -> Tensor:
     return cast(self, float32)
 
 
-@method()
+@method(check=False)
 def double(self: Tensor) -> Tensor:
     """This tensor in float64."""
     return cast(self, float64)

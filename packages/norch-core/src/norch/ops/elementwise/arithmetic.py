@@ -126,19 +126,19 @@ minimum = binary(
 )
 
 
-@public(inplace=True)
+@public(inplace=True, check=False)
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
     return _add(input, other if alpha == 1 else other * alpha)
 
 
-@public("subtract", inplace=True)
+@public("subtract", inplace=True, check=False)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
     return _sub(input, other if alpha == 1 else other * alpha)
 
 
-@public(inplace=True)
+@public(inplace=True, check=False)
 def pow(input: Tensor, exponent: Operand) -> Tensor:
     """input ** exponent. Operands broadcast and promote; either may be a number. Raises DTypeError for bool."""
     return _pow(input, exponent)
@@ -147,7 +147,7 @@ def pow(input: Tensor, exponent: Operand) -> Tensor:
 add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[attr-defined]
 
 
-@public("divide", "true_divide", inplace=True)
+@public("divide", "true_divide", inplace=True, check=False)
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode."""
     if rounding_mode is None:
@@ -277,7 +277,7 @@ def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 
-@public(method=False)
+@public(method=False, check=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 

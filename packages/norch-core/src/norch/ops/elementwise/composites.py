@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...dispatch.arguments import fits, must_be
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, result_dtype
 from ...errors import DTypeError, ShapeError
@@ -160,7 +161,7 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     return where(inside, g, 0.0)
 
 
-@public("clip")
+@public("clip", check=False)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
     if min is None and max is None:
@@ -176,6 +177,9 @@ def _between(input: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
+    for name, bound in (("min", min), ("max", max)):
+        if not fits("Operand | None", bound):
+            raise DTypeError(f"clamp(): {must_be(name, 'Operand | None', bound)}")
     found = infer_elementwise("clamp", (input, *[type(v) for v in (min, max) if v is not None]))
     return found._replace(operands=found.operands[:1], attrs={"min": min, "max": max})
 
