@@ -54,7 +54,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
     return values.copy() if copy else values
 
 
-@method()
+@method(check=False)
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:

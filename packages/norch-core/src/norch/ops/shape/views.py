@@ -146,7 +146,7 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
     return zeros
 
 
-@public("swapaxes", "swapdims")
+@public("swapaxes", "swapdims", check=False)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with dims `dim0` and `dim1` exchanged. Raises IndexError for a dim out of range."""
     return TRANSPOSE.call(input, dim0, dim1)
@@ -200,7 +200,7 @@ def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
 
 
-@public()
+@public(check="function")
 def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     """The same elements, in row-major order, in another `shape`, ints or one sequence of them; one size may be -1.
 
@@ -211,7 +211,7 @@ def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     return RESHAPE.call(contiguous(input), sizes) if out is None else out
 
 
-@method("view")
+@method("view", check=False)
 def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """`reshape` that never copies; with a dtype, `bitcast`. Raises ShapeError where the strides would need a copy."""
     if size is not None:
@@ -242,14 +242,14 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, other.spec.shape)
 
 
-@public()
+@public(check="function")
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dim, side by side in memory: a view of a contiguous tensor, a copy of another."""
     out: Tensor = RESHAPE.call(contiguous(input), (-1,))
     return out
 
 
-@public()
+@public(check="function")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dims `start_dim` to `end_dim` flattened into one: a view where strides allow, `input` itself if of one dim.
 
@@ -284,7 +284,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return RESHAPE.call(input, tuple([n for i, n in enumerate(shape) if n != 1 or i not in dims]))
 
 
-@public()
+@public(check="function")
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a dim of size 1 inserted before `dim`. Raises IndexError for a dim out of range."""
     shape = input.spec.shape
