@@ -9,7 +9,7 @@ from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes
-from ..creation import fill_spec
+from ..creation import fill_spec, full
 from ..families import NUMBER, composite, describe, infer_elementwise, op_of
 from ..registry import public
 from .arithmetic import abs as absolute
@@ -169,9 +169,19 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     kinds = {hasattr(bound, "spec") for bound in (min, max) if bound is not None}
     if kinds == {True}:
         return _clamp_between(input, min, max)
-    if kinds == {True, False} or not input.spec.dtype.is_floating_point:
+    if kinds == {True, False}:
+        return _clamp_between(input, *[_as_bound(bound, input) for bound in (min, max)])
+    if not input.spec.dtype.is_floating_point:
         return _between(input, min, max)
     return _clamp(input, -math.inf if min is None else min, math.inf if max is None else max)
+
+
+def _as_bound(bound: Any, input: Tensor) -> Any:
+    """A number as a 0-d tensor that promotes as it would."""
+    if bound is None or hasattr(bound, "spec"):
+        return bound
+    whole = input.spec.dtype.is_floating_point or (type(bound) is int and input.spec.dtype is not bool_)
+    return full((), bound, dtype=input.spec.dtype if whole else None, device=input.spec.device)
 
 
 def _between(input: Tensor, min: Any, max: Any) -> Tensor:
