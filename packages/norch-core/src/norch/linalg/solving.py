@@ -60,11 +60,12 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 
     16-bit floats are computed in float32.
     """
+    dtype, A, B = A.dtype, upcast(A), upcast(B)
     check_matrices("solve_triangular", A)
     triangle = A.triu(1 if unitriangular else 0) if upper else A.tril(-1 if unitriangular else 0)
     if unitriangular:
         triangle = triangle + eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    return solve(upcast(triangle), upcast(B), left=left).to(A.dtype)
+    return solve(triangle, B, left=left).to(dtype)
 
 
 # --- Determinants ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,25 @@ from ..creation import fill_spec, full
 from ..families import NUMBER, composite, describe, infer_elementwise, op_of
 from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, div, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, scaled, sqrt, sub, where
+from .arithmetic import (
+    bitwise_not,
+    div,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    ne,
+    pow,
+    scaled,
+    sigmoid,
+    sqrt,
+    sub,
+    where,
+)
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -311,23 +329,22 @@ def _hypot(input: Tensor, other: Tensor) -> Tensor:
 @public()
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
-    return log_of_sum("logaddexp", input, other, 1.0)
+    require_floating("logaddexp", input, other)
+    return _logaddexp(input, other)
 
 
-def log_of_sum(op: str, input: Tensor, other: Tensor, log_base: float) -> Tensor:
-    """The logarithm of base**input + base**other to a base that is given by its natural logarithm."""
-    require_floating(op, input, other)
-    dtype = promoted_dtype(op, input, other)
-    input, other = input.to(dtype), other.to(dtype)
+@composite(
+    lambda input, other: infer_elementwise("logaddexp", (input, other)),
+    {
+        "input": lambda g, input, other: g * sigmoid(input - other),
+        "other": lambda g, input, other: g * sigmoid(other - input),
+    },
+    name="logaddexp",
+)
+def _logaddexp(input: Tensor, other: Tensor) -> Tensor:
     largest = maximum(input, other)
-    infinite = isinf(largest)
-    a, b = where(infinite, 0.0, input), where(infinite, 0.0, other)
-    off = maximum(a, b).detach()
-    a, b = (a - off) * log_base, (b - off) * log_base
-    # The larger one's power is 1, and left out of the sum: log1p keeps what is far below it. No absolute value, whose
-    # second derivative is wrong where the two are equal.
-    near = off + where(a >= b, a.expm1() + b.exp(), a.exp() + b.expm1()).log1p() / log_base
-    return where(infinite, largest, near)
+    difference = where(eq(input, other), 0.0, -absolute(input - other))
+    return largest + difference.exp().log1p()
 
 
 @public()
@@ -360,9 +377,11 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 
 @public(inplace=True)
-def float_power(input: Tensor, exponent: Operand) -> Tensor:
-    """`pow` in float64. Operands broadcast."""
-    return pow(input.double(), exponent if type(exponent) in SCALARS else exponent.double())  # type: ignore[union-attr]
+def float_power(input: Operand, exponent: Operand) -> Tensor:
+    """`pow` in float64. Operands broadcast; either may be a number."""
+    given: list[Any] = [input, exponent]
+    base, power = [v.double() if hasattr(v, "spec") else v for v in given]
+    return pow(base, power)
 
 
 @public()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import Inferred
-from ...dtype import INTEGER, DType, bool_, float64, get_default_dtype, int8, int16, int32, int64
+from ...dtype import INTEGER, DType, bool_, finfo, float64, get_default_dtype, int8, int16, int32, int64
 from ...errors import DTypeError
 from ...spec import Spec
-from ..creation import fill_spec, full
+from ..creation import fill_spec, full, zeros_like
 from ..families import composite, infer_elementwise
 from ..indexing import bitcast
 from ..registry import public
@@ -26,6 +26,8 @@ from .arithmetic import (
     log,
     log1p,
     lt,
+    maximum,
+    minimum,
     ne,
     remainder,
     scaled,
@@ -33,7 +35,7 @@ from .arithmetic import (
     sqrt,
     where,
 )
-from .composites import isinf, log_of_sum, promoted_dtype
+from .composites import isinf, promoted_dtype, require_floating
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -213,7 +215,28 @@ def entropy(input: Tensor) -> Tensor:
 @public()
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
-    return log_of_sum("logaddexp2", input, other, math.log(2))
+    require_floating("logaddexp2", input, other)
+    return _logaddexp2(input, other)
+
+
+def _share_of_power(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """g * 2**a / (2**a + 2**b)."""
+    difference = upcast(b) - upcast(a)
+    top = math.log2(finfo(difference.spec.dtype).max) - 1
+    return g / (exp2(minimum(difference, top)) + 1)
+
+
+@composite(
+    lambda input, other: infer_elementwise("logaddexp2", (input, other)),
+    {
+        "input": lambda g, input, other: _share_of_power(g, input, other),
+        "other": lambda g, input, other: _share_of_power(g, other, input),
+    },
+    name="logaddexp2",
+)
+def _logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    difference = where(eq(input, other), 0.0, -absolute(input - other))
+    return maximum(input, other) + log1p(exp2(difference)) / math.log(2)
 
 
 @public(inplace=True)
@@ -274,7 +297,7 @@ def _copysign_rule(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 
 @composite(
     lambda input, other: infer_elementwise("copysign", (input, other)),
-    {"input": _copysign_rule, "other": lambda g: g * 0},
+    {"input": _copysign_rule, "other": lambda g: zeros_like(g)},
     name="copysign",
 )
 def _copysign(input: Tensor, other: Tensor) -> Tensor:
