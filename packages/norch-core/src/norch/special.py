@@ -26,6 +26,8 @@ from .ops import (
     where,
     xlogy,
 )
+from .ops.elementwise.special import as_floating
+from .ops.upcast import in_float32
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -33,27 +35,32 @@ if TYPE_CHECKING:
 expit, psi, gammaln = sigmoid, digamma, lgamma
 
 
+@in_float32
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
+    input = as_floating(input)
     zero = input == 0
     found = -input * log(where(zero, 1.0, input))
     return where(zero, 0.0, where(input < 0, -math.inf, found))
 
 
+@in_float32
 def ndtr(input: Tensor) -> Tensor:
     """The normal distribution function: how likely a standard normal draw is to be below input."""
-    return erfc(-input / math.sqrt(2)) * 0.5
+    return erfc(as_floating(input) * -math.sqrt(0.5)) * 0.5
 
 
+@in_float32
 def ndtri(input: Tensor) -> Tensor:
     """The inverse of `ndtr`."""
-    return erfinv(input * 2 - 1) * math.sqrt(2)
+    return erfinv(as_floating(input) * 2 - 1) * math.sqrt(2)
 
 
+@in_float32
 def xlog1py(input: Any, other: Any) -> Tensor:
-    """input * log1p(other), 0 where input is 0."""
+    """input * log1p(other), 0 where input is 0 (unless other is NaN)."""
     product: Tensor = input * log1p(other)
-    return where(input == 0, 0.0, product)
+    return where((input == 0) & (other == other), 0.0, product)
 
 
 __all__ = [

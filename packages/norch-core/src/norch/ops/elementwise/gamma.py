@@ -9,7 +9,8 @@ from ...dtype import float64
 from ..families import composite
 from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import eq, floor, log, lt, sin, tan, where
+from .arithmetic import eq, log, lt, sin, tan, where
+from .arithmetic import round as rounded
 from .special import as_floating, infer_unary
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ def _series(x: Tensor, coefficients: list[float]) -> Tensor:
     return out
 
 
+def _off_integer(x: Tensor) -> Tensor:
+    """x less the nearest integer, which neither the sine's size nor the tangent of pi times x needs; -0 stays."""
+    return where(eq(x, 0), x, x - rounded(x))
+
+
 def _positive_lgamma(x: Tensor) -> Tensor:
     product = x
     for k in range(1, _SHIFT):
@@ -39,7 +45,7 @@ def _positive_lgamma(x: Tensor) -> Tensor:
     series = _series(z, [b / (2 * n * (2 * n - 1)) for n, b in enumerate(_BERNOULLI, 1)]) / z
     out = (z - 0.5) * log(z) - z + 0.5 * math.log(2 * math.pi) + series
     out = out - log(where(small, product, 1.0))
-    return where(eq(x, math.inf), math.inf, out)
+    return where(eq(x, math.inf), math.inf, where(eq(x, 1) | eq(x, 2), 0.0, out))
 
 
 def _positive_digamma(x: Tensor) -> Tensor:
@@ -62,7 +68,7 @@ def _trigamma(x: Tensor) -> Tensor:
     far = z + _SHIFT
     series = _series(far, list(_BERNOULLI)) / (far * far * far)
     out = steps + 1 / far + 0.5 / (far * far) + series
-    reflection = math.pi / sin(where(below, x, 0.5) * math.pi)
+    reflection = math.pi / sin(where(below, _off_integer(x), 0.5) * math.pi)
     return where(below, reflection * reflection - out, out)
 
 
@@ -75,8 +81,7 @@ def _lgamma(input: Tensor) -> Tensor:
     x = input.to(float64)
     below = lt(x, 0.5)
     # Euler's reflection; at 0 and negative integers the sine is 0 and the result infinite.
-    size = absolute(sin((x - floor(x)) * math.pi))
-    size = where(eq(x, floor(x)), 0.0, size)
+    size = absolute(sin(_off_integer(x) * math.pi))
     out = _positive_lgamma(where(below, 1 - x, x))
     reflected = math.log(math.pi) - log(where(below, size, 1.0)) - out
     reflected = where(eq(x, -math.inf), math.inf, reflected)
@@ -101,10 +106,9 @@ def _digamma(input: Tensor) -> Tensor:
     x = input.to(float64)
     below = lt(x, 0.5)
     out = _positive_digamma(where(below, 1 - x, x))
-    whole = below & eq(x, floor(x))
-    reflection = math.pi / tan(where(below & ~whole, x - floor(x), 0.5) * math.pi)
+    reflection = math.pi / tan(where(below, _off_integer(x), 0.5) * math.pi)
     out = where(below, out - reflection, out)
-    return where(whole, where(eq(x, 0), -math.inf, math.nan), out).to(input.spec.dtype)
+    return where(lt(x, 0) & eq(x, rounded(x)), math.nan, out).to(input.spec.dtype)
 
 
 @public(inplace=True)

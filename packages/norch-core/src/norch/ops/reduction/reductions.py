@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from ...autograd.accumulate import shared_ops
@@ -20,6 +19,7 @@ from ..families import accepts_axis, composite, primitive
 from ..indexing import gather
 from ..registry import method, public
 from ..shape.views import flatten, inverse_permutation, reshape, squeeze
+from ..upcast import in_float32
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -131,22 +131,6 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 def _none_if_empty(dim: Any) -> Any:
     # As in PyTorch, an empty list of dims means all of them.
     return dim if dim is None or type(dim) is int else tuple(dim) or None if isinstance(dim, tuple | list) else dim
-
-
-def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` of a 16-bit float computed in float32, which its squares and sums fit in, and rounded once."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        input: Any = args[0]
-        dtype = input.dtype
-        if not dtype.is_floating_point or dtype.itemsize > 2:
-            return function(*args, **kwargs)
-        whole: Any = function
-        out = whole(input.to(float32), *args[1:], **kwargs)
-        return tuple(x.to(dtype) for x in out) if isinstance(out, tuple) else out.to(dtype)  # type: ignore[return-value]
-
-    return call
 
 
 @public()
@@ -279,7 +263,7 @@ def centred(input: Tensor, dim: Any) -> Tensor:
 
 @public()
 @accepts_axis
-@_in_float32
+@in_float32
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
@@ -297,7 +281,7 @@ def var(
 
 @public()
 @accepts_axis
-@_in_float32
+@in_float32
 def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
@@ -307,7 +291,7 @@ def std(
 
 @public(method=False)
 @accepts_axis
-@_in_float32
+@in_float32
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -317,7 +301,7 @@ def var_mean(
 
 @public()
 @accepts_axis
-@_in_float32
+@in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, or "fro" (which is 2).
 
@@ -333,7 +317,7 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
         return amin(size, dim, keepdim)
     if order == 0:
         return sum((size != 0).to(input.dtype), dim, keepdim)
-    if order == 1:
+    if order == 1 or _count(input, dim) == 1:
         return sum(size, dim, keepdim)
     if order == 2:
         return _root(sum(input * input, dim, keepdim))
@@ -355,7 +339,7 @@ def _root(square: Tensor) -> Tensor:
 
 @public()
 @accepts_axis
-@_in_float32
+@in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow. Raises as sum does."""
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
