@@ -246,10 +246,12 @@ def linspace(
     """`steps` values evenly spaced from `start` to `end`, both included."""
     spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
     if spec.dtype is float32:  # the last bit as PyTorch has it, whose step is a float32
-        start, end = np.float32(start), np.float32(end)
-        step = float((end - start) / np.float32(spec.numel - 1)) if spec.numel > 1 else 0.0
+        with np.errstate(all="ignore"):
+            first, last = np.float32(float(start)), np.float32(float(end))
+            step = float((last - first) / np.float32(max(spec.numel - 1, 1)))
+        start, end = float(first), float(last)
     else:
-        step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
+        step = (end - start) / max(spec.numel - 1, 1)
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
     in_float64 = spec.like(dtype=float64)
     up: Tensor = ARANGE.call(in_float64, float(start), step)

@@ -34,9 +34,9 @@ def in_float32(function: Callable[P, R]) -> Callable[P, R]:
         if spec is None or spec.dtype.itemsize != 2 or not spec.dtype.is_floating_point or kwargs.get("dtype"):
             return function(*args, **kwargs)
         whole: Any = function
-        specs = [s for s in (getattr(x, "spec", None) for x in args) if s is not None]
-        dtype = result_dtype([(s.dtype, s.ndim) for s in specs], [])
-        out = whole(*[upcast(x) if hasattr(x, "spec") else x for x in args], **kwargs)
+        operands: Any = args
+        dtype = result_dtype([(x.spec.dtype, x.spec.ndim) for x in operands if hasattr(x, "spec")])
+        out = whole(*[upcast(x) if hasattr(x, "spec") else x for x in operands], **kwargs)
         return tuple(x.to(dtype) for x in out) if isinstance(out, tuple) else out.to(dtype)  # type: ignore[return-value]
 
     return call

@@ -225,12 +225,13 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 @public(inplace=True)
 @in_float32
-def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """Linear interpolation, input + weight * (end - input), and `end` at 1; the three broadcast and promote."""
-    step = end - input
-    if not hasattr(weight, "spec"):
-        return input + step * weight if -0.5 < weight < 0.5 else end - step * (1 - weight)
-    return where(absolute(weight) < 0.5, input + step * weight, end - step * (1 - weight))
+    step, is_small = end - input, abs(weight) < 0.5
+    if hasattr(weight, "spec"):
+        return where(is_small, input + step * weight, end - step * (1 - weight))
+    out: Tensor = input + step * weight if is_small else end - step * (1 - weight)
+    return out
 
 
 @public(inplace=True)

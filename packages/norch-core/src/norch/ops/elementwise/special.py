@@ -337,7 +337,7 @@ def _fmod(input: Tensor, other: Tensor | Scalar) -> Tensor:
         size = absolute(input) % abs(other)  # type: ignore[arg-type]
         return copysign(size, input)
     rest = input % other
-    return where(ne(rest, 0) & ne(rest < 0, input < 0), rest - other, rest)  # type: ignore[operator]
+    return where(ne(rest, 0) & ne(rest < 0, input < 0), rest - other, rest)
 
 
 @public(inplace=True)
