@@ -30,6 +30,7 @@ from .ops import (
     xlogy,
 )
 from .ops.elementwise.special import as_floating, entropy, floating_pair
+from .ops.upcast import in_float32
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -37,16 +38,19 @@ if TYPE_CHECKING:
 expit, psi, gammaln = sigmoid, digamma, lgamma
 
 
+@in_float32
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
     return entropy(as_floating(input))
 
 
+@in_float32
 def ndtr(input: Tensor) -> Tensor:
     """The normal distribution function: how likely a standard normal draw is to be below input."""
     return erfc(as_floating(input) * -math.sqrt(0.5)) * 0.5
 
 
+@in_float32
 def ndtri(input: Tensor) -> Tensor:
     """The inverse of `ndtr`: infinite at 0 and 1, NaN beyond. As exact for small input as for large.
 
@@ -68,6 +72,7 @@ def ndtri(input: Tensor) -> Tensor:
     return where(tail > 0.1, centre, where(p < 0.5, -size, size)).to(x.dtype)
 
 
+@in_float32
 def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), 0 where input is 0."""
     x, y = floating_pair("xlog1py", input, other)

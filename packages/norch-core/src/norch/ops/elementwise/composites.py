@@ -10,12 +10,12 @@ from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes
 from ..creation import fill_spec, full
-from ..families import NUMBER, composite, describe, infer_elementwise, op_of
+from ..families import composite, describe, infer_elementwise, op_of
 from ..registry import public
+from ..upcast import in_float32, upcast_dtype
 from .arithmetic import abs as absolute
 from .arithmetic import (
     bitwise_not,
-    div,
     eq,
     ge,
     gt,
@@ -35,7 +35,6 @@ from .arithmetic import (
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
-    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
     Number: TypeAlias = float
@@ -252,12 +251,18 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 
 @public(inplace=True)
-def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """Linear interpolation, input + weight * (end - input); the three broadcast and promote."""
-    return input + (end - input) * weight
+@in_float32
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """Linear interpolation, input + weight * (end - input), and `end` at 1; the three broadcast and promote."""
+    step, is_small = end - input, abs(weight) < 0.5
+    if hasattr(weight, "spec"):
+        return where(is_small, input + step * weight, end - step * (1 - weight))
+    out: Tensor = input + step * weight if is_small else end - step * (1 - weight)
+    return out
 
 
 @public(inplace=True)
+@in_float32
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
     first, second = (tensor1, tensor2) if hasattr(tensor1, "spec") else (tensor2, tensor1)
@@ -265,25 +270,10 @@ def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 
 
 @public(inplace=True)
+@in_float32
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
     return input + scaled(tensor1, value, input, tensor2) / tensor2  # type: ignore[no-any-return]
-
-
-@public(inplace=True)
-def fmod(input: Tensor, other: Operand) -> Tensor:
-    """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
-    return _fmod(*without_bools("fmod", input, other))
-
-
-@composite(
-    lambda input, other: infer_elementwise("fmod", (input, other), NUMBER),
-    {"input": lambda g: g, "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc")},
-    name="fmod",
-)
-def _fmod(input: Tensor, other: Tensor | Scalar) -> Tensor:
-    size = absolute(input) % abs(other)  # type: ignore[arg-type]
-    return where(input < 0, -size, size)
 
 
 def promoted_dtype(op: str, *operands: Any) -> DType:
@@ -320,13 +310,15 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
     name="hypot",
 )
 def _hypot(input: Tensor, other: Tensor) -> Tensor:
-    a, b = absolute(input), absolute(other)
+    dtype = promoted_dtype("hypot", input, other)
+    a, b = (absolute(x.to(upcast_dtype(dtype))) for x in (input, other))
     large, small = maximum(a, b), minimum(a, b)
     ratio = small / where(eq(large, 0), 1.0, large)
-    return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1))
+    return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1)).to(dtype)
 
 
 @public()
+@in_float32
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
