@@ -81,7 +81,7 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
 def _where_true(mask: Tensor) -> Tensor:
     """The indices, into the flattened mask on the CPU, of its True elements."""
     spec = mask.spec
-    memory = spec.device.backend.host_view(mask.buffer) if spec.is_contiguous else None
+    memory = spec.device.backend.host_view(mask.buffer) if spec.is_contiguous and spec.numel else None
     flat = mask.numpy().reshape(-1) if memory is None else np.ndarray((spec.numel,), np.bool_, memory, mask.offset)
     return of_new_array(np.ascontiguousarray(flat.nonzero()[0]), int64)
 
