@@ -113,7 +113,7 @@ cosine_similarity: fx same | dim=last eps=choice(1e-8,0.1)
 pairwise_distance: fx(m,k) fx(m,k) | p=choice(1,2,3) keepdim=bool
 det slogdet logdet inv inverse pinv pinverse matrix_rank: matrix
 cholesky: positive_definite
-solve: matrix fx(3,n)
+solve: matrix fx(3,h)
 matrix_power: matrix int(-1,4)
 svdvals cond: matrix
 eigvalsh: positive_definite
@@ -280,7 +280,7 @@ index_put: x(1-3) places element | accumulate=bool
 fill_diagonal_: x(2-3) num
 copy_: x o
 multi_dot: factors_of
-solve_triangular: matrix fx(3,n) upper=bool
+solve_triangular: matrix fx(3,h) upper=bool
 embedding_bag: classes(m,k) fx(9,n) | mode=choice('sum','mean','max')
 multilabel_margin_loss: fx(h,4) labels(h,4) | reduction=reduction
 triplet_margin_with_distance_loss: fx(m,n) fx(m,n) fx(m,n) | margin=choice(0.5,1.0) swap=bool reduction=reduction

@@ -275,8 +275,6 @@ LINES = {
     "clamp.mixed": [(F, F), lambda t, x, y: (
         t.clamp(x, y[0, 0].detach(), 1.1), t.clip(x, 0, y[2, 3].detach() + 1))],
     "copy_.number": [(F,), lambda t, x: t.empty_like(x).copy_(0.1)],
-    "solve_triangular.half": [(np.eye(2), W[:2, None]), lambda t, x, y: (
-        t.linalg.solve_triangular(x.detach().to(t.float16), y.detach().to(t.float16), upper=True))],
     "pow.mixed": [(P,), lambda t, x: (x.detach() * 2).to(t.float16) ** x],
     "bilinear.empty": [(F, F), lambda t, x, y: t.bilinear(x, y, t.zeros(0, 4, 4, dtype=t.float64))],
     "ravel": [(F,), lambda t, x: (x[0, ::2].ravel(), t.ravel(x.T), x.ravel())],

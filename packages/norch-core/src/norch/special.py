@@ -77,8 +77,8 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), 0 where input is 0."""
     x, y = floating_pair("xlog1py", input, other)
     # Where the logarithm is infinite it must not meet the 0.
-    out: Tensor = x * log1p(where((x == 0) & ((y <= -1) | (y == math.inf)), 0.0, y))
-    return out
+    infinite = (x == 0) & ((y <= -1) | (y == math.inf))
+    return where(infinite, 0.0, x * log1p(where(infinite, 0.0, y)))
 
 
 __all__ = [

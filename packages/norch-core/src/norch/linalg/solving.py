@@ -9,7 +9,6 @@ import numpy as np
 from ..autograd import is_grad_enabled
 from ..errors import ShapeError
 from ..ops import broadcast_shapes, eye, log, where
-from ..ops.upcast import upcast
 from .host import check_matrices, differentiable, on_host
 
 if TYPE_CHECKING:
@@ -56,16 +55,12 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
-    """`solve` for a triangular A, of which only one triangle is read; with `unitriangular`, as if 1 on its diagonal.
-
-    16-bit floats are computed in float32.
-    """
-    dtype, A, B = A.dtype, upcast(A), upcast(B)
+    """`solve` for a triangular A, of which only one triangle is read; with `unitriangular`, as if 1 on its diagonal."""
     check_matrices("solve_triangular", A)
     triangle = A.triu(1 if unitriangular else 0) if upper else A.tril(-1 if unitriangular else 0)
     if unitriangular:
         triangle = triangle + eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    return solve(triangle, B, left=left).to(dtype)
+    return solve(triangle, B, left=left)
 
 
 # --- Determinants ---------------------------------------------------------------------------------------------------
