@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -113,3 +114,33 @@ def test_each_kind_of_case_runs(kind: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f" {kind})" in done.stdout
+
+
+def test_every_function_of_both_libraries_is_called(fuzz: ModuleType) -> None:
+    pytest.importorskip("torch")
+    import ops
+    from signatures import LEFT_OUT
+
+    left_out = set(" ".join(LEFT_OUT.values()).split())
+    called = {name.split(".")[-1] for signature in ops.signatures() for name in signature.names}
+
+    def public(place: object) -> set[str]:
+        values = {n: getattr(place, n, None) for n in dir(place) if not n.startswith("_")}
+        return {n for n, value in values.items() if callable(value) and not isinstance(value, type)}
+
+    libraries = [fuzz.library("norch"), fuzz.library("torch")]
+    both = set.intersection(*[public(library.Tensor) for library in libraries])
+    for place in ops.PLACES:
+        both |= set.intersection(*[public(ops.reached(library, place)) for library in libraries])
+    assert {n for n in both if not {n, n.rstrip("_")} & (called | left_out)} == set()
+    assert called & left_out == set()
+    assert left_out <= both
+
+
+def test_differences_are_explained(fuzz: ModuleType) -> None:
+    import differences
+
+    nightly = runpy.run_path(str(FUZZ.parent / "nightly" / "differences.py"))
+    names = {d.name for d in (*differences.DIFFERENCES, *nightly["DIFFERENCES"])}
+    page = (FUZZ.parent.parent / "docs" / "differences.md").read_text()
+    assert {line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")} == names

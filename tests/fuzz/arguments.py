@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from math import prod
 from random import Random
@@ -103,6 +104,11 @@ def reduction(c: Call) -> str:
 
 def dtype(c: Call) -> str:
     return f"T.{literals.dtype(c.r)}"
+
+
+def wider_dtype(c: Call) -> str:
+    """A dtype to compute in that rounds no more than the operand's."""
+    return "T.float64" if c.dtype in literals.FLOATS else dtype(c)
 
 
 def fdtype(c: Call) -> str:
@@ -389,3 +395,33 @@ def dim_of(c: Call) -> str:
 
 
 start_of = start
+
+
+def places(c: Call) -> str:
+    """A tuple of one index, of places along dim 0."""
+    return f"({c.indices((c.r.randint(0, c.shape[0]),), c.shape[0], once=True)},)"
+
+
+def element(c: Call) -> str:
+    return c.tensor((), mood="plain")
+
+
+def factors_of(c: Call) -> str:
+    """Matrices whose product there is."""
+    sizes = [c.r.randint(1, 4) for _ in range(c.r.randint(3, 5))]
+    return f"[{', '.join(c.tensor((m, n)) for m, n in itertools.pairwise(sizes))}]"
+
+
+def labels(c: Call, sizes: str) -> str:
+    """A row of classes for each example, the first of them distinct, then -1."""
+    count, classes = sized(c, sizes)
+    rows = [c.r.sample(range(classes), c.r.randint(0, classes)) for _ in range(count)]
+    padded = [row + [-1] * (classes - len(row)) for row in rows]
+    return c.variable(f"T.tensor({padded}, dtype=T.int64).reshape({(count, classes)})")
+
+
+def parts_of(c: Call) -> str:
+    """Sizes that add up to that of dim 0."""
+    n = c.shape[0]
+    first = c.r.randint(0, n)
+    return f"[{first}, {n - first}]"

@@ -14,7 +14,7 @@ LARGEST = {"float64": 1.7976931348623157e308, "float32": 3.4028235e38, "float16"
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """The distance from 1 to the next number of a dtype."""
 
-ALLOWED = 64.0
+ALLOWED = 128.0
 """In units of EPSILON, relative to the largest finite magnitude there is: sums in another order, other polynomials."""
 
 CANCELLED = 8.0

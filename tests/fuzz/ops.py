@@ -29,12 +29,12 @@ CRASHING = ("div", "divide", "gcd", "lcm")
 FLOATING = ("matrix", "positive_definite", "variance", "probability")
 
 SUMS = (
-    ".*(matmul|mm$|mv$|bmm|addr|dot|outer|ger|kron|cross|einsum|linear|dist|norm|mean|var|std|sum|prod|cov|corr|sim|trap"
+    ".*(matmul|mm$|mv$|bmm|addr|dot|inner|outer|ger|kron|cross|einsum|linear|dist|norm|mean|var|std|sum|prod|cov|corr|sim|trap"
     "|logad|logcum|loss|div|diff|quantile|attention|vander|renorm|entropy|softm|bag|conv|fold|pool|interpolate|bilinear)"
 )
 """Where the largest numbers overflow or not by the order of the steps."""
 
-WINDOWS = ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist|prod|prelu|reduce|chain|multi_dot)"
+WINDOWS = ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist|prod|prelu|reduce|chain|multi_dot|solve|hist|lerp)"
 """Where one infinite number makes what is near it NaN, or not, by the way that it is computed."""
 
 UNSTABLE = (
@@ -182,7 +182,7 @@ def generate(r: Random) -> list[str]:
     c = Call(r, literals.dtype(r, literals.FLOATS if floats else only), mood(r, name))
     if name in CRASHING and c.dtype in literals.INTS:
         c.mood = "plain"
-    given = [argument(c, w, i) for i, w in enumerate(signature.required)]
+    given = [f"{w.keyword}=" * bool(w.keyword) + argument(c, w, i) for i, w in enumerate(signature.required)]
     for w in signature.optional:
         if r.random() < 0.4:
             given.append(f"{w.keyword}={argument(c, w, -1)}")

@@ -36,9 +36,9 @@ clamp_max: x | max=bound
 clamp_min clamp_max: x bound
 dist: fx fo | p=choice(0,1,2,3,inf)
 
-sum nansum: x | dim=dims keepdim=bool dtype=dtype
+sum nansum: x | dim=dims keepdim=bool dtype=wider_dtype
 mean nanmean: fx | dim=dims keepdim=bool
-prod: x | dtype=dtype
+prod: x | dtype=wider_dtype
 prod: x dim | keepdim=bool
 all any: x | dim=dims keepdim=bool
 amax amin: x | dim=dims keepdim=bool
@@ -51,7 +51,8 @@ aminmax: x | dim=dim keepdim=bool
 mode: x | dim=dim keepdim=bool
 kthvalue: x one | dim=last keepdim=bool
 topk: x one | dim=last largest=bool
-sort argsort: x | dim=dim descending=bool stable=true
+sort: x | dim=dim descending=bool stable=true
+argsort: x stable=true | dim=dim descending=bool
 msort: x
 logsumexp: fx dims | keepdim=bool
 var std var_mean std_mean: fx | dim=dims correction=choice(0,1,2) keepdim=bool
@@ -63,7 +64,7 @@ vector_norm: fx | ord=choice(0,1,2,3,inf,-inf,0.5) dim=dims keepdim=bool
 matrix_norm: fx(2-4) | ord=choice('fro','nuc',1,-1,inf,2)
 normalize: fx | p=choice(1,2,3,inf) dim=dim eps=choice(1e-12,0.1)
 renorm: fx(2-3) choice(1,2,3) dim choice(0.5,2.0)
-cumsum: x dim | dtype=dtype
+cumsum: x dim | dtype=wider_dtype
 cumprod logcumsumexp: fx dim
 cummax cummin: x dim
 trace: x(m,n)
@@ -112,7 +113,7 @@ cosine_similarity: fx same | dim=last eps=choice(1e-8,0.1)
 pairwise_distance: fx(m,k) fx(m,k) | p=choice(1,2,3) keepdim=bool
 det slogdet logdet inv inverse pinv pinverse matrix_rank: matrix
 cholesky: positive_definite
-solve: matrix fx(3,n)
+solve: matrix fx(3,h)
 matrix_power: matrix int(-1,4)
 svdvals cond: matrix
 eigvalsh: positive_definite
@@ -270,4 +271,45 @@ to type: x dtype
 contiguous double float half bfloat16 int long short char byte bool tolist item numel dim nelement ndimension size
   is_contiguous stride adjoint is_floating_point is_signed element_size: x
 zero: x
+isreal is_nonzero: x
+is_same_size: x same
+dsplit: x(3-4) indices
+vsplit: x(2-4) indices
+split_with_sizes: x(1-3) parts_of
+index_put: x(1-3) places element | accumulate=bool
+fill_diagonal_: x(2-3) num
+copy_: x o
+multi_dot: factors_of
+solve_triangular: matrix fx(3,h) upper=bool
+embedding_bag: classes(m,k) fx(9,n) | mode=choice('sum','mean','max')
+multilabel_margin_loss: fx(h,4) labels(h,4) | reduction=reduction
+triplet_margin_with_distance_loss: fx(m,n) fx(m,n) fx(m,n) | margin=choice(0.5,1.0) swap=bool reduction=reduction
+adaptive_max_pool1d_with_indices: fx(b,n,W) int(1,6)
+adaptive_max_pool2d_with_indices: fx(b,n,H,W) choice(1,2,(2,3))
+upsample: fx(b,n,H,W) choice(3,5) | mode=choice('nearest','bilinear')
 """
+
+LEFT_OUT = {
+    "random numbers": """alpha_dropout bernoulli bernoulli_ cauchy_ dropout dropout1d dropout2d dropout3d exponential_
+        feature_alpha_dropout geometric_ get_rng_state gumbel_softmax initial_seed log_normal_ manual_seed multinomial normal
+        normal_ rand rand_like randint randint_like randn randn_like random_ randperm seed set_rng_state uniform_""",
+    "settings": """are_deterministic_algorithms_enabled get_default_device get_default_dtype get_deterministic_debug_mode
+        get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled is_autocast_enabled
+        is_deterministic_algorithms_warn_only_enabled is_grad_enabled is_inference_mode_enabled set_default_device
+        set_default_dtype set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision
+        set_flush_denormal set_num_interop_threads set_num_threads set_printoptions use_deterministic_algorithms""",
+    "memory that is not defined": """empty empty_like empty_strided new new_empty new_empty_strided resize_ resize_as_
+        set_""",
+    "what is no computation: files, devices, storages, questions": """as_subclass compile cpu cuda data_ptr from_dlpack
+        from_numpy frombuffer get_device is_coalesced is_complex is_conj is_inference is_pinned is_set_to is_shared is_storage
+        is_tensor load numpy pin_memory record_stream save share_memory_ storage storage_offset to_dense typename
+        untyped_storage""",
+    "made of Python's values or functions": """apply_ as_tensor asarray broadcast_shapes can_cast map_ new_tensor
+        promote_types result_type tensor""",
+    "in all programs of gradients": """backward register_hook register_post_accumulate_grad_hook requires_grad_
+        retain_grad""",
+    "of several right answers, or with arguments that depend on each other; they have tests of their own": """ctc_loss eigh
+        lstsq max_pool1d_with_indices max_pool2d_with_indices max_unpool1d max_unpool2d multi_head_attention_forward qr
+        svd""",
+}
+"""What both libraries have and no line names, by the reason."""

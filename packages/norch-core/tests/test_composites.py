@@ -41,6 +41,8 @@ SAMPLES = {
     "copysign": [draw(3, 4), np.array([1, -1, 1, -1])],
     "fmod": [draw(3, 4), draw(4, low=0.3, high=0.9)],
     "hypot": [draw(3, 4), draw(4)],
+    "logaddexp": [draw(3, 4), draw(4)],
+    "logaddexp2": [draw(3, 4), draw(4)],
     "logit": [draw(3, 4, low=-0.1, high=1.1), 0.1],
     "gelu": [draw(3, 4), "tanh"],
     "softplus": [draw(3, 4), 2.0, 1.3],

@@ -187,3 +187,20 @@ def test_derivative_of_no_elements(expression: str) -> None:
     x = norch.zeros(0, requires_grad=True)
     eval(expression, {"x": x}).backward()
     assert x.grad.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("expression", "first", "second"),
+    [
+        ("logaddexp(x, tensor([1.0]))", 0.5, 0.25),
+        ("logaddexp2(x, tensor([1.0]))", 0.5, 0.25 * math.log(2)),
+        ("logaddexp2(x, tensor([-2000.0]))", 1, 0),
+        ("x.reshape(1, 1).expand(1, 2).logcumsumexp(1)[0, 1]", 1, 0),
+    ],
+)
+def test_second_derivative_at_a_tie(expression: str, first: float, second: float) -> None:
+    x = tensor([1.0]).requires_grad_()
+    y = eval(expression, {**vars(norch), "x": x, "tensor": tensor})
+    slope = norch.autograd.grad(y.sum(), x, create_graph=True)[0]
+    assert slope.item() == pytest.approx(first)
+    assert norch.autograd.grad(slope, x)[0].item() == pytest.approx(second)

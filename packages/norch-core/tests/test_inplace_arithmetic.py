@@ -424,3 +424,24 @@ def test_the_bounds_of_clamp_are_not_taken_for_each_other() -> None:
     assert y.tolist() == [0.0, -1.0, -1.0]
     assert x.grad is not None
     assert x.grad.tolist() == [2.0, 0.0, 0.0]
+
+
+def test_expanded_tensors_are_filled() -> None:
+    base = norch.tensor([1.0, 2.0])
+    expanded = base.expand(3, 2)
+    assert expanded.fill_(5).tolist() == [[5.0, 5.0]] * 3
+    assert base.tolist() == [5.0, 5.0]
+    expanded.zero_()
+    assert base.tolist() == [0.0, 0.0]
+    for change in (lambda: expanded.add_(1), lambda: expanded.fill_(norch.tensor(1.0)), lambda: expanded.copy_(base)):
+        with pytest.raises(ShapeError, match="clone"):
+            change()
+
+
+def test_the_gradient_of_what_was_filled_through_an_expanded_view_is_0() -> None:
+    leaf = norch.tensor([1.0, 2.0], requires_grad=True)
+    made = leaf * 3
+    made.expand(3, 2).zero_()
+    (made * made + leaf).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [1.0, 1.0]

@@ -31,6 +31,7 @@ from .ops import (
     xlogy,
 )
 from .ops.elementwise.special import as_floating, entropy, floating_pair
+from .ops.upcast import in_float32
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -38,16 +39,19 @@ if TYPE_CHECKING:
 expit, psi, gammaln = sigmoid, digamma, lgamma
 
 
+@in_float32
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
     return entropy(as_floating(input))
 
 
+@in_float32
 def ndtr(input: Tensor) -> Tensor:
     """The normal distribution function: how likely a standard normal draw is to be below input."""
     return erfc(as_floating(input) * -math.sqrt(0.5)) * 0.5
 
 
+@in_float32
 def ndtri(input: Tensor) -> Tensor:
     """The inverse of `ndtr`: infinite at 0 and 1, NaN beyond. As exact for small input as for large.
 
@@ -69,12 +73,13 @@ def ndtri(input: Tensor) -> Tensor:
     return where(tail > 0.1, centre, where(p < 0.5, -size, size)).to(x.dtype)
 
 
+@in_float32
 def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), 0 where input is 0."""
     x, y = floating_pair("xlog1py", input, other)
     # Where the logarithm is infinite it must not meet the 0.
-    out: Tensor = x * log1p(where((x == 0) & ((y <= -1) | (y == math.inf)), 0.0, y))
-    return out
+    infinite = (x == 0) & ((y <= -1) | (y == math.inf))
+    return where(infinite, 0.0, x * log1p(where(infinite, 0.0, y)))
 
 
 __all__ = [

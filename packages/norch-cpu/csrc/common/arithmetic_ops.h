@@ -159,7 +159,7 @@ struct Sign {
     template <class T>
     NORCH_FN static T apply(T x) {
         if constexpr (std::is_integral_v<T>) return T((x > 0) - (x < 0));
-        else return x > 0 ? T(1) : x < 0 ? T(-1) : x;  // zeros and NaN are themselves
+        else return x > 0 ? T(1) : x < 0 ? T(-1) : x + T(0);  // -0 becomes 0, NaN stays
     }
 };
 NORCH_UNARY(Sqrt, std::sqrt(x))

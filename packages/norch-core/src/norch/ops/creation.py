@@ -13,7 +13,7 @@ from ..device import Device, get_default_device, on_default_change
 from ..dispatch.arguments import fits, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
-from ..dtype import FLOATING, DType, as_dtype, bool_, float64, get_default_dtype, iinfo, int64, scalar_dtype
+from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
@@ -286,13 +286,19 @@ def linspace(
     """`steps` values evenly spaced from `start` to `end`, both included."""
     spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
     start, end = (bounded(v, spec.dtype, "linspace") for v in (start, end))
-    step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
+    if spec.dtype is float32:  # the last bit as PyTorch has it, whose step is a float32
+        with np.errstate(all="ignore"):
+            first, last = np.float32(float(start)), np.float32(float(end))
+            step = float((last - first) / np.float32(max(spec.numel - 1, 1)))
+        start, end = float(first), float(last)
+    else:
+        step = (end - start) / max(spec.numel - 1, 1)
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
     in_float64 = spec.like(dtype=float64)
     up: Tensor = ARANGE.call(in_float64, float(start), step)
-    down = up if spec.numel < 2 else ARANGE.call(in_float64, float(end) - step * (spec.numel - 1), step)
+    down: Tensor = up if spec.numel < 2 else ARANGE.call(in_float64, float(end), -step).flip(0)
     index: Tensor = ARANGE.call(in_float64, 0.0, 1.0)
-    out = (index < spec.numel / 2).logical_not() if spec.numel > 1 else None
+    out = (index < spec.numel // 2).logical_not() if spec.numel > 1 else None
     values = up if out is None else _pick(out, down, up)
     return finish(values.to(spec.dtype), requires_grad)
 

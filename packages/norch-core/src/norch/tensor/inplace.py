@@ -25,7 +25,7 @@ from ..dispatch.call import as_operand, mark_modified
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS
-from ..dtype import FLOATING, bool_, can_cast, int64
+from ..dtype import FLOATING, bool_, can_cast, float64, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
@@ -299,7 +299,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
     `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
     """
-    source = src if hasattr(src, "spec") else as_tensor(src)
+    source = src if hasattr(src, "spec") else as_tensor(src, dtype=float64 if type(src) is float else None)
     memory = _plain_host_memory(self, source) if non_blocking else None
     if memory is None:
         return copy_as("copy_", self, source)

@@ -118,7 +118,7 @@ class OpMethods:
     flipud = shape_joining.flipud; float = tensor_transfer.float_; float_power = elementwise_composites.float_power;
     float_power_ = in_place; floor = elementwise_arithmetic.floor; floor_ = in_place;
     floor_divide = elementwise_arithmetic.floor_divide; floor_divide_ = in_place; fmax = elementwise_composites.fmax;
-    fmin = elementwise_composites.fmin; fmod = elementwise_composites.fmod; fmod_ = in_place;
+    fmin = elementwise_composites.fmin; fmod = elementwise_special.fmod; fmod_ = in_place;
     frac = elementwise_composites.frac; frac_ = in_place; gather = ops_indexing.gather; gcd = elementwise_special.gcd;
     gcd_ = in_place; ge = elementwise_arithmetic.ge; ge_ = in_place; geometric_ = ops_sampling.geometric_;
     ger = matrix_matmul.outer; greater = elementwise_arithmetic.gt; greater_ = in_place;

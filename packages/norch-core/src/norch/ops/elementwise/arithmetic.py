@@ -200,8 +200,11 @@ add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[a
     name="trunc_divide",
 )
 def _trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
-    quotient = trunc(_div(input, other))  # type: ignore[arg-type]
-    return quotient.to(result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (input, other)])))
+    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (input, other)]))
+    if dtype.is_floating_point:
+        return trunc(_div(input, other))  # type: ignore[arg-type]
+    quotient = floor_divide(input, other)  # type: ignore[arg-type]
+    return quotient + ((quotient < 0) & ne(remainder(input, other), 0))  # type: ignore[arg-type]
 
 
 @public("divide", "true_divide", inplace=True, check=False)
@@ -267,7 +270,7 @@ def _atan_rule(g: Tensor, x: Tensor) -> Tensor:
 
 
 neg = unary("neg", lambda g: -g, "-input.", takes=NUMBER, also=("negative", "__neg__"))
-sign = unary("sign", _zero, "-1, 0 or 1 by the sign of input.", takes=ANY)
+sign = unary("sign", _zero, "-1, 0 or 1 by the sign of input; NaN stays.", takes=ANY)
 abs = unary("abs", lambda g, x: g * sign(x), "The absolute value.", takes=NUMBER, also=("absolute", "__abs__"))
 exp = unary("exp", lambda g, y: g * y, "e ** input.")
 expm1 = unary("expm1", lambda g, y: g * (y + 1), "e ** input - 1, exact for small input.")

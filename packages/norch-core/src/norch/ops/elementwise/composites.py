@@ -10,15 +10,32 @@ from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes
-from ..creation import fill_spec
-from ..families import NUMBER, composite, describe, infer_elementwise, op_of
+from ..creation import fill_spec, full
+from ..families import composite, describe, infer_elementwise, op_of
 from ..registry import public
+from ..upcast import in_float32, upcast_dtype
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, div, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, scaled, sqrt, sub, where
+from .arithmetic import (
+    bitwise_not,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    ne,
+    pow,
+    scaled,
+    sigmoid,
+    sqrt,
+    sub,
+    where,
+)
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
-    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
     Number: TypeAlias = float
@@ -173,9 +190,19 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     kinds = {hasattr(bound, "spec") for bound in (min, max) if bound is not None}
     if kinds == {True}:
         return _clamp_between(input, min, max)
-    if kinds == {True, False} or not input.spec.dtype.is_floating_point:
+    if kinds == {True, False}:
+        return _clamp_between(input, *[_as_bound(bound, input) for bound in (min, max)])
+    if not input.spec.dtype.is_floating_point:
         return _between(input, min, max)
     return _clamp(input, -math.inf if min is None else min, math.inf if max is None else max)
+
+
+def _as_bound(bound: Any, input: Tensor) -> Any:
+    """A number as a 0-d tensor that promotes as it would."""
+    if bound is None or hasattr(bound, "spec"):
+        return bound
+    whole = input.spec.dtype.is_floating_point or (type(bound) is int and input.spec.dtype is not bool_)
+    return full((), bound, dtype=input.spec.dtype if whole else None, device=input.spec.device)
 
 
 def _between(input: Tensor, min: Any, max: Any) -> Tensor:
@@ -228,12 +255,18 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 
 @public(inplace=True)
-def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """Linear interpolation, input + weight * (end - input); the three broadcast and promote."""
-    return input + (end - input) * weight
+@in_float32
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """Linear interpolation, input + weight * (end - input), and `end` at 1; the three broadcast and promote."""
+    step, is_small = end - input, abs(weight) < 0.5
+    if hasattr(weight, "spec"):
+        return where(is_small, input + step * weight, end - step * (1 - weight))
+    out: Tensor = input + step * weight if is_small else end - step * (1 - weight)
+    return out
 
 
 @public(inplace=True)
+@in_float32
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
     first, second = (tensor1, tensor2) if hasattr(tensor1, "spec") else (tensor2, tensor1)
@@ -241,25 +274,10 @@ def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float =
 
 
 @public(inplace=True)
+@in_float32
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
     return input + scaled(tensor1, value, input, tensor2) / tensor2  # type: ignore[no-any-return]
-
-
-@public(inplace=True)
-def fmod(input: Tensor, other: Operand) -> Tensor:
-    """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
-    return _fmod(*without_bools("fmod", input, other))
-
-
-@composite(
-    lambda input, other: infer_elementwise("fmod", (input, other), NUMBER),
-    {"input": lambda g: g, "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc")},
-    name="fmod",
-)
-def _fmod(input: Tensor, other: Tensor | Scalar) -> Tensor:
-    size = absolute(input) % abs(other)  # type: ignore[arg-type]
-    return where(input < 0, -size, size)
 
 
 def promoted_dtype(op: str, *operands: Any) -> DType:
@@ -296,32 +314,33 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
     name="hypot",
 )
 def _hypot(input: Tensor, other: Tensor) -> Tensor:
-    a, b = absolute(input), absolute(other)
+    dtype = promoted_dtype("hypot", input, other)
+    a, b = (absolute(x.to(upcast_dtype(dtype))) for x in (input, other))
     large, small = maximum(a, b), minimum(a, b)
     ratio = small / where(eq(large, 0), 1.0, large)
-    return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1))
+    return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1)).to(dtype)
 
 
 @public()
+@in_float32
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
-    return log_of_sum("logaddexp", input, other, 1.0)
+    require_floating("logaddexp", input, other)
+    return _logaddexp(input, other)
 
 
-def log_of_sum(op: str, input: Tensor, other: Tensor, log_base: float) -> Tensor:
-    """The logarithm of base**input + base**other to a base that is given by its natural logarithm."""
-    require_floating(op, input, other)
-    dtype = promoted_dtype(op, input, other)
-    input, other = input.to(dtype), other.to(dtype)
+@composite(
+    lambda input, other: infer_elementwise("logaddexp", (input, other)),
+    {
+        "input": lambda g, input, other: g * sigmoid(input - other),
+        "other": lambda g, input, other: g * sigmoid(other - input),
+    },
+    name="logaddexp",
+)
+def _logaddexp(input: Tensor, other: Tensor) -> Tensor:
     largest = maximum(input, other)
-    infinite = isinf(largest)
-    a, b = where(infinite, 0.0, input), where(infinite, 0.0, other)
-    off = maximum(a, b).detach()
-    a, b = (a - off) * log_base, (b - off) * log_base
-    # The larger one's power is 1, and left out of the sum: log1p keeps what is far below it. No absolute value, whose
-    # second derivative is wrong where the two are equal.
-    near = off + where(a >= b, a.expm1() + b.exp(), a.exp() + b.expm1()).log1p() / log_base
-    return where(infinite, largest, near)
+    difference = where(eq(input, other), 0.0, -absolute(input - other))
+    return largest + difference.exp().log1p()
 
 
 @public()

@@ -9,7 +9,8 @@ from ...dtype import float64
 from ..families import composite
 from ..registry import public
 from .arithmetic import abs as absolute
-from .arithmetic import eq, floor, log, log1p, lt, round, sin, tan, where
+from .arithmetic import eq, log, log1p, lt, sin, tan, where
+from .arithmetic import round as rounded
 from .special import as_floating, infer_unary
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def _series(x: Tensor, coefficients: list[float]) -> Tensor:
     for c in reversed(coefficients[:-2]):
         out = out * y + c
     return out
+
+
+def _off_integer(x: Tensor) -> Tensor:
+    """x less the nearest integer, which neither the sine's size nor the tangent of pi times x needs; -0 stays."""
+    return where(eq(x, 0), x, x - rounded(x))
 
 
 # (-1)**k (zeta(k) - 1) / k from k = 2 on: Taylor's series of log gamma(2 + z) after its first term (Abramowitz and
@@ -104,8 +110,7 @@ def _lgamma(input: Tensor) -> Tensor:
     x = input.to(float64)
     below = lt(x, 0.5)
     # Euler's reflection; at 0 and negative integers the sine is 0 and the result infinite.
-    size = absolute(sin((x - floor(x)) * math.pi))
-    size = where(eq(x, floor(x)), 0.0, size)
+    size = absolute(sin(_off_integer(x) * math.pi))
     out = _positive_lgamma(where(below, 1 - x, x))
     reflected = math.log(math.pi) - log(where(below, size, 1.0)) - out
     reflected = where(eq(x, -math.inf), math.inf, reflected)
@@ -130,10 +135,9 @@ def _digamma(input: Tensor) -> Tensor:
     x = input.to(float64)
     below = lt(x, 0.5)
     out = _positive_digamma(where(below, 1 - x, x))
-    whole = below & eq(x, floor(x))
-    reflection = math.pi / tan(where(below & ~whole, x - floor(x), 0.5) * math.pi)
+    reflection = math.pi / tan(where(below, _off_integer(x), 0.5) * math.pi)
     out = where(below, out - reflection, out)
-    return where(whole, where(eq(x, 0), -math.inf, math.nan), out).to(input.spec.dtype)
+    return where(lt(x, 0) & eq(x, rounded(x)), math.nan, out).to(input.spec.dtype)
 
 
 @public(inplace=True)
@@ -157,8 +161,8 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     wide = x.to(float64)
     below = lt(wide, 0.5)
     size = _positive_polygamma(n, where(below, 1 - wide, wide)) * float(math.factorial(n))
-    pole = below & eq(wide, floor(wide))
-    off = where(below & ~pole, wide - round(wide), 0.25)
+    pole = below & eq(wide, rounded(wide))
+    off = where(below & ~pole, _off_integer(wide), 0.25)
     reflected = _cotangent_derivative(n, 1 / tan(off * math.pi)) * -(math.pi ** (n + 1)) - size
     out = where(pole, math.inf, where(below, reflected * (-1) ** (n + 1), size))
     return (out * (-1) ** (n + 1)).to(x.spec.dtype)

@@ -7,25 +7,29 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import Inferred
-from ...dtype import INTEGER, DType, bool_, float64, get_default_dtype, int8, int16, int32, int64
+from ...dtype import INTEGER, DType, bool_, finfo, float64, get_default_dtype, int8, int16, int32, int64
 from ...errors import DTypeError
 from ...spec import Spec
-from ..creation import fill_spec, full
-from ..families import composite, infer_elementwise
+from ..creation import fill_spec, full, zeros_like
+from ..families import NUMBER, composite, infer_elementwise
 from ..indexing import bitcast
 from ..registry import public
-from ..upcast import upcast
+from ..upcast import in_float32, upcast
 from .arithmetic import abs as absolute
 from .arithmetic import (
     cos,
+    div,
     eq,
     erf,
     exp,
+    floor,
     floor_divide,
     gt,
     log,
     log1p,
     lt,
+    maximum,
+    minimum,
     ne,
     remainder,
     scaled,
@@ -33,10 +37,11 @@ from .arithmetic import (
     sqrt,
     where,
 )
-from .composites import isinf, log_of_sum, promoted_dtype
+from .composites import isinf, promoted_dtype, require_floating, without_bools
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
 
@@ -143,11 +148,11 @@ def _erfinv(input: Tensor) -> Tensor:
     root = sqrt(where(w < 5, 5.0, w)) - 3
     y = where(w < 5, _polynomial(w - 2.5, _ERFINV_CENTRE), _polynomial(root, _ERFINV_TAIL)) * size
     if x.spec.dtype is float64:
-        # Two of Newton's steps on erfc, which 1 - x is exact for.
+        # Two of Newton's steps: on erf for small input, else on erfc, which 1 - x is exact for.
         for _ in range(2):
-            y = y + (_erfc(y) - (1 - size)) * exp(y * y) / _TWO_OVER_ROOT_PI
-    out = where(eq(size, 1), math.inf, y)
-    return where(lt(x, 0), -out, out).to(input.spec.dtype)
+            off = where(size < 0.5, size - erf(y), _erfc(y) - (1 - size))
+            y = y + off * exp(y * y) / _TWO_OVER_ROOT_PI
+    return copysign(where(eq(size, 1), math.inf, y), x).to(input.spec.dtype)
 
 
 @public(inplace=True)
@@ -211,15 +216,40 @@ def entropy(input: Tensor) -> Tensor:
 
 
 @public()
+@in_float32
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
-    return log_of_sum("logaddexp2", input, other, math.log(2))
+    require_floating("logaddexp2", input, other)
+    return _logaddexp2(input, other)
+
+
+def _share_of_power(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """g * 2**a / (2**a + 2**b)."""
+    difference = upcast(b) - upcast(a)
+    top = math.log2(finfo(difference.spec.dtype).max) - 1
+    return g / (exp2(minimum(difference, top)) + 1)
+
+
+@composite(
+    lambda input, other: infer_elementwise("logaddexp2", (input, other)),
+    {
+        "input": lambda g, input, other: _share_of_power(g, input, other),
+        "other": lambda g, input, other: _share_of_power(g, other, input),
+    },
+    name="logaddexp2",
+)
+def _logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    difference = where(eq(input, other), 0.0, -absolute(input - other))
+    return maximum(input, other) + log1p(exp2(difference)) / math.log(2)
 
 
 @public(inplace=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other. Always floating; the two broadcast."""
-    return as_floating(input) * exp2(other)
+    x, exponent = floating_pair("ldexp", input, other)
+    exponent = exponent.clamp(-4400.0, 4400.0)  # beyond these every product is 0 or infinite
+    half = floor(exponent * 0.5)  # 2**other alone may be out of range
+    return x * exp2(half) * exp2(exponent - half)
 
 
 @public(inplace=True)
@@ -242,10 +272,10 @@ def _sinc_rule(g: Tensor, input: Tensor) -> Tensor:
 
 @composite(infer_unary("sinc"), _sinc_rule, name="sinc")
 def _sinc(input: Tensor) -> Tensor:
-    x = input * math.pi
+    x = upcast(input) * math.pi
     zero = eq(x, 0)
     safe = where(zero, 1.0, x)
-    return where(zero, 1.0, sin(safe) / safe)
+    return where(zero, 1.0, sin(safe) / safe).to(input.spec.dtype)
 
 
 # --- Signs ----------------------------------------------------------------------------------------------------------
@@ -274,7 +304,7 @@ def _copysign_rule(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 
 @composite(
     lambda input, other: infer_elementwise("copysign", (input, other)),
-    {"input": _copysign_rule, "other": lambda g: g * 0},
+    {"input": _copysign_rule, "other": lambda g: zeros_like(g)},
     name="copysign",
 )
 def _copysign(input: Tensor, other: Tensor) -> Tensor:
@@ -323,6 +353,25 @@ def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
     out: Tensor = other - (input if alpha == 1 else scaled(input, alpha, other))
     return out
+
+
+@public(inplace=True)
+def fmod(input: Tensor, other: Operand) -> Tensor:
+    """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
+    return _fmod(*without_bools("fmod", input, other))
+
+
+@composite(
+    lambda input, other: infer_elementwise("fmod", (input, other), NUMBER),
+    {"input": lambda g: g, "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc")},
+    name="fmod",
+)
+def _fmod(input: Tensor, other: Tensor | Scalar) -> Tensor:
+    if promoted_dtype("fmod", input, other).is_floating_point:
+        size = absolute(input) % abs(other)  # type: ignore[arg-type]
+        return copysign(size, input)
+    rest = input % other
+    return where(ne(rest, 0) & ne(rest < 0, input < 0), rest - other, rest)
 
 
 @public(inplace=True)

@@ -331,5 +331,5 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     """
     dtype = floating("cosine_similarity", x1.spec, x2.spec)
     a, b = broadcast_tensors(upcast(x1), upcast(x2))
-    norms = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)
-    return ((a * b).sum(dim) / norms).to(dtype)
+    a, b = (x / norm(x, 2, dim, True).clamp(eps) for x in (a, b))  # products of large numbers would overflow
+    return (a * b).sum(dim).to(dtype)

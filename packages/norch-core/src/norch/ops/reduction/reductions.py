@@ -20,7 +20,7 @@ from ..families import accepts_axis, composite, primitive
 from ..indexing import gather
 from ..registry import method, public
 from ..shape.views import flatten, inverse_permutation, reshape, squeeze
-from ..upcast import upcast
+from ..upcast import in_float32, upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -133,22 +133,6 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 def _none_if_empty(dim: Any) -> Any:
     # As in PyTorch, an empty list of dims means all of them.
     return dim if dim is None or type(dim) is int else tuple(dim) or None if isinstance(dim, tuple | list) else dim
-
-
-def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` of a 16-bit float computed in float32, which its squares and sums fit in, and rounded once."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        input: Any = args[0]
-        dtype = input.dtype
-        if not dtype.is_floating_point or dtype.itemsize > 2:
-            return function(*args, **kwargs)
-        whole: Any = function
-        out = whole(input.to(float32), *args[1:], **kwargs)
-        return tuple(x.to(dtype) for x in out) if isinstance(out, tuple) else out.to(dtype)  # type: ignore[return-value]
-
-    return call
 
 
 @public()
@@ -298,7 +282,7 @@ def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
 @public()
 @_unbiased_first
 @accepts_axis
-@_in_float32
+@in_float32
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
@@ -317,7 +301,7 @@ def var(
 @public()
 @_unbiased_first
 @accepts_axis
-@_in_float32
+@in_float32
 def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
@@ -328,7 +312,7 @@ def std(
 @public(method=False)
 @_unbiased_first
 @accepts_axis
-@_in_float32
+@in_float32
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -343,7 +327,7 @@ def matrix_norm(*args: Any) -> Tensor:
 
 @public()
 @accepts_axis
-@_in_float32
+@in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, "fro" (which is 2) or "nuc".
 
@@ -364,7 +348,7 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
         return amin(size, dim, keepdim)
     if order == 0:
         return sum((size != 0).to(input.dtype), dim, keepdim)
-    if order == 1:
+    if order == 1 or _count(input, dim) == 1:
         return sum(size, dim, keepdim)
     if order == 2:
         return _root(sum(input * input, dim, keepdim))
@@ -386,7 +370,7 @@ def _root(square: Tensor) -> Tensor:
 
 @public()
 @accepts_axis
-@_in_float32
+@in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow. Raises as sum does."""
     input = input if input.spec.dtype.is_floating_point else input.to(get_default_dtype())

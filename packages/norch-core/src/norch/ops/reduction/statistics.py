@@ -12,7 +12,7 @@ from ..checks import require_integers
 from ..creation import arange, fill_spec
 from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
-from ..elementwise.composites import isnan
+from ..elementwise.composites import isnan, lerp
 from ..families import accepts_axis, composite, floating
 from ..indexing import gather, scatter_add
 from ..registry import public
@@ -176,7 +176,7 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
     if interpolation in ("linear", "midpoint"):
         high = gather(values, -1, ceil(rank.detach()).to(int64))
         weight = rank - low if interpolation == "linear" else 0.5
-        out = where(rank == low, out, out + (high - out) * weight)
+        out = where(rank == low, out, lerp(out, high, weight))
     if not skip:
         out = where(isnan(last), math.nan, out)
     return reshape(movedim(out, -1, 0), (*q_shape, *shape)).to(dtype)
