@@ -15,7 +15,6 @@ from ..dtype import DType, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
-from ..tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -129,7 +128,7 @@ def __index__(self: Tensor) -> int:
 @method()
 def __contains__(self: Tensor, value: Any) -> bool:
     found: Any = self == value
-    if not isinstance(found, TensorBase):
+    if found is False:
         raise DTypeError(f"__contains__(): expected a number or a tensor, got {describe(value)}")
     return bool(found.any())
 
