@@ -91,6 +91,8 @@ _lock = threading.Lock()
 
 def _make(key: tuple[Shape, Shape, DType, Device]) -> Spec:
     shape, strides, dtype, device = key
+    if not all(type(n) is int for n in (*shape, *strides)):
+        shape, strides = tuple(map(operator.index, shape)), tuple(map(operator.index, strides))
     if max(prod(shape), span(shape, strides) * dtype.itemsize) >= 2**63:
         raise ShapeError(f"a tensor of shape {tuple(shape)} has more elements than memory can address")
     spec = object.__new__(Spec)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from types import FunctionType
@@ -84,30 +85,31 @@ def explain(
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether it was raised in norch, or by what norch called, and not by a function of the user's."""
-    trace, last = error.__traceback__, ""
+    """Whether norch raised it, or what norch called, and no function of the user's had a part in it."""
+    trace = error.__traceback__
     while trace is not None:
-        last = trace.tb_frame.f_globals.get("__name__", "")
+        root = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        if root not in ("norch", "numpy", "ml_dtypes") and root not in sys.stdlib_module_names:
+            return False
         trace = trace.tb_next
-    return last.partition(".")[0] in ("norch", "numpy", "norch_cpu", "norch_cuda", "inspect", "enum", "math")
+    return True
 
 
 def _mismatch(function: Any, given: inspect.BoundArguments) -> str | None:
     """The first argument that its annotation does not allow, what was expected and what came."""
     for name, value in given.arguments.items():
         parameter = given.signature.parameters[name]
-        several = parameter.kind is parameter.VAR_POSITIONAL and len(value) != 1
-        wrong = parameter.kind is not parameter.VAR_KEYWORD and [
-            v
-            for v in (value if parameter.kind is parameter.VAR_POSITIONAL else (value,))
-            if not fits(parameter.annotation, v)
-        ]
-        if wrong and not (several and isinstance(wrong[0], list | tuple)):
-            return must_be(name, parameter.annotation, wrong[0])
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        for part in value if several else (value,):
+            # Of `*tensors` the first may be a list of them all.
+            if not fits(parameter.annotation, part) and not (several and isinstance(part, list | tuple)):
+                return must_be(name, parameter.annotation, part)
     return None
 
 
-def must_be(name: str, note: str, value: object) -> str:
+def must_be(name: str, note: Any, value: object) -> str:
     wanted = " or ".join([_EXPECTED[part] for part in _parts(note)])
     return f"{name} must be {wanted}, got {describe(value)}"
 
@@ -170,11 +172,12 @@ def is_plain(value: Any) -> bool:
     return kind is Spec or not isinstance(value, np.generic | np.ndarray | TensorBase | list)
 
 
-def check_attributes(op: str, notes: Mapping[str, str], values: Mapping[str, Any]) -> None:
+def check_attributes(op: str, notes: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Raises DTypeError for an attribute that its annotation does not allow, ShapeError for an int beyond 64 bits."""
     for name, value in values.items():
-        if not fits(notes[name], value):
-            raise DTypeError(f"{op}(): {must_be(name, notes[name], value)}")
+        note = notes.get(name)
+        if not fits(note, value):
+            raise DTypeError(f"{op}(): {must_be(name, note, value)}")
         if _is_beyond(value):
             raise ShapeError(f"{op}(): {name} is out of range: {value!r:.80}")
 

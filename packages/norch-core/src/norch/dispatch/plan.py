@@ -154,8 +154,8 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
     if op.kind != "step":
         _check_devices(op, plan.operands)
         if op.decompose is not None:
-            given = {p: v for i, (p, v) in enumerate(zip(op.params, values, strict=True)) if i not in op.slots}
-            check_attributes(op.name, op.decompose.__annotations__, given)
+            attributes = {p: v for i, (p, v) in enumerate(zip(op.params, values, strict=True)) if i not in op.slots}
+            check_attributes(op.name, op.decompose.__annotations__, attributes)
     inferred: Inferred | None = op.infer(*values)
     plan.make = plan.kernel = None  # type: ignore[assignment]
     if inferred is None:  # a step whose tensors do not suit one kernel

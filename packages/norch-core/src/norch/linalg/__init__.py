@@ -50,4 +50,4 @@ __all__ = [
 ]
 
 
-check_functions(globals())
+check_functions(globals(), "norch.")

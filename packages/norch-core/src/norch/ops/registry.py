@@ -35,7 +35,8 @@ def public(
     """
 
     def register(target: F) -> F:
-        entry = bound = target
+        entry: Any = target
+        bound: Any = target
         if check and not _checks_itself(target):
             entry = checked(target)
             bound = target if check == "function" else entry

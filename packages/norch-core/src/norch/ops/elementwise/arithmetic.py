@@ -358,9 +358,9 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     condition is bool.
     """
     if input is None or other is None:
-        from ..indexing import nonzero
+        from ..registry import FUNCTIONS
 
-        return nonzero(condition, as_tuple=True)
+        return FUNCTIONS["nonzero"](condition, as_tuple=True)
     return _where.call(condition, input, other)
 
 

@@ -112,7 +112,8 @@ _STACK = Op("stack", ("tensors", "dim"), 1, _infer_stack, _stack_vjp, kind="comp
 @public(method=False, check=False)
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
-    return _STACK.call(_several(tensors, "stack"), dim if axis is None else axis)
+    several = tensors if type(tensors) in (list, tuple) else _several(tensors, "stack")
+    return _STACK.call(several, dim if axis is None else axis)
 
 
 shared_ops["stack"] = stack

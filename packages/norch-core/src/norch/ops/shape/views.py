@@ -121,6 +121,7 @@ def _infer_diagonal(spec: Spec, offset: int, dim1: Any, dim2: Any) -> tuple[Spec
     a, b = wrap_dim(dim1, spec.ndim, "diagonal"), wrap_dim(dim2, spec.ndim, "diagonal")
     if a == b or spec.ndim < 2:
         raise ShapeError(f"diagonal(): needs two different dims, got {dim1} and {dim2} of shape {tuple(spec.shape)}")
+    offset = as_int(offset, "diagonal", "offset")
     rows, columns = spec.shape[a] + min(offset, 0), spec.shape[b] - max(offset, 0)
     length = max(min(rows, columns), 0)
     rest = [d for d in range(spec.ndim) if d not in (a, b)]
