@@ -17,7 +17,7 @@ from typing import Any
 
 from program import library, run
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "packages/norch-core/tests"))
+sys.path.append(str(Path(__file__).parents[2] / "packages/norch-core/tests"))
 
 SECONDS = 5.0
 """What reading a damaged file may take."""
