@@ -11,16 +11,18 @@ from ...dtype import INTEGER, DType, bool_, finfo, float64, get_default_dtype, i
 from ...errors import DTypeError
 from ...spec import Spec
 from ..creation import fill_spec, full, zeros_like
-from ..families import composite, infer_elementwise
+from ..families import NUMBER, composite, infer_elementwise
 from ..indexing import bitcast
 from ..registry import public
-from ..upcast import upcast
+from ..upcast import in_float32, upcast
 from .arithmetic import abs as absolute
 from .arithmetic import (
     cos,
+    div,
     eq,
     erf,
     exp,
+    floor,
     floor_divide,
     gt,
     log,
@@ -30,14 +32,16 @@ from .arithmetic import (
     minimum,
     ne,
     remainder,
+    scaled,
     sin,
     sqrt,
     where,
 )
-from .composites import isinf, promoted_dtype, require_floating
+from .composites import isinf, promoted_dtype, require_floating, without_bools
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
 
@@ -144,11 +148,11 @@ def _erfinv(input: Tensor) -> Tensor:
     root = sqrt(where(w < 5, 5.0, w)) - 3
     y = where(w < 5, _polynomial(w - 2.5, _ERFINV_CENTRE), _polynomial(root, _ERFINV_TAIL)) * size
     if x.spec.dtype is float64:
-        # Two of Newton's steps on erfc, which 1 - x is exact for.
+        # Two of Newton's steps: on erf for small input, else on erfc, which 1 - x is exact for.
         for _ in range(2):
-            y = y + (_erfc(y) - (1 - size)) * exp(y * y) / _TWO_OVER_ROOT_PI
-    out = where(eq(size, 1), math.inf, y)
-    return where(lt(x, 0), -out, out).to(input.spec.dtype)
+            off = where(size < 0.5, size - erf(y), _erfc(y) - (1 - size))
+            y = y + off * exp(y * y) / _TWO_OVER_ROOT_PI
+    return copysign(where(eq(size, 1), math.inf, y), x).to(input.spec.dtype)
 
 
 @public(inplace=True)
@@ -212,6 +216,7 @@ def entropy(input: Tensor) -> Tensor:
 
 
 @public()
+@in_float32
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp2", input, other)
@@ -241,7 +246,10 @@ def _logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 @public(inplace=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other. Always floating; the two broadcast."""
-    return as_floating(input) * exp2(other)
+    x, exponent = floating_pair("ldexp", input, other)
+    exponent = exponent.clamp(-4400.0, 4400.0)  # beyond these every product is 0 or infinite
+    half = floor(exponent * 0.5)  # 2**other alone may be out of range
+    return x * exp2(half) * exp2(exponent - half)
 
 
 @public(inplace=True)
@@ -264,10 +272,10 @@ def _sinc_rule(g: Tensor, input: Tensor) -> Tensor:
 
 @composite(infer_unary("sinc"), _sinc_rule, name="sinc")
 def _sinc(input: Tensor) -> Tensor:
-    x = input * math.pi
+    x = upcast(input) * math.pi
     zero = eq(x, 0)
     safe = where(zero, 1.0, x)
-    return where(zero, 1.0, sin(safe) / safe)
+    return where(zero, 1.0, sin(safe) / safe).to(input.spec.dtype)
 
 
 # --- Signs ----------------------------------------------------------------------------------------------------------
@@ -343,8 +351,27 @@ def isreal(input: Tensor) -> Tensor:
 @public(method=False)
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
-    out: Tensor = other - (input if alpha == 1 else input * alpha)
+    out: Tensor = other - (input if alpha == 1 else scaled(input, alpha, other))
     return out
+
+
+@public(inplace=True)
+def fmod(input: Tensor, other: Operand) -> Tensor:
+    """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
+    return _fmod(*without_bools("fmod", input, other))
+
+
+@composite(
+    lambda input, other: infer_elementwise("fmod", (input, other), NUMBER),
+    {"input": lambda g: g, "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc")},
+    name="fmod",
+)
+def _fmod(input: Tensor, other: Tensor | Scalar) -> Tensor:
+    if promoted_dtype("fmod", input, other).is_floating_point:
+        size = absolute(input) % abs(other)  # type: ignore[arg-type]
+        return copysign(size, input)
+    rest = input % other
+    return where(ne(rest, 0) & ne(rest < 0, input < 0), rest - other, rest)
 
 
 @public(inplace=True)
