@@ -36,6 +36,7 @@ from .arithmetic import (
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
     Number: TypeAlias = float
