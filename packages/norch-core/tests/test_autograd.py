@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -88,6 +89,22 @@ def test_the_part_of_a_graph_that_was_freed() -> None:
     shared.sum().backward()
     with pytest.raises(AutogradError, match="exp"):
         (shared * 2).sum().backward()
+
+
+def test_what_saved_no_tensor_can_be_read_again() -> None:
+    x = leaf(1.0, 2.0, 3.0)
+    total = (norch.cat([-x, x[1:]]).reshape(5, 1).expand(5, 2) + 1).sum()
+    total.backward()
+    total.backward()
+    assert x.grad.tolist() == [-4, 0, 0]
+
+
+def test_grad_of_a_result_frees_only_what_comes_after_it() -> None:
+    x = leaf(1.0, 2.0)
+    h = x * x
+    assert grad(h.exp().log().sum(), h)[0].tolist() == pytest.approx([1, 1])
+    h.sum().backward()
+    assert x.grad.tolist() == [2, 4]
 
 
 def test_create_graph_and_higher_derivatives() -> None:
@@ -330,6 +347,22 @@ def test_threads_and_tasks_have_their_own_mode() -> None:
         return await asyncio.gather(sleeper(), other())
 
     assert asyncio.run(both()) == [False, True]
+
+
+def test_no_thread_loses_what_another_adds_to_the_gradient_of_one_leaf() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(40):
+            x = norch.zeros(300_000, requires_grad=True)
+            threads = [threading.Thread(target=lambda x=x: x.sum().backward()) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert bool((x.grad == 8).all())
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_backward_in_threads() -> None:

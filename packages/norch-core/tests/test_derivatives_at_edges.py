@@ -16,13 +16,15 @@ INF, NAN = math.inf, math.nan
 CASES: list[Any] = [
     ("x ** 0", [0, 2], [0, 0]),
     ("x ** 1", [0, -2], [1, 1]),
+    ("x ** True", [0, -2], [1, 1]),
+    ("True ** x", [0, 3], [0, 0]),
     ("x ** 2", [0, -3], [0, -6]),
     ("x ** 0.5", [0, 4], [INF, 0.25]),
     ("x ** -1", [0, 2], [-INF, -0.25]),
     ("x ** tensor([0., 1., 2., 0.])", [0, 0, 0, 3], [0, 1, 0, 0]),
     ("0 ** x", [0, 1, 2], [0, 0, 0]),
     ("2 ** x", [0, 3], [0.69314718056, 5.54517744448]),
-    ("tensor([0., 0., 0., 2.]) ** x", [0, 1, 2, 0], [0, 0, 0, 0.69314718056]),
+    ("tensor([0., 0., 0., 2., 0.]) ** x", [0, 1, 2, 0, -1], [0, 0, 0, 0.69314718056, -INF]),
     ("1 ** x", [0, 3], [0, 0]),
     ("x.abs()", [0, -0, 2, -2], [0, 0, 1, -1]),
     ("x.sign()", [0, 2], [0, 0]),
@@ -69,6 +71,8 @@ CASES: list[Any] = [
     ("x.cummax(0)[0]", [1, 3, 3, 2], [1, 1, 2, 0]),
     ("x.sort()[0][0]", [2, 1, 1], [0, 1, 0]),
     ("xlogy(x, tensor([0., 2.]))", [0, 0], [0, 0.69314718056]),
+    ("special.xlog1py(x, tensor([-1., 1.]))", [0, 0], [0, 0.69314718056]),
+    ("special.entr(x)", [0, 1], [INF, -1]),
     ("atan2(x, tensor([0., 1.]))", [0, 0], [0, 1]),
     ("hypot(x, tensor([0., 3.]))", [-2, 4], [-1, 0.8]),
     ("where(tensor([True, False]), x, x * INF)", [1, 1], [NAN, INF]),
@@ -110,7 +114,8 @@ def tensor(values: Any) -> norch.Tensor:
 @pytest.mark.parametrize(("expression", "values", "expected"), CASES, ids=str)
 def test_derivative(expression: str, values: list[float], expected: list[float]) -> None:
     x = tensor(values).requires_grad_()
-    y = eval(expression, {**vars(norch), "x": x, "tensor": tensor, "INF": INF, "NAN": NAN})
+    known = {**vars(norch), "special": norch.special, "x": x, "tensor": tensor, "INF": INF, "NAN": NAN}
+    y = eval(expression, known)
     y.sum().backward()
     assert x.grad.tolist() == pytest.approx(expected, rel=1e-9, abs=0, nan_ok=True)
 
@@ -182,3 +187,20 @@ def test_derivative_of_no_elements(expression: str) -> None:
     x = norch.zeros(0, requires_grad=True)
     eval(expression, {"x": x}).backward()
     assert x.grad.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("expression", "first", "second"),
+    [
+        ("logaddexp(x, tensor([1.0]))", 0.5, 0.25),
+        ("logaddexp2(x, tensor([1.0]))", 0.5, 0.25 * math.log(2)),
+        ("logaddexp2(x, tensor([-2000.0]))", 1, 0),
+        ("x.reshape(1, 1).expand(1, 2).logcumsumexp(1)[0, 1]", 1, 0),
+    ],
+)
+def test_second_derivative_at_a_tie(expression: str, first: float, second: float) -> None:
+    x = tensor([1.0]).requires_grad_()
+    y = eval(expression, {**vars(norch), "x": x, "tensor": tensor})
+    slope = norch.autograd.grad(y.sum(), x, create_graph=True)[0]
+    assert slope.item() == pytest.approx(first)
+    assert norch.autograd.grad(slope, x)[0].item() == pytest.approx(second)

@@ -364,6 +364,23 @@ def test_gradient_of_a_view_that_starts_before_its_operand() -> None:
     assert x.grad.tolist() == [0, 0, 2, 3, 4, 0]  # what lies outside of the operand is not its own
 
 
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_gradient_of_a_view_that_reaches_past_its_operand(start: int) -> None:
+    x = norch.arange(6.0).requires_grad_()
+    middle = x[2:4]
+    wide = middle.as_strided((4,), (1,), start)
+    (wide.sum() + (middle * 3).sum()).backward()
+    assert x.grad.tolist() == [0, 0, 4, 4, 0, 0]  # as PyTorch: of what the operand shows
+
+
+@pytest.mark.parametrize("view", [lambda x: x[...], lambda x: x[:], lambda x: x[()]], ids=["...", ":", "()"])
+def test_gradient_of_the_whole_of_an_expanded_leaf(view: Callable[[Any], Any]) -> None:
+    x = norch.ones(1, 2).expand(3, 2).requires_grad_()
+    weight = norch.arange(6.0).reshape(3, 2)
+    (view(x) * weight).sum().backward()
+    assert x.grad.tolist() == weight.tolist()
+
+
 def test_results_lie_in_memory_as_their_operands_do() -> None:
     x = norch.arange(24.0).reshape(2, 3, 4)
     for view in (x.transpose(0, 2), x.permute(1, 2, 0), x):

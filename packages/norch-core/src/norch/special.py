@@ -13,7 +13,6 @@ from .ops import (
     exp2,
     expm1,
     lgamma,
-    log,
     log1p,
     log_softmax,
     logit,
@@ -26,7 +25,7 @@ from .ops import (
     where,
     xlogy,
 )
-from .ops.elementwise.special import as_floating
+from .ops.elementwise.special import as_floating, entropy, floating_pair
 from .ops.upcast import in_float32
 
 if TYPE_CHECKING:
@@ -38,10 +37,7 @@ expit, psi, gammaln = sigmoid, digamma, lgamma
 @in_float32
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
-    input = as_floating(input)
-    zero = input == 0
-    found = -input * log(where(zero, 1.0, input))
-    return where(zero, 0.0, where(input < 0, -math.inf, found))
+    return entropy(as_floating(input))
 
 
 @in_float32
@@ -58,9 +54,11 @@ def ndtri(input: Tensor) -> Tensor:
 
 @in_float32
 def xlog1py(input: Any, other: Any) -> Tensor:
-    """input * log1p(other), 0 where input is 0 (unless other is NaN)."""
-    product: Tensor = input * log1p(other)
-    return where((input == 0) & (other == other), 0.0, product)
+    """input * log1p(other), 0 where input is 0."""
+    x, y = floating_pair("xlog1py", input, other)
+    # Where the logarithm is infinite it must not meet the 0.
+    out: Tensor = x * log1p(where((x == 0) & ((y <= -1) | (y == math.inf)), 0.0, y))
+    return out
 
 
 __all__ = [

@@ -83,7 +83,7 @@ class Node:
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         """Hands each edge that wants one the gradient of its operand; `grad` is that of the output, a list of several.
 
-        A node that is read again, as `retain_graph` asks, keeps what it saved.
+        A node that is read again, as `retain_graph` asks, keeps what it saved; one that saved no tensor always does.
         """
         plan = self.plan
         op, needed, to_leaves = plan.op, backward.needed, backward.targets is None
@@ -114,7 +114,7 @@ class Node:
             else:
                 backward.add(edge, value)
             value = None
-        if not backward.retain:
+        if op.saves_tensors and not backward.retain:
             self.saved_inputs = self.saved_outputs = None
 
     def saved_result(self, at: int | None = None) -> Any:

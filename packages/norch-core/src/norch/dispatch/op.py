@@ -42,7 +42,7 @@ class Op:
     __slots__ = (
         "__weakref__", "bound", "call", "decompose", "infer", "into", "into_plans", "joint", "kernel", "kernels",
         "kind", "mixed", "name", "numbers", "optional", "owner", "params", "place", "plans", "rules", "saves",
-        "scalars", "slots", "tensors", "variadic",
+        "saves_tensors", "scalars", "slots", "tensors", "variadic",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,9 @@ class Op:
         elif vjp is not None:
             self.rules = tuple([rule and Rule(self, rule) for rule in vjp])
         self.bound = [None if rule is None else bind_rule(self, rule, i) for i, rule in enumerate(self.rules or ())]
+        self.saves_tensors = any(
+            rule.saved_outputs or not rule.saved_inputs.isdisjoint(self.tensors) for rule in self.rules or () if rule
+        )
         self.saves = Saves(self)
         self.plans = Plans(self)
         self.into_plans = Plans(self, into=True)

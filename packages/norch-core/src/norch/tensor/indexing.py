@@ -19,7 +19,18 @@ from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, nonzero, scatter
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method
 from ..ops.shape.joining import flip
-from ..ops.shape.views import RESHAPE, SELECT, SLICE, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
+from ..ops.shape.views import (
+    RESHAPE,
+    SELECT,
+    SLICE,
+    alias,
+    permute,
+    reshape,
+    select_dim,
+    slice_dim,
+    unsqueeze,
+    wrap_index,
+)
 from ..spec import broadcast_shapes
 from ..tensor_base import TensorBase
 from .inplace import assign, check_writable, copy_as, fill_as
@@ -141,15 +152,8 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
             dim += 1
         given += _dims_used(part)
     if out is tensor and not chosen:
-        out = RESHAPE.call(tensor, tuple(shape)) if tensor.spec.is_contiguous else slice_all(tensor)
+        out = alias(tensor)
     return out, chosen
-
-
-def slice_all(tensor: Tensor) -> Tensor:
-    """A view of the whole tensor."""
-    from ..ops.shape.strided import as_strided_view
-
-    return as_strided_view(tensor, tensor.spec.shape, tensor.spec.strides, 0)
 
 
 def _as_index(part: Any, tensor: Tensor) -> Any:

@@ -35,7 +35,7 @@ from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
 from ..ops.registry import method
 from ..ops.shape.strided import as_strided_view
-from ..ops.shape.views import expand
+from ..ops.shape.views import alias, expand
 from ..spec import Shape, Spec, span
 from ..tensor_base import TensorBase, make_tensor
 
@@ -90,12 +90,12 @@ def overlapping(a: Tensor, b: Tensor) -> bool:
     return first < b.offset + span(b.spec.shape, b.spec.strides) and b.offset < last
 
 
-def check_writable(tensor: Tensor, op: str) -> bool:
-    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change."""
+def check_writable(tensor: Tensor, op: str, values: bool = True) -> bool:
+    """Raises where `tensor`, or its shape alone, may not be changed in place. Whether the graph has to learn of it."""
     root = tensor if tensor.base is None else tensor.base
     if root.node is None and (tensor.node is None or tensor.node is UNTRACKED) and not tensor.spec.overlaps:
         return False
-    if tensor.spec.overlaps:
+    if values and tensor.spec.overlaps:
         raise ShapeError(
             f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
             "memory, as after expand(); clone() it first"
@@ -292,7 +292,7 @@ def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     if source.spec.shape != self.spec.shape:
         source = expand(source, tuple(self.spec.shape))
     if source.node is not None and is_recording() and resolve(source) is not None:
-        return assign(self, source, op)
+        return assign(self, alias(source), op)  # with a node of its own: what source is, this tensor does not become
     if source.spec.device is not self.spec.device:
         source = source.to(self.spec.device)
     write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.plan import Inferred
+from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import bool_, finfo, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
@@ -86,17 +86,17 @@ remainder = binary(
 
 
 def _pow_vjp_a(g: Tensor, a: Any, b: Any) -> Tensor:
-    if type(b) in (int, float):
+    if type(b) in SCALARS:
         return zeros_like(g) if b == 0 else g * b if b == 1 else g * (a ** (b - 1) * b)
     return g * where(b == 0, 0.0, b * a ** (b - 1))
 
 
 def _pow_vjp_b(g: Tensor, a: Any, b: Any, y: Tensor) -> Tensor:
     # Where the base is 0 the limit is 0 for a positive exponent; log(0) would make it NaN.
-    if type(a) in (int, float):
+    if type(a) in SCALARS:
         return g * y * math.log(a) if a > 0 else g * where(b >= 0, 0.0, math.nan if a < 0 else -math.inf) * y
-    safe = where(a == 0, 1.0, a)
-    return g * where((a == 0) & (b >= 0), 0.0, y * log(safe))
+    zero = (a == 0) & (b >= 0)
+    return g * where(zero, 0.0, y * log(where(zero, 1.0, a)))
 
 
 _pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER, operator="pow", public=False)

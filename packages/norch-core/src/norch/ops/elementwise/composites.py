@@ -14,7 +14,7 @@ from ..families import composite, describe, infer_elementwise
 from ..registry import public
 from ..upcast import in_float32, upcast_dtype
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, sqrt, sub, where
+from .arithmetic import bitwise_not, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, sigmoid, sqrt, sub, where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -290,6 +290,18 @@ def _hypot(input: Tensor, other: Tensor) -> Tensor:
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
+    return _logaddexp(input, other)
+
+
+@composite(
+    lambda input, other: infer_elementwise("logaddexp", (input, other)),
+    {
+        "input": lambda g, input, other: g * sigmoid(input - other),
+        "other": lambda g, input, other: g * sigmoid(other - input),
+    },
+    name="logaddexp",
+)
+def _logaddexp(input: Tensor, other: Tensor) -> Tensor:
     largest = maximum(input, other)
     difference = where(eq(input, other), 0.0, -absolute(input - other))
     return largest + difference.exp().log1p()
@@ -319,9 +331,11 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 
 
 @public(inplace=True)
-def float_power(input: Tensor, exponent: Operand) -> Tensor:
-    """`pow` in float64. Operands broadcast."""
-    return pow(input.double(), exponent if type(exponent) in SCALARS else exponent.double())  # type: ignore[union-attr]
+def float_power(input: Operand, exponent: Operand) -> Tensor:
+    """`pow` in float64. Operands broadcast; either may be a number."""
+    given: list[Any] = [input, exponent]
+    base, power = [v.double() if hasattr(v, "spec") else v for v in given]
+    return pow(base, power)
 
 
 @public()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import Inferred
-from ...dtype import INTEGER, DType, bool_, float64, get_default_dtype, int8, int16, int32, int64
+from ...dtype import INTEGER, DType, bool_, finfo, float64, get_default_dtype, int8, int16, int32, int64
 from ...errors import DTypeError
 from ...spec import Spec
-from ..creation import fill_spec, full
+from ..creation import fill_spec, full, zeros_like
 from ..families import NUMBER, composite, infer_elementwise
 from ..indexing import bitcast
 from ..registry import public
@@ -29,6 +29,7 @@ from .arithmetic import (
     log1p,
     lt,
     maximum,
+    minimum,
     ne,
     remainder,
     sin,
@@ -133,7 +134,8 @@ _ERFINV_TAIL = (
 )  # fmt: skip
 
 
-def _erfinv_rule(g: Tensor, y: Tensor) -> Tensor:
+def _erfinv_rule(g: Tensor, input: Tensor) -> Tensor:
+    y = _erfinv(input)
     return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
 
 
@@ -200,11 +202,42 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return x * log(where(zero, 1.0, y))
 
 
+def _entropy_rule(g: Tensor, input: Tensor) -> Tensor:
+    return g * (-1 - log(input))
+
+
+@composite(infer_unary("entr"), _entropy_rule, name="entr")
+def entropy(input: Tensor) -> Tensor:
+    """`norch.special.entr` of a floating tensor."""
+    zero = eq(input, 0)
+    found = -input * log(where(zero, 1.0, input))
+    return where(zero, 0.0, where(lt(input, 0), -math.inf, found))
+
+
 @public()
 @in_float32
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp2", input, other)
+    return _logaddexp2(input, other)
+
+
+def _share_of_power(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """g * 2**a / (2**a + 2**b)."""
+    difference = upcast(b) - upcast(a)
+    top = math.log2(finfo(difference.spec.dtype).max) - 1
+    return g / (exp2(minimum(difference, top)) + 1)
+
+
+@composite(
+    lambda input, other: infer_elementwise("logaddexp2", (input, other)),
+    {
+        "input": lambda g, input, other: _share_of_power(g, input, other),
+        "other": lambda g, input, other: _share_of_power(g, other, input),
+    },
+    name="logaddexp2",
+)
+def _logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     difference = where(eq(input, other), 0.0, -absolute(input - other))
     return maximum(input, other) + log1p(exp2(difference)) / math.log(2)
 
@@ -270,7 +303,7 @@ def _copysign_rule(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 
 @composite(
     lambda input, other: infer_elementwise("copysign", (input, other)),
-    {"input": _copysign_rule, "other": lambda g: g * 0},
+    {"input": _copysign_rule, "other": lambda g: zeros_like(g)},
     name="copysign",
 )
 def _copysign(input: Tensor, other: Tensor) -> Tensor:

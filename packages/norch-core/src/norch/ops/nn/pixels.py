@@ -31,7 +31,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     if c % (r * r):
         raise ShapeError(f"pixel_shuffle(): {c} channels of {shape} cannot be divided by {r} * {r}")
     if not input.spec.numel:
-        return input.reshape((*lead, c // (r * r), h * r, w * r))
+        return row_major_copy(input).reshape((*lead, c // (r * r), h * r, w * r))
     blocks = input.reshape(-1, c // (r * r), r, r, h, w)
     return row_major_copy(blocks.permute(0, 1, 4, 2, 5, 3)).reshape((*lead, c // (r * r), h * r, w * r))
 
@@ -44,7 +44,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     if h % r or w % r:
         raise ShapeError(f"pixel_unshuffle(): height and width of {shape} cannot be divided by {r}")
     if not input.spec.numel:
-        return input.reshape((*lead, c * r * r, h // r, w // r))
+        return row_major_copy(input).reshape((*lead, c * r * r, h // r, w // r))
     blocks = input.reshape(-1, c, h // r, r, w // r, r)
     return row_major_copy(blocks.permute(0, 1, 3, 5, 2, 4)).reshape((*lead, c * r * r, h // r, w // r))
 

@@ -394,4 +394,4 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if lead < 0 or not {n == m or n == 1 for n, m in zip(wanted, shape[lead:])} <= {True}:
         raise ShapeError(f"sum_to_size(): shape {shape} does not sum to {wanted}")
     dims = [d for d, m in enumerate(shape) if d < lead or (wanted[d - lead] == 1 != m)]
-    return reshape(sum(input, dims, dtype=input.spec.dtype) if dims else input, wanted)
+    return reshape(sum(input, dims, dtype=input.spec.dtype) if dims or not wanted else input, wanted)

@@ -135,6 +135,8 @@ def diff(
     if not input.spec.ndim or n < 0:
         raise ShapeError(f"diff(): n is {n}, the shape {tuple(input.spec.shape)}; needs n >= 0 and at least 1 dim")
     at = wrap_dim(dim, input.spec.ndim, "diff")
+    if not n:
+        return input.clone()
     parts = [x for x in (prepend, input, append) if x is not None]
     out = cat(parts, at) if len(parts) > 1 else input
     for _ in range(n):
@@ -142,7 +144,7 @@ def diff(
         later = narrow(out, at, min(1, out.spec.shape[at]), size)
         earlier = narrow(out, at, 0, size)
         out = later ^ earlier if out.spec.dtype is bool_ else later - earlier
-    return fresh(out, input)
+    return out
 
 
 def _trapezoids(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str) -> Tensor:

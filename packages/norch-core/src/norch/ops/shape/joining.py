@@ -59,7 +59,8 @@ def _cat_vjp(g: Tensor, tensors_spec: tuple[Spec, ...], dim: int, needs: tuple[b
     for spec, needed in zip(tensors_spec, needs, strict=True):
         joined = spec.ndim == g.spec.ndim
         size = spec.shape[dim] if joined else 0
-        grads.append(narrow(g, dim, start, size) if needed and joined else None)
+        part = narrow(g, dim, start, size) if joined else g.new_zeros(tuple(spec.shape))
+        grads.append(part if needed else None)
         start += size
     return grads
 
