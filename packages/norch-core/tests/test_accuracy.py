@@ -104,6 +104,51 @@ def test_silu_of_float16_has_the_digits_of_float32():
     near(norch.ops.silu(x), [-5.9604644775390625e-08, -4.589557647705078e-06], 0)
 
 
+# Derivatives of log gamma, by the number of differentiations, with 50 digits (mpmath).
+DERIVATIVES_OF_LGAMMA = {
+    0: {1.0: 0.0, 2.0: 0.0, 1 + 2.0**-40: -5.2497458900760178e-13, 2 - 2.0**-40: -3.8452011276437939e-13,
+        0.7: 0.26086724653166654, 2.4: 0.21685932244884157},
+    2: {0.1: 101.43329915079276, 2.5: 0.49035775610023486, -2.5: 9.5392466449891243, -0.25: 18.541879647671604},
+    3: {0.1: -2001.8614573783439, 2.5: -0.23620405164172736, -2.5: -0.1082040516417274, 40.0: -0.00064082027183529859},
+    4: {0.1: 60004.512876790234, 2.5: 0.2239058488172521, -2.5: 194.74787621918755, 40.0: 3.2441400151563500e-05},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("order", "x"), [(n, x) for n, values in DERIVATIVES_OF_LGAMMA.items() for x in values])
+def test_derivatives_of_lgamma(order, x):
+    operand = norch.tensor([x], dtype=norch.float64)
+    found = norch.polygamma(order - 1, operand) if order else norch.lgamma(operand)
+    assert found.item() == pytest.approx(DERIVATIVES_OF_LGAMMA[order][x], rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("op", [norch.logaddexp, norch.logaddexp2])
+def test_second_derivative_of_logaddexp_where_both_are_equal(op):
+    scale = 1 if op is norch.logaddexp else math.log(2)
+    x = norch.tensor([0.5, -3.0], dtype=norch.float64, requires_grad=True)
+    (slope,) = norch.autograd.grad(op(x, norch.tensor([0.5, -3.0], dtype=norch.float64)).sum(), x, create_graph=True)
+    (found,) = norch.autograd.grad(slope.sum(), x)
+    np.testing.assert_allclose(found.numpy(), 0.25 * scale, rtol=1e-12)
+
+
+def test_tails_of_ndtri():
+    # To 15 digits, by mpmath.
+    x = norch.tensor([1e-300, 1e-30, 1e-10, 1e-4], dtype=norch.float64)
+    expected = [-37.0470962993612, -11.4640246884436, -6.36134090240406, -3.71901648545568]
+    np.testing.assert_allclose(norch.special.ndtri(x).numpy(), expected, rtol=1e-13)
+
+
+def test_gradient_of_a_product_whose_parts_overflow_float16():
+    x = norch.tensor([300.0, 300.0, 0.001, 0.001], dtype=norch.float16, requires_grad=True)
+    x.prod().backward()
+    values = x.detach().numpy().astype(np.float64)
+    np.testing.assert_allclose(x.grad.numpy(), [values.prod() / v for v in values], rtol=1e-2)
+
+
+def test_cosine_similarity_of_large_float16():
+    a, b = (norch.tensor([v, 4000.0], dtype=norch.float16) for v in (3000.0, -3000.0))
+    assert norch.cosine_similarity(a, b, dim=0).item() == pytest.approx(0.28, abs=1e-3)
+
+
 def test_16_bit_floats_are_rounded_once():
     def half(*x):
         return norch.tensor(x, dtype=norch.float16)

@@ -35,6 +35,7 @@ SAMPLES = {
     "elu": [draw(3, 4), 0.7, 1.1, 1.3],
     "hardtanh": [draw(3, 4), -1.5, 0.5],
     "clamp": [draw(3, 4), -1.5, 0.5],
+    "axpy": [draw(3, 4), draw(4), -0.7],
     "clamp_between": [draw(3, 4), draw(4), draw(3, 1)],
     "entr": [draw(3, 4, low=0.2, high=3)],
     "copysign": [draw(3, 4), np.array([1, -1, 1, -1])],

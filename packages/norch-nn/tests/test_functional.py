@@ -356,3 +356,63 @@ def test_layers_keep_the_dtype(dtype):
     out.sum().backward()
     assert {p.grad.dtype for p in net.parameters()} == {dtype}
     assert net[1].num_batches_tracked.dtype is norch.int64
+
+
+# --- Shapes that PyTorch's own samples have --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [
+    {"size": (3, 5, 2), "mode": "nearest"}, {"scale_factor": 1.7, "mode": "nearest-exact"},
+    {"size": (3, 5, 7), "mode": "trilinear"}, {"size": (6, 2, 4), "mode": "trilinear", "align_corners": True},
+    {"size": (3, 5, 2), "mode": "area"},
+])  # fmt: skip
+def test_interpolate_in_three_dims_is_dim_by_dim(options):
+    """Each of the modes is separable: one dim after the other, the others kept."""
+    values = rand(2, 2, 4, 5, 6)
+    leaf = norch.tensor(values, requires_grad=True)
+    found = F.interpolate(leaf, **options)
+    one = {"nearest": "nearest", "nearest-exact": "nearest-exact", "trilinear": "linear", "area": "area"}
+    rest = {k: v for k, v in options.items() if k not in ("size", "mode")}
+    expected = norch.tensor(values)
+    for dim in (2, 3, 4):
+        size = {"size": options["size"][dim - 2]} if "size" in options else {}
+        lines = expected.movedim(dim, -1)
+        scaled = F.interpolate(lines.reshape(1, -1, lines.shape[-1]), mode=one[options["mode"]], **size, **rest)
+        expected = scaled.reshape(*lines.shape[:-1], -1).movedim(-1, dim)
+    np.testing.assert_allclose(array(found), array(expected), rtol=1e-12)
+    found.mean().backward()
+    assert leaf.grad.sum().item() == pytest.approx(1)
+
+
+def test_pads_that_cut_off_one_end_are_made_of_it_too():
+    x = np.arange(8.0).reshape(1, 2, 4)
+    for pads, mode in (((-4, 5), "replicate"), ((2, -4), "replicate"), ((-2, 3), "reflect"), ((2, -3), "reflect")):
+        before, after = (max(p, 0) for p in pads)
+        padded = np.pad(x, [(0, 0), (0, 0), (before, after)], {"replicate": "edge"}.get(mode, mode))
+        expected = padded[..., max(-pads[0], 0) : padded.shape[-1] - max(-pads[1], 0)]
+        assert F.pad(norch.tensor(x), pads, mode).tolist() == expected.tolist(), (pads, mode)
+
+
+def test_what_there_is_none_of_is_kept():
+    none = norch.zeros(0)
+    for training in (True, False):
+        assert F.batch_norm(none, norch.zeros(0), norch.ones(0), training=training).shape == (0,)
+    x = norch.rand(5)
+    assert F.feature_alpha_dropout(x, 0.5, training=False).tolist() == x.tolist()
+    assert F.multi_margin_loss(norch.tensor(1.5), norch.tensor(0)).item() == 0
+    assert F.multilabel_margin_loss(norch.tensor(1.5), norch.tensor(0)).item() == 0
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_in_16_bits_is_float32s_rounded_once(masked):
+    """Scores up to 40, where weights of 16 bits would be off by a third."""
+    q, k, v = ((8 * rand(2, 3, 4, 8, seed=i)) for i in range(3))
+    mask = [rand(4, 4)] if masked else []
+    results = []
+    for dtype in (norch.bfloat16, norch.float64):
+        rounded = [norch.tensor(a).to(norch.bfloat16).to(dtype).requires_grad_() for a in (q, k, v, *mask)]
+        out = F.scaled_dot_product_attention(*rounded)
+        out.backward(norch.tensor(rand(2, 3, 4, 8, seed=9)).to(norch.bfloat16).to(dtype))
+        results.append([array(out.double()), *(array(x.grad.double()) for x in rounded)])
+    for found, expected in zip(*results):
+        np.testing.assert_allclose(found, expected, rtol=0.01, atol=0.01 * abs(expected).max())

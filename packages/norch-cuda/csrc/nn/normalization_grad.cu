@@ -185,18 +185,18 @@ template <class C>
 __global__ void __launch_bounds__(WARP * WARP) finish_kernel(C* to_weight, C* to_bias, const C* parts, int64_t count,
                                                              int64_t n) {
     __shared__ double shared[WARP][WARP + 1];
-    const int64_t i = int64_t(blockIdx.x) * WARP + threadIdx.x, wide = to_bias ? 2 * n : n;
+    const int64_t i = int64_t(blockIdx.x) * WARP + threadIdx.x, width = to_bias ? 2 * n : n;
     double sum = 0;
-    if (i < wide) {
+    if (i < width) {
 #pragma unroll 4
-        for (int64_t k = threadIdx.y; k < count; k += WARP) sum += double(parts[k * wide + i]);
+        for (int64_t k = threadIdx.y; k < count; k += WARP) sum += double(parts[k * width + i]);
     }
     shared[threadIdx.x][threadIdx.y] = sum;
     __syncthreads();
     double v[1] = {shared[threadIdx.y][threadIdx.x]};
     reduce_lanes<Sum>(v, WARP);
     const int64_t to = int64_t(blockIdx.x) * WARP + threadIdx.y;
-    if (threadIdx.x == 0 && to < wide) (to < n ? to_weight + to : to_bias + (to - n))[0] = C(v[0]);
+    if (threadIdx.x == 0 && to < width) (to < n ? to_weight + to : to_bias + (to - n))[0] = C(v[0]);
 }
 
 /// 64 bytes of a row in each thread of a warp, 8 numbers in each thread of a block: four of each are kept.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import numpy as np
 from .. import settings
 from ..autograd.accumulate import shared_ops
 from ..device import Device, get_default_device, on_default_change
+from ..dispatch.arguments import fits, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
-from ..dtype import DType, as_dtype, bool_, float32, float64, get_default_dtype, int64, scalar_dtype
+from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
@@ -108,7 +110,15 @@ def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     return FILL.call(spec, value)
 
 
-@public(method=False)
+def filled(spec: Spec, value: Any) -> Tensor:
+    """`fill_spec` of a number, or of a 0-d tensor, which is not read where it lies on the device of `spec`."""
+    if not hasattr(value, "spec"):
+        return fill_spec(spec, value.item() if hasattr(value, "item") else value)
+    out = empty_spec(spec)
+    return out.copy_(value.detach().reshape(()))
+
+
+@public(method=False, check=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
     if more and not size:
@@ -117,7 +127,7 @@ def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return with_options("empty", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -126,7 +136,7 @@ def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return with_options("zeros", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -135,7 +145,7 @@ def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad
     return with_options("ones", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def full(
     size: Any,
     fill_value: Any,
@@ -145,17 +155,27 @@ def full(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given."""
-    value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()
-    if type(value) not in SCALARS:
-        raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
-    chosen = scalar_dtype(type(value)) if dtype is None else dtype
-    out = FILL.call(spec_for(size, chosen, device, "full"), value)
+    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given.
+
+    Raises DTypeError for anything but a number.
+    """
+    if hasattr(fill_value, "spec"):
+        chosen = fill_value.spec.dtype if dtype is None else dtype
+        out = filled(spec_for(size, chosen, device, "full"), fill_value)
+    else:
+        value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()
+        if type(value) not in SCALARS:
+            raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
+        chosen = scalar_dtype(type(value)) if dtype is None else dtype
+        out = FILL.call(spec_for(size, chosen, device, "full"), value)
     return with_options("full", out, requires_grad, more) if more or requires_grad else out
 
 
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
-    spec = tensor.spec
+    try:
+        spec = tensor.spec
+    except AttributeError:
+        raise DTypeError(f"{op}(): {must_be('input', 'Tensor', tensor)}") from None
     if size is None and dtype is None and device is None and spec.is_contiguous:
         return spec
     return spec_for(
@@ -166,7 +186,7 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
     )
 
 
-@public(method=False)
+@public(method=False, check=False)
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -175,7 +195,7 @@ def empty_like(
     return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -204,12 +224,11 @@ def full_like(
     **more: Any,
 ) -> Tensor:
     """`fill_value` in input's shape, and its dtype and device unless given."""
-    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
-    out = fill_spec(_like(input, None, dtype, device, "full_like"), value)
+    out = filled(_like(input, None, dtype, device, "full_like"), fill_value)
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def arange(
     start: float,
     end: float | None = None,
@@ -221,16 +240,26 @@ def arange(
 ) -> Tensor:
     """start, start + step, … up to but not including `end`; `arange(n)` counts from 0.
 
-    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction.
+    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction,
+    DTypeError for bool.
     """
     if end is None:
         start, end = 0, start
     if not (type(start) is type(end) is type(step) is int):
         start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+        for name, value in (("start", start), ("end", end), ("step", step)):
+            if not fits("float", value):
+                raise DTypeError(f"arange(): {must_be(name, 'float', value)}")
+            if not isfinite(value):
+                raise ShapeError(f"arange(): {name} must be finite, got {value}")
     if step == 0 or (end - start) * step < 0:
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
     if dtype is None:
         dtype = get_default_dtype() if float in (type(start), type(end), type(step)) else int64
+    if dtype is not int64 and as_dtype(dtype, "arange") is int64:
+        dtype = int64
+    if dtype is int64 and float in (type(start), type(end), type(step)) and abs(step) >= 1:
+        start, end, step = int(start), int(end), int(step)  # PyTorch does so for this dtype alone
     count = -int((start - end) // step) if type(step) is not float else int(np.ceil((end - start) / step))
     spec = spec_for((count,), dtype, device, "arange")
     if spec.dtype is bool_:
@@ -239,12 +268,24 @@ def arange(
     return finish(out, True) if requires_grad else out
 
 
+def bounded(value: Any, dtype: DType, op: str) -> Any:
+    """A bound of linspace or logspace as a number, for integers a whole one. Raises DTypeError beyond `dtype`."""
+    value = value.item() if hasattr(value, "item") else value
+    if dtype.category == FLOATING:
+        return value
+    limits = iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        raise DTypeError(f"{op}(): {value} is out of range for {dtype}")
+    return int(value)
+
+
 @public(method=False)
 def linspace(
     start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """`steps` values evenly spaced from `start` to `end`, both included."""
     spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
+    start, end = (bounded(v, spec.dtype, "linspace") for v in (start, end))
     if spec.dtype is float32:  # the last bit as PyTorch has it, whose step is a float32
         with np.errstate(all="ignore"):
             first, last = np.float32(float(start)), np.float32(float(end))

@@ -171,7 +171,7 @@ class OpMethods:
     positive = elementwise_arithmetic.positive; pow = elementwise_arithmetic.pow; pow_ = in_place;
     prelu = nn_activation.prelu; prod = reduction_reductions.prod; put = ops_scatter_copies.put; put_ = in_place;
     quantile = reduction_statistics.quantile; rad2deg = elementwise_composites.rad2deg; rad2deg_ = in_place;
-    random_ = ops_random.random_; ravel = shape_views.flatten; reciprocal = elementwise_composites.reciprocal;
+    random_ = ops_random.random_; ravel = shape_views.ravel; reciprocal = elementwise_composites.reciprocal;
     reciprocal_ = in_place; record_stream = tensor_memory.record_stream; relu = nn_activation.relu; relu_ = in_place;
     remainder = elementwise_arithmetic.remainder; remainder_ = in_place; renorm = matrix_products.renorm;
     renorm_ = in_place; repeat = shape_joining.repeat; repeat_interleave = shape_joining.repeat_interleave;

@@ -9,6 +9,7 @@ from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import bool_, finfo, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
+from ...tensor_base import TensorBase
 from ..families import (
     ANY,
     BITS,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
+    Number: TypeAlias = float
 
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
@@ -96,7 +98,7 @@ def _pow_vjp_b(g: Tensor, a: Any, b: Any, y: Tensor) -> Tensor:
     if type(a) in SCALARS:
         return g * y * math.log(a) if a > 0 else g * where(b >= 0, 0.0, math.nan if a < 0 else -math.inf) * y
     zero = (a == 0) & (b >= 0)
-    return g * where(zero, 0.0, y * log(where(zero, 1.0, a)))
+    return g * where(zero, 0.0, y * log(where(zero, 1.0, a).to(y.dtype)))
 
 
 _pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER, operator="pow", public=False)
@@ -106,6 +108,7 @@ def _over_square(value: Any, a: Any, b: Any) -> Tensor:
     """value / (a**2 + b**2), whose squares do not overflow; 0 where both are 0, as in PyTorch."""
     tensor = a if hasattr(a, "spec") else b
     x, y = [v if hasattr(v, "spec") else tensor.new_full((), v) for v in (a, b)]
+    x, y = [v if v.dtype.is_floating_point else v.float() for v in (x, y)]
     size = maximum(abs(x), abs(y))
     size = where(eq(size, 0) | eq(size, math.inf), 1.0, size)
     square = (x / size) * (x / size) + (y / size) * (y / size)
@@ -141,19 +144,48 @@ minimum = binary(
 )
 
 
-@public(inplace=True)
+def scaled(x: Operand, factor: Number, *others: Any) -> Any:
+    """x * factor, where x is a tensor in the dtype that it and `others` promote to: it may hold more than x's does."""
+    if not isinstance(x, TensorBase) or type(factor) not in SCALARS:
+        return x * factor
+    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (x, factor, *others)]))
+    wide: Any = x.to(dtype)  # type: ignore[attr-defined]
+    return wide if factor == 1 else wide * factor
+
+
+@composite(
+    lambda *values: infer_elementwise("add", values), {"a": lambda g: g, "b": lambda g, alpha: g * alpha}, name="axpy"
+)
+def _axpy(a: Tensor, b: Tensor, alpha: Number) -> Tensor:
+    return _add(a, scaled(b, alpha, a))
+
+
+AXPY = op_of(_axpy)
+
+
+def _add_scaled(input: Tensor, other: Operand, alpha: float) -> Tensor:
+    if isinstance(input, TensorBase) and isinstance(other, TensorBase) and type(alpha) in SCALARS:
+        return _axpy(input, other, alpha)
+    return _add(input, scaled(other, alpha))
+
+
+@public(inplace=True, check=False)
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
-    return _add(input, other if alpha == 1 else other * alpha)
+    return _add(input, other) if alpha == 1 else _add_scaled(input, other, alpha)
 
 
-@public("subtract", inplace=True)
+@public("subtract", inplace=True, check=False)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
-    return _sub(input, other if alpha == 1 else other * alpha)
+    if alpha == 1:
+        return _sub(input, other)
+    if isinstance(input, TensorBase) and input.spec.dtype.is_floating_point:
+        return _add_scaled(input, other, -alpha)
+    return _sub(input, scaled(other, alpha, input))
 
 
-@public(inplace=True)
+@public(inplace=True, check=False)
 def pow(input: Tensor, exponent: Operand) -> Tensor:
     """input ** exponent. Operands broadcast and promote; either may be a number. Raises DTypeError for bool."""
     return _pow(input, exponent)
@@ -175,7 +207,7 @@ def _trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     return quotient + ((quotient < 0) & ne(remainder(input, other), 0))  # type: ignore[arg-type]
 
 
-@public("divide", "true_divide", inplace=True)
+@public("divide", "true_divide", inplace=True, check=False)
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode."""
     if rounding_mode is None:
@@ -318,7 +350,7 @@ def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 
-@public(method=False)
+@public(method=False, check=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
@@ -326,9 +358,9 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     condition is bool.
     """
     if input is None or other is None:
-        from ..indexing import nonzero
+        from ..registry import FUNCTIONS
 
-        return nonzero(condition, as_tuple=True)
+        return FUNCTIONS["nonzero"](condition, as_tuple=True)
     return _where.call(condition, input, other)
 
 

@@ -5,21 +5,40 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...dispatch.arguments import fits, must_be
 from ...dispatch.plan import SCALARS, Inferred
-from ...dtype import DType, bool_, finfo, result_dtype
+from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec
-from ..creation import fill_spec
-from ..families import composite, describe, infer_elementwise
+from ...spec import Spec, broadcast_shapes
+from ..creation import fill_spec, full
+from ..families import composite, describe, infer_elementwise, op_of
 from ..registry import public
 from ..upcast import in_float32, upcast_dtype
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, eq, ge, gt, le, lt, maximum, minimum, mul, ne, pow, sigmoid, sqrt, sub, where
+from .arithmetic import (
+    bitwise_not,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    ne,
+    pow,
+    scaled,
+    sigmoid,
+    sqrt,
+    sub,
+    where,
+)
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
     Operand: TypeAlias = "Tensor | float"
+    Number: TypeAlias = float
 
 
 # --- Logic ----------------------------------------------------------------------------------------------------------
@@ -81,8 +100,10 @@ def isfinite(input: Tensor) -> Tensor:
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request.
 
-    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric).
+    A bool tensor; the two broadcast (NumPy's convention, which is not symmetric). ValueError for a negative tolerance.
     """
+    if rtol < 0 or atol < 0:
+        raise ValueError(f"isclose(): rtol and atol must not be negative, got {rtol} and {atol}")
     a, b = input.detach(), other.detach()
     if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
         a, b = a.double(), b.double()
@@ -119,8 +140,8 @@ def rsqrt(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def square(input: Tensor) -> Tensor:
-    """input * input, elementwise. Shape and dtype kept."""
-    return input * input
+    """input * input, elementwise. Shape and dtype kept; bools give int64."""
+    return input * input if input.spec.dtype is not bool_ else input.to(int64)
 
 
 @public(inplace=True)
@@ -153,23 +174,35 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 
 
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
-    inside = fill_spec(g.spec.like(dtype=bool_), True)
-    if min is not None:
-        inside = inside & (input >= min)
-    if max is not None:
-        inside = inside & (input <= max)
-    return where(inside, g, 0.0)
+    return where((input >= min) & (input <= max), g, 0.0)
 
 
-@public("clip")
+@public("clip", check=False)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
+    if type(min) in SCALARS and type(max) in SCALARS:
+        return _clamp(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
+    for name, bound in (("min", min), ("max", max)):
+        if not fits("Operand | None", bound):
+            raise DTypeError(f"clamp(): {must_be(name, 'Operand | None', bound)}")
     kinds = {hasattr(bound, "spec") for bound in (min, max) if bound is not None}
     if kinds == {True}:
         return _clamp_between(input, min, max)
-    return _clamp(input, min, max) if kinds == {False} else _between(input, min, max)
+    if kinds == {True, False}:
+        return _clamp_between(input, *[_as_bound(bound, input) for bound in (min, max)])
+    if not input.spec.dtype.is_floating_point:
+        return _between(input, min, max)
+    return _clamp(input, -math.inf if min is None else min, math.inf if max is None else max)
+
+
+def _as_bound(bound: Any, input: Tensor) -> Any:
+    """A number as a 0-d tensor that promotes as it would."""
+    if bound is None or hasattr(bound, "spec"):
+        return bound
+    whole = input.spec.dtype.is_floating_point or (type(bound) is int and input.spec.dtype is not bool_)
+    return full((), bound, dtype=input.spec.dtype if whole else None, device=input.spec.device)
 
 
 def _between(input: Tensor, min: Any, max: Any) -> Tensor:
@@ -177,14 +210,12 @@ def _between(input: Tensor, min: Any, max: Any) -> Tensor:
     return out if max is None else minimum(out, max)
 
 
-def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
-    found = infer_elementwise("clamp", (input, *[type(v) for v in (min, max) if v is not None]))
-    return found._replace(operands=found.operands[:1], attrs={"min": min, "max": max})
-
-
-@composite(_infer_clamp, {"input": _clamp_rule}, name="clamp")
-def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
+@composite(lambda *values: infer_elementwise("clamp", values), {"input": _clamp_rule}, name="clamp")
+def _clamp(input: Tensor, min: Number, max: Number) -> Tensor:
     return _between(input, min, max)
+
+
+CLAMP = op_of(_clamp)
 
 
 def _infer_clamp_between(input: Spec, min: Spec | None, max: Spec | None) -> Inferred:
@@ -238,16 +269,15 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 @in_float32
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
-    product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
-    return input + (product if value == 1 else product * value)
+    first, second = (tensor1, tensor2) if hasattr(tensor1, "spec") else (tensor2, tensor1)
+    return input + mul(scaled(first, value, input, second), second)  # type: ignore[arg-type]
 
 
 @public(inplace=True)
 @in_float32
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
-    quotient = tensor1 / tensor2
-    return input + (quotient if value == 1 else quotient * value)
+    return input + scaled(tensor1, value, input, tensor2) / tensor2  # type: ignore[no-any-return]
 
 
 def promoted_dtype(op: str, *operands: Any) -> DType:
@@ -256,6 +286,12 @@ def promoted_dtype(op: str, *operands: Any) -> DType:
         if not hasattr(value, "spec") and type(value) not in SCALARS:
             raise DTypeError(f"{op}(): expected a Tensor or a number, got {type(value).__name__} {value!r:.60}")
     return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+
+
+def without_bools(op: str, *operands: Any) -> list[Any]:
+    """The operands, of which bool tensors beside numbers become numbers of the dtype that all promote to."""
+    dtype = promoted_dtype(op, *operands)
+    return [v.to(dtype) if hasattr(v, "spec") and v.spec.dtype is bool_ else v for v in operands]
 
 
 def require_floating(op: str, *operands: Any) -> None:
@@ -269,7 +305,7 @@ def require_floating(op: str, *operands: Any) -> None:
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("hypot", input, other)
-    return _hypot(input, other)
+    return _hypot(*without_bools("hypot", input, other))
 
 
 @composite(
@@ -320,10 +356,16 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 
 
 @public()
-def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross product of vectors of 3 along `dim`. Raises ShapeError for another size of `dim`."""
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product of vectors of 3 along `dim`, by default the first of size 3; the two broadcast.
+
+    `linalg.cross` takes the last dim by default. Raises ShapeError where `dim` has another size.
+    """
     from ..shape.joining import stack
 
+    if dim is None:
+        shape = broadcast_shapes(input.spec.shape, other.spec.shape, op="cross")
+        dim = shape.index(3) - len(shape) if 3 in shape else -1
     if input.size(dim) != 3 or other.size(dim) != 3:
         raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
     a, b = input.unbind(dim), other.unbind(dim)

@@ -32,11 +32,12 @@ from .arithmetic import (
     minimum,
     ne,
     remainder,
+    scaled,
     sin,
     sqrt,
     where,
 )
-from .composites import isinf, promoted_dtype, require_floating
+from .composites import isinf, promoted_dtype, require_floating, without_bools
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -350,14 +351,14 @@ def isreal(input: Tensor) -> Tensor:
 @public(method=False)
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
-    out: Tensor = other - (input if alpha == 1 else input * alpha)
+    out: Tensor = other - (input if alpha == 1 else scaled(input, alpha, other))
     return out
 
 
 @public(inplace=True)
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
-    return _fmod(input, other)
+    return _fmod(*without_bools("fmod", input, other))
 
 
 @composite(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """The products of two tensors summed over dims of both, as one matrix product.
 
-    dims: a number, for the last of `a` and the first of `b`, or two lists of dims. Raises ShapeError where the sizes
-    differ, IndexError for a dim out of range.
+    dims: a number, for the last of `a` and the first of `b`, or two lists of dims. A size of 1 broadcasts. Raises
+    ShapeError where the sizes differ, IndexError for a dim out of range.
     """
     if hasattr(dims, "spec"):
         dims = dims.tolist()
@@ -39,6 +39,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
     left = [wrap_dim(d, a.spec.ndim, "tensordot") for d in left]
     right = [wrap_dim(d, b.spec.ndim, "tensordot") for d in right]
+    for i, j in zip(left, right):
+        n, m = a.spec.shape[i], b.spec.shape[j]
+        a = total(a, i, True, dtype=a.spec.dtype) if m == 1 != n else a
+        b = total(b, j, True, dtype=b.spec.dtype) if n == 1 != m else b
     sizes, others = [a.spec.shape[d] for d in left], [b.spec.shape[d] for d in right]
     if sizes != others or len(set(left)) != len(left) or len(set(right)) != len(right):
         raise ShapeError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import BOOL, as_dtype
+from ...dtype import BOOL, INTEGER, as_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, elementwise_layout, wrap_dim
 from ..copying import contiguous
@@ -26,7 +26,7 @@ from ..elementwise.arithmetic import (
     tanh,
     where,
 )
-from ..families import accepts_axis, composite, floating
+from ..families import FLOAT, accepts_axis, composite, floating, infer_elementwise, one_dtype
 from ..gradients import elementwise_gradient, gradient_along_dim
 from ..reduction.reductions import amax
 from ..registry import public
@@ -118,6 +118,11 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _elu(input, alpha, 1.0, 1.0 / alpha)
 
 
+def _infer_hardtanh(input: Spec, *bounds: float) -> Spec:
+    one_dtype("hardtanh", input)
+    return input.like(input.shape, elementwise_layout(input.shape, (input,)))
+
+
 @elementwise_gradient
 def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
     # The bounds are compared as they are: 16 bits would round them. The result is no help, since it is rounded.
@@ -126,15 +131,20 @@ def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -
 
 
 @public(method=False)
-@composite(_elementwise("hardtanh"), hardtanh_grad)
+@composite(_infer_hardtanh, hardtanh_grad, native="floating")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays. DTypeError unless floating."""
+    """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays. Raises DTypeError for bool.
+
+    Of integers the bounds are cut off to integers.
+    """
+    if input.dtype.category == INTEGER:
+        min_val, max_val = int(min_val), int(max_val)
     return minimum(maximum(input, min_val), max_val)
 
 
 @public(method=False)
 def relu6(input: Tensor) -> Tensor:
-    """min(max(input, 0), 6), elementwise. Shape and dtype kept; raises DTypeError unless floating."""
+    """min(max(input, 0), 6), elementwise. Shape and dtype kept; raises DTypeError for bool."""
     return hardtanh(input, 0.0, 6.0)
 
 
@@ -146,6 +156,8 @@ def _hardsigmoid_rule(g: Tensor, input: Tensor) -> Tensor:
 @composite(_elementwise("hardsigmoid"), _hardsigmoid_rule)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
+    if not input.dtype.is_floating_point:
+        floating("hardsigmoid", input.spec)
     return relu6(input + 3) / 6
 
 
@@ -162,8 +174,12 @@ def hardswish(input: Tensor) -> Tensor:
 
 @public(method=False)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`input` where it is above `threshold`, else `value`; NaN stays. Dtype kept; DTypeError unless floating."""
-    floating("threshold", input.spec)
+    """`input` where it is above `threshold`, else `value`; NaN stays. Dtype kept; raises DTypeError for bool.
+
+    Of integers the two are cut off to integers.
+    """
+    if one_dtype("threshold", input.spec).category == INTEGER:
+        return where(le(input, int(threshold)), int(value), input)
     return where(le(upcast(input), threshold), float(value), input)
 
 
@@ -290,9 +306,9 @@ def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
 
 
 @public(method=False)
-@composite(_elementwise("softsign"), _softsign_rule)
+@composite(lambda input: infer_elementwise("softsign", (input,), FLOAT), _softsign_rule)
 def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|). Shape and dtype kept; raises DTypeError unless floating."""
+    """input / (1 + |input|). Shape kept; integers give the default dtype. Raises DTypeError for bool."""
     return input / (absolute(input) + 1)
 
 

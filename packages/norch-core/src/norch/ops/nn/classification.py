@@ -121,7 +121,6 @@ def nll_loss(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    *,
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
@@ -186,7 +185,6 @@ def cross_entropy(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    *,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,

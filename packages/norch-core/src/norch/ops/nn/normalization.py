@@ -289,6 +289,9 @@ def batch_norm(
     Raises ShapeError for shapes that do not fit, for training on one value a channel, and without running statistics
     where they are needed; DTypeError unless all are floating.
     """
+    if input.spec.ndim == 1 and not input.spec.numel:  # as PyTorch has it, no values of no channels
+        rest = running_mean, running_var, weight, bias, training, momentum, eps
+        return batch_norm(input.reshape(0, 0), *rest).reshape(0)
     _check_batch_norm(input.spec, *[None if x is None else x.spec for x in (running_mean, running_var, weight, bias)])
     if not training:
         if running_mean is None or running_var is None:
@@ -326,7 +329,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 
     The two broadcast. Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
     """
-    floating("cosine_similarity", x1.spec, x2.spec)
-    a, b = broadcast_tensors(x1, x2)
+    dtype = floating("cosine_similarity", x1.spec, x2.spec)
+    a, b = broadcast_tensors(upcast(x1), upcast(x2))
     a, b = (x / norm(x, 2, dim, True).clamp(eps) for x in (a, b))  # products of large numbers would overflow
-    return (a * b).sum(dim)
+    return (a * b).sum(dim).to(dtype)

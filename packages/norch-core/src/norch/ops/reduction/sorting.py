@@ -101,7 +101,7 @@ def unique(
     """The different elements, in order, 1-D; on request where each input element is among them, and how often.
 
     With `dim`, the different slices along it, in the order of their elements. The number of results depends on the
-    values, so this waits for them. Raises ShapeError for a `dim` of a tensor without elements.
+    values, so this waits for them. Raises ShapeError for a `dim` of a tensor without elements in other dims.
     """
     if dim is not None:
         return _unique_slices(input.detach(), wrap_dim(dim, input.spec.ndim, "unique"), return_inverse, return_counts)
@@ -151,6 +151,9 @@ def _runs(x: Tensor, changes: Tensor, at: int) -> tuple[Tensor, Tensor, Tensor]:
 def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool) -> Any:
     rows = movedim(x, at, 0)
     n = rows.spec.shape[0]
+    if not n:
+        none = arange(0, device=x.device)
+        return _requested(x.clone(), none, none.clone(), return_inverse, return_counts)
     if not rows.spec.numel:
         raise ShapeError(f"unique(): dim {at} of a tensor without elements, shape {tuple(x.spec.shape)}")
     columns = reshape(rows, n, -1)

@@ -10,12 +10,13 @@ from typing import Any
 import norch
 
 _MODES = {
-    "nearest": (3, 4),
-    "nearest-exact": (3, 4),
+    "nearest": (3, 4, 5),
+    "nearest-exact": (3, 4, 5),
     "linear": (3,),
     "bilinear": (4,),
     "bicubic": (4,),
-    "area": (3, 4),
+    "trilinear": (5,),
+    "area": (3, 4, 5),
 }
 """Each mode and the numbers of dims of the inputs that it takes."""
 
@@ -78,17 +79,18 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> norch.Tensor:
-    """(n, c, w) or (n, c, h, w) at another `size`, or at `scale_factor` times its size.
+    """(n, c, w), (n, c, h, w) or (n, c, d, h, w) at another `size`, or at `scale_factor` times its size.
 
-    mode: "nearest", "nearest-exact", "area" for both; "linear" for three dims; "bilinear", "bicubic" for four.
+    mode: "nearest", "nearest-exact", "area" for all; "linear" for three dims; "bilinear", "bicubic" for four;
+    "trilinear" for five.
     align_corners: the centres of the corners stay in place, for the linear and cubic modes. A scale_factor is used as
-    it is unless `recompute_scale_factor`, which takes it from the sizes. There is no antialias and no 3-D. Raises
-    ValueError for arguments that do not fit, ShapeError for sizes below 1.
+    it is unless `recompute_scale_factor`, which takes it from the sizes. There is no antialias. Raises ValueError for
+    arguments that do not fit, ShapeError for sizes below 1, DTypeError unless input is floating.
     """
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ValueError(
-            f"interpolate(): mode must be one of {', '.join(_MODES)}, with 3 dims (not bilinear and bicubic) or 4 (not "
-            f"linear), got {mode!r} and shape {tuple(input.shape)}"
+            f"interpolate(): mode must be one of {', '.join(_MODES)}, linear for 3 dims, bilinear and bicubic for 4, "
+            f"trilinear for 5; got {mode!r} and shape {tuple(input.shape)}"
         )
     if antialias:
         raise ValueError("interpolate(): antialias is not there; use avg_pool2d or mode='area' before making smaller")
@@ -104,8 +106,14 @@ def interpolate(
     if min(sizes) < 1 or 0 in input.shape[1:]:
         raise norch.ShapeError(f"interpolate(): cannot make {sizes} of shape {tuple(input.shape)}")
     if mode == "area":
-        pool = norch.adaptive_avg_pool1d if len(sizes) == 1 else norch.adaptive_avg_pool2d
-        return pool(input, sizes)
+        if len(sizes) == 1:
+            return norch.adaptive_avg_pool1d(input, sizes)
+        # Averages over d are averages of those over h and w.
+        planes = norch.adaptive_avg_pool2d(input.flatten(1, -3), sizes[-2:])
+        if len(sizes) == 2:
+            return planes
+        lines = planes.reshape((*input.shape[:3], -1))
+        return norch.adaptive_avg_pool2d(lines, (sizes[0], None)).reshape((*input.shape[:2], *sizes))
     if mode in ("nearest", "nearest-exact"):
         out = _to_nearest(input, sizes, factors, mode != "nearest")
     else:
