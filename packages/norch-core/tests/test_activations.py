@@ -83,17 +83,30 @@ def test_activation_far_from_zero_has_finite_gradients(name):
     assert bool(norch.isfinite(x.grad).all())
 
 
-@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - {"relu"}))
+@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - {"relu", "relu6", "hardtanh", "softsign"}))
 def test_floating_activations_refuse_integers(name):
     function, args, _ = ACTIVATIONS[name]
     with pytest.raises(norch.DTypeError):
         function(norch.tensor([1, 2]), **args)
 
 
-def test_relu_takes_integers_but_not_bools():
-    assert norch.relu(norch.tensor([-1, 2])).tolist() == [0, 2]
-    with pytest.raises(norch.DTypeError, match=r"relu\(\)"):
-        norch.relu(norch.tensor([True]))
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("relu", (), [0, 2, 9]),
+        ("relu6", (), [0, 2, 6]),
+        ("hardtanh", (-0.5, 3.9), [0, 2, 3]),
+        ("threshold", (2.5, 7.9), [7, 7, 9]),
+        ("softsign", (), [-0.75, 2 / 3, 0.9]),
+    ],
+)
+def test_some_take_integers_but_not_bools(name, args, expected):
+    x = norch.tensor([-3, 2, 9])
+    found = getattr(norch, name)(x, *args)
+    assert found.dtype is (norch.float32 if name == "softsign" else norch.int64)
+    assert found.tolist() == pytest.approx(expected)
+    with pytest.raises(norch.DTypeError, match=r"\(\): "):
+        getattr(norch, name)(x > 0, *args)
 
 
 def test_glu():

@@ -230,6 +230,12 @@ def test_adaptive_avg_pool2d(size):
         check(lambda x: norch.adaptive_avg_pool2d(x, size), x[:1])
 
 
+def test_a_part_sees_its_own_elements_only():
+    x = const(np.array([[[1.0, 2.0, 3.0, math.inf, math.nan]]]))
+    assert_close(norch.adaptive_avg_pool1d(x, 4), np.array([[[1.5, 2.5, math.inf, math.nan]]]))
+    assert_close(norch.adaptive_avg_pool2d(x.unsqueeze(2), (2, 2)), np.array([[[[2.0, math.nan]] * 2]]))
+
+
 def test_pools_refuse():
     x = norch.zeros(1, 1, 4, 4)
     with pytest.raises(norch.ShapeError, match="half"):
@@ -239,4 +245,22 @@ def test_pools_refuse():
     with pytest.raises(norch.ShapeError, match="dims"):
         norch.max_pool2d(norch.zeros(4, 4), 2)
     with pytest.raises(norch.DTypeError):
-        norch.avg_pool2d(norch.zeros(1, 1, 4, 4, dtype=norch.int64), 2)
+        norch.avg_pool2d(norch.zeros(1, 1, 4, 4, dtype=norch.bool), 2)
+
+
+@pytest.mark.parametrize("dtype", [norch.int64, norch.int32, norch.int16])
+def test_of_integers_are_those_of_float64_cut_off(dtype):
+    """PyTorch's too; averages are cut off towards 0."""
+    numbers = np.random.default_rng(0).integers(-4, 5, (2, 4, 6, 5)).astype(np.float64)
+    x, image, weight = (norch.tensor(v) for v in (numbers, numbers[:, :2], numbers[:, :, :2, :3]))
+    for call in (
+        lambda x, image, weight: norch.conv2d(x, weight, weight[:, 0, 0, 0], 2, 1),
+        lambda x, image, weight: norch.conv_transpose2d(image, weight, x[0, :, 0, 0], 2, 1),
+        lambda x, image, weight: norch.avg_pool2d(x, 2),
+        lambda x, image, weight: norch.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+        lambda x, image, weight: norch.linear(x, x[0, 0], x[0, 0, :, 0]),
+        lambda x, image, weight: norch.bilinear(x[0, 0], x[0, 1], x[0, :, :5]),
+    ):
+        found = call(*(v.to(dtype) for v in (x, image, weight)))
+        assert found.dtype is dtype
+        assert found.tolist() == call(x, image, weight).trunc().tolist()

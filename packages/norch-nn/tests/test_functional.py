@@ -213,6 +213,34 @@ def test_adaptive_max_pool_has_indices():
     assert len(F.adaptive_max_pool1d_with_indices(norch.tensor(x[0]), 7)) == 2
 
 
+@pytest.mark.parametrize(
+    ("dtype", "lambd", "values", "expected", "slopes"),
+    [
+        (norch.float32, 0.5, [0.5, -0.5, 0.75, -0.75, 0], [0, 0, 0.25, -0.25, 0], [0, 0, 1, 1, 0]),
+        (norch.float32, 0.0, [0.0, 1, -1], [0, 1, -1], [0, 1, 1]),
+        (norch.bfloat16, 0.1, [0.099609375, 1, -1], [0, 0.8984375, -0.8984375], [0, 1, 1]),
+        (norch.float16, 0.3, [0.25, 1, -1], [0, 0.7001953125, -0.7001953125], [0, 1, 1]),
+        (norch.float32, 0.5, [math.inf, math.nan], [math.inf, math.nan], [1, 1]),
+    ],
+)
+def test_softshrink(dtype, lambd, values, expected, slopes):
+    x = norch.tensor(values, dtype=dtype, requires_grad=True)
+    y = F.softshrink(x, lambd)
+    y.sum().backward()
+    np.testing.assert_array_equal(y.detach().tolist(), expected)
+    assert x.grad.tolist() == slopes
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize(("shape", "size"), [((1, 1, 2, 2), (2, 2)), ((1, 1, 1, 1), (2, 2))])
+def test_interpolate_gives_a_copy(mode, shape, size):
+    x = norch.zeros(shape)
+    out = F.interpolate(x, size, mode=mode)
+    out[..., 0, 0] = 1
+    assert out.sum() == 1
+    assert not x.any()
+
+
 def test_interpolate_keeps_corners_or_centres():
     x = norch.tensor([[[0.0, 3.0]]])
     assert F.interpolate(x, 4, mode="linear", align_corners=True).tolist() == [[pytest.approx([0, 1, 2, 3])]]
@@ -220,6 +248,19 @@ def test_interpolate_keeps_corners_or_centres():
     assert F.interpolate(x, scale_factor=2).tolist() == [[[0, 0, 3, 3]]]
     assert F.interpolate(x, scale_factor=2, mode="area").tolist() == [[[0, 0, 3, 3]]]
     assert F.interpolate(norch.tensor([[[math.inf, 1.0, 2.0, 3.0]]]), 2, mode="linear").tolist()[0][0][1] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("mode", "dims", "expected"),
+    [
+        ("linear", 3, [0, 1, 4, 9]), ("bilinear", 4, [0, 1, 4, 9]), ("nearest", 4, [0, 1, 4, 9]),
+        ("nearest", 3, [0, 0, 1, 4]), ("nearest-exact", 4, [0, 1, 4, 4]), ("area", 3, [0, 1, 4, 9]),
+    ],
+)  # fmt: skip
+def test_a_factor_that_keeps_the_size(mode, dims, expected):  # what PyTorch 2.13 gives
+    x = norch.tensor([0.0, 1, 4, 9]).reshape((1, 1, 4) if dims == 3 else (1, 1, 4, 1))
+    got = F.interpolate(x, scale_factor=1.2 if dims == 3 else (1.2, 1), mode=mode)
+    assert got.flatten().tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -315,3 +356,63 @@ def test_layers_keep_the_dtype(dtype):
     out.sum().backward()
     assert {p.grad.dtype for p in net.parameters()} == {dtype}
     assert net[1].num_batches_tracked.dtype is norch.int64
+
+
+# --- Shapes that PyTorch's own samples have --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [
+    {"size": (3, 5, 2), "mode": "nearest"}, {"scale_factor": 1.7, "mode": "nearest-exact"},
+    {"size": (3, 5, 7), "mode": "trilinear"}, {"size": (6, 2, 4), "mode": "trilinear", "align_corners": True},
+    {"size": (3, 5, 2), "mode": "area"},
+])  # fmt: skip
+def test_interpolate_in_three_dims_is_dim_by_dim(options):
+    """Each of the modes is separable: one dim after the other, the others kept."""
+    values = rand(2, 2, 4, 5, 6)
+    leaf = norch.tensor(values, requires_grad=True)
+    found = F.interpolate(leaf, **options)
+    one = {"nearest": "nearest", "nearest-exact": "nearest-exact", "trilinear": "linear", "area": "area"}
+    rest = {k: v for k, v in options.items() if k not in ("size", "mode")}
+    expected = norch.tensor(values)
+    for dim in (2, 3, 4):
+        size = {"size": options["size"][dim - 2]} if "size" in options else {}
+        lines = expected.movedim(dim, -1)
+        scaled = F.interpolate(lines.reshape(1, -1, lines.shape[-1]), mode=one[options["mode"]], **size, **rest)
+        expected = scaled.reshape(*lines.shape[:-1], -1).movedim(-1, dim)
+    np.testing.assert_allclose(array(found), array(expected), rtol=1e-12)
+    found.mean().backward()
+    assert leaf.grad.sum().item() == pytest.approx(1)
+
+
+def test_pads_that_cut_off_one_end_are_made_of_it_too():
+    x = np.arange(8.0).reshape(1, 2, 4)
+    for pads, mode in (((-4, 5), "replicate"), ((2, -4), "replicate"), ((-2, 3), "reflect"), ((2, -3), "reflect")):
+        before, after = (max(p, 0) for p in pads)
+        padded = np.pad(x, [(0, 0), (0, 0), (before, after)], {"replicate": "edge"}.get(mode, mode))
+        expected = padded[..., max(-pads[0], 0) : padded.shape[-1] - max(-pads[1], 0)]
+        assert F.pad(norch.tensor(x), pads, mode).tolist() == expected.tolist(), (pads, mode)
+
+
+def test_what_there_is_none_of_is_kept():
+    none = norch.zeros(0)
+    for training in (True, False):
+        assert F.batch_norm(none, norch.zeros(0), norch.ones(0), training=training).shape == (0,)
+    x = norch.rand(5)
+    assert F.feature_alpha_dropout(x, 0.5, training=False).tolist() == x.tolist()
+    assert F.multi_margin_loss(norch.tensor(1.5), norch.tensor(0)).item() == 0
+    assert F.multilabel_margin_loss(norch.tensor(1.5), norch.tensor(0)).item() == 0
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_in_16_bits_is_float32s_rounded_once(masked):
+    """Scores up to 40, where weights of 16 bits would be off by a third."""
+    q, k, v = ((8 * rand(2, 3, 4, 8, seed=i)) for i in range(3))
+    mask = [rand(4, 4)] if masked else []
+    results = []
+    for dtype in (norch.bfloat16, norch.float64):
+        rounded = [norch.tensor(a).to(norch.bfloat16).to(dtype).requires_grad_() for a in (q, k, v, *mask)]
+        out = F.scaled_dot_product_attention(*rounded)
+        out.backward(norch.tensor(rand(2, 3, 4, 8, seed=9)).to(norch.bfloat16).to(dtype))
+        results.append([array(out.double()), *(array(x.grad.double()) for x in rounded)])
+    for found, expected in zip(*results):
+        np.testing.assert_allclose(found, expected, rtol=0.01, atol=0.01 * abs(expected).max())

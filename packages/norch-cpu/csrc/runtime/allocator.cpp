@@ -5,6 +5,8 @@
 #include <mutex>
 #include <new>
 
+#include "runtime/guard.h"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -176,8 +178,9 @@ void* allocate_block(size_t nbytes) {
     SizeClass size = size_class(nbytes);
     Cache& c = cache();
     std::lock_guard<std::mutex> lock(c.mutex);
-    void* block = c.take(size);
+    void* block = guarding() ? allocate_guarded(nbytes) : c.take(size);
     if (!block) {
+        if (guarding()) throw std::bad_alloc();
         block = take_from_system(size.nbytes);
         if (!block) {
             c.trim(0);
@@ -195,7 +198,10 @@ void release_block(void* block, size_t nbytes) noexcept {
     Cache& c = cache();
     std::lock_guard<std::mutex> lock(c.mutex);
     c.stats.allocated -= int64_t(size.nbytes);
-    c.keep(block, size);
+    if (guarding())
+        release_guarded(block, nbytes);
+    else
+        c.keep(block, size);
 }
 
 MemoryStats memory_stats() {

@@ -72,7 +72,7 @@ def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Sets the default dtype, and device, to those of an old tensor type (or its name). Floating ones only."""
+    """Sets the default dtype, and device, to those of an old tensor type (or its name). DTypeError for others."""
     if isinstance(t, str):
         t = named_type(t, "set_default_tensor_type")
     if not isinstance(t, _TensorType):

@@ -49,6 +49,7 @@ class Inferred(NamedTuple):
     kernel_outputs: specs of the results as the kernel sees them, where they differ (a reduction's keep their dims).
     attrs: what the kernel is compiled for beside its operands.
     parts: for an op that fills its result part by part, unless the backend has a kernel for the whole.
+    native: False where no backend is to be asked for a kernel.
     """
 
     outputs: tuple[Spec, ...]
@@ -56,6 +57,7 @@ class Inferred(NamedTuple):
     attrs: Mapping[str, Any] = {}
     kernel_outputs: tuple[Spec, ...] | None = None
     parts: tuple[Part, ...] | None = None
+    native: bool = True
 
 
 class Plan:
@@ -173,9 +175,11 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
     else:
         plan.slots = tuple([i for i in op.slots if values[i] is not None])
         given = [(i in op.scalars, values[i]) for i in plan.slots]
-    if into is None or plan.in_place or op.kernel in IN_PLACE:
+    if inferred.native and (into is None or plan.in_place or op.kernel in IN_PLACE):
         plan.kernel = _compile(op, device, given, inferred)
-    if plan.kernel is not None and into is None and len(plan.outputs) == 1:
+    if into is not None:
+        plan.in_place = plan.in_place and plan.kernel is not None
+    elif plan.kernel is not None and len(plan.outputs) == 1:
         plan.make = device.backend.allocating(plan.kernel, plan.out.nbytes, plan.index)
     return plan
 
@@ -279,7 +283,7 @@ def _by_parts(device: Device, parts: tuple[Part, ...], operands: list[Operand], 
     return fill_parts
 
 
-_MODULAR = frozenset({"add", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
+_MODULAR = frozenset({"add", "axpy", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
 def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
@@ -294,7 +298,10 @@ def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]
     span_of_dtype = limits.max - limits.min + 1
 
     def convert(args: list[Any], at: int) -> None:
-        value = int(args[at])
+        try:
+            value = int(args[at])
+        except (OverflowError, ValueError):
+            raise DTypeError(f"{op.name}(): {args[at]} is out of range for {dtype}") from None
         if not limits.min <= value <= limits.max:
             # As in PyTorch, -1 wraps in an unsigned tensor, so that subtraction can be addition; but only where
             # arithmetic modulo 256 is what is asked, not in a comparison.

@@ -93,7 +93,7 @@ def _off_diagonal(differences: Tensor) -> Tensor:
 def _eigh_gradient(a: Tensor, values: Tensor, vectors: Tensor, gl: Tensor, gv: Tensor) -> Tensor:
     """Giles, "An extended collection of matrix derivative results for forward and reverse mode" (2008)."""
     gaps = _off_diagonal(values.unsqueeze(-2) - values.unsqueeze(-1))
-    inner = (vectors.mT @ gv) * gaps
+    inner = _times(vectors.mT @ gv, gaps)
     inner = inner + gl.unsqueeze(-1) * eye(gl.shape[-1], dtype=gl.dtype, device=gl.device)
     out = vectors @ inner @ vectors.mT
     return (out + out.mT) * 0.5
@@ -127,20 +127,25 @@ class SVD(NamedTuple):
     Vh: Tensor
 
 
+def _times(numerator: Tensor, factor: Tensor) -> Tensor:
+    """Their product, 0 where the numerator is, though the factor be infinite: values alone have a gradient anywhere."""
+    return where(numerator == 0, 0.0, numerator * factor)
+
+
 def _svd_gradient(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
     """Townsend, "Differentiating the singular value decomposition" (2016)."""
     v, gv = vh.mT, gvh.mT
     squares = s * s
     gaps = _off_diagonal(squares.unsqueeze(-2) - squares.unsqueeze(-1))
     left, right = u.mT @ gu, v.mT @ gv
-    inner = (left - left.mT) * gaps * s.unsqueeze(-2) + s.unsqueeze(-1) * ((right - right.mT) * gaps)
+    inner = _times(left - left.mT, gaps) * s.unsqueeze(-2) + s.unsqueeze(-1) * _times(right - right.mT, gaps)
     inner = inner + gs.unsqueeze(-1) * eye(s.shape[-1], dtype=s.dtype, device=s.device)
     out = u @ inner @ vh
     if a.shape[-2] > a.shape[-1]:
-        part = gu / s.unsqueeze(-2)
+        part = _times(gu, 1 / s.unsqueeze(-2))
         out = out + (part - u @ (u.mT @ part)) @ vh
     elif a.shape[-2] < a.shape[-1]:
-        part = (gv / s.unsqueeze(-2)).mT
+        part = _times(gv, 1 / s.unsqueeze(-2)).mT
         out = out + u @ (part - (part @ v) @ vh)
     return out
 

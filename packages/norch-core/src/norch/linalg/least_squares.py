@@ -4,34 +4,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from ..dtype import finfo
 from ..errors import ShapeError
-from ..ops import where
-from .decompositions import svd, svdvals
-from .host import check_matrices
+from .decompositions import svdvals
+from .host import check_matrices, differentiable
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _cutoff(s: Tensor, shape: Any, atol: float | None, rtol: float | None) -> Tensor:
+def _cutoff(s: Tensor, shape: Any, atol: Any, rtol: Any) -> Tensor:
+    """What singular values must exceed, (..., 1). The tolerances: numbers, or a tensor of one for each matrix."""
+    atol, rtol = (v.detach().to(s.dtype).unsqueeze(-1) if hasattr(v, "spec") else v for v in (atol, rtol))
     relative = (max(shape[-2:]) * finfo(s.dtype).eps if atol is None else 0.0) if rtol is None else rtol
     largest = s.amax(-1, True) if s.shape[-1] else s.sum(-1, True)
     return (largest * relative).clamp(min=0.0 if atol is None else atol)
 
 
-def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None) -> Tensor:
+def _lower(A: Tensor) -> Tensor:
+    """The symmetric matrices that the lower triangles of A stand for."""
+    return A.tril() + A.tril(-1).mT
+
+
+def _pseudoinverse(a: Any, cutoff: Any) -> Any:
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    inverse = np.divide(1, s, out=np.zeros_like(s), where=s > cutoff)
+    return (vh.swapaxes(-1, -2) * inverse[..., None, :]) @ u.swapaxes(-1, -2)
+
+
+def _pinv_gradient(a: Tensor, cutoff: Tensor, p: Tensor, g: Tensor) -> tuple[Tensor, None]:
+    """Golub and Pereyra, "The differentiation of pseudo-inverses" (1973): for matrices of any rank, if it stays."""
+    left, right = g.mT - a @ (p @ g.mT), g.mT - (g.mT @ p) @ a
+    return left @ p @ p.mT + p.mT @ p @ right - p.mT @ g @ p.mT, None
+
+
+_pinv = differentiable("pinv", _pseudoinverse, _pinv_gradient)
+
+
+def pinv(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """The Moore-Penrose inverse, (..., n, m) of A (..., m, n): singular values below atol, or rtol times the largest,
-    count as 0."""
-    u, s, vh = svd(A, full_matrices=False)
-    significant = s > _cutoff(s, A.shape, atol, rtol)
-    inverse = where(significant, 1 / where(significant, s, 1.0), 0.0)
-    return (vh.mT * inverse.unsqueeze(-2)) @ u.mT
+    count as 0. hermitian: A is symmetric, and only its lower triangle read."""
+    A = _lower(A) if hermitian else A
+    out: Tensor = _pinv(A, _cutoff(svdvals(A.detach()), A.shape, atol, rtol))
+    return out
 
 
-def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = None) -> Tensor:
-    """How many singular values are not 0, which those below atol, or rtol times the largest, count as. int64."""
-    s = svdvals(A.detach())
+def matrix_rank(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+    """How many singular values are not 0, which those below atol, or rtol times the largest, count as. int64.
+
+    hermitian: A is symmetric, and only its lower triangle read."""
+    s = svdvals(_lower(A.detach()) if hermitian else A.detach())
     return (s > _cutoff(s, A.shape, atol, rtol)).sum(-1)
 
 
@@ -44,12 +68,15 @@ class LeastSquares(NamedTuple):
     singular_values: Tensor
 
 
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """The X of least |A @ X - B|, the smallest of several, by the pseudoinverse; and A's rank and singular values.
 
-    residuals: the squared distances, where A has more rows than columns and full rank; else empty. Raises ShapeError
-    where the rows of A and B differ in number.
+    residuals: the squared distances, where A has more rows than columns and full rank; else empty. driver: a name of
+    PyTorch's, without effect. Raises ShapeError where the rows of A and B differ in number, ValueError for another
+    driver.
     """
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise ValueError(f"linalg.lstsq(): driver must be gels, gelsy, gelsd or gelss, got {driver!r}")
     check_matrices("lstsq", A, square=False)
     is_vector = B.ndim == A.ndim - 1
     right = B.unsqueeze(-1) if is_vector else B

@@ -42,6 +42,8 @@ def matrix_norm(
     rows, columns = (wrap_dim(d, A.ndim, "matrix_norm") for d in dim)
     if rows == columns:
         raise ShapeError(f"linalg.matrix_norm(): needs two different dims, got {dim}")
+    if (not A.shape[rows] or not A.shape[columns]) and (isinstance(ord, str) or ord > 0):
+        return A.sum((rows, columns), keepdim)
     if ord == "fro":
         return _norm(A, 2, (rows, columns), keepdim)
     if ord in ("nuc", 2, -2):

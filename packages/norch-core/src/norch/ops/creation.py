@@ -13,7 +13,7 @@ from ..device import Device, get_default_device, on_default_change
 from ..dispatch.arguments import fits, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
-from ..dtype import DType, as_dtype, bool_, float64, get_default_dtype, int64, scalar_dtype
+from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
@@ -110,6 +110,14 @@ def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     return FILL.call(spec, value)
 
 
+def filled(spec: Spec, value: Any) -> Tensor:
+    """`fill_spec` of a number, or of a 0-d tensor, which is not read where it lies on the device of `spec`."""
+    if not hasattr(value, "spec"):
+        return fill_spec(spec, value.item() if hasattr(value, "item") else value)
+    out = empty_spec(spec)
+    return out.copy_(value.detach().reshape(()))
+
+
 @public(method=False, check=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
@@ -147,12 +155,19 @@ def full(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given."""
-    value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()
-    if type(value) not in SCALARS:
-        raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
-    chosen = scalar_dtype(type(value)) if dtype is None else dtype
-    out = FILL.call(spec_for(size, chosen, device, "full"), value)
+    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given.
+
+    Raises DTypeError for anything but a number.
+    """
+    if hasattr(fill_value, "spec"):
+        chosen = fill_value.spec.dtype if dtype is None else dtype
+        out = filled(spec_for(size, chosen, device, "full"), fill_value)
+    else:
+        value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()
+        if type(value) not in SCALARS:
+            raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
+        chosen = scalar_dtype(type(value)) if dtype is None else dtype
+        out = FILL.call(spec_for(size, chosen, device, "full"), value)
     return with_options("full", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -209,8 +224,7 @@ def full_like(
     **more: Any,
 ) -> Tensor:
     """`fill_value` in input's shape, and its dtype and device unless given."""
-    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
-    out = fill_spec(_like(input, None, dtype, device, "full_like"), value)
+    out = filled(_like(input, None, dtype, device, "full_like"), fill_value)
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -226,7 +240,8 @@ def arange(
 ) -> Tensor:
     """start, start + step, … up to but not including `end`; `arange(n)` counts from 0.
 
-    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction.
+    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction,
+    DTypeError for bool.
     """
     if end is None:
         start, end = 0, start
@@ -241,6 +256,10 @@ def arange(
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
     if dtype is None:
         dtype = get_default_dtype() if float in (type(start), type(end), type(step)) else int64
+    if dtype is not int64 and as_dtype(dtype, "arange") is int64:
+        dtype = int64
+    if dtype is int64 and float in (type(start), type(end), type(step)) and abs(step) >= 1:
+        start, end, step = int(start), int(end), int(step)  # PyTorch does so for this dtype alone
     count = -int((start - end) // step) if type(step) is not float else int(np.ceil((end - start) / step))
     spec = spec_for((count,), dtype, device, "arange")
     if spec.dtype is bool_:
@@ -249,19 +268,37 @@ def arange(
     return finish(out, True) if requires_grad else out
 
 
+def bounded(value: Any, dtype: DType, op: str) -> Any:
+    """A bound of linspace or logspace as a number, for integers a whole one. Raises DTypeError beyond `dtype`."""
+    value = value.item() if hasattr(value, "item") else value
+    if dtype.category == FLOATING:
+        return value
+    limits = iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        raise DTypeError(f"{op}(): {value} is out of range for {dtype}")
+    return int(value)
+
+
 @public(method=False)
 def linspace(
     start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """`steps` values evenly spaced from `start` to `end`, both included."""
     spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
-    step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
+    start, end = (bounded(v, spec.dtype, "linspace") for v in (start, end))
+    if spec.dtype is float32:  # the last bit as PyTorch has it, whose step is a float32
+        with np.errstate(all="ignore"):
+            first, last = np.float32(float(start)), np.float32(float(end))
+            step = float((last - first) / np.float32(max(spec.numel - 1, 1)))
+        start, end = float(first), float(last)
+    else:
+        step = (end - start) / max(spec.numel - 1, 1)
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
     in_float64 = spec.like(dtype=float64)
     up: Tensor = ARANGE.call(in_float64, float(start), step)
-    down = up if spec.numel < 2 else ARANGE.call(in_float64, float(end) - step * (spec.numel - 1), step)
+    down: Tensor = up if spec.numel < 2 else ARANGE.call(in_float64, float(end), -step).flip(0)
     index: Tensor = ARANGE.call(in_float64, 0.0, 1.0)
-    out = (index < spec.numel / 2).logical_not() if spec.numel > 1 else None
+    out = (index < spec.numel // 2).logical_not() if spec.numel > 1 else None
     values = up if out is None else _pick(out, down, up)
     return finish(values.to(spec.dtype), requires_grad)
 

@@ -10,7 +10,7 @@ from ..dtype import as_dtype, get_default_dtype
 from ..errors import ShapeError
 from ..spec import Size, Spec, as_shape, span
 from ..tensor_base import make_tensor
-from .creation import DeviceLike, _like, empty_spec, fill_spec, finish, full, linspace
+from .creation import DeviceLike, _like, bounded, empty_spec, fill_spec, filled, finish, full, linspace
 from .from_data import tensor
 from .registry import method, public
 
@@ -53,8 +53,7 @@ def new_full(
     requires_grad: bool = False,
 ) -> Tensor:
     """`fill_value` in shape `size` with this tensor's dtype and device. Raises as full does."""
-    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
-    return finish(fill_spec(_like(self, size, dtype, device, "new_full"), value), requires_grad)
+    return finish(filled(_like(self, size, dtype, device, "new_full"), fill_value), requires_grad)
 
 
 @method()
@@ -118,6 +117,7 @@ def logspace(
 ) -> Tensor:
     """`steps` values evenly spaced in the exponent, base**start to base**end included. Raises as linspace does."""
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "logspace")
+    start, end = (bounded(v, chosen, "logspace") for v in (start, end))
     exponents = linspace(start, end, steps, dtype="float64", device=device)
     values: Tensor = float(base) ** exponents
     return finish(values.to(chosen), requires_grad)

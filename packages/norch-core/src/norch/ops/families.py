@@ -207,14 +207,17 @@ def composite(
     *,
     name: str | None = None,
     joint: bool = False,
+    native: str = "any",
     plugin: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
 
-    Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value; all others are
-    hashable attributes. infer gets specs for tensors, types for scalars, and the attributes, in order, and returns
-    Inferred or the Spec(s) of the result. vjp is one rule (of the only operand; or with `joint` of all), or a rule by
-    operand name. plugin: for an op that is not norch's own: its `kernels` and `owner`, as of `Op`.
+    Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value, `Number` ones
+    converted to the dtype that `infer` gives them; all others are hashable attributes. infer gets specs for tensors,
+    types for scalars, and the attributes, in order, and returns Inferred or the Spec(s) of the result. vjp is one rule
+    (of the only operand; or with `joint` of all), or a rule by operand name. native: "floating" where backends are
+    asked for kernels of floating results only. plugin: for an op that is not norch's own: its `kernels` and `owner`, as
+    of `Op`.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -224,6 +227,8 @@ def composite(
         notes = function.__annotations__
         tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
         scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
+        # To an op of a plug-in `Number` may be a class of the standard library.
+        numbers = tuple(i for i, p in enumerate(params) if notes[p] == "Number" and plugin is None)
         optional = tuple(i for i in tensors if notes[params[i]] == "Tensor | None")
         mixed = tuple(i for i in tensors if notes[params[i]] == "Tensor | Scalar")
 
@@ -238,14 +243,16 @@ def composite(
             given = [values[i] for i in sorted((*tensors, *scalars)) if values[i] is not None]
             operands = tuple(v if type(v) is Spec else (_scalar_operand(v), ()) for v in given)
             attrs = {p: v for i, (p, v) in enumerate(zip(params, values, strict=True)) if i not in (*tensors, *scalars)}
-            return Inferred(outputs, operands, attrs | {"given": tuple(values[i] is not None for i in tensors)})
+            attrs["given"] = tuple(values[i] is not None for i in tensors)
+            is_native = native == "any" or outputs[0].dtype.is_floating_point
+            return Inferred(outputs, operands, attrs, native=is_native)
 
         rules: Any = vjp
         if isinstance(vjp, dict):
             rules = tuple([vjp.get(params[i]) for i in tensors])
         elif vjp is not None and not joint:
             rules = (vjp,)
-        more: dict[str, Any] = dict(optional=optional, mixed=mixed, scalars=scalars, **(plugin or {}))
+        more: dict[str, Any] = dict(optional=optional, mixed=mixed, scalars=scalars, numbers=numbers, **(plugin or {}))
         op = Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, **more)
         if plugin is None:
             _register(op)
@@ -267,6 +274,14 @@ def floating(op: str, *specs: Spec | None) -> DType:
             found = " and ".join(str(s.dtype) for s in specs if s is not None)
             raise DTypeError(f"{op}(): expected a floating dtype, got {found}")
     return result_dtype([(s.dtype, s.ndim) for s in specs if s is not None])
+
+
+def one_dtype(op: str, *specs: Spec | None) -> DType:
+    """The dtype that operands have, a floating or an integer one. Raises DTypeError where they differ, and for bool."""
+    found = [s.dtype for s in specs if s is not None]
+    if any(d is not found[0] for d in found):
+        raise DTypeError(f"{op}(): operands of dtypes {', '.join(map(str, found))}; convert them to one")
+    return _compute_dtype(op, found[0], NUMBER)
 
 
 def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:

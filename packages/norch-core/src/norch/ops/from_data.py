@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array as packed_array
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..device import CPU, Device, get_default_device
-from ..dtype import FLOATING, DType, as_dtype, get_default_dtype, scalar_dtype
+from ..dtype import FLOATING, INTEGER, DType, as_dtype, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec
 from ..tensor_base import TensorBase, make_tensor
@@ -26,7 +27,8 @@ def tensor(
     """A new tensor holding a copy of `data`: a number, nested lists, a NumPy array or a tensor.
 
     dtype: by default that of the array, or bool, int64 or the default dtype by what the lists hold.
-    Raises ShapeError for ragged lists, DTypeError for data that are no numbers.
+    Raises ShapeError for ragged lists, DTypeError for data that are no numbers, and for Python's numbers that the dtype
+    cannot hold; a negative one wraps in uint8, one too large for a floating dtype is inf.
     """
     out = as_tensor(data, dtype=dtype, device=device, copy=True)
     return finish(out.pin_memory() if pin_memory else out, requires_grad)
@@ -79,10 +81,9 @@ def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
 
 def of_new_array(array: np.ndarray[Any, Any], dtype: DType) -> Tensor:
     """A CPU tensor on the memory of a contiguous array of that dtype, which nothing else holds."""
-    buffer = CPU.backend.from_host(memoryview(array).cast("B")) if array.size else None  # type: ignore[arg-type]
-    if buffer is None:
-        return array_to_tensor(array, dtype, False)
-    return make_tensor(spec_for(array.shape, dtype, CPU, "tensor"), buffer)
+    backend, spec = CPU.backend, spec_for(array.shape, dtype, CPU, "tensor")
+    buffer = backend.from_host(memoryview(array).cast("B")) if array.size else backend.allocate(0, 0)  # type: ignore[arg-type]
+    return array_to_tensor(array, dtype, False) if buffer is None else make_tensor(spec, buffer)
 
 
 def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
@@ -100,16 +101,49 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         raise ShapeError(f"tensor(): the nested lists are ragged: {_ragged(data)}") from None
     except OverflowError as error:
         raise DTypeError(f"tensor(): {error}") from None
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind in "fuO" and set(map(type, _numbers(data))) <= {int, bool} and array.size:
+        array = np.array(data, object)  # integers beyond int64, which NumPy would take for something else
+    elif array.dtype.kind not in "biuf":
         raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
-    if array.dtype.kind == "f":
+    if (array.dtype.kind == "f" and dtype is None) or not array.size:
+        dtype = get_default_dtype() if dtype is None else dtype
+    elif dtype is None:
+        dtype = None if array.dtype.kind == "b" else int64
+    if dtype is None or array.dtype.kind == "b":
+        return array
+    if dtype.category == INTEGER:
+        return _as_integers(array, dtype)
+    if dtype.category != FLOATING:
+        return np.asarray(array != 0)
+    try:
         with np.errstate(over="ignore"):
-            return array if dtype is not None else array.astype(get_default_dtype().numpy, copy=False)
-    return array if array.dtype.kind == "b" else array.astype(np.int64) if array.size else _empty(array)
+            exact = array.astype(np.float64) if array.dtype.hasobject else array
+            rounded: np.ndarray[Any, Any] = exact.astype(dtype.numpy, copy=False)
+            return rounded
+    except OverflowError:
+        raise DTypeError("tensor(): an integer is beyond what a float can hold") from None
 
 
-def _empty(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.astype(get_default_dtype().numpy)
+def _numbers(data: Any) -> Iterator[Any]:
+    """The elements of nested lists."""
+    if not isinstance(data, tuple | list):
+        yield data
+        return
+    for part in data:
+        yield from _numbers(part)
+
+
+def _as_integers(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Numbers as integers of `dtype`, fractions cut off. Raises DTypeError for one that it cannot hold."""
+    limits = iinfo(dtype)
+    least = limits.min if dtype.is_signed else -limits.max
+    low, high = (array.min(), array.max()) if array.size else (0, 0)
+    # Compared as Python's numbers: NumPy rounds both to a float. NaN is in no range.
+    for number in (low, high):
+        number = number.item() if isinstance(number, np.generic) else number
+        if not least - 1 < number < limits.max + 1:
+            raise DTypeError(f"tensor(): {number} is out of range for {dtype}")
+    return array.astype(np.int64).astype(dtype.numpy)
 
 
 def _holds_tensors(data: Any) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS, Inferred
-from ..dtype import DType, bool_, can_cast, int64
+from ..dtype import FLOATING, DType, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .checks import require_integers
-from .creation import arange, empty_spec, zeros_like
+from .creation import arange, empty_spec, fill_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive, view
 from .from_data import from_numpy, of_new_array
@@ -21,6 +22,8 @@ from .registry import public
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _check_index(op: str, x: Spec, dim: Any, index: Spec) -> int:
@@ -68,8 +71,14 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     A negative index counts from the end. Raises IndexError for one out of range, ShapeError where index has another
     number of dims than input, or is larger in another dim, DTypeError unless it holds integers.
     """
-    if not input.spec.ndim and not index.spec.ndim:
-        return gather(input.reshape(1), dim, index.reshape(1)).reshape(())
+    ndim, index_ndim = input.spec.ndim, index.spec.ndim
+    if ndim and ndim == index_ndim:
+        return _GATHER.call(input, dim, index)
+    shape = tuple(index.spec.shape)
+    if not index.spec.numel:
+        return input.reshape(-1).narrow(0, 0, 0).reshape(shape)
+    if ndim < 2 and index_ndim < 2:
+        return _GATHER.call(input.reshape(-1), dim, index.reshape(-1)).reshape(shape)
     return _GATHER.call(input, dim, index)
 
 
@@ -220,7 +229,22 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return gather(input, at, expand_index(index, tuple(input.spec.shape), at, "index_select"))
 
 
+def takes_0d(function: F) -> F:
+    """Lets `function(input, dim, index, other, ...)` take a 0-d input, and then other, for a vector of one element."""
+
+    @wraps(function)
+    def call(input: Tensor, dim: int, index: Tensor, other: Any, *args: Any, **kwargs: Any) -> Tensor:
+        if input.spec.ndim:
+            return function(input, dim, index, other, *args, **kwargs)  # type: ignore[no-any-return]
+        other = other.reshape(-1) if hasattr(other, "spec") and other.spec.numel == 1 else other
+        out: Tensor = function(input.reshape(1), dim, index, other, *args, **kwargs)
+        return out.reshape(())
+
+    return cast("F", call)
+
+
 @public(inplace=True)
+@takes_0d
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """A copy of input, slice i of `source` along `dim` times `alpha` added at index[i]. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_add")
@@ -229,6 +253,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 
 @public(inplace=True)
+@takes_0d
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of input whose slices at `index` along `dim` are those of `source`. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_copy")
@@ -236,10 +261,18 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 @public(inplace=True)
+@takes_0d
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """A copy of input whose slices at `index` along `dim` hold `value`. Raises as scatter does."""
+    """A copy of input whose slices at `index` along `dim` hold `value`, a number or 0-d. Raises as scatter does."""
     at = wrap_dim(dim, input.spec.ndim, "index_fill")
-    return scatter(input, at, expand_index(index, tuple(input.spec.shape), at, "index_fill"), value)
+    shape = tuple(input.spec.shape)
+    if not hasattr(value, "spec"):
+        return scatter(input, at, expand_index(index, shape, at, "index_fill"), value)
+    if value.spec.numel != 1:
+        raise ShapeError(f"index_fill(): value must be a number or 0-d, got shape {tuple(value.spec.shape)}")
+    # By a mask, so that an index that comes twice counts once in the gradient.
+    mask = index_fill(fill_spec(input.spec.like((shape[at],), dtype=bool_), False), 0, index, True)
+    return where(mask.reshape([-1 if d == at else 1 for d in range(len(shape))]), value.to(input.dtype), input)
 
 
 @public()
@@ -250,9 +283,12 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 @public()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather`, with input and indices broadcast in the other dims; without `dim`, `take`. Raises as gather does."""
+    """`gather`, with input and indices broadcast in the other dims; without `dim` both are flattened.
+
+    Raises as gather does.
+    """
     if dim is None:
-        return take(input, indices)
+        return take(input, indices.reshape(-1))
     at = wrap_dim(dim, input.spec.ndim, "take_along_dim")
 
     def without(x: Tensor) -> tuple[int, ...]:
@@ -269,25 +305,19 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True.
 
-    Dtype kept. Raises DTypeError unless mask is bool, and where that dtype cannot hold `value`.
+    Dtype kept; `value` is converted to it as by `fill_`. Raises DTypeError unless mask is bool, and for a number that
+    the dtype cannot hold, ShapeError for a value of other dims.
     """
     if mask.spec.dtype is not bool_:
         raise DTypeError(f"masked_fill(): mask must be bool, got {mask.spec.dtype}")
-    return where(mask, _as_fill_value(value, input.spec.dtype), input)
-
-
-def _as_fill_value(value: Any, dtype: DType) -> Any:
-    """`value` as what a tensor of `dtype` can hold. Raises DTypeError where that would change it."""
+    dtype = input.spec.dtype
     if hasattr(value, "spec"):
-        if not can_cast(value.spec.dtype, dtype):
-            raise DTypeError(f"masked_fill(): a tensor of {dtype} cannot hold a value of {value.spec.dtype}")
-        return value.to(dtype)
-    kind = (bool, int, float)[dtype.category]
-    if type(value) in SCALARS and math.isfinite(value) and kind(value) == value:
-        return kind(value)
-    if kind is not float:
-        raise DTypeError(f"masked_fill(): a tensor of {dtype} cannot hold {value!r}")
-    return value
+        if value.spec.ndim:
+            raise ShapeError(f"masked_fill(): value must be a number or 0-d, got shape {tuple(value.spec.shape)}")
+        value = value.to(dtype)
+    elif dtype.category != FLOATING and type(value) in SCALARS:
+        value = fill_spec(input.spec.like(()), value)
+    return where(mask, value, input)
 
 
 @public()

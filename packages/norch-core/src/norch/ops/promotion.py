@@ -16,6 +16,6 @@ def result_type(*operands: object) -> DType:
 
 
 @public(method=False)
-def broadcast_shapes(*shapes: tuple[int, ...]) -> Size:
-    """The shape that all of `shapes` broadcast to. Raises ShapeError where there is none."""
-    return Size(common_shape(*[tuple(s) for s in shapes]))
+def broadcast_shapes(*shapes: tuple[int, ...] | int) -> Size:
+    """The shape that all of `shapes` broadcast to, an int being a vector's. Raises ShapeError where there is none."""
+    return Size(common_shape(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes]))

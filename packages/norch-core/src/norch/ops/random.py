@@ -201,6 +201,8 @@ def normal(
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Normal with the given mean and standard deviation: numbers, with `size`; or tensors that broadcast.
 
@@ -212,7 +214,8 @@ def normal(
     if not given:
         if size is None:
             raise ShapeError("normal(): needs a size where mean and std are numbers")
-        return _moved(randn(size, generator=generator, dtype=dtype, device=device), std, mean)
+        out = _moved(randn(size, generator=generator, dtype=dtype, device=device), std, mean)
+        return with_options("normal", out, requires_grad, more)
     shape = broadcast_shapes(*[v.spec.shape for v in given], op="normal")
     like = given[0]
     return randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean  # type: ignore[no-any-return]

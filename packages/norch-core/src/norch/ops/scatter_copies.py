@@ -11,7 +11,7 @@ from ..spec import Spec, wrap_dim
 from .creation import arange, fill_spec
 from .elementwise.arithmetic import div, eq, maximum, minimum, mul, where
 from .families import composite
-from .indexing import _infer_functional, expand_index, gather, scatter, scatter_add
+from .indexing import _infer_functional, expand_index, gather, scatter, scatter_add, takes_0d
 from .registry import public
 from .shape.joining import cat
 from .shape.views import broadcast_tensors, diagonal, narrow, reshape, select, slice_dim
@@ -121,6 +121,7 @@ def scatter_reduce(
 
 
 @public(inplace=True)
+@takes_0d
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

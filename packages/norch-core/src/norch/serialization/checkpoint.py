@@ -127,8 +127,8 @@ def load(
     device, or a function of a tensor and the name of its device. mmap: tensors on the CPU stay in the file until they
     are used, and are copied page by page where they are written to; their bytes are then not compared.
 
-    Raises CheckpointError for a file that is damaged, cut off or something else, and DeviceError for a device that
-    cannot be used here.
+    Raises CheckpointError for a file that is damaged, cut off or something else, DeviceError for a device that
+    cannot be used here, ValueError for `mmap` of anything but a path, DTypeError for a `pickle_module`.
     """
     if pickle_module is not None:
         raise DTypeError("load(): norch does not pickle; leave out pickle_module")

@@ -137,7 +137,7 @@ def __contains__(self: Tensor, value: Any) -> bool:
 def __format__(self: Tensor, spec: str) -> str:
     """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none.
 
-    A 0-d tensor is shown as its number, as in PyTorch.
+    A 0-d tensor is shown as its number, as in PyTorch. Raises DTypeError for a format of other tensors.
     """
     if not spec and self.spec.ndim:
         return str(self)
@@ -199,7 +199,7 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
 
 @checked
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …)."""
+    """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …); else DeviceError."""
     if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) != 1:
         raise DeviceError("from_dlpack(): the data are not on the CPU")
     return array_to_tensor(np.from_dlpack(source), None, False)

@@ -38,8 +38,8 @@ class Properties:
     mH = mT
 
     def adjoint(self: Any) -> Tensor:
-        """`mT`: norch has no complex dtypes."""
-        out: Tensor = self.mT
+        """`mT`, or a 0-d tensor itself: norch has no complex dtypes."""
+        out: Tensor = self.mT if self.spec.ndim else self
         return out
 
     # --- Complex and sparse tensors, which norch does not have ---

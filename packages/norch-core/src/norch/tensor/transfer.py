@@ -48,7 +48,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
 
     `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; the names `dtype`, `device`, `copy`, `memory_format`
-    and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used.
+    and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used,
+    DTypeError for anything but these, TypeError for another name.
     """
     if not kwargs and len(args) == 1 and type(args[0]) is DType:
         return cast(self, args[0])
@@ -136,60 +137,60 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @method("float")
-def float_(self: Tensor) -> Tensor:
+def float_(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in float32."""
-    return cast(self, float32)
+    return cast(self, float32) if memory_format is None else to(self, float32, memory_format=memory_format)
 
 
 @method(check=False)
-def double(self: Tensor) -> Tensor:
+def double(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in float64."""
-    return cast(self, float64)
+    return cast(self, float64) if memory_format is None else to(self, float64, memory_format=memory_format)
 
 
 @method()
-def half(self: Tensor) -> Tensor:
+def half(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in float16."""
-    return cast(self, float16)
+    return cast(self, float16) if memory_format is None else to(self, float16, memory_format=memory_format)
 
 
 @method("bfloat16")
-def to_bfloat16(self: Tensor) -> Tensor:
+def to_bfloat16(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in bfloat16."""
-    return cast(self, bfloat16)
+    return cast(self, bfloat16) if memory_format is None else to(self, bfloat16, memory_format=memory_format)
 
 
 @method()
-def long(self: Tensor) -> Tensor:
+def long(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in int64."""
-    return cast(self, int64)
+    return cast(self, int64) if memory_format is None else to(self, int64, memory_format=memory_format)
 
 
 @method("int")
-def int_(self: Tensor) -> Tensor:
+def int_(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in int32."""
-    return cast(self, int32)
+    return cast(self, int32) if memory_format is None else to(self, int32, memory_format=memory_format)
 
 
 @method()
-def short(self: Tensor) -> Tensor:
+def short(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in int16."""
-    return cast(self, int16)
+    return cast(self, int16) if memory_format is None else to(self, int16, memory_format=memory_format)
 
 
 @method()
-def char(self: Tensor) -> Tensor:
+def char(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in int8."""
-    return cast(self, int8)
+    return cast(self, int8) if memory_format is None else to(self, int8, memory_format=memory_format)
 
 
 @method()
-def byte(self: Tensor) -> Tensor:
+def byte(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in uint8."""
-    return cast(self, uint8)
+    return cast(self, uint8) if memory_format is None else to(self, uint8, memory_format=memory_format)
 
 
 @method("bool")
-def to_bool(self: Tensor) -> Tensor:
+def to_bool(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in bool: True where it is not 0."""
-    return cast(self, bool_)
+    return cast(self, bool_) if memory_format is None else to(self, bool_, memory_format=memory_format)

@@ -95,7 +95,7 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """A layer with this table, (rows, features), on its memory; not trained if `freeze`."""
+        """A layer with this table, (rows, features), on its memory; not trained if `freeze`. Else ShapeError."""
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape
@@ -110,7 +110,7 @@ class Embedding(_Table):
 class EmbeddingBag(_Table):
     """Sums, means or maxima of rows of a table: (bags, n), or (n) with offsets, -> (bags, embedding_dim).
 
-    See `functional.embedding_bag` for the arguments.
+    See `functional.embedding_bag` for the arguments. Raises ValueError for another `mode`.
     """
 
     _defaults = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "mode": None, "padding_idx": None}
@@ -157,7 +157,7 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Self:
-        """A layer with this table, (rows, features), on its memory; not trained if `freeze`."""
+        """A layer with this table, (rows, features), on its memory; not trained if `freeze`. Else ShapeError."""
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape

@@ -28,13 +28,14 @@ def contract(equation: str, operands: list[Tensor]) -> Tensor:
         x, term = _diagonals(operands[i], terms[i])
         needed = output if i == len(terms) - 1 else output + sum(terms[i + 1 :], ())
         pairing = _pairing(labels, tuple(result.spec.shape), term, tuple(x.spec.shape), needed)
-        out = _arrange(result, pairing.left) @ _arrange(x, pairing.right)
+        left, right = _arrange(result, pairing.left), _arrange(x, pairing.right)
+        out = left @ right if pairing.sums else left * right
         result, labels = out if out.spec.shape == pairing.shape else out.reshape(pairing.shape), pairing.labels
     if labels == output:
         return result
     summed = [i for i, label in enumerate(labels) if label not in output]
     if summed:
-        result = result.sum(summed, dtype=result.dtype)
+        result = result.sum(summed)
         labels = tuple([label for label in labels if label in output])
     return result.permute([labels.index(label) for label in output])
 
@@ -97,10 +98,11 @@ class _Arrangement(NamedTuple):
 
 
 class _Pairing(NamedTuple):
-    """The product of two operands: both arrangements, and the labels and sizes of its dims."""
+    """The product of two operands: both arrangements, whether it sums, and the labels and sizes of its dims."""
 
     left: _Arrangement
     right: _Arrangement
+    sums: bool
     labels: Labels
     shape: Shape
 
@@ -126,12 +128,12 @@ def _pairing(a: Labels, a_shape: Shape, b: Labels, b_shape: Shape, needed: Label
 
     labels = (*batch, *rows, *columns)
     left, right = arrange(a, batch, rows, inner), arrange(b, batch, inner, columns)
-    return _Pairing(left, right, labels, tuple([sizes[c] for c in labels]))
+    return _Pairing(left, right, bool(inner), labels, tuple([sizes[c] for c in labels]))
 
 
 def _arrange(x: Tensor, to: _Arrangement) -> Tensor:
     if to.summed:
-        x = x.sum(to.summed, dtype=x.dtype)
+        x = x.sum(to.summed)
     if to.order is not None:
         x = x.permute(to.order)
     if x.spec.shape != to.sizes:

@@ -154,7 +154,13 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
 
 
 def add_product(op: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    """beta * input + alpha * product, in its shape. Raises ShapeError where input does not broadcast to it."""
+    """beta * input + alpha * product, in its shape; of integers the two numbers are cut off, of bools they are bools.
+
+    Raises ShapeError where input does not broadcast to it.
+    """
+    kind = (bool, int, float)[product.spec.dtype.category]
+    if kind is not float:
+        beta, alpha = kind(beta), kind(alpha)
     if alpha != 1:
         product = product * alpha
     if beta == 0:

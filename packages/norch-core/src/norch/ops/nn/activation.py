@@ -5,13 +5,28 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import BOOL, as_dtype
+from ...dtype import BOOL, INTEGER, as_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, elementwise_layout, wrap_dim
 from ..copying import contiguous
 from ..elementwise.arithmetic import abs as absolute
-from ..elementwise.arithmetic import erf, exp, expm1, ge, gt, le, log, log1p, maximum, minimum, sigmoid, tanh, where
-from ..families import accepts_axis, composite, floating
+from ..elementwise.arithmetic import (
+    erf,
+    exp,
+    expm1,
+    ge,
+    gt,
+    le,
+    log,
+    log1p,
+    lt,
+    maximum,
+    minimum,
+    sigmoid,
+    tanh,
+    where,
+)
+from ..families import FLOAT, accepts_axis, composite, floating, infer_elementwise, one_dtype
 from ..gradients import elementwise_gradient, gradient_along_dim
 from ..reduction.reductions import amax
 from ..registry import public
@@ -103,31 +118,55 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _elu(input, alpha, 1.0, 1.0 / alpha)
 
 
+def _infer_hardtanh(input: Spec, *bounds: float) -> Spec:
+    one_dtype("hardtanh", input)
+    return input.like(input.shape, elementwise_layout(input.shape, (input,)))
+
+
 @elementwise_gradient
-def hardtanh_grad(grad: Tensor, y: Tensor, min_val: float, max_val: float) -> Tensor:
-    return where(le(y, min_val) | ge(y, max_val), 0.0, grad)
+def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
+    # The bounds are compared as they are: 16 bits would round them. The result is no help, since it is rounded.
+    x = upcast(input)
+    return where(le(x, min_val) | ge(x, max_val), 0.0, grad)
 
 
 @public(method=False)
-@composite(_elementwise("hardtanh"), hardtanh_grad)
+@composite(_infer_hardtanh, hardtanh_grad, native="floating")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays. DTypeError unless floating."""
+    """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays. Raises DTypeError for bool.
+
+    Of integers the bounds are cut off to integers.
+    """
+    if input.dtype.category == INTEGER:
+        min_val, max_val = int(min_val), int(max_val)
     return minimum(maximum(input, min_val), max_val)
 
 
 @public(method=False)
 def relu6(input: Tensor) -> Tensor:
-    """min(max(input, 0), 6), elementwise. Shape and dtype kept; raises DTypeError unless floating."""
+    """min(max(input, 0), 6), elementwise. Shape and dtype kept; raises DTypeError for bool."""
     return hardtanh(input, 0.0, 6.0)
 
 
+def _hardsigmoid_rule(g: Tensor, input: Tensor) -> Tensor:
+    return where(lt(absolute(input), 3), g / 6, 0.0)
+
+
 @public(method=False)
+@composite(_elementwise("hardsigmoid"), _hardsigmoid_rule)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
+    if not input.dtype.is_floating_point:
+        floating("hardsigmoid", input.spec)
     return relu6(input + 3) / 6
 
 
+def _hardswish_rule(g: Tensor, input: Tensor) -> Tensor:
+    return where(le(input, -3), 0.0, where(ge(input, 3), g, g * (input / 3 + 0.5)))
+
+
 @public(method=False)
+@composite(_elementwise("hardswish"), _hardswish_rule)
 def hardswish(input: Tensor) -> Tensor:
     """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
     return input * hardsigmoid(input)
@@ -135,9 +174,13 @@ def hardswish(input: Tensor) -> Tensor:
 
 @public(method=False)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`input` where it is above `threshold`, else `value`; NaN stays. Dtype kept; DTypeError unless floating."""
-    floating("threshold", input.spec)
-    return where(le(input, threshold), float(value), input)
+    """`input` where it is above `threshold`, else `value`; NaN stays. Dtype kept; raises DTypeError for bool.
+
+    Of integers the two are cut off to integers.
+    """
+    if one_dtype("threshold", input.spec).category == INTEGER:
+        return where(le(input, int(threshold)), int(value), input)
+    return where(le(upcast(input), threshold), float(value), input)
 
 
 @public()
@@ -194,7 +237,7 @@ def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
 def _gelu(input: Tensor, approximate: str) -> Tensor:
     x = upcast(input)
     gate = erf(x * _SQRT_HALF) if approximate == "none" else _gelu_tanh(x)
-    return (x * (gate + 1) * 0.5).to(input.dtype)
+    return (x * ((gate + 1) * 0.5)).to(input.dtype)
 
 
 @public(method=False)
@@ -211,15 +254,17 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 @elementwise_gradient
 def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
-    s = sigmoid(input)
-    return grad * (s * (input * (1 - s) + 1))
+    x = upcast(input)
+    s = sigmoid(x)
+    return (grad * (s * (x * (1 - s) + 1))).to(grad.dtype)
 
 
 @public(method=False)
 @composite(_elementwise("silu"), silu_grad)
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), or swish (Elfwing et al., 2017). Dtype kept; raises DTypeError unless floating."""
-    return input * sigmoid(input)
+    x = upcast(input)
+    return (x * sigmoid(x)).to(input.dtype)
 
 
 def _log1p_exp(x: Tensor) -> Tensor:
@@ -257,13 +302,13 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
     size = absolute(input) + 1
-    return g / (size * size)
+    return g / size / size
 
 
 @public(method=False)
-@composite(_elementwise("softsign"), _softsign_rule)
+@composite(lambda input: infer_elementwise("softsign", (input,), FLOAT), _softsign_rule)
 def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|). Shape and dtype kept; raises DTypeError unless floating."""
+    """input / (1 + |input|). Shape kept; integers give the default dtype. Raises DTypeError for bool."""
     return input / (absolute(input) + 1)
 
 

@@ -14,6 +14,7 @@ from ..families import composite, floating
 from ..reduction.reductions import amax
 from ..registry import public
 from ..shape.joining import repeat_interleave
+from ..upcast import upcast
 from .activation import softmax
 from .dropout import dropout
 
@@ -104,23 +105,30 @@ def _attention_rule(
 def _gradients(
     g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float, needs: Any
 ) -> tuple[Any, ...]:
-    # The weights are computed again, so that memory for them is needed only here.
+    # The weights are computed again, so that memory for them is needed only here. Their gradient is a small difference
+    # of large numbers, for which 16 bits are not enough.
+    dtype = query.dtype
+    g, query, key, value = (upcast(x) for x in (g, query, key, value))
+    mask = mask if mask is None or mask.dtype is bool_ else upcast(mask)
     weights = _weights(query, key, mask, is_causal, scale)
     grad_value = weights.mT @ g if needs[2] else None
     if not (needs[0] or needs[1] or needs[3]):
-        return None, None, grad_value, None
+        return None, None, None if grad_value is None else grad_value.to(dtype), None
     grad_weights = g @ value.mT
     grad_scores = (grad_weights - (grad_weights * weights).sum(-1, True)) * weights
     grad_query = (grad_scores @ key) * scale if needs[0] else None
     grad_key = grad_scores.mT @ (query * scale) if needs[1] else None
-    return grad_query, grad_key, grad_value, grad_scores if needs[3] else None
+    found = grad_query, grad_key, grad_value, grad_scores if needs[3] else None
+    return tuple([x if x is None else x.to(dtype) for x in found])
 
 
 @composite(_infer_attention, _attention_rule, name=_OP, joint=True)
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
 ) -> Tensor:
-    return _weights(query, key, attn_mask, is_causal, scale) @ value
+    q, k, v = (upcast(x) for x in (query, key, value))
+    mask = attn_mask if attn_mask is None or attn_mask.dtype is bool_ else upcast(attn_mask)
+    return (_weights(q, k, mask, is_causal, scale) @ v).to(query.dtype)
 
 
 @public(method=False)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DTypeError, ShapeError
+from ...errors import ShapeError
 from ...spec import Spec, as_int
 from ..copying import contiguous
 from ..creation import fill_spec
-from ..families import composite, floating
+from ..families import composite, one_dtype
 from ..registry import public
 from ..upcast import upcast
 from .windows import (
@@ -35,13 +35,6 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _same_dtype(op: str, *specs: Spec | None) -> None:
-    floating(op, *specs)
-    found = [s.dtype for s in specs if s is not None]
-    if any(d is not found[0] for d in found):
-        raise DTypeError(f"{op}(): operands of dtypes {', '.join(map(str, found))}; convert them to one")
-
-
 def _windows(weight_shape: Any, stride: Pair, dilation: Pair) -> Windows:
     return Windows((weight_shape[2], weight_shape[3]), stride, dilation)
 
@@ -49,7 +42,7 @@ def _windows(weight_shape: Any, stride: Pair, dilation: Pair) -> Windows:
 def _infer_conv2d(
     input: Spec, weight: Spec, bias: Spec | None, stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Spec:
-    _same_dtype("conv2d", input, weight, bias)
+    one_dtype("conv2d", input, weight, bias)
     h, w = input.shape[2:]
     size = output_size((h, w), pads, _windows(weight.shape, stride, dilation), "conv2d")
     return input.like((input.shape[0], weight.shape[0], *size))
@@ -71,6 +64,7 @@ def _conv2d_to_weight(
     _infer_conv2d,
     {"input": _conv2d_to_input, "weight": _conv2d_to_weight, "bias": lambda g: g.sum((0, 2, 3))},
     name="conv2d",
+    native="floating",
 )
 def _conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, pads: Pads, dilation: Pair, groups: int
@@ -96,7 +90,7 @@ def _infer_grad(op: str) -> Any:
     """The rule of both gradients, which are given the shape of their result."""
 
     def infer(grad: Spec, other: Spec, shape: tuple[int, ...], *attrs: Any) -> Spec:
-        _same_dtype(op, grad, other)
+        one_dtype(op, grad, other)
         return grad.like(shape)
 
     return infer
@@ -118,13 +112,13 @@ def _input_grad_to_weight(
     return conv2d_weight_grad(grad, g, tuple(weight_spec.shape), stride, pads, dilation, groups)
 
 
-@composite(_infer_input_grad, {"grad": _input_grad_to_grad, "weight": _input_grad_to_weight})
+@composite(_infer_input_grad, {"grad": _input_grad_to_grad, "weight": _input_grad_to_weight}, native="floating")
 def conv2d_input_grad(
     grad: Tensor, weight: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
     """The gradient of conv2d's input, which has `shape`, from that of its result: (n, out, y, x) -> (n, in, h, w).
 
-    Raises DTypeError unless both have one floating dtype.
+    Raises DTypeError unless both have one dtype.
     """
     n, o, rows, columns = grad.spec.shape
     _, c, kh, kw = weight.spec.shape
@@ -218,7 +212,7 @@ def conv2d(
 
     stride, padding, dilation: an int or two. padding may be "valid" (none) or "same" (as large as the input; stride 1).
     By one matrix product with all windows (Chellapilla et al., 2006). Raises ShapeError for shapes that do not fit and
-    windows larger than the input, DTypeError unless all have one floating dtype.
+    windows larger than the input, DTypeError unless all have one dtype.
     """
     return _conv(input, weight, bias, (stride, padding, dilation), groups, "conv2d", 2)
 
@@ -272,7 +266,7 @@ def conv_transpose2d(
     """The transpose of conv2d, its gradient: (n, in, y, x), with weight (in, out / groups, i, j), gives (n, out, h, w).
 
     h is (y - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Raises ShapeError for shapes that do
-    not fit, or an output_padding not below stride or dilation; DTypeError unless all have one floating dtype.
+    not fit, or an output_padding not below stride or dilation; DTypeError unless all have one dtype.
     """
     return _conv_transpose(
         input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose2d", 2
@@ -315,7 +309,7 @@ def _conv_transpose_plan(
 ) -> tuple[Any, Pair, Pads, Pair]:
     """The result's shape, and stride, pads and dilation, of the 2-D op, all checked. An input without n has n 1."""
     channels = _check(op, input, weight, bias, as_int(groups, op, "groups"), dims, True)
-    _same_dtype(op, input, weight, bias)
+    one_dtype(op, input, weight, bias)
     limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
     stride, pad, extra, dilation = (pair(v, op, w, low, dims) for v, (w, low) in zip(settings, limits))
     ones = (1,) * (2 - dims)

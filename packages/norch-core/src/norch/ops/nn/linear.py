@@ -6,10 +6,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.graph import is_recording
-from ...errors import DTypeError, ShapeError
+from ...errors import ShapeError
 from ...spec import Spec
 from ..elementwise.arithmetic import sigmoid, sigmoid_grad, tanh, tanh_grad
-from ..families import composite, floating
+from ..families import composite, one_dtype
 from ..registry import public
 from .activation import gelu, relu, relu_grad, silu
 
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def _infer_linear(input: Spec, weight: Spec, bias: Spec | None) -> Spec:
-    floating("linear", input, weight, bias)
-    given = [s for s in (input, weight, bias) if s is not None]
-    if any(s.dtype is not input.dtype for s in given):
-        raise DTypeError(f"linear(): operands of dtypes {', '.join(str(s.dtype) for s in given)}; convert them to one")
+    one_dtype("linear", input, weight, bias)
     if weight.ndim != 2 or not input.ndim or input.shape[-1] != weight.shape[1]:
         raise ShapeError(
             f"linear(): input {tuple(input.shape)} does not fit weight {tuple(weight.shape)}: expected (..., in) "
@@ -60,6 +57,7 @@ def linear_weight_grad(grad: Tensor, input: Tensor) -> Tensor:
         "bias": lambda g: g,
     },
     name="linear",
+    native="floating",
 )
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     product = _rows(input) @ weight.mT
@@ -84,7 +82,12 @@ def _activation_rule(
     )
 
 
-@composite(lambda input, weight, bias, activation: _infer_linear(input, weight, bias), _activation_rule, joint=True)
+@composite(
+    lambda input, weight, bias, activation: _infer_linear(input, weight, bias),
+    _activation_rule,
+    joint=True,
+    native="floating",
+)
 def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     """An activation of `linear`, in one pass. It has a gradient for those in _GRADIENTS only. Raises as linear does."""
     out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
@@ -96,8 +99,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
     """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out).
 
     activation: "relu", "gelu", "silu", "tanh" or "sigmoid" to apply it to the result in the same pass. Raises
-    ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype, ValueError for another
-    activation.
+    ShapeError for shapes that do not fit, DTypeError unless all have one dtype, ValueError for another activation.
     """
     if activation is None:
         return _linear(input, weight, bias)
@@ -116,16 +118,17 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k] for each k: (..., in1), (..., in2), (out, in1, in2), (out) -> (..., out).
 
-    Raises ShapeError for shapes that do not fit, DTypeError unless all are floating.
+    Raises ShapeError for shapes that do not fit, DTypeError unless all have one dtype.
     """
     first, second, third = (tuple(x.spec.shape) for x in (input1, input2, weight))
-    floating("bilinear", input1.spec, input2.spec, weight.spec, None if bias is None else bias.spec)
+    one_dtype("bilinear", input1.spec, input2.spec, weight.spec, None if bias is None else bias.spec)
     if not first or not second or second[:-1] != first[:-1] or third[1:] != (first[-1], second[-1]):
         raise ShapeError(
             f"bilinear(): expected (*, in1), (*, in2) and weight (out, in1, in2), got {first}, {second}, {third}"
         )
     (out, a, b), lead = third, first[:-1]
     # (rows, out * b) from one product with input1, then the sum with input2.
-    rows = input1.reshape(-1, a) @ weight.permute(1, 0, 2).reshape(a, out * b)
-    result = (rows.reshape(-1, out, b) @ input2.reshape(-1, b, 1)).reshape((*lead, out))
+    count = prod(lead)
+    rows = input1.reshape(count, a) @ weight.permute(1, 0, 2).reshape(a, out * b)
+    result = (rows.reshape(count, out, b) @ input2.reshape(count, b, 1)).reshape((*lead, out))
     return result if bias is None else result + bias

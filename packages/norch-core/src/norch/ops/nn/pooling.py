@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import BOOL, FLOATING, DType, iinfo, int64
+from ...dtype import BOOL, FLOATING, INTEGER, DType, iinfo, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int
 from ..copying import contiguous
 from ..creation import arange
-from ..elementwise.arithmetic import floor_divide, remainder
-from ..families import composite, floating
-from ..indexing import gather, scatter_add
+from ..elementwise.arithmetic import div, floor_divide, remainder, where
+from ..families import composite, floating, one_dtype
+from ..indexing import gather, index_select, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
 from ..registry import public
+from ..shape.views import unflatten
 from ..upcast import upcast
 from .windows import (
     Pads,
@@ -110,7 +111,7 @@ def _max_pool2d_grad(grad: Tensor, input: Tensor, windows: Windows, pads: Pads) 
 
 
 def _infer_sum(input: Spec, windows: Windows, pads: Pads) -> Spec:
-    floating("avg_pool2d", input)
+    one_dtype("avg_pool2d", input)
     return _output(input, windows, pads, "avg_pool2d")
 
 
@@ -134,7 +135,7 @@ def _sum_rule(g: Tensor, input_spec: Spec, windows: Windows, pads: Pads) -> Tens
     return _sum_pool2d_grad(g, tuple(input_spec.shape), windows, pads)
 
 
-@composite(_infer_sum, {"input": _sum_rule}, name="sum_pool2d")
+@composite(_infer_sum, {"input": _sum_rule}, name="sum_pool2d", native="floating")
 def _sum_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     """The sums of windows."""
     return _all_windows(input, windows, pads, 0).sum((4, 5))
@@ -234,7 +235,7 @@ def max_pool1d(
 
 def _avg_pool(input: Tensor, settings: tuple[Any, ...], include_pad: bool, divisor: Any, dims: int) -> Tensor:
     op = f"avg_pool{dims}d"
-    floating(op, input.spec)
+    whole = "trunc" if one_dtype(op, input.spec).category == INTEGER else None
     x = as_images(input, dims, op)
     windows, pads = _plan(op, x.spec, *settings, dims)
     if divisor is not None and as_int(divisor, op, "divisor_override") == 0:
@@ -242,11 +243,11 @@ def _avg_pool(input: Tensor, settings: tuple[Any, ...], include_pad: bool, divis
     total = _sum_pool2d(upcast(x), windows, pads)
     (kh, kw), stride, _ = windows
     if divisor is not None or not any(pads) or (include_pad and pads[0] == pads[1] and pads[2] == pads[3]):
-        out = total / float(kh * kw if divisor is None else divisor)
+        out = div(total, kh * kw if divisor is None else divisor, rounding_mode=whole)
     else:
         rows = _window_sizes(x.spec.shape[2], total.spec.shape[2], kh, stride[0], pads[0], include_pad)
         columns = _window_sizes(x.spec.shape[3], total.spec.shape[3], kw, stride[1], pads[2], include_pad)
-        out = total / (total.new_tensor(rows).unsqueeze(1) * total.new_tensor(columns))
+        out = div(total, total.new_tensor(rows).unsqueeze(1) * total.new_tensor(columns), rounding_mode=whole)
     return from_images(out.to(input.dtype), input, dims)
 
 
@@ -264,8 +265,8 @@ def avg_pool2d(
 
     stride: the kernel's size by default. padding: zeros, at most half of the kernel, which are counted unless
     `count_include_pad` is False. ceil_mode: a last window may hang over the edge; what hangs over is never counted.
-    divisor_override: what to divide the sums by instead. Raises ShapeError for windows that do not fit, DTypeError
-    unless floating.
+    divisor_override: what to divide the sums by instead. Integers are cut off. Raises ShapeError for windows that
+    do not fit, DTypeError for bool.
     """
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, divisor_override, 2)
 
@@ -283,15 +284,18 @@ def avg_pool1d(
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
 
 
-def _averaging_matrix(like: Tensor, n: int, count: int) -> Tensor:
-    """The (count, n) matrix whose rows average n elements in `count` parts, of which neighbours may overlap."""
-    import numpy as np
-
-    matrix = np.zeros((count, n))
-    for i in range(count):
-        first, last = i * n // count, -(-(i + 1) * n // count)
-        matrix[i, first:last] = 1 / (last - first)
-    return like.new_tensor(matrix)
+def _average_parts(x: Tensor, dim: int, count: int) -> Tensor:
+    """The averages of `count` parts of `dim`, of which neighbours may overlap. Each part sees its own elements only."""
+    n = x.spec.shape[dim]
+    bounds = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+    sizes = x.new_tensor([last - first for first, last in bounds])
+    width = max((last - first for first, last in bounds), default=1)
+    places = [min(first + j, n - 1) for first, _ in bounds for j in range(width)]
+    parts = unflatten(index_select(x, dim, x.new_tensor(places, dtype=int64)), dim, (count, width))
+    trail = (1,) * (x.spec.ndim - dim - 1)
+    inside = arange(width, device=x.device) < sizes.unsqueeze(1)
+    parts = where(inside.reshape((count, width, *trail)), parts, 0.0)
+    return parts.sum(dim + 1) / sizes.reshape((count, *trail))
 
 
 def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
@@ -314,9 +318,10 @@ def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
             [len(lead) + 2 * d + 1 for d in range(dims)], dtype=upcast(input).dtype
         )
         return (parts / float(math.prod(split[1::2]))).to(input.dtype)
-    out = upcast(input) @ _averaging_matrix(upcast(input), sizes[-1], out_sizes[-1]).mT
-    if dims == 2:
-        out = _averaging_matrix(out, sizes[0], out_sizes[0]) @ out
+    out = upcast(input)
+    for at, count in enumerate(out_sizes, input.spec.ndim - dims):
+        if count != out.spec.shape[at]:
+            out = _average_parts(out, at, count)
     return out.to(input.dtype)
 
 

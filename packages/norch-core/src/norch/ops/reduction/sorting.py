@@ -27,9 +27,9 @@ def _infer_sort(x: Spec, dim: Any, descending: bool) -> Inferred:
     return Inferred((x.like(), x.like(dtype=int64)), (x,), {"dim": at, "descending": descending})
 
 
-def _sort_vjp(g: Any, y: Any, x_spec: Spec, dim: int) -> Tensor:
+def _sort_vjp(g: Any, y1: Tensor, x_spec: Spec, dim: int) -> Tensor:
     # `g` holds a gradient for each result; the indices have none.
-    return scatter(g[0].new_zeros(tuple(x_spec.shape)), dim, y[1], g[0])
+    return scatter(g[0].new_zeros(tuple(x_spec.shape)), dim, y1, g[0])
 
 
 _SORT = primitive("sort", "x dim descending", 1, _infer_sort, (_sort_vjp,))
@@ -101,7 +101,7 @@ def unique(
     """The different elements, in order, 1-D; on request where each input element is among them, and how often.
 
     With `dim`, the different slices along it, in the order of their elements. The number of results depends on the
-    values, so this waits for them. Raises ShapeError for a `dim` of a tensor without elements.
+    values, so this waits for them. Raises ShapeError for a `dim` of a tensor without elements in other dims.
     """
     if dim is not None:
         return _unique_slices(input.detach(), wrap_dim(dim, input.spec.ndim, "unique"), return_inverse, return_counts)
@@ -151,6 +151,9 @@ def _runs(x: Tensor, changes: Tensor, at: int) -> tuple[Tensor, Tensor, Tensor]:
 def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool) -> Any:
     rows = movedim(x, at, 0)
     n = rows.spec.shape[0]
+    if not n:
+        none = arange(0, device=x.device)
+        return _requested(x.clone(), none, none.clone(), return_inverse, return_counts)
     if not rows.spec.numel:
         raise ShapeError(f"unique(): dim {at} of a tensor without elements, shape {tuple(x.spec.shape)}")
     columns = reshape(rows, n, -1)

@@ -12,14 +12,14 @@ from ..checks import require_integers
 from ..creation import arange, fill_spec
 from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
-from ..elementwise.composites import isnan
-from ..families import accepts_axis, floating
+from ..elementwise.composites import isnan, lerp
+from ..families import accepts_axis, composite, floating
 from ..indexing import gather, scatter_add
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
-from .reductions import ValuesIndices, amax, amin, argmax, mean, std
+from .reductions import ValuesIndices, _unbiased_first, amax, amin, argmax, centred, mean, mean_of_none, std, to_equals
 from .reductions import sum as total
 from .scan import cummax
 from .sorting import in_order, keep_dim, sort, take_rank
@@ -43,6 +43,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 
 
 @public(method=False)
+@_unbiased_first
 @accepts_axis
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
@@ -78,11 +79,17 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """`median` of the elements that are not NaN; NaN where there are none. Raises as median does."""
     if dim is None:
         if not input.spec.numel:
-            raise ShapeError(f"nanmedian(): no elements, shape {tuple(input.spec.shape)}")
-        return nanmedian(reshape(input, -1), 0)[0]
+            return mean_of_none("nanmedian", input)
+        return _nanmedian(input)
     at, values, indices = in_order(input, dim, "nanmedian")
     count = total(~isnan(values.detach()), at, True)
     return take_rank(values, indices, at, ((count - 1).clamp(min=0)) // 2, keepdim, input)
+
+
+@composite(lambda input: input.like(()), lambda g, input, y: to_equals(g, input, y), name="nanmedian_of_all")
+def _nanmedian(input: Tensor) -> Tensor:
+    found: Tensor = nanmedian(reshape(input, -1), 0)[0]
+    return found
 
 
 # --- Order ----------------------------------------------------------------------------------------------------------
@@ -148,7 +155,7 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
         if q.spec.dtype is not dtype:
             raise DTypeError(f"{op}(): q is {q.spec.dtype} and input {dtype}; convert one")
         q_shape = tuple(q.spec.shape)
-        fraction = reshape(q.detach().to(x.device, x.spec.dtype), -1)
+        fraction = reshape(q.to(x.device, x.spec.dtype), -1)
     else:
         if not 0 <= q <= 1:
             raise ValueError(f"{op}(): q must be between 0 and 1, got {q}")
@@ -164,12 +171,12 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
         rank = broadcast_to(fraction * (size - 1.0), (*values.spec.shape[:-1], fraction.spec.numel))
     if interpolation in _ROUNDINGS:
         rank = _ROUNDINGS[interpolation](rank)
-    low = floor(rank).detach()
+    low = floor(rank.detach())
     out = gather(values, -1, low.to(int64))
     if interpolation in ("linear", "midpoint"):
-        high = gather(values, -1, ceil(rank).to(int64))
+        high = gather(values, -1, ceil(rank.detach()).to(int64))
         weight = rank - low if interpolation == "linear" else 0.5
-        out = where(rank == low, out, out + (high - out) * weight)
+        out = where(rank == low, out, lerp(out, high, weight))
     if not skip:
         out = where(isnan(last), math.nan, out)
     return reshape(movedim(out, -1, 0), (*q_shape, *shape)).to(dtype)
@@ -256,10 +263,11 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 def cov(
     input: Tensor, *, correction: float = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """The covariance matrix of n variables in m observations: (n, m) -> (n, n); of a vector, its variance.
+    """The covariance matrix of n variables in m observations: (n, m) -> (n, n); of one variable, its variance, 0-d.
 
     correction: subtracted from the number of observations. fweights: how often each observation counts, integers;
-    aweights: its weight. Raises ShapeError above 2 dims and for other weights, DTypeError for bool.
+    aweights: its weight, floating. Raises ShapeError above 2 dims and for other weights, DTypeError for bool and for
+    weights of another kind, ValueError for negative ones, for which this waits.
     """
     if input.spec.ndim > 2:
         raise ShapeError(f"cov(): expected at most 2 dims, got shape {tuple(input.spec.shape)}")
@@ -269,25 +277,29 @@ def cov(
     if not rows.spec.dtype.is_floating_point:
         rows = rows.float() if rows.spec.dtype.itemsize < 8 else rows.double().float()
     weight = None
-    for given in (fweights, aweights):
+    for given, is_floating in ((fweights, False), (aweights, True)):
         if given is not None:
+            if given.spec.dtype.is_floating_point is not is_floating:
+                raise DTypeError(f"cov(): fweights must hold integers and aweights be floating, got {given.spec.dtype}")
+            if bool((given < 0).any().item()):
+                raise ValueError("cov(): weights must not be negative")
             if tuple(given.spec.shape) != (rows.spec.shape[1],):
                 raise ShapeError(
                     f"cov(): weights of shape {tuple(given.spec.shape)} for {rows.spec.shape[1]} observations"
                 )
-            weight = given.to(rows.spec.dtype) if weight is None else weight * given
+            weight = given if weight is None else weight * given
     if weight is None:
-        centred = rows - mean(rows, 1, True)
+        off = centred(rows, 1)
         degrees: Any = max(rows.spec.shape[1] - correction, 0)
-        product = centred @ centred.mT
+        product = off @ off.mT
     else:
         weight_sum = total(weight)
-        centred = rows - total(rows * weight, 1, True) / weight_sum
+        off = rows - total(rows * weight, 1, True) / weight_sum
+        off = off - total(off * weight, 1, True) / weight_sum
         mean_weight = 1 if aweights is None else total(weight * aweights) / weight_sum
         degrees = (weight_sum - mean_weight * correction).clamp(min=0.0)
-        product = (centred * weight) @ centred.mT
-    out = product / degrees
-    return squeeze(out) if input.spec.ndim < 2 else out
+        product = (off * weight) @ off.mT
+    return squeeze(product / degrees)
 
 
 @public()

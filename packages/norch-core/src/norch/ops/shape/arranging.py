@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...device import CPU, get_default_device
+from ...dtype import int64
 from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..checks import require_integers
@@ -143,9 +145,10 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 
 def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
-    rows, columns = arange(row, device=device).unsqueeze(1) + offset, arange(col, device=device)
+    # On the CPU, as how many there are has to be known.
+    rows, columns = arange(row, device=CPU).unsqueeze(1) + offset, arange(col, device=CPU)
     indices: Tensor = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
-    return indices if dtype is None else indices.to(dtype)
+    return indices.to(get_default_device() if device is None else device, int64 if dtype is None else dtype)
 
 
 @public(method=False)
@@ -210,13 +213,14 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The Vandermonde matrix: the powers of each element of a vector, a row each, descending by default.
 
-    N: how many powers, as many as elements by default. Raises ShapeError for what is no vector.
+    N: how many powers, as many as elements by default. Integers and bools give int64. Raises ShapeError for what is no
+    vector.
     """
     if x.spec.ndim != 1:
         raise ShapeError(f"vander(): expected a vector, got shape {tuple(x.spec.shape)}")
     count = x.spec.shape[0] if N is None else N
     powers = arange(count, device=x.device)
-    values = x if x.spec.dtype.category else x.long()
+    values = x if x.spec.dtype.is_floating_point else x.long()
     return unsqueeze(values, 1) ** (powers if increasing else count - 1 - powers).to(values.spec.dtype)
 
 
@@ -225,6 +229,6 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Row-major indices into `shape`, a tensor for each dim. DTypeError unless integers, IndexError for no elements."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     require_integers("unravel_index", "indices", indices.spec)
-    if not sizes or min(sizes) < 1:
+    if sizes and min(sizes) < 1:
         raise IndexError(f"unravel_index(): no index is in shape {sizes}")
     return unravel(indices, sizes)

@@ -12,6 +12,7 @@ from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
+from ..copying import fresh, row_major_copy
 from ..creation import arange
 from ..indexing import gather
 from ..registry import FUNCTIONS, method, public
@@ -59,7 +60,8 @@ def _cat_vjp(g: Tensor, tensors_spec: tuple[Spec, ...], dim: int, needs: tuple[b
     for spec, needed in zip(tensors_spec, needs, strict=True):
         joined = spec.ndim == g.spec.ndim
         size = spec.shape[dim] if joined else 0
-        grads.append(narrow(g, dim, start, size) if needed and joined else None)
+        part = narrow(g, dim, start, size) if joined else g.new_zeros(tuple(spec.shape))
+        grads.append(part if needed else None)
         start += size
     return grads
 
@@ -136,7 +138,10 @@ MAX_EMPTY = 1 << 20
 
 @public("split_with_sizes", check="function")
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`."""
+    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`.
+
+    Raises ShapeError for a 0-d tensor, sizes below 0, and a list that does not add up.
+    """
     at = wrap_dim(dim, input.spec.ndim, "split")
     if not input.spec.ndim:
         raise ShapeError("split(): a 0-d tensor cannot be split")
@@ -166,7 +171,7 @@ def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 
 @public(check="function")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
+    """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`. ShapeError for none."""
     if chunks < 1:
         raise ShapeError(f"chunk(): needs at least 1 chunk, got {chunks}")
     at = wrap_dim(dim, input.spec.ndim, "chunk")
@@ -181,7 +186,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @public()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of the slices along `dim`, without that dim."""
+    """Views of the slices along `dim`, without that dim. Raises ShapeError for a 0-d tensor."""
     at = wrap_dim(dim, input.spec.ndim, "unbind")
     if not input.spec.ndim:
         raise ShapeError("unbind(): a 0-d tensor has no dim to take apart")
@@ -190,16 +195,14 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @method()
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
-    """The tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
+    """A copy of the tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
     times = as_shape(sizes if repeats is None else repeats, "repeat")
     if len(times) < input.spec.ndim:
         raise ShapeError(f"repeat(): {len(times)} sizes for a tensor of {input.spec.ndim} dims")
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
     spaced = reshape(input, [m for n in shape for m in (1, n)])
     expanded = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
-    return reshape(
-        expanded.clone() if all(t == 1 for t in times) else expanded, [t * n for t, n in zip(times, shape, strict=True)]
-    )
+    return reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)])
 
 
 @public()
@@ -225,7 +228,7 @@ def repeat_interleave(
     shape = tuple(x.spec.shape)
     if isinstance(repeats, int):
         expanded = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
-        return reshape(expanded, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+        return reshape(row_major_copy(expanded), (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
     return _repeat_each(x, repeats, at, output_size)
 
 
@@ -260,7 +263,7 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     for d in axes:
         n = input.spec.shape[d]
         out = _reorder(out, d, n - 1 - arange(n, device=input.device))
-    return out.clone() if out is input else out
+    return fresh(out, input)
 
 
 @public()
@@ -271,13 +274,18 @@ def fliplr(input: Tensor) -> Tensor:
 
 @public()
 def flipud(input: Tensor) -> Tensor:
-    """Dim 0 reversed."""
+    """Dim 0 reversed. Raises ShapeError for a 0-d tensor."""
+    if not input.spec.ndim:
+        raise ShapeError("flipud(): needs at least 1 dim, got shape ()")
     return flip(input, 0)
 
 
 @public()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other."""
+    """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other.
+
+    Raises ShapeError for another number of shifts than dims.
+    """
     if dims is None:
         return reshape(roll(reshape(input, -1), shifts, 0), tuple(input.spec.shape))
     by = shifts if isinstance(shifts, tuple | list) else (shifts,)
@@ -293,7 +301,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         start = -as_int(shift, "roll", "shift") % n if n else 0
         if start:
             out = cat([narrow(out, at, start, n - start), narrow(out, at, 0, start)], at)
-    return out.clone() if out is input else out
+    return fresh(out, input)
 
 
 _PAD_MODES = ("constant", "reflect", "replicate", "circular")
@@ -304,7 +312,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """Elements put around the tensor, or cut off where negative: `pad` has (before, after) of the last dim first.
 
     mode: "constant" (`value`, 0 by default), "reflect" (mirrored, the edge not repeated), "replicate" (the edge),
-    "circular" (from the other end). Raises ShapeError for pads that do not fit.
+    "circular" (from the other end). Raises ShapeError for pads that do not fit, ValueError for another mode.
     """
     try:
         amounts, ndim = [as_int(p, "pad", "pad") for p in pad], input.spec.ndim
@@ -322,6 +330,12 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             raise ShapeError(
                 f"pad(): {before} and {after} cut off more than dim {dim} of shape {tuple(input.spec.shape)} has"
             )
+        if mode in ("reflect", "replicate") and min(before, after) < 0 < max(before, after):
+            # The end that is put on may be made of what is cut off at the other.
+            out = narrow(
+                _pad_by_index(out, dim, max(before, 0), max(after, 0), mode), dim, max(-before, 0), n + before + after
+            )
+            continue
         if before < 0 or after < 0:
             start = max(-before, 0)
             out = narrow(out, dim, start, max(n - start - max(-after, 0), 0))
@@ -331,8 +345,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         elif before or after:
             constant[dim] = before, after
     if constant:
-        out = _pad_constant(out, constant, 0 if value is None else value)
-    return out.clone() if out.buffer is input.buffer else out
+        number = 0 if value is None else value.item() if hasattr(value, "item") else value
+        out = _pad_constant(out, constant, number)
+    return fresh(out, input)
 
 
 def _infer_pad(x: Spec, before: Shape, after: Shape, value: type) -> Inferred:
@@ -387,7 +402,7 @@ def pad_end(input: Tensor, shape: Shape) -> Tensor:
 
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims."""
+    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims. ValueError for others."""
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")

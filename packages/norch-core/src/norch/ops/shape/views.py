@@ -12,7 +12,6 @@ from ...spec import (
     Shape,
     Spec,
     as_int,
-    as_shape,
     broadcast_shapes,
     expand_strides,
     infer_size,
@@ -24,7 +23,6 @@ from ..copying import contiguous, write
 from ..creation import fill_spec
 from ..families import view
 from ..registry import method, public
-from .strided import as_strided_view
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -155,6 +153,11 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return TRANSPOSE.call(input, dim0, dim1)
 
 
+def alias(input: Tensor) -> Tensor:
+    """A view of the whole tensor."""
+    return EXPAND.call(input, tuple(input.spec.shape))
+
+
 @public()
 def t(input: Tensor) -> Tensor:
     """A view of a matrix with its dims exchanged; of a vector or 0-d tensor, itself. Raises ShapeError above 2-D."""
@@ -162,7 +165,7 @@ def t(input: Tensor) -> Tensor:
         raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
     if input.spec.ndim == 2:
         return transpose(input, 0, 1)
-    return as_strided_view(input, input.spec.shape, input.spec.strides, 0)
+    return alias(input)
 
 
 @public("permute_dims")
@@ -185,6 +188,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     )
     if not len(sources) == len(targets) == len(set(sources)) == len(set(targets)):
         raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
+    if not n:
+        return permute(input, [])
     order = [d for d in range(n) if d not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
@@ -238,12 +243,22 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, other.spec.shape)
 
 
-@public("ravel", check="function")
+@public(check="function")
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dim, side by side in memory: a view of a contiguous tensor, a copy of another."""
+    out: Tensor = RESHAPE.call(contiguous(input), (-1,))
+    return out
+
+
+@public(check="function")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow.
+    """Dims `start_dim` to `end_dim` flattened into one: a view where strides allow, `input` itself if of one dim.
 
     Raises ShapeError for a start after the end, IndexError for a dim out of range.
     """
+    if input.spec.ndim == 1:
+        wrap_dim(start_dim, 1, "flatten"), wrap_dim(end_dim, 1, "flatten")
+        return input
     if start_dim == 0 and end_dim == -1:
         out: Tensor | None = RESHAPE.call(input, (-1,))
         return RESHAPE.call(contiguous(input), (-1,)) if out is None else out
@@ -296,7 +311,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 @public()
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`expand`, under the array API's name. Raises as expand does."""
-    return EXPAND.call(input, as_shape(shape, "broadcast_to"))
+    return EXPAND.call(input, _sizes((shape,)))
 
 
 @public(method=False)

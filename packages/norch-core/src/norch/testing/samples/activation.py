@@ -64,8 +64,8 @@ SAMPLES = samples(
     activation("elu", _elu, (0.5,)),
     activation("selu", lambda v: 1.0507009873554805 * _elu(v, 1.6732632423543772)),
     activation("celu", lambda v, alpha=1.0: np.where(v > 0, v, alpha * np.expm1(v / alpha)), (0.5,)),
-    activation("hardtanh", lambda v, low=-1.0, high=1.0: np.clip(v, low, high), (-0.5, 1.5)),
-    activation("relu6", lambda v: np.clip(v, 0, 6)),
+    activation("hardtanh", lambda v, low=-1.0, high=1.0: np.clip(v, low, high), (-0.5, 1.5), strict=False),
+    activation("relu6", lambda v: np.clip(v, 0, 6), strict=False),
     activation("hardsigmoid", _hard),
     activation("hardswish", lambda v: v * _hard(v)),
     Sample(
@@ -73,6 +73,7 @@ SAMPLES = samples(
         lambda v, t, value: np.where(v > t, v, value),
         (case(x(2, 3), 0.5, -1.0), case(x(), 0.1, 20), case(x(0, 2), 0.0, 0.0)),
         "float",
+        strict=False,
     ),
     activation("hardshrink", lambda v, lambd=0.5: np.where(np.abs(v) > lambd, v, 0), (1.0,)),
     Sample(
@@ -85,7 +86,7 @@ SAMPLES = samples(
     activation("silu", lambda v: v * sigmoid(v)),
     activation("mish", lambda v: v * np.tanh(_softplus(v))),
     activation("softplus", _softplus, (2.0, 1.5)),
-    activation("softsign", lambda v: v / (1 + np.abs(v))),
+    activation("softsign", lambda v: v / (1 + np.abs(v)), strict=False),
     activation("logsigmoid", lambda v: -_softplus(-v)),
     Sample("glu", _glu, (case(x(2, 4)), case(x(4, 2), 0)), "float", loose=4),
     Sample("softmax", softmax, ALONG, "float", loose=4),

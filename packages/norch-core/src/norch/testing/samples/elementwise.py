@@ -200,7 +200,7 @@ FUNCTIONS = samples(
            call=lambda v, decimals: v.round(decimals=decimals)),
     unary("reciprocal", lambda v: float_divide(np.float64(1), v), 0.3, 3),
     unary("rsqrt", lambda v: 1 / np.sqrt(np.asarray(v, float)), 0.3, 3),
-    unary("square", np.square, gives="same"),
+    unary("square", np.square, takes="number", gives="same", strict=False),
     unary("deg2rad", np.deg2rad, -180, 180),
     unary("rad2deg", np.rad2deg, loose=4),
     unary("frac", lambda v: v - np.trunc(v), -4, 4, takes="number", gives="same", special=False),
@@ -228,7 +228,7 @@ SEVERAL = samples(
     binary("logical_or", np.logical_or, gives="bool", grad=False),
     binary("logical_xor", np.logical_xor, gives="bool", grad=False),
     binary("hypot", np.hypot, takes="float", scalars=False),
-    binary("logaddexp", np.logaddexp, takes="float", loose=2),
+    binary("logaddexp", np.logaddexp, takes="float", scalars=False, loose=2),
     Sample("float_power", lambda a, b: np.power(a, b, dtype=np.float64), (
         case(x(2, 3, low=0.4, high=3), x(3, low=-2, high=2)), case(x(3, low=0.4, high=3), 2)), gives="float64"),
     Sample(

@@ -218,15 +218,15 @@ WINDOWS = samples(
         case(x(1, 1, 4, 4), x(1, 1, 2, 2), None, 1, 0, 2),
         case(x(1, 3, 3), x(1, 1, 2, 2)),
         case(x(1, 1, 3, 3), x(1, 1, 3, 2), None, 1, "same"),
-    ), "float", loose=16),
+    ), "float", strict=False, loose=16),
     Sample("conv1d", _conv1d, (
-        case(x(2, 2, 4), x(2, 2, 3)), case(x(1, 2, 5), x(2, 1, 2), x(2), 2, 1, 1, 2)), "float", loose=16),
+        case(x(2, 2, 4), x(2, 2, 3)), case(x(1, 2, 5), x(2, 1, 2), x(2), 2, 1, 1, 2)), "float", strict=False, loose=16),
     Sample("conv_transpose2d", _conv_transpose2d, (
         case(x(1, 2, 2, 2), x(2, 1, 2, 2)),
         case(x(1, 2, 2, 3), x(2, 1, 2, 2), x(2), (2, 1), (1, 0), (1, 0), 2),
-    ), "float", loose=16),
+    ), "float", strict=False, loose=16),
     Sample("conv_transpose1d", _conv_transpose1d, (
-        case(x(1, 2, 3), x(2, 1, 2)), case(x(1, 1, 3), x(1, 2, 3), x(2), 2, 1, 1)), "float", loose=16),
+        case(x(1, 2, 3), x(2, 1, 2)), case(x(1, 1, 3), x(1, 2, 3), x(2), 2, 1, 1)), "float", strict=False, loose=16),
     Sample("max_pool2d", _pooled(True), (
         case(x(1, 2, 4, 4), 2), case(x(1, 5, 4), (3, 2), (1, 2), (1, 1)), case(x(1, 1, 5, 5), 2, ceil_mode=True),
         case(x(1, 1, 5, 5), 2, 1, dilation=2)), "float", strict=False),
@@ -235,8 +235,9 @@ WINDOWS = samples(
     Sample("avg_pool2d", _pooled(False), (
         case(x(1, 2, 4, 4), 2), case(x(1, 4, 4), (3, 2), (1, 2), (1, 1)),
         case(x(1, 1, 4, 4), 3, 2, 1, count_include_pad=False), case(x(1, 1, 5, 5), 2, ceil_mode=True),
-        case(x(1, 1, 4, 4), 2, divisor_override=3)), "float", loose=4),
-    Sample("avg_pool1d", _pool1d(False), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float", loose=4),
+        case(x(1, 1, 4, 4), 2, divisor_override=3)), "float", strict=False, loose=4),
+    Sample("avg_pool1d", _pool1d(False), (case(x(1, 2, 5), 2), case(x(1, 6), 3, 2, 1)), "float",
+           strict=False, loose=4),
     Sample("adaptive_avg_pool2d", _adaptive, (
         case(x(1, 2, 4, 4), 2), case(x(1, 5, 4), (2, 3)), case(x(1, 1, 3, 4), (None, 2))), "float",
         loose=8),
@@ -262,7 +263,7 @@ SAMPLES = samples(
     Sample("bilinear", _bilinear, (
         case(x(2, 3), x(2, 4), x(5, 3, 4), x(5)), case(x(3), x(2), x(2, 3, 2)),
         case(x(2, 2, 1), x(2, 2, 3), x(1, 1, 3)),
-    ), "float", loose=8),
+    ), "float", strict=False, loose=8),
     Sample("pixel_shuffle", _pixel_shuffle, (case(x(2, 8, 2, 3), 2), case(x(9, 1, 2), 3), case(x(0, 4, 1, 2), 2))),
     Sample("pixel_unshuffle", _pixel_unshuffle, (case(x(2, 2, 4, 6), 2), case(x(1, 3, 6), 3), case(x(0, 1, 2, 4), 2))),
     Sample("channel_shuffle", _channel_shuffle, (case(x(2, 6, 3), 3), case(x(1, 4, 2, 2), 2))),

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import norch
 
-from .loss_arguments import floating
-
 
 def pairwise_distance(
     x1: norch.Tensor, x2: norch.Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> norch.Tensor:
     """The `p`-norm of x1 - x2 + eps along the last dim: (*, D) and (*, D), which broadcast, to (*), or (*, 1).
 
-    Raises DTypeError unless both are floating.
+    Integers give the default dtype.
     """
-    floating("pairwise_distance", "x1 x2", x1, x2)
     return norch.norm(x1 - x2 + eps, p, -1, keepdim)

@@ -50,6 +50,7 @@ def deprecated_reduction(size_average_before: str = "reduction") -> Callable[[Ca
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.size_average_before = size_average_before  # type: ignore[attr-defined]
+        call.without_deprecated = function  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -100,6 +101,11 @@ def floating(op: str, names: str, *tensors: norch.Tensor | None) -> None:
             _check_tensor(op, name, tensor)
             if not tensor.dtype.is_floating_point:
                 raise norch.DTypeError(f"{op}(): {name} must have a floating dtype, got {tensor.dtype}")
+
+
+def as_floating(*tensors: norch.Tensor) -> tuple[norch.Tensor, ...]:
+    """The tensors, integers and bools among them in the default dtype."""
+    return tuple([x if x.is_floating_point() else x.to(norch.get_default_dtype()) for x in tensors])
 
 
 def indices(op: str, target: norch.Tensor) -> None:

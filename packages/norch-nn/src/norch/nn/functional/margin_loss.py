@@ -7,7 +7,7 @@ from collections.abc import Callable
 import norch
 
 from .distance import pairwise_distance
-from .loss_arguments import deprecated_reduction, floating, indices, matched, reduced, signs, weighted
+from .loss_arguments import as_floating, deprecated_reduction, floating, indices, matched, reduced, signs, weighted
 
 
 @deprecated_reduction()
@@ -59,13 +59,12 @@ def margin_ranking_loss(
 ) -> norch.Tensor:
     """max(0, margin - target * (input1 - input2)): target 1 wants input1 the larger, -1 input2.
 
-    target may hold integers. Raises ShapeError where the shapes differ (strict), DTypeError unless the inputs are
-    floating.
+    All may hold integers. Raises ShapeError where the shapes differ (strict).
     """
     op = "margin_ranking_loss"
-    floating(op, "input1 input2", input1, input2)
     matched(op, strict, "input1 input2 target", input1, input2, target)
     signs(op, target)
+    input1, input2 = as_floating(input1, input2)
     return reduced(op, (margin - target * (input1 - input2)).clamp(min=0), reduction)
 
 
@@ -81,12 +80,12 @@ def cosine_embedding_loss(
 ) -> norch.Tensor:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1, of the angles between rows.
 
-    (N, D), (N, D) and (N), or (D), (D) and (). target may hold integers. Raises ShapeError for other shapes (with
-    `strict=False` sizes of 1 broadcast), DTypeError unless the inputs are floating.
+    (N, D), (N, D) and (N), or (D), (D) and (). All may hold integers. Raises ShapeError for other shapes (with
+    `strict=False` sizes of 1 broadcast).
     """
     op = "cosine_embedding_loss"
-    floating(op, "input1 input2", input1, input2)
     matched(op, strict, "input1 input2", input1, input2)
+    input1, input2 = as_floating(input1, input2)
     rows = tuple(input1.shape[:-1])
     if not input1.ndim == input2.ndim == target.ndim + 1 <= 2 or (strict and tuple(target.shape) != rows):
         raise norch.ShapeError(
@@ -169,10 +168,10 @@ def _triplet(
 
 
 def _rows(op: str, input: norch.Tensor) -> norch.Tensor:
-    """`input` as (N, C). Raises ShapeError unless it is that or (C), with at least one class."""
-    if input.ndim not in (1, 2) or not input.shape[-1]:
+    """`input` as (N, C). Raises ShapeError unless it is that, (C) or one class, (), with at least one class."""
+    if input.ndim > 2 or 0 in input.shape[-1:]:
         raise norch.ShapeError(f"{op}(): input must be (N, C) or (C), got {tuple(input.shape)}")
-    return input if input.ndim == 2 else input.unsqueeze(0)
+    return input if input.ndim == 2 else input.reshape(1, -1)
 
 
 def _gather_class(op: str, input: norch.Tensor, dim: int, index: norch.Tensor, classes: int) -> norch.Tensor:
@@ -205,7 +204,7 @@ def multi_margin_loss(
         raise ValueError(f"{op}(): p must be 1 or 2, got {p}")
     rows = _rows(op, input)
     count, classes = rows.shape
-    if tuple(target.shape) != (count,) and (target.ndim or input.ndim != 1):
+    if tuple(target.shape) != (count,) and (target.ndim or input.ndim > 1):
         raise norch.ShapeError(f"{op}(): target {tuple(target.shape)} does not fit input {tuple(input.shape)}")
     if weight is not None and tuple(weight.shape) != (classes,):
         raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} does not fit the {classes} classes of input")

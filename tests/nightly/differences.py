@@ -1,0 +1,184 @@
+"""What norch does otherwise than PyTorch in PyTorch's own samples, each with a name, and the ops that it does not have.
+
+A failure that no entry describes fails the test, and so does an op that is in neither list.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Difference(NamedTuple):
+    name: str
+    ops: str
+    """The ops of which samples show it: a regular expression for their whole name."""
+    failure: str
+    """What the failure says: a regular expression."""
+    reason: str
+
+
+DIFFERENCES = (
+    Difference(
+        "constant-results",
+        "bernoulli|cdist|combinations|linalg.matrix_power|(linalg.)?(vector_)?norm.*|linalg.slogdet|gather",
+        r"gradient: requires_grad \[",
+        "A result that no change of the input changes does not require a gradient; PyTorch's gradient is zero.",
+    ),
+    Difference(
+        "fixed-memory",
+        "resize_|resize_as_|addbmm",
+        "keeps its memory|an in-place op cannot change",
+        "A tensor keeps its memory: nothing resizes it in place.",
+    ),
+    Difference(
+        "views-in-place",
+        r"as_strided.*|polygamma.*",
+        "in place: norch has no such method",
+        "as_strided_ and polygamma_ are not there; as_strided and polygamma are.",
+    ),
+    Difference(
+        "float-power-in-place",
+        "float_power",
+        "in place: accepted",
+        "float_power_ computes in float64 and rounds to the tensor's dtype; PyTorch refuses all but float64.",
+    ),
+    Difference(
+        "lstsq-results",
+        r"linalg\.lstsq.*",
+        r"result [1-3]: shape|gradient: requires_grad|\d results",
+        "lstsq computes rank, singular values and residuals with every driver.",
+    ),
+    Difference(
+        "full-factors",
+        r"(linalg\.)?(qr|svd)",
+        "AutogradError: linalg",
+        "No derivative of qr for wide matrices or mode 'complete', nor of svd with full_matrices=True.",
+    ),
+    Difference(
+        "hermitian-triangle",
+        r"linalg\.pinv\.hermitian",
+        "gradient: ",
+        "With hermitian=True the gradient is that of the lower triangle, the only one that is read.",
+    ),
+    Difference(
+        "ctc-gradient",
+        r"nn\.functional\.ctc_loss",
+        "gradient: ",
+        "The gradient is the derivative; PyTorch's is right only behind log_softmax, whose part it has in it.",
+    ),
+    Difference(
+        "normal-gradient",
+        "normal.*",
+        "gradient: ",
+        "Draws are differentiated by mean and std; PyTorch's gradient is zero.",
+    ),
+    Difference(
+        "more-exact",
+        r"nn\.functional\.hardsigmoid|cov",
+        r"\[float64|float64\[",
+        "PyTorch rounds a factor to float32.",
+    ),
+    Difference(
+        "stirling-at-one",
+        r"nn\.functional\.poisson_nll_loss",
+        "PyTorch nan",
+        "The gradient by a target of 0 is a number.",
+    ),
+    Difference(
+        "sum-to-same-size",
+        "sum_to_size",
+        "dtype torch.bool, PyTorch torch.int64",
+        "sum_to_size of a 0-d tensor to its own size is that tensor.",
+    ),
+    Difference(
+        "numbers-for-tensors",
+        r"__r\w+__|[a-z_0-9]+|max\.binary|min\.binary|(special\.)?xlog\w+",
+        r"error: [\w.]+\((2|int64\[3\]\[1, 2, 3\]), (2|3|int64\[3\]\[1, 2, 3\])\): accepted",
+        "A number is taken where PyTorch wants a tensor.",
+    ),
+    Difference(
+        "bool-arithmetic",
+        "add|index_add",
+        "norch.int64, which a tensor of norch.bool cannot hold|dtype torch.int64, PyTorch torch.bool",
+        "add and index_add with alpha compute bools in int64.",
+    ),
+    Difference(
+        "accepted-arguments",
+        r"narrow|nn\.functional\.max_pool1d|linalg\.cross",
+        "error: .*accepted",
+        "A 0-d bool is an index of narrow, no channels can be pooled, and the operands of cross broadcast.",
+    ),
+)
+
+
+def name_of(op: str, failure: str) -> str | None:
+    """The difference that a failure of an op's sample is, if it is one."""
+    for known in DIFFERENCES:
+        if re.fullmatch(known.ops, op) and re.search(known.failure, failure):
+            return known.name
+    return None
+
+
+LACKING = {
+    "complex numbers": """
+        angle cdouble cfloat chalf complex conj conj_physical imag linalg.eig linalg.eigvals polar resolve_conj
+        resolve_neg view_as_complex view_as_real
+    """,
+    "Fourier transforms": """
+        fft.fft fft.fft2 fft.fftn fft.fftshift fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift
+        fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn istft stft
+    """,
+    "sparse, masked and ragged tensors": """
+        _segment_reduce masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum
+        masked.log_softmax masked.logaddexp masked.logsumexp masked.mean masked.median masked.norm masked.normalize
+        masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var nonzero_static sparse.mm
+        sparse.sampled_addmm to_sparse
+    """,
+    "pooling, convolution and sampling in 3-D": """
+        grid_sampler_2d grid_sampler_3d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool3d
+        nn.functional.avg_pool3d nn.functional.conv3d nn.functional.conv_transpose3d
+        nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.grid_sample
+        nn.functional.max_pool3d nn.functional.max_unpool3d
+    """,
+    "what PyTorch's own code calls": """
+        _batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data _unsafe_masked_index
+        _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa alias_copy as_strided_copy constant_pad_nd
+        diagonal_copy empty_permuted expand_copy fill hash_tensor jiterator_2inputs_2outputs
+        jiterator_4inputs_with_extra_args jiterator_binary jiterator_binary_return_by_ref jiterator_unary
+        max_pool2d_with_indices_backward narrow_copy native_batch_norm native_dropout_backward native_group_norm
+        native_layer_norm permute_copy slice split_with_sizes_copy squeeze_copy t_copy torch._scaled_mm
+        torch._scaled_mm_v2 torch.ops.aten._efficient_attention_forward torch.ops.aten._flash_attention_forward
+        torch.ops.aten._safe_softmax.default transpose_copy unbind_copy unfold_copy unsafe_chunk unsafe_split
+        unsqueeze_copy view_copy
+    """,
+    "names that PyTorch advises against": """
+        nn.functional.upsample_bilinear nn.functional.upsample_nearest __rdiv__ triangular_solve
+    """,
+    "linear algebra": """
+        as_strided_scatter cholesky_inverse cholesky_solve geqrf linalg.cholesky_ex linalg.householder_product
+        linalg.inv_ex linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve linalg.lu linalg.lu_factor
+        linalg.lu_factor_ex linalg.lu_solve linalg.solve_ex linalg.tensorinv linalg.tensorsolve linalg.vander lu
+        lu_solve lu_unpack matrix_exp ormqr pca_lowrank svd_lowrank
+    """,
+    "special functions": """
+        i0 igamma igammac mvlgamma special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0
+        special.bessel_y1 special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
+        special.chebyshev_polynomial_w special.erfcx special.hermite_polynomial_h special.hermite_polynomial_he
+        special.i0e special.i1 special.i1e special.laguerre_polynomial_l special.legendre_polynomial_p special.log_ndtr
+        special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1
+        special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1 special.shifted_chebyshev_polynomial_t
+        special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
+        special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0 special.zeta
+    """,
+    "windows of signals": """
+        signal.windows.bartlett signal.windows.blackman signal.windows.cosine signal.windows.exponential
+        signal.windows.gaussian signal.windows.general_cosine signal.windows.general_hamming signal.windows.hamming
+        signal.windows.hann signal.windows.kaiser signal.windows.nuttall
+    """,
+    "others": """
+        cauchy exponential frexp geometric gradient histogram histogramdd log_normal nextafter
+        nn.functional.linear_cross_entropy nn.functional.pdist uniform
+    """,
+}
+"""The ops of PyTorch's samples that norch does not have, by what they are for. In place `exponential_` is there."""
