@@ -23,8 +23,8 @@ UNCHECKED = frozenset(
 
 def values() -> list[Any]:
     """What no argument should be, or few: of wrong types, out of range, tensors of odd shapes and dtypes."""
-    numbers = [2**64, -1, 1e300, float("nan"), 1j, np.float32(1), np.int64(1), np.bool_(True), np.datetime64(1, "s")]
-    sequences = [[], [[1.0], [2.0]], (None,), (2**64,), ["x"], np.array(1), np.ones(2), {}, b""]
+    numbers = [2**64, -1, 1e300, float("nan"), 1j, np.float32(1), np.bool_(True), np.datetime64(1, "s")]
+    sequences = [[], [[1.0], [2.0]], (None,), (2**64,), np.array(1), np.ones(2), {}]
     tensors = [
         norch.tensor(1),
         norch.tensor(1.5),
@@ -32,7 +32,7 @@ def values() -> list[Any]:
         norch.ones(0),
         [norch.ones(2)],
     ]
-    return [None, "x", object(), int, len, slice(None), ..., norch.float32, *numbers, *sequences, *tensors]
+    return [None, "x", object(), int, slice(None), norch.float32, *numbers, *sequences, *tensors]
 
 
 def arguments(function: Callable[..., Any], lead: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -42,7 +42,7 @@ def arguments(function: Callable[..., Any], lead: tuple[Any, ...]) -> Iterator[t
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:
         parameters = []
-    starts = [(x,), (x, x), (x, 0), (x, 0, 1)] if not lead else [(*lead, x), (*lead, 0)]
+    starts = [(x,), (x, x), (x, 0)] if not lead else [(*lead, x), (*lead, 0)]
     for value in values():
         for start in [lead, *starts]:
             yield (*start, value), {}
