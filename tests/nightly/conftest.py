@@ -50,6 +50,8 @@ def result(stats: dict[str, list[Any]], skipped: Counter[str]) -> dict[str, Any]
     import torch
     from beside_op_db import OPS, is_lacking
 
+    import norch
+
     differences: Counter[str] = Counter()
     reports = [r for kind in ("passed", "failed") for r in stats.get(kind, ())]
     for report in reports:
@@ -62,6 +64,7 @@ def result(stats: dict[str, list[Any]], skipped: Counter[str]) -> dict[str, Any]
         "commit": commit.strip(),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "backend": type(norch.device("cpu").backend).__module__.partition(".")[0],
         "passed": len(stats.get("passed", ())),
         "failed": len(stats.get("failed", ())) + len(stats.get("error", ())),
         "xfailed": len(stats.get("xfailed", ())),
