@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import moods
 import numpy as np
 from program import Outcome
 
@@ -54,6 +55,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("more-exact", r"float64.*\b(hardsigmoid|sinc_?|binary_cross_entropy)\(", "values "),
     Difference("through-infinity", r"\b(trapezoid|trapz|quantile|nanquantile)\(", r"should be \[nan"),
     Difference("through-infinity", r"\b(var|std|var_mean|std_mean)\(.*correction=", r"values of the gradient \[nan"),
+    Difference("through-infinity", r"\bremainder_?\(", r"should be \[nan"),
+    Difference("scatter-reduce-without-self", r"\b(scatter|index)_reduce_?\(.*include_self=False", "of the gradient"),
     Difference("through-infinity", r"\b(float_power_?|pow_?)\(", r"values \[inf, .*should be \[nan"),
     Difference("through-infinity", r"\b(prod|multi_margin_loss)\(", r"values \[nan"),
     Difference("through-infinity", r"\b(prod|corrcoef|xlogy_?|xlog1py)\(", r"values of the gradient \[nan"),
@@ -69,9 +72,7 @@ def name_of(lines: Lines, failure: str) -> str | None:
     return None
 
 
-UNSTABLE = re.compile(
-    r"\b(kthvalue|topk|mode|median|nanmedian|sort|argsort|msort|quantile|nanquantile|\w+_with_indices)\("
-)
+UNSTABLE = re.compile(rf"\b({'|'.join(moods.UNSTABLE)})\(")
 
 EXPANDED = re.compile(r"expand\(.*\b(median|nanmedian|kthvalue|mode)\(", re.S)
 

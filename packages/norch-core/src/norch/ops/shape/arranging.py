@@ -211,7 +211,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The Vandermonde matrix: the powers of each element of a vector, a row each, descending by default.
 
-    N: how many powers, as many as elements by default. Integers and bools give int64. Raises ShapeError for what is no vector.
+    N: how many powers, as many as elements by default. Integers and bools give int64. Raises ShapeError for what is no
+    vector.
     """
     if x.spec.ndim != 1:
         raise ShapeError(f"vander(): expected a vector, got shape {tuple(x.spec.shape)}")
