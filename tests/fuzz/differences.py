@@ -79,16 +79,14 @@ EXPANDED = re.compile(r"expand\(.*\b(median|nanmedian|kthvalue|mode)\(", re.S)
 
 def undefined(lines: Lines, theirs: Outcome) -> bool:
     """Whether PyTorch itself does not define what this program gives."""
+    program = "\n".join(lines)
     if any("returns multiple views" in str(e) for e in theirs.errors.values()):
         return True
-    if (
-        any(re.search(r"\b(mode|unique)\(", line) for line in lines)
-        and np.isnan(theirs.values["a"].values.astype(float)).any()
-    ):
-        return True
-    if UNSTABLE.search("\n".join(lines)) and not any("z = z[0]" in line for line in lines) and "a" in theirs.values:
-        values = theirs.values["a"].values
-        if np.unique(values).size < values.size:
-            return True  # which of equal elements is meant
     # PyTorch reads memory that is not the tensor's where these get an expanded one.
-    return EXPANDED.search("\n".join(lines)) is not None
+    if EXPANDED.search(program):
+        return True
+    values = theirs.values["a"].values if "a" in theirs.values else np.zeros(0)
+    if re.search(r"\b(mode|unique)\(", program) and np.isnan(values.astype(float)).any():
+        return True
+    # Which of equal elements is meant.
+    return "z = z[0]" not in program and np.unique(values).size < values.size and bool(UNSTABLE.search(program))
