@@ -270,7 +270,8 @@ LINES = {
         t.addcmul(y.to(t.float16) * 0, x, x, value=0.5), t.addcmul(x, x.to(t.int8), x.to(t.int8), value=100),
         t.addcdiv(y.detach(), y.to(t.float32).detach(), x.to(t.int16), value=0.1))],
     "median.empty": [(np.zeros((0, 2)),), lambda t, x: (x.median(), t.nanmedian(x))],
-    "fmod.bool": [(B, F), lambda t, x, y: (t.fmod(y, x | True), t.fmod(x, 2), t.hypot(y, x))],
+    "fmod.bool": [(B, F), lambda t, x, y: (
+        t.fmod(y, x | True), t.fmod(x, 2), t.hypot(y, x), t.fmod(x.to(t.int16) * -32768, y.detach() + 9e4))],
     "atan2.bool": [(B, F), lambda t, x, y: t.atan2(y, x)],
     "clamp.mixed": [(F, F), lambda t, x, y: (
         t.clamp(x, y[0, 0].detach(), 1.1), t.clip(x, 0, y[2, 3].detach() + 1))],
