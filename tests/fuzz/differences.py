@@ -21,6 +21,14 @@ class Difference(NamedTuple):
 
 
 DIFFERENCES: tuple[Difference, ...] = (
+    Difference("overlapping-operands", "", "should raise .*input tensor and the written-to tensor refer to a single"),
+    Difference("saves-less", "", "should raise .*(modified by an inplace operation|through the graph a second time)"),
+    Difference("saves-more", "flip|repeat|index|sort", "saved for its gradient is gone"),
+    Difference("data-is-watched", r"\.data\b", r"has changed it in place|variable is None|of the gradient"),
+    Difference("layout-of-results", r"\.view\(", "cannot be viewed as|view size is not compatible"),
+    Difference("more-dtypes", "", r"should raise .*(not implemented for|[Ee]xpected a floating)"),
+    Difference("constant-results", "create_graph", "raise.* does not require grad|requires_grad (True|False)"),
+    Difference("hooks-and-grad", r"register_hook.*autograd\.grad", "values "),
     Difference("constant-results", "", r"(grad|variable) is (None, should be zeros|zeros, should be None)"),
     Difference("constant-results", "allow_unused", r"^d: values \[\d\], should be \[\d\]"),
     Difference(
@@ -37,7 +45,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "the-tensor-itself", r"(broadcast_tensors|flatten|sum_to_size|ravel)\(", r"^z\S*: grad is None, should be"
     ),
-    Difference("in-place-on-expanded", r"(expand|unfold|as_strided)\(.*_\(", "share memory, as after expand"),
+    Difference("in-place-on-expanded", "", "share memory, as after expand"),
     Difference("all-any-uint8", r"uint8.*\b(all|any)\(", "dtype bool, should be uint8|norch.bool cannot hold"),
     Difference("bool-arithmetic", r"T\.bool.*\b(matmul|bmm|mv|mm|inner|v?dot|tensordot|einsum)\(", "cannot take bool"),
     Difference("bool-arithmetic", r"T\.bool.*\b(add|index_add)_?\(.*alpha=", r"norch\.(bool|int64)|should be bool"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from program import library, run
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "packages/norch-core/tests"))
+sys.path.append(str(Path(__file__).parents[2] / "packages/norch-core/tests"))
 
 SECONDS = 5.0
 """What reading a damaged file may take."""
@@ -74,8 +74,10 @@ def restructured(content: bytes, seed: int) -> bytes:
     from damaged import framed
 
     chance = random.Random(seed)
-    odd: list[Any] = [None, True, -1, 0, 7, 2**70, 0.5, "", "views.0", "$tensor", [], {}, [[]], {"$tensor": 0}, "F32", "é",
-                      {"$dict": [[{"$tuple": []}, 1]]}, {"$set": [1]}, {"$int": "0x7"}, [0, 2**40], [-1, 5]]  # fmt: skip
+    odd: list[Any] = [
+        None, True, -1, 0, 7, 2**70, 0.5, "", "views.0", "$tensor", [], {}, [[]], {"$tensor": 0}, "F32", "é",
+        {"$dict": [[{"$tuple": []}, 1]]}, {"$set": [1]}, {"$int": "0x7"}, [0, 2**40], [-1, 5],
+    ]  # fmt: skip
 
     def changed(node: Any) -> Any:
         if chance.random() < 0.05:

@@ -11,10 +11,14 @@ from program import library, run
 
 HOSTILE = (
     "None", "'x'", "''", "b'x'", "object()", "[]", "()", "{}", "[[]]", "[None]", "['a']", "[[1], [2, 3]]", "nan", "inf",
-    "-inf", "1e400", "2**31", "2**63", "2**64", "2**100", "-1", "-2**63", "-2**64", "0", "0.5", "1j", "True", "False", "...",
-    "slice(None)", "int", "T", "T.Tensor", "T.float32", "T.bool", "lambda *a: 1", "range(3)", "range(0)", "iter([1, 2])",
-    "np.float32(1)", "np.int64(2)", "np.bool_(True)", "np.array(1)", "np.array([1, 2])", "np.array(['a'])", "np.zeros((0, 2))",
-    "np.array([1, None])", "(1,) * 70", "[1] * 9", "(-1, -1)", "(0, 0)", "(2**62, 4)", "('a', 1)", "{1, 2}", "'sum'", "'cpu'",
+    "-inf", "1e400", "2**31", "2**63", "2**64", "2**100", "-1", "-2**63", "-2**64", "0", "0.5", "1j", "True", "False",
+    "...",
+    "slice(None)", "int", "T", "T.Tensor", "T.float32", "T.bool", "lambda *a: 1", "range(3)", "range(0)",
+    "iter([1, 2])",
+    "np.float32(1)", "np.int64(2)", "np.bool_(True)", "np.array(1)", "np.array([1, 2])", "np.array(['a'])",
+    "np.zeros((0, 2))",
+    "np.array([1, None])", "(1,) * 70", "[1] * 9", "(-1, -1)", "(0, 0)", "(2**62, 4)", "('a', 1)", "{1, 2}", "'sum'",
+    "'cpu'",
     "T.tensor(1.0)", "T.tensor(True)", "T.tensor([1, 2])", "T.zeros(0)", "T.zeros(2, 0, 3)", "T.ones(1, 1, 1, 1, 1, 1)",
     "T.tensor([nan, inf])", "T.tensor([9, -9])", "T.ones(3, dtype=T.float16)", "T.ones(2, requires_grad=True)",
     "T.device('cpu')", "'cuda'", "'nowhere'", "nn.Linear(1, 1)", "nn.Parameter(T.ones(2))", "Exception", "Exception()",

@@ -13,7 +13,8 @@ ACTIVATIONS = ("nn.ReLU()", "nn.Tanh()", "nn.GELU()", "nn.SiLU()", "nn.Sigmoid()
 
 OPTIMIZERS = ("SGD(P, lr=0.1)", "SGD(P, lr=0.1, momentum=0.9)", "SGD(P, lr=0.1, momentum=0.9, nesterov=True)",
               "SGD(P, lr=0.1, weight_decay=0.1)", "Adam(P, lr=0.01)", "AdamW(P, lr=0.01)", "RMSprop(P, lr=0.01)",
-              "Adagrad(P, lr=0.1)", "Adam(P, lr=0.01, amsgrad=True)", "Adadelta(P)", "Adamax(P)", "NAdam(P)", "RAdam(P)",
+              "Adagrad(P, lr=0.1)", "Adam(P, lr=0.01, amsgrad=True)", "Adadelta(P)", "Adamax(P)", "NAdam(P)",
+              "RAdam(P)",
               "SGD(P, lr=0.1, maximize=True)", "ASGD(P)", "Rprop(P)")  # fmt: skip
 
 SCHEDULERS = ("StepLR(o, 1, 0.5)", "ExponentialLR(o, 0.9)", "CosineAnnealingLR(o, 3)", "LinearLR(o)",
@@ -102,10 +103,9 @@ def images(r: Random) -> tuple[list[str], Shape, str]:
         if kind <= 2:
             to, k = r.choice((2, 4)), r.choice((1, 2, 3))
             groups = r.choice((1, 1, c if to % c == 0 else 1))
-            layers.append(
-                f"nn.Conv2d({c}, {to}, {k}, padding={r.choice((0, 1, 1))}, stride={r.choice((1, 1, 2))}, groups={groups},"
-                f" bias={r.choice((True, False))}, padding_mode={r.choice(('zeros', 'zeros', 'reflect', 'replicate'))!r})"
-            )
+            mode = r.choice(("zeros", "zeros", "reflect", "replicate"))
+            options = f"padding={r.choice((0, 1, 1))}, stride={r.choice((1, 1, 2))}, bias={r.choice((True, False))}"
+            layers.append(f"nn.Conv2d({c}, {to}, {k}, groups={groups}, padding_mode={mode!r}, {options})")
             c = to
         elif kind == 3:
             layers.append(r.choice(ACTIVATIONS))

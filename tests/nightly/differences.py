@@ -98,6 +98,12 @@ DIFFERENCES = (
         "A number is taken where PyTorch wants a tensor.",
     ),
     Difference(
+        "bool-arithmetic",
+        "add|index_add",
+        "norch.int64, which a tensor of norch.bool cannot hold|dtype torch.int64, PyTorch torch.bool",
+        "add and index_add with alpha compute bools in int64.",
+    ),
+    Difference(
         "accepted-arguments",
         r"narrow|nn\.functional\.max_pool1d|linalg\.cross",
         "error: .*accepted",

@@ -154,6 +154,9 @@ def test_saved_tensors_are_watched_and_freed(name: str, native: NativeBackend) -
     out = call(x * 1, *tensors[1:])
     out.sum().backward(retain_graph=True)
     out.sum().backward()
+    if name == "add with alpha":  # saves nothing, so that nothing was freed
+        out.sum().backward()
+        return
     with pytest.raises(norch.AutogradError, match="retain_graph=True"):
         out.sum().backward()
 

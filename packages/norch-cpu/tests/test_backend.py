@@ -153,7 +153,7 @@ misses = stats()["cache_misses"]
 for _ in range(20):
     step(8)
 print(stats()["cache_misses"] - misses, stats()["cached_bytes"] >> 20)
-for _ in range(400):
+for _ in range(2000):
     step(1)
 print(stats()["cached_bytes"] <= 320 << 20)
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from .dispatch.arguments import check_functions
 from .dtype import float64
 from .ops import (
     digamma,
@@ -105,3 +106,6 @@ __all__ = [
     "xlog1py",
     "xlogy",
 ]
+
+
+check_functions(globals())

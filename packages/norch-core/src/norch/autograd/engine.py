@@ -76,6 +76,8 @@ def grad(
         targets[node] = None
     BackwardPass(targets, bool(create_graph if retain_graph is None else retain_graph), create_graph).run(starts)
     found = [targets[node] for node in nodes]
+    if not create_graph:  # they are the caller's, to be changed in place, which repeated elements cannot be
+        found = [g.clone() if g is not None and g.spec.overlaps else g for g in found]
     if materialize_grads:
         found = [t.new_zeros(t.shape) if g is None else g for g, t in zip(found, ins, strict=True)]
     elif not allow_unused and any(g is None for g in found):

@@ -114,8 +114,18 @@ class Node:
             else:
                 backward.add(edge, value)
             value = None
-        if op.saves_tensors and not backward.retain:
-            self.saved_inputs = self.saved_outputs = None
+        if not backward.retain and op.saves_tensors:
+            self.free()
+
+    def free(self) -> None:
+        """Lets go of saved tensors. A node that has none, such as that of `x * 2`, can be read any number of times."""
+        if self.saved_outputs is None:
+            for value in self.saved_inputs or ():
+                if isinstance(value, TensorBase):
+                    break
+            else:
+                return
+        self.saved_inputs = self.saved_outputs = None
 
     def saved_result(self, at: int | None = None) -> Any:
         """The saved output `at`; for None the only one, or a tuple of several."""

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from ..device import set_default_device
+from ..dispatch.arguments import check_functions
 from ..dtype import TENSOR_TYPES, DType, get_default_dtype, set_default_dtype, split_tensor_type
 from ..errors import DTypeError
 from ..ops import arange
@@ -90,3 +91,6 @@ def range(
     count = int((end - start) / step) + 1
     chosen = dtype or get_default_dtype()
     return arange(count, device=device).to(chosen) * step + start
+
+
+check_functions(globals())

@@ -11,6 +11,7 @@ a matrix has no answer.
 
 from __future__ import annotations
 
+from ..dispatch.arguments import check_functions
 from ..ops import matmul, matrix_power
 from .decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
 from .host import LinAlgError
@@ -47,3 +48,6 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+check_functions(globals(), "norch.")

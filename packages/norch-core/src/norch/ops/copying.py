@@ -16,7 +16,7 @@ def write(out: Tensor, source: Tensor) -> None:
     COPY.into(out, source, out.spec.dtype, None)
 
 
-@public()
+@public(check=False)
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow; laid out as `memory_format` says, if given."""
     if memory_format is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from .. import settings
 from ..autograd.accumulate import shared_ops
 from ..device import Device, get_default_device, on_default_change
+from ..dispatch.arguments import fits, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
@@ -116,7 +118,7 @@ def filled(spec: Spec, value: Any) -> Tensor:
     return out.copy_(value.detach().reshape(()))
 
 
-@public(method=False)
+@public(method=False, check=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
     if more and not size:
@@ -125,7 +127,7 @@ def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return with_options("empty", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -134,7 +136,7 @@ def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return with_options("zeros", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -143,7 +145,7 @@ def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad
     return with_options("ones", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def full(
     size: Any,
     fill_value: Any,
@@ -170,7 +172,10 @@ def full(
 
 
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
-    spec = tensor.spec
+    try:
+        spec = tensor.spec
+    except AttributeError:
+        raise DTypeError(f"{op}(): {must_be('input', 'Tensor', tensor)}") from None
     if size is None and dtype is None and device is None and spec.is_contiguous:
         return spec
     return spec_for(
@@ -181,7 +186,7 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
     )
 
 
-@public(method=False)
+@public(method=False, check=False)
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -190,7 +195,7 @@ def empty_like(
     return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -223,7 +228,7 @@ def full_like(
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def arange(
     start: float,
     end: float | None = None,
@@ -242,6 +247,11 @@ def arange(
         start, end = 0, start
     if not (type(start) is type(end) is type(step) is int):
         start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+        for name, value in (("start", start), ("end", end), ("step", step)):
+            if not fits("float", value):
+                raise DTypeError(f"arange(): {must_be(name, 'float', value)}")
+            if not isfinite(value):
+                raise ShapeError(f"arange(): {name} must be finite, got {value}")
     if step == 0 or (end - start) * step < 0:
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
     if dtype is None:

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..backend.contract import BINARY, COMPARISON, OTHER, UNARY, declare
+from ..dispatch.arguments import explain
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import Inferred
@@ -288,12 +289,16 @@ def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not kwargs:
-            return function(*args)  # type: ignore[call-arg]
-        if "axis" in kwargs:
-            kwargs["dim"] = kwargs.pop("axis")
-        if "keepdims" in kwargs:
-            kwargs["keepdim"] = kwargs.pop("keepdims")
-        return function(*args, **kwargs)
+        try:
+            if not kwargs:
+                return function(*args)  # type: ignore[call-arg]
+            if "axis" in kwargs:
+                kwargs["dim"] = kwargs.pop("axis")
+            if "keepdims" in kwargs:
+                kwargs["keepdim"] = kwargs.pop("keepdims")
+            return function(*args, **kwargs)
+        except Exception as error:
+            explain(error, function, args, kwargs)
 
+    call.explains = True  # type: ignore[attr-defined]
     return call

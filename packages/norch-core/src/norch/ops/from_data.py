@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-@public(method=False)
+@public(method=False, check=False)
 def tensor(
     data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:

@@ -20,6 +20,7 @@ from ..autograd.graph import (
     resolve,
     view_node,
 )
+from ..dispatch.arguments import describe
 from ..dispatch.call import as_operand, mark_modified
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
@@ -57,7 +58,11 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
             source = self.clone()
             args = tuple([source if a is self else a for a in args])
-        value = function(source, *args, **kwargs)
+        value: Any = function(source, *args, **kwargs)
+        if value is NotImplemented:
+            if title.startswith("__"):
+                return value  # type: ignore[no-any-return]
+            raise DTypeError(f"{title}(): operands must be tensors, numbers or arrays, got {describe(args[0])}")
         _check_result(title, self, value)
         return assign(self, value, title)
 
@@ -240,7 +245,7 @@ _lower_to = call_path(op_of(minimum), method="clamp_", otherwise=lambda x, bound
 _limit = call_path(CLAMP, method="clamp_", otherwise=lambda x, low, high: _lower_to(_raise_to(x, low), high))
 
 
-@method("clamp_", "clip_")
+@method("clamp_", "clip_", check=False)
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """`clamp`, its result written into this tensor's memory. Returns the tensor."""
     numbers = {type(min), type(max)} - {type(None)}
@@ -255,13 +260,13 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return _raise_to(self, min) if max is None else _limit(self, min, max)  # type: ignore[no-any-return]
 
 
-@method()
+@method(check=False)
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
     return fill_as("fill_", self, value)
 
 
-@method()
+@method(check=False)
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
     if check_writable(self, "zero_", alike=True):
@@ -287,7 +292,7 @@ def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
     return self
 
 
-@method()
+@method(check=False)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..autograd.graph import resolve
 from ..device import CPU, Device
+from ..dispatch.arguments import checked, describe
 from ..dtype import DType, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops.from_data import array_to_tensor, bytes_of
@@ -54,7 +55,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
     return values.copy() if copy else values
 
 
-@method()
+@method(check=False)
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:
@@ -126,7 +127,10 @@ def __index__(self: Tensor) -> int:
 
 @method()
 def __contains__(self: Tensor, value: Any) -> bool:
-    return bool((self == value).any())
+    found: Any = self == value
+    if found is False:
+        raise DTypeError(f"__contains__(): expected a number or a tensor, got {describe(value)}")
+    return bool(found.any())
 
 
 @method()
@@ -193,6 +197,7 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
     return (1, 0)
 
 
+@checked
 def from_dlpack(source: Any) -> Tensor:
     """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …); else DeviceError."""
     if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) != 1:

@@ -43,7 +43,7 @@ def cast(tensor: Tensor, dtype: DType) -> Tensor:
     return COPY.call(tensor, dtype, None)
 
 
-@method()
+@method(check=False)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
 
@@ -142,7 +142,7 @@ def float_(self: Tensor, memory_format: Any = None) -> Tensor:
     return cast(self, float32) if memory_format is None else to(self, float32, memory_format=memory_format)
 
 
-@method()
+@method(check=False)
 def double(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in float64."""
     return cast(self, float64) if memory_format is None else to(self, float64, memory_format=memory_format)

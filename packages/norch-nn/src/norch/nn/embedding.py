@@ -32,6 +32,8 @@ class _Table(Module):
             self.weight = Parameter(norch.empty(shape, device=device, dtype=dtype), requires_grad=not _freeze)
             self.reset_parameters()
             return
+        if not isinstance(_weight, norch.Tensor):
+            raise norch.DTypeError(f"{title}: _weight must be a Tensor, got {type(_weight).__name__}")
         if tuple(_weight.shape) != shape:
             raise norch.ShapeError(
                 f"{title}: weight {tuple(_weight.shape)} is not (num_embeddings, embedding_dim) = {shape}"

@@ -169,13 +169,13 @@ def _add_scaled(input: Tensor, other: Operand, alpha: float) -> Tensor:
     return _add(input, scaled(other, alpha))
 
 
-@public(inplace=True)
+@public(inplace=True, check=False)
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
     return _add(input, other) if alpha == 1 else _add_scaled(input, other, alpha)
 
 
-@public("subtract", inplace=True)
+@public("subtract", inplace=True, check=False)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
     if alpha == 1:
@@ -185,7 +185,7 @@ def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     return _sub(input, scaled(other, alpha, input))
 
 
-@public(inplace=True)
+@public(inplace=True, check=False)
 def pow(input: Tensor, exponent: Operand) -> Tensor:
     """input ** exponent. Operands broadcast and promote; either may be a number. Raises DTypeError for bool."""
     return _pow(input, exponent)
@@ -207,7 +207,7 @@ def _trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     return quotient + ((quotient < 0) & ne(remainder(input, other), 0))  # type: ignore[arg-type]
 
 
-@public("divide", "true_divide", inplace=True)
+@public("divide", "true_divide", inplace=True, check=False)
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode."""
     if rounding_mode is None:
@@ -350,7 +350,7 @@ def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 
-@public(method=False)
+@public(method=False, check=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
@@ -358,9 +358,9 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     condition is bool.
     """
     if input is None or other is None:
-        from ..indexing import nonzero
+        from ..registry import FUNCTIONS
 
-        return nonzero(condition, as_tuple=True)
+        return FUNCTIONS["nonzero"](condition, as_tuple=True)
     return _where.call(condition, input, other)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...dispatch.arguments import fits, must_be
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
@@ -176,13 +177,16 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     return where((input >= min) & (input <= max), g, 0.0)
 
 
-@public("clip")
+@public("clip", check=False)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
     if type(min) in SCALARS and type(max) in SCALARS:
         return _clamp(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
+    for name, bound in (("min", min), ("max", max)):
+        if not fits("Operand | None", bound):
+            raise DTypeError(f"clamp(): {must_be(name, 'Operand | None', bound)}")
     kinds = {hasattr(bound, "spec") for bound in (min, max) if bound is not None}
     if kinds == {True}:
         return _clamp_between(input, min, max)

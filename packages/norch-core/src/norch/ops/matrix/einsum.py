@@ -6,7 +6,8 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import ShapeError
+from ...dispatch.arguments import describe
+from ...errors import DTypeError, ShapeError
 from ...spec import Shape
 
 if TYPE_CHECKING:
@@ -17,7 +18,11 @@ Labels = tuple[str, ...]
 
 def contract(equation: str, operands: list[Tensor]) -> Tensor:
     """See `norch.einsum`. Raises ShapeError for an equation that does not fit its operands."""
-    terms, output = _parse(equation, tuple([tuple(x.spec.shape) for x in operands]))
+    try:
+        terms, output = _parse(equation, tuple([tuple(x.spec.shape) for x in operands]))
+    except (AttributeError, TypeError):
+        came = ", ".join(map(describe, (equation, *operands)))
+        raise DTypeError(f"einsum(): expected an equation and tensors, got {came}") from None
     result, labels = _diagonals(operands[0], terms[0])
     for i in range(1, len(terms)):
         x, term = _diagonals(operands[i], terms[i])

@@ -141,7 +141,7 @@ def diff(
         return input.clone()
     parts = [x for x in (prepend, input, append) if x is not None]
     out = cat(parts, at) if len(parts) > 1 else input
-    for _ in range(n):
+    for _ in range(min(n, out.spec.shape[at])):  # nothing is left then
         size = max(out.spec.shape[at] - 1, 0)
         later = narrow(out, at, min(1, out.spec.shape[at]), size)
         earlier = narrow(out, at, 0, size)

@@ -15,7 +15,7 @@ from ..creation import DeviceLike, arange
 from ..from_data import as_tensor
 from ..indexing import index_select, unravel
 from ..registry import public
-from .joining import cat, flip, meshgrid, split, stack
+from .joining import MAX_EMPTY, cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def _cut(input: Tensor, cuts: Any, dim: int, op: str) -> tuple[Tensor, ...]:
     count = as_int(cuts, op, "sections")
     if count < 1:
         raise ShapeError(f"{op}(): needs at least 1 section, got {count}")
+    if count > max(size, MAX_EMPTY):
+        raise ShapeError(f"{op}(): {count} sections of a dim of size {size}, of which nearly all would be empty")
     return split(input, [size // count + (i < size % count) for i in range(count)], at)
 
 

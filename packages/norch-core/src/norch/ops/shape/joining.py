@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.accumulate import shared_ops
+from ...dispatch.arguments import explain, must_be
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
@@ -14,7 +15,7 @@ from ...spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
 from ..copying import fresh, row_major_copy
 from ..creation import arange
 from ..indexing import gather
-from ..registry import method, public
+from ..registry import FUNCTIONS, method, public
 from .views import SLICE, broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
 if TYPE_CHECKING:
@@ -68,14 +69,22 @@ def _cat_vjp(g: Tensor, tensors_spec: tuple[Spec, ...], dim: int, needs: tuple[b
 _CAT = Op("cat", ("tensors", "dim"), 1, _infer_cat, _cat_vjp, kind="composite", variadic=True)
 
 
-@public("concat", "concatenate", method=False)
+@public("concat", "concatenate", method=False, check=False)
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
 
     A 1-D tensor without elements joins any others, as in PyTorch. Raises ShapeError for no tensors, 0-d ones and sizes
     that differ, DTypeError for anything but tensors, DeviceError for tensors on several devices.
     """
-    return _CAT.call(tensors if type(tensors) in (list, tuple) else tuple(tensors), dim if axis is None else axis)
+    return _CAT.call(
+        tensors if type(tensors) in (list, tuple) else _several(tensors, "cat"), dim if axis is None else axis
+    )
+
+
+def _several(tensors: Any, op: str) -> tuple[Any, ...]:
+    if not hasattr(tensors, "__iter__"):
+        raise DTypeError(f"{op}(): {must_be('tensors', 'Sequence[Tensor]', tensors)}")
+    return tuple(tensors)
 
 
 def _infer_stack(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
@@ -100,10 +109,11 @@ def _stack_vjp(g: Tensor, dim: int, needs: tuple[bool, ...]) -> list[Tensor | No
 _STACK = Op("stack", ("tensors", "dim"), 1, _infer_stack, _stack_vjp, kind="composite", variadic=True)
 
 
-@public(method=False)
+@public(method=False, check=False)
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
-    return _STACK.call(tuple(tensors), dim if axis is None else axis)
+    several = tensors if type(tensors) in (list, tuple) else _several(tensors, "stack")
+    return _STACK.call(several, dim if axis is None else axis)
 
 
 shared_ops["stack"] = stack
@@ -122,7 +132,11 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([reshape(x, 1, -1) if x.spec.ndim < 2 else x for x in tensors], 0)
 
 
-@public("split_with_sizes")
+MAX_EMPTY = 1 << 20
+"""Parts that a dim may be split into where it has fewer elements."""
+
+
+@public("split_with_sizes", check="function")
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`.
 
@@ -155,7 +169,7 @@ def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
     return tuple(parts)
 
 
-@public()
+@public(check="function")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`. ShapeError for none."""
     if chunks < 1:
@@ -163,6 +177,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     at = wrap_dim(dim, input.spec.ndim, "chunk")
     size = input.spec.shape[at] if input.spec.ndim else 0
     if size == 0:
+        if chunks > MAX_EMPTY:
+            raise ShapeError(f"chunk(): {chunks} chunks of a dim of size 0")
         return split(input, 0, at) * chunks if input.spec.ndim else split(input, 0, at)
     step = -(-size // chunks)
     return _cut(input, at, [min(step, size - i) for i in range(0, size, step)])
@@ -291,19 +307,22 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 _PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
-@public(method=False)
+@public(method=False, check=False)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements put around the tensor, or cut off where negative: `pad` has (before, after) of the last dim first.
 
     mode: "constant" (`value`, 0 by default), "reflect" (mirrored, the edge not repeated), "replicate" (the edge),
     "circular" (from the other end). Raises ShapeError for pads that do not fit, ValueError for another mode.
     """
-    amounts = [as_int(p, "pad", "pad") for p in pad]
-    if len(amounts) % 2 or len(amounts) // 2 > input.spec.ndim:
-        raise ShapeError(f"pad(): {amounts} are not pairs for at most {input.spec.ndim} dims")
+    try:
+        amounts, ndim = [as_int(p, "pad", "pad") for p in pad], input.spec.ndim
+    except (AttributeError, TypeError) as error:
+        explain(error, FUNCTIONS["pad"], (input, pad, mode, value), {})
+    if len(amounts) % 2 or len(amounts) // 2 > ndim:
+        raise ShapeError(f"pad(): {amounts} are not pairs for at most {ndim} dims")
     if mode not in _PAD_MODES:
         raise ValueError(f"pad(): mode must be one of {', '.join(_PAD_MODES)}, got {mode!r}")
-    pairs = [(input.spec.ndim - 1 - i // 2, amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
+    pairs = [(ndim - 1 - i // 2, amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
     out, constant = input, {}
     for dim, before, after in pairs:
         n = out.spec.shape[dim]

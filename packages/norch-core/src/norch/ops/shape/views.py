@@ -121,6 +121,7 @@ def _infer_diagonal(spec: Spec, offset: int, dim1: Any, dim2: Any) -> tuple[Spec
     a, b = wrap_dim(dim1, spec.ndim, "diagonal"), wrap_dim(dim2, spec.ndim, "diagonal")
     if a == b or spec.ndim < 2:
         raise ShapeError(f"diagonal(): needs two different dims, got {dim1} and {dim2} of shape {tuple(spec.shape)}")
+    offset = as_int(offset, "diagonal", "offset")
     rows, columns = spec.shape[a] + min(offset, 0), spec.shape[b] - max(offset, 0)
     length = max(min(rows, columns), 0)
     rest = [d for d in range(spec.ndim) if d not in (a, b)]
@@ -146,7 +147,7 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
     return zeros
 
 
-@public("swapaxes", "swapdims")
+@public("swapaxes", "swapdims", check=False)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with dims `dim0` and `dim1` exchanged. Raises IndexError for a dim out of range."""
     return TRANSPOSE.call(input, dim0, dim1)
@@ -200,7 +201,7 @@ def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
 
 
-@public()
+@public(check="function")
 def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     """The same elements, in row-major order, in another `shape`, ints or one sequence of them; one size may be -1.
 
@@ -211,7 +212,7 @@ def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     return RESHAPE.call(contiguous(input), sizes) if out is None else out
 
 
-@method("view")
+@method("view", check=False)
 def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """`reshape` that never copies; with a dtype, `bitcast`. Raises ShapeError where the strides would need a copy."""
     if size is not None:
@@ -242,19 +243,22 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, other.spec.shape)
 
 
-@public()
+@public(check="function")
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dim, side by side in memory: a view of a contiguous tensor, a copy of another."""
     out: Tensor = RESHAPE.call(contiguous(input), (-1,))
     return out
 
 
-@public()
+@public(check="function")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow.
+    """Dims `start_dim` to `end_dim` flattened into one: a view where strides allow, `input` itself if of one dim.
 
     Raises ShapeError for a start after the end, IndexError for a dim out of range.
     """
+    if input.spec.ndim == 1:
+        wrap_dim(start_dim, 1, "flatten"), wrap_dim(end_dim, 1, "flatten")
+        return input
     if start_dim == 0 and end_dim == -1:
         out: Tensor | None = RESHAPE.call(input, (-1,))
         return RESHAPE.call(contiguous(input), (-1,)) if out is None else out
@@ -281,7 +285,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return RESHAPE.call(input, tuple([n for i, n in enumerate(shape) if n != 1 or i not in dims]))
 
 
-@public()
+@public(check="function")
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a dim of size 1 inserted before `dim`. Raises IndexError for a dim out of range."""
     shape = input.spec.shape

@@ -90,8 +90,7 @@ def softshrink(input: norch.Tensor, lambd: float = 0.5) -> norch.Tensor:
     if lambd < 0:
         raise ValueError(f"softshrink(): lambd must be at least 0, got {lambd}")
     x = input.float() if input.itemsize < 4 else input  # 16 bits would round lambd
-    out = norch.where(x > lambd, x - lambd, norch.where(x < -lambd, x + lambd, x * 0.0))
-    return out.to(input.dtype)
+    return (x - x.clamp(-lambd, lambd)).to(input.dtype)
 
 
 def tanhshrink(input: norch.Tensor) -> norch.Tensor:
