@@ -58,7 +58,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference("variance-over-no-dims", r"\b(var|std|var_mean|std_mean)\([^\n]*(?<!\w)\(\)", "values of the gradient"),
     Difference("median-of-no-integers", r"\b(nan)?median\(", "no elements"),
-    Difference("squares-of-integers", r"int(8|16|32|64).*\b(atan2|arctan2)_?\(", "values of the gradient"),
+    Difference("integer-operands", r"int(8|16|32|64).*\b(atan2|arctan2|addcmul|addcdiv)_?\(", "values of the gradient"),
     Difference("more-exact", r"float64.*\b(digamma_?|psi|polygamma|lgamma_?|gammaln)\(", "values "),
     Difference("more-exact", r"float64.*\b(hardsigmoid|sinc_?|binary_cross_entropy)\(", "values "),
     Difference("through-infinity", r"\b(trapezoid|trapz|quantile|nanquantile)\(", r"should be \[nan"),
@@ -82,7 +82,7 @@ def name_of(lines: Lines, failure: str) -> str | None:
 
 UNSTABLE = re.compile(rf"\b({'|'.join(moods.UNSTABLE)})\(")
 
-EXPANDED = re.compile(r"expand\(.*\b(median|nanmedian|kthvalue|mode)\(", re.S)
+EXPANDED = re.compile(r"expand\(.*\b(median|nanmedian|kthvalue|mode|batch_norm)\(", re.S)
 
 
 def undefined(lines: Lines, theirs: Outcome) -> bool:

@@ -12,7 +12,7 @@ CRASHING = ("div", "divide", "gcd", "lcm")
 
 SUMS = re.compile(
     ".*(matmul|mm$|mv$|bmm|addr|dot|inner|outer|ger|kron|cross|einsum|linear|dist|norm|mean|var|std|sum|prod|cov|corr|sim"
-    "|trap|logad|logcum|loss|div|diff|quantile|attention|vander|renorm|entropy|softm|bag|conv|fold|pool|interpolate)"
+    "|trap|addc|logad|logcum|loss|div|diff|quantile|attention|vander|renorm|entropy|softm|bag|conv|fold|pool|interpolate)"
 )
 """Where the largest numbers overflow or not by the order of the steps."""
 
