@@ -259,13 +259,15 @@ def matrix(c: Call) -> str:
     """Well-conditioned: what decompositions lose is no difference between libraries."""
     n = c.r.choice((1, 2, 3, 3))
     c.shape = (n, n)
-    return c.variable(f"{literals.plain(c.r, (n, n), c.dtype, 'plain')} / 4 + {c.r.choice((2, 3))} * T.eye({n})")
+    return c.variable(
+        f"{literals.plain(c.r, (n, n), c.dtype, 'plain')} / 4 + {c.r.choice((2, 3))} * T.eye({n}, dtype=T.{c.dtype})"
+    )
 
 
 def positive_definite(c: Call) -> str:
     n = c.r.choice((1, 2, 3))
     m = c.variable(f"{literals.plain(c.r, (n, n), c.dtype, 'plain')} / 4")
-    return c.variable(f"{m} @ {m}.t() + 2 * T.eye({n})")
+    return c.variable(f"{m} @ {m}.t() + 2 * T.eye({n}, dtype=T.{c.dtype})")
 
 
 def variance(c: Call, sizes: str = "n") -> str:

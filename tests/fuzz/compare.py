@@ -21,7 +21,7 @@ CANCELLED = 8.0
 """In units of EPSILON, what gradients may have lost that add up to 0, such as that of a single number, normalised."""
 
 LOST = 16.0
-"""How many times further than PyTorch norch may be from the exact result: where that is far, the problem is ill-posed."""
+"""How many times further than PyTorch norch may be from the exact result: far ones tell of an ill-posed problem."""
 
 
 def difference(

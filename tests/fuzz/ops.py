@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import arguments
 import literals
+import moods
 from arguments import Call
 from program import library
 from signatures import SIGNATURES
@@ -22,39 +23,8 @@ INTERNAL = set(
 )
 """What torch has twice: in nn.functional, and for its own use, with other arguments, among its functions."""
 
-CRASHING = ("div", "divide", "gcd", "lcm")
-"""What PyTorch divides the smallest int by -1 in, which ends the process."""
-
-
 FLOATING = ("matrix", "positive_definite", "variance", "probability")
-
-SUMS = (
-    ".*(matmul|mm$|mv$|bmm|addr|dot|inner|outer|ger|kron|cross|einsum|linear|dist|norm|mean|var|std|sum|prod|cov|corr|sim|trap"
-    "|logad|logcum|loss|div|diff|quantile|attention|vander|renorm|entropy|softm|bag|conv|fold|pool|interpolate|bilinear)"
-)
-"""Where the largest numbers overflow or not by the order of the steps."""
-
-WINDOWS = ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist|prod|prelu|reduce|chain|multi_dot|solve|hist|lerp)"
-"""Where one infinite number makes what is near it NaN, or not, by the way that it is computed."""
-
-UNSTABLE = (
-    "kthvalue",
-    "topk",
-    "mode",
-    "median",
-    "nanmedian",
-    "sort",
-    "argsort",
-    "msort",
-    "aminmax",
-    "quantile",
-    "nanquantile",
-)
-"""Where which of equal elements is meant is not defined: their indices and gradients are compared where none are equal."""
-
-
-NORMALISE = "normalize|cosine_similarity|.*_norm$"
-"""What makes 1 of a single number: the gradient is 0, and what rounding leaves of it."""
+"""Words that make floats."""
 
 
 class Word(NamedTuple):
@@ -119,9 +89,8 @@ def forms(name: str) -> tuple[str, ...]:
             found.append(f"{place}.{name}")
         if place == "T" and hasattr(mine, f"{name}_") and hasattr(its, f"{name}_"):
             found.append(f"T.{name}_")
-    for method in (name, f"{name}_"):
-        if callable(getattr(ours.Tensor, method, None)) and callable(getattr(theirs.Tensor, method, None)):
-            found.append(f".{method}")
+    methods = [m for m in (name, f"{name}_") if callable(getattr(ours.Tensor, m, None))]
+    found += [f".{m}" for m in methods if callable(getattr(theirs.Tensor, m, None))]
     return tuple(found)
 
 
@@ -179,19 +148,16 @@ def generate(r: Random) -> list[str]:
     name, form, signature = r.choice(calls())
     floats = any(w.name.startswith("f") or w.name in FLOATING for w in signature.required)
     only = ("bool", *literals.INTS) if any(w.name in ("ix", "io") for w in signature.required) else literals.DTYPES
-    c = Call(r, literals.dtype(r, literals.FLOATS if floats else only), mood(r, name))
-    if name in CRASHING and c.dtype in literals.INTS:
-        c.mood = "plain"
+    dtype = literals.dtype(r, literals.FLOATS if floats else only)
+    c = Call(r, dtype, moods.mood(r, name, dtype))
     given = [f"{w.keyword}=" * bool(w.keyword) + argument(c, w, i) for i, w in enumerate(signature.required)]
-    for w in signature.optional:
-        if r.random() < 0.4:
-            given.append(f"{w.keyword}={argument(c, w, -1)}")
+    given += [f"{w.keyword}={argument(c, w, -1)}" for w in signature.optional if r.random() < 0.4]
     lines = list(c.tensors)
     if name == "group_norm":  # whose gradient in PyTorch ends the process for 16 bits in that layout
         lines = [line.replace(".contiguous(memory_format=T.channels_last)", "") for line in lines]
     graded: list[str] = []
-    distinct = name not in UNSTABLE or (c.mood == "plain" and c.dtype in ("float32", "float64"))
-    single = re.match(NORMALISE, name) and 1 in c.shape
+    distinct = name not in moods.UNSTABLE or (c.mood == "plain" and c.dtype in ("float32", "float64"))
+    single = moods.NORMALISE.match(name) and 1 in c.shape
     if r.random() < 0.5 and distinct and not single:
         for i, line in enumerate(lines):
             variable = line[0]
@@ -213,13 +179,6 @@ def generate(r: Random) -> list[str]:
     return lines
 
 
-def mood(r: Random, name: str) -> str:
-    chosen = literals.mood(r)
-    if chosen != "special":
-        return chosen
-    return "plain" if re.match(WINDOWS, name) else "infinite" if re.match(SUMS, name) else chosen
-
-
 def gradients(r: Random, of: list[str], twice: bool) -> list[str]:
     """Lines that differentiate `z`, at times twice."""
     square = r.choice(("t", "t", "t", "t * t"))
@@ -229,10 +188,10 @@ def gradients(r: Random, of: list[str], twice: bool) -> list[str]:
     lines = [f"_s = sum(({square} * {weights}).sum() for t in {parts} if isinstance(t, T.Tensor) and t.requires_grad)"]
     if not twice or r.random() < 0.6:
         return [*lines, "if isinstance(_s, T.Tensor): _s.backward()"]
-    names = ", ".join(of)
+    options = f"[{', '.join(of)}], create_graph=True, allow_unused=True"
     return [
         *lines,
-        f"_d = T.autograd.grad(_s, [{names}], create_graph=True, allow_unused=True) if isinstance(_s, T.Tensor) else ()",
+        f"_d = T.autograd.grad(_s, {options}) if isinstance(_s, T.Tensor) else ()",
         "d = [None if t is None else t.detach() for t in _d]",
         "_e = sum((t * t).sum() for t in _d if t is not None and t.requires_grad)",
         "if isinstance(_e, T.Tensor): _e.backward()",

@@ -58,7 +58,8 @@ logsumexp: fx dims | keepdim=bool
 var std var_mean std_mean: fx | dim=dims correction=choice(0,1,2) keepdim=bool
 var std: fx dims | unbiased=bool keepdim=bool
 count_nonzero: x | dim=dims
-quantile nanquantile: fx fraction | dim=dim keepdim=bool interpolation=choice('linear','lower','higher','nearest','midpoint')
+quantile nanquantile: fx fraction
+  | dim=dim keepdim=bool interpolation=choice('linear','lower','higher','nearest','midpoint')
 norm: fx | p=choice(0,1,2,3,inf,-inf,'fro',0.5) dim=dims keepdim=bool
 vector_norm: fx | ord=choice(0,1,2,3,inf,-inf,0.5) dim=dims keepdim=bool
 matrix_norm: fx(2-4) | ord=choice('fro','nuc',1,-1,inf,2)
@@ -290,26 +291,37 @@ upsample: fx(b,n,H,W) choice(3,5) | mode=choice('nearest','bilinear')
 """
 
 LEFT_OUT = {
-    "random numbers": """alpha_dropout bernoulli bernoulli_ cauchy_ dropout dropout1d dropout2d dropout3d exponential_
-        feature_alpha_dropout geometric_ get_rng_state gumbel_softmax initial_seed log_normal_ manual_seed multinomial normal
-        normal_ rand rand_like randint randint_like randn randn_like random_ randperm seed set_rng_state uniform_""",
-    "settings": """are_deterministic_algorithms_enabled get_default_device get_default_dtype get_deterministic_debug_mode
-        get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled is_autocast_enabled
-        is_deterministic_algorithms_warn_only_enabled is_grad_enabled is_inference_mode_enabled set_default_device
-        set_default_dtype set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision
-        set_flush_denormal set_num_interop_threads set_num_threads set_printoptions use_deterministic_algorithms""",
-    "memory that is not defined": """empty empty_like empty_strided new new_empty new_empty_strided resize_ resize_as_
-        set_""",
-    "what is no computation: files, devices, storages, questions": """as_subclass compile cpu cuda data_ptr from_dlpack
-        from_numpy frombuffer get_device is_coalesced is_complex is_conj is_inference is_pinned is_set_to is_shared is_storage
-        is_tensor load numpy pin_memory record_stream save share_memory_ storage storage_offset to_dense typename
-        untyped_storage""",
-    "made of Python's values or functions": """apply_ as_tensor asarray broadcast_shapes can_cast map_ new_tensor
-        promote_types result_type tensor""",
-    "in all programs of gradients": """backward register_hook register_post_accumulate_grad_hook requires_grad_
-        retain_grad""",
-    "of several right answers, or with arguments that depend on each other; they have tests of their own": """ctc_loss eigh
-        lstsq max_pool1d_with_indices max_pool2d_with_indices max_unpool1d max_unpool2d multi_head_attention_forward qr
-        svd""",
+    "random numbers": """
+        alpha_dropout bernoulli bernoulli_ cauchy_ dropout dropout1d dropout2d dropout3d exponential_
+        feature_alpha_dropout geometric_ get_rng_state gumbel_softmax initial_seed log_normal_ manual_seed
+        multinomial normal normal_ rand rand_like randint randint_like randn randn_like random_ randperm seed
+        set_rng_state uniform_
+    """,
+    "settings": """
+        are_deterministic_algorithms_enabled get_default_device get_default_dtype get_deterministic_debug_mode
+        get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled
+        is_autocast_enabled is_deterministic_algorithms_warn_only_enabled is_grad_enabled
+        is_inference_mode_enabled set_default_device set_default_dtype set_default_tensor_type
+        set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal set_num_interop_threads
+        set_num_threads set_printoptions use_deterministic_algorithms
+    """,
+    "memory that is not defined": """
+        empty empty_like empty_strided new new_empty new_empty_strided resize_ resize_as_ set_
+    """,
+    "what is no computation: files, devices, storages, questions": """
+        as_subclass compile cpu cuda data_ptr from_dlpack from_numpy frombuffer get_device is_coalesced
+        is_complex is_conj is_inference is_pinned is_set_to is_shared is_storage is_tensor load numpy pin_memory
+        record_stream save share_memory_ storage storage_offset to_dense typename untyped_storage
+    """,
+    "made of values or functions of Python": """
+        apply_ as_tensor asarray broadcast_shapes can_cast map_ new_tensor promote_types result_type tensor
+    """,
+    "in all programs of gradients": """
+        backward register_hook register_post_accumulate_grad_hook requires_grad_ retain_grad
+    """,
+    "of several right answers, or with arguments that depend on each other; they have tests of their own": """
+        ctc_loss eigh lstsq max_pool1d_with_indices max_pool2d_with_indices max_unpool1d max_unpool2d
+        multi_head_attention_forward qr svd
+    """,
 }
 """What both libraries have and no line names, by the reason."""

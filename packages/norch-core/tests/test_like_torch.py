@@ -253,7 +253,7 @@ LINES = {
         t.linalg.norm(y,
         2))],
     # --- found by tests/fuzz
-    "polygamma": [(P * 5 - 2.1,), lambda t, x: (t.polygamma(2, x), t.polygamma(3, x), t.special.polygamma(0, x))],
+    "polygamma": [(P * 5 - 2.1,), lambda t, x: (t.polygamma(2, x), t.polygamma(3, x))],
     "cross.default": [(np.ones((3, 3)) * V, F[:, :3]), lambda t, x, y: (t.cross(x, y), t.linalg.cross(x, y))],
     "linalg.diagonal": [(M,), lambda t, x: (t.linalg.diagonal(x), t.linalg.diagonal(x, offset=1, dim1=0, dim2=2))],
     "vander.int": [(J,), lambda t, x: (t.vander(x), t.vander(x.to(t.int8)), t.vander(x > 0))],
@@ -265,12 +265,13 @@ LINES = {
     "broadcast_to.-1": [(F,), lambda t, x: (x.broadcast_to((2, -1, 4)), x[:, None].broadcast_to((-1, 2, -1)))],
     "all.no_dim": [(S,), lambda t, x: (x.all(dim=()), t.any(x, dim=()), x.all(dim=[], keepdim=True))],
     "alpha.promotes": [(I,), lambda t, x: (
-        t.sub(x, x.to(t.int8), alpha=100), t.rsub(x.to(t.int8), x, alpha=100), x.clone().add_(x.to(t.int8), alpha=100))],
+        t.sub(x, x.to(t.int8), alpha=100), t.rsub(x.to(t.int8), x, alpha=100), (x + 0).add_(x.to(t.int8), alpha=100))],
     "addcmul.dtype": [(I, F), lambda t, x, y: (
         t.addcmul(y.to(t.float16) * 0, x, x, value=0.5), t.addcmul(x, x.to(t.int8), x.to(t.int8), value=100),
         t.addcdiv(y.detach(), y.to(t.float32).detach(), x.to(t.int16), value=0.1))],
     "median.empty": [(np.zeros((0, 2)),), lambda t, x: (x.median(), t.nanmedian(x))],
-    "fmod.bool": [(B, F), lambda t, x, y: (t.fmod(y, x | True), t.fmod(x, 2), t.hypot(y, x))],
+    "fmod.bool": [(B, F), lambda t, x, y: (
+        t.fmod(y, x | True), t.fmod(x, 2), t.hypot(y, x), t.fmod(x.to(t.int16) * -32768, y.detach() + 9e4))],
     "atan2.bool": [(B, F), lambda t, x, y: t.atan2(y, x)],
     "clamp.mixed": [(F, F), lambda t, x, y: (
         t.clamp(x, y[0, 0].detach(), 1.1), t.clip(x, 0, y[2, 3].detach() + 1))],
@@ -278,7 +279,7 @@ LINES = {
     "pow.mixed": [(P,), lambda t, x: (x.detach() * 2).to(t.float16) ** x],
     "bilinear.empty": [(F, F), lambda t, x, y: t.bilinear(x, y, t.zeros(0, 4, 4, dtype=t.float64))],
     "ravel": [(F,), lambda t, x: (x[0, ::2].ravel(), t.ravel(x.T), x.ravel())],
-    "tensordot.broadcast": [(I[:, :1], I), lambda t, x, y: t.tensordot(x.to(t.uint8), y.to(t.uint8))],
+    "tensordot.small_ints": [(I[:, :1], I), lambda t, x, y: t.tensordot(x.to(t.uint8), y.to(t.uint8))],
     "ndtri": [(at(1e-300, 1e-20, 0.01, 0.3, 0.5, 0.7, 0.999),), lambda t, x: t.special.ndtri(x)],
 }  # fmt: skip
 

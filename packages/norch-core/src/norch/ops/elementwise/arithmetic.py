@@ -149,7 +149,7 @@ def scaled(x: Operand, factor: Number, *others: Any) -> Any:
     if not isinstance(x, TensorBase) or type(factor) not in SCALARS:
         return x * factor
     dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (x, factor, *others)]))
-    wide: Any = x.to(dtype)  # type: ignore[attr-defined]
+    wide: Any = x.to(dtype)
     return wide if factor == 1 else wide * factor
 
 

@@ -271,7 +271,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
     first, second = (tensor1, tensor2) if hasattr(tensor1, "spec") else (tensor2, tensor1)
-    return input + mul(scaled(first, value, input, second), second)  # type: ignore[arg-type]
+    return input + mul(scaled(first, value, input, second), second)
 
 
 @public(inplace=True)
@@ -289,10 +289,10 @@ def promoted_dtype(op: str, *operands: Any) -> DType:
     return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
 
 
-def without_bools(op: str, *operands: Any) -> list[Any]:
-    """The operands, of which bool tensors beside numbers become numbers of the dtype that all promote to."""
+def in_one_category(op: str, *operands: Any) -> list[Any]:
+    """The operands, of which tensors are bool, integer or floating as the dtype that all promote to."""
     dtype = promoted_dtype(op, *operands)
-    return [v.to(dtype) if hasattr(v, "spec") and v.spec.dtype is bool_ else v for v in operands]
+    return [v.to(dtype) if hasattr(v, "spec") and v.spec.dtype.category != dtype.category else v for v in operands]
 
 
 def require_floating(op: str, *operands: Any) -> None:
@@ -306,7 +306,7 @@ def require_floating(op: str, *operands: Any) -> None:
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("hypot", input, other)
-    return _hypot(*without_bools("hypot", input, other))
+    return _hypot(*in_one_category("hypot", input, other))
 
 
 @composite(

@@ -86,7 +86,8 @@ def _positive_polygamma(n: int, x: Tensor) -> Tensor:
     far = x + (_SHIFT + n)
     # B2, B4, ... times (n + 1) ... (n + 2 k - 1) / (2 k)!
     tail = [b * math.comb(n + 2 * k - 1, 2 * k - 1) / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]
-    return steps + far**-n * (1 / n + 0.5 / far + _series(far, tail) / (far * far))
+    out: Tensor = steps + far**-n * (1 / n + 0.5 / far + _series(far, tail) / (far * far))
+    return out
 
 
 def _cotangent_derivative(n: int, c: Tensor) -> Tensor:
@@ -165,4 +166,5 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     off = where(below & ~pole, _off_integer(wide), 0.25)
     reflected = _cotangent_derivative(n, 1 / tan(off * math.pi)) * -(math.pi ** (n + 1)) - size
     out = where(pole, math.inf, where(below, reflected * (-1) ** (n + 1), size))
-    return (out * (-1) ** (n + 1)).to(x.spec.dtype)
+    found: Tensor = (out * (-1) ** (n + 1)).to(x.spec.dtype)
+    return found

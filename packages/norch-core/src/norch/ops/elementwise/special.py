@@ -37,7 +37,7 @@ from .arithmetic import (
     sqrt,
     where,
 )
-from .composites import isinf, promoted_dtype, require_floating, without_bools
+from .composites import in_one_category, isinf, promoted_dtype, require_floating
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -358,7 +358,7 @@ def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
 @public(inplace=True)
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
-    return _fmod(*without_bools("fmod", input, other))
+    return _fmod(*in_one_category("fmod", input, other))
 
 
 @composite(

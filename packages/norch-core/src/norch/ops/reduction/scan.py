@@ -58,7 +58,9 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """
     at = wrap_dim(dim, input.spec.ndim, "cumprod")
     out = input.to(optional_dtype(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64))
-    result = _scan(out, at, lambda later, earlier: later * earlier)
+    # Parts are multiplied before all is: 16 bits might overflow.
+    wide = upcast(out) if out.dtype.is_floating_point else out
+    result = _scan(wide, at, lambda later, earlier: later * earlier).to(out.dtype)
     return out.clone() if result is input else result
 
 
