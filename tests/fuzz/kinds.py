@@ -52,5 +52,5 @@ KINDS: dict[str, Kind] = {
     "arguments": Kind(hostile.generate, hostile.check),
     "files": Kind(files.generate, files.check),
     "threads": Kind(parallel.generate, partial(beside_pytorch, floor=512.0)),
-    "models": Kind(until_refused(models.generate), partial(beside_pytorch, floor=64.0)),
+    "models": Kind(until_refused(models.generate), partial(beside_pytorch, floor=512.0)),
 }

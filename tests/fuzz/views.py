@@ -22,6 +22,8 @@ class Writer:
         self.T = library("torch")
         self.names = namespace(self.T)
         self.made = 0
+        self.laid_out: set[str] = set()
+        """Variables that lie in memory as in PyTorch; results of ops on transposed tensors need not."""
 
     def tensors(self, floats: bool = False) -> list[str]:
         known = namespace(self.T)
@@ -65,6 +67,7 @@ class Writer:
         # A leaf that is a view loses gradients in PyTorch once its base is changed.
         grad = ".clone().requires_grad_()" if kind != "int64" and self.r.random() < 0.6 else ""
         self.add(f"{name} = {made}{grad}")
+        self.laid_out.add(name)
         return name
 
 
@@ -98,6 +101,8 @@ def view_of(w: Writer, name: str) -> str:
              "unfold", "as_strided", "permute", "split", "view", "detach", "flatten", "unbind", "chunk", "movedim",
              "alias", "real", "unflatten", "swapaxes")  # fmt: skip
     kind = r.choice(kinds)
+    if kind in ("as_strided", "reshape", "view", "flatten") and name not in w.laid_out:
+        kind = "alias"
     if kind == "index":
         return f"{name}[{basic_index(r, shape)}]"
     if kind in ("reshape", "view"):
@@ -123,8 +128,6 @@ def view_of(w: Writer, name: str) -> str:
     if kind == "unfold":
         return f"{name}.unfold({d}, {r.randint(1, max(size, 1))}, {r.choice((1, 1, 2))})"
     if kind == "as_strided":
-        if not w.names[name].is_contiguous():
-            return f"{name}[...]"  # how a result lies in memory may differ
         of = r.choice(((2, 2), (3,), (2,), (1, 2), ()))
         return f"{name}.as_strided({of}, {tuple(r.choice((0, 1, 2)) for _ in of)}, {r.choice((0, 0, 1))})"
     if kind == "split":
@@ -197,34 +200,40 @@ def broadcasts(small: Shape, big: Shape) -> bool:
 
 
 def make_view(w: Writer) -> None:
-    w.add(f"{w.fresh_name()} = {view_of(w, w.any())}")
+    name, of = w.fresh_name(), w.any()
+    if w.add(f"{name} = {view_of(w, of)}") and of in w.laid_out:
+        w.laid_out.add(name)
 
 
 def make_result(w: Writer) -> None:
     name = w.any(floats=w.r.random() < 0.8)
-    other = operand(w, name)
-    w.add(
-        f"{w.fresh_name()} = "
+    other, result = operand(w, name), w.fresh_name()
+    made = w.add(
+        f"{result} = "
         + w.r.choice(
             (
                 f"{name} + {other}", f"{name} * {other}", f"{other} - {name}", f"{name} / 3", f"{name}.exp()",
                 f"{name}.sin()", f"{name}.tanh()", f"{name}.relu()", f"{name}.sum({w.r.choice(('', '0', '-1'))})",
-                f"{name}.clone()", f"{name}.contiguous()", f"{name}.mean()", f"{name} ** 2", f"{name}.abs()",
+                f"{name}.clone()", f"{name}.mean()", f"{name} ** 2", f"{name}.abs()",
                 f"T.where({name} > 0, {name}, {other})", f"{name}[{advanced_index(w.r, w.shape(name))}]",
                 f"T.cat([{name}, {name}])", f"T.stack([{name}, {name}], -1)", f"{name}.max()", f"{name}.cumsum(0)",
-                f"{name}.sigmoid()", f"{name}.softmax(-1)", f"{name}.t() @ {name}", f"{name}.repeat(2, 1)",
+                f"{name}.sigmoid()", f"({name} * 1.0).softmax(-1)", f"{name}.t() @ {name}", f"{name}.repeat(2, 1)",
                 f"{name}.masked_fill({name} > 0, 1)", f"{name}.sort(0)[0]", f"{name}.prod()", f"{name}.norm()",
                 f"F.pad({name}, (1, 1))", f"{name}.double()", f"{name}.to(T.float32)", f"{name}.flip(0)",
                 f"{name}.index_select(0, T.tensor([0]))", f"{name}.clamp(-1, 1)", f"{name}.logsumexp(0)",
             )
         )
     )  # fmt: skip
+    if made and name in w.laid_out and all(w.names[n].is_contiguous() for n in (name, result)):
+        w.laid_out.add(result)
 
 
 def change(w: Writer) -> None:
     name = w.any()
     other = operand(w, name)
     target = name if w.r.random() < 0.6 else view_of(w, name)
+    if target != name and other.isidentifier():
+        other = f"{other}.clone()"
     item, some = basic_index(w.r, w.shape(name)), advanced_index(w.r, w.shape(name))
     line = w.r.choice(
         (
@@ -234,7 +243,7 @@ def change(w: Writer) -> None:
             f"{name}[{item}] = {other}",
             f"{name}[{item}] += 1", f"{name}[{some}] = 2", f"{name}[{some}] *= 3", f"{target}.exp_()",
             f"{target}.relu_()", f"{target}.neg_()", f"{target}.masked_fill_({name} > 0, 1)", f"{target}.clamp_(-1, 1)",
-            f"{name}.{w.r.choice(('t_()', 'unsqueeze_(0)', 'squeeze_()', 'transpose_(0, -1)', 'detach_()'))}",
+            f"{name}.{w.r.choice(('t_()', 'unsqueeze_(0)', 'squeeze_()', 'transpose_(0, -1)'))}",
         )
     )  # fmt: skip
     guard = w.r.random()

@@ -107,6 +107,7 @@ def serve(device: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     else:
         library("norch").set_default_device(device)
+        library("norch").set_cpu_fallback(True)  # for decompositions, which are the host's
 
     def answer(**said: Any) -> None:
         answers.write(json.dumps(said) + "\n")
