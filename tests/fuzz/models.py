@@ -15,7 +15,7 @@ OPTIMIZERS = ("SGD(P, lr=0.1)", "SGD(P, lr=0.1, momentum=0.9)", "SGD(P, lr=0.1, 
               "SGD(P, lr=0.1, weight_decay=0.1)", "Adam(P, lr=0.01)", "AdamW(P, lr=0.01)", "RMSprop(P, lr=0.01)",
               "Adagrad(P, lr=0.1)", "Adam(P, lr=0.01, amsgrad=True)", "Adadelta(P)", "Adamax(P)", "NAdam(P)",
               "RAdam(P)",
-              "SGD(P, lr=0.1, maximize=True)", "ASGD(P)", "Rprop(P)")  # fmt: skip
+              "SGD(P, lr=0.1, maximize=True)", "ASGD(P)")  # fmt: skip
 
 SCHEDULERS = ("StepLR(o, 1, 0.5)", "ExponentialLR(o, 0.9)", "CosineAnnealingLR(o, 3)", "LinearLR(o)",
               "LambdaLR(o, lambda n: 0.9 ** n)", "OneCycleLR(o, 0.1, total_steps=4)", "PolynomialLR(o, 3)")  # fmt: skip
@@ -26,7 +26,7 @@ def generate(r: Random) -> list[str]:
     kind = r.choice((vectors, vectors, images, images, sequences, tokens, recurrent))
     layers, shape, given = kind(r)
     dtype = r.choice(("float32", "float32", "float64"))
-    lines = [f"m = nn.Sequential({', '.join(layers)}).to(T.{dtype})", f"fill(m, {r.randrange(1000)})"]
+    lines = [f"m = filled(nn.Sequential({', '.join(layers)}).to(T.{dtype}), {r.randrange(1000)})"]
     if dtype == "float64":
         lines.append("m.double()")
     if r.random() < 0.2:

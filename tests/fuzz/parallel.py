@@ -21,8 +21,7 @@ def generate(r: Random) -> list[str]:
     lines = [
         f"w = {literals.plain(r, (3, 4), kind, 'plain')}.requires_grad_()",
         f"x = {literals.plain(r, (3, 4), kind, 'plain')}",
-        f"m = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).to(T.{kind})",
-        "fill(m, 1)",
+        f"m = filled(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).to(T.{kind}), 1)",
     ]
     body = r.choice(FORWARD)
     again = r.choice((3, 20))

@@ -43,7 +43,7 @@ def namespace(T: Any) -> dict[str, Any]:
     """What the lines may name."""
     return {
         "T": T, "nn": T.nn, "F": T.nn.functional, "optim": T.optim, "inf": math.inf, "nan": math.nan, "np": np,
-        "fill": lambda module, seed: fill(T, module, seed), "in_threads": in_threads,
+        "filled": lambda module, seed: filled(T, module, seed), "in_threads": in_threads,
     }  # fmt: skip
 
 
@@ -54,11 +54,12 @@ from math import inf, nan
 import {library} as T
 nn, F, optim = T.nn, T.nn.functional, T.optim
 
-def fill(module, seed):
+def filled(module, seed):
     draw = np.random.default_rng(seed)
     with T.no_grad():
         for _, p in sorted(module.named_parameters()):
             p.copy_(T.tensor(draw.normal(size=tuple(p.shape)) / 2))
+    return module
 
 def in_threads(count, work):
     threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
@@ -69,12 +70,13 @@ def in_threads(count, work):
 """
 
 
-def fill(T: Any, module: Any, seed: int) -> None:
-    """Gives a module's parameters values that are the same in both libraries."""
+def filled(T: Any, module: Any, seed: int) -> Any:
+    """A module, with parameters that are the same in both libraries."""
     draw = np.random.default_rng(seed)
     with T.no_grad():
         for _, p in sorted(module.named_parameters()):
             p.copy_(T.tensor(draw.normal(size=tuple(p.shape)) / 2))
+    return module
 
 
 def in_threads(count: int, work: Callable[[int], object]) -> None:

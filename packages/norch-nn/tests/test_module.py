@@ -391,3 +391,19 @@ def test_sequential_takes_names_from_a_dict():
     assert names(net.named_children()) == ["first", "second"]
     assert net.first is net[0]
     assert names(net[1:].named_children()) == ["second"]
+
+
+@pytest.mark.parametrize("make", [lambda: nn.BatchNorm1d(2), lambda: nn.LSTM(2, 2), lambda: nn.LazyLinear(2)])
+def test_an_input_that_is_no_tensor_is_named(make):
+    module = make()
+    with pytest.raises(norch.DTypeError, match=rf"{type(module).__name__}\(\): input must be a Tensor, got complex 1j"):
+        module(1j)
+
+
+def test_an_attribute_error_of_a_users_module_is_left_alone():
+    class Wrong(nn.Module):
+        def forward(self, x):
+            return x.nonsense
+
+    with pytest.raises(AttributeError, match="nonsense"):
+        nn.Sequential(Wrong())(norch.ones(2))

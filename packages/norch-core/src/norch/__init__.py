@@ -117,7 +117,7 @@ _LATER = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
-    "dispatch.arguments": ("check_functions",),
+    "dispatch.arguments": ("check_arguments", "check_functions"),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",

@@ -84,6 +84,17 @@ def explain(
     raise kind(f"{title}(): cannot be called with {came}: {error}") from error
 
 
+def check_arguments(function: Callable[..., Any], args: Any, kwargs: Any, name: str) -> None:
+    """Raises DTypeError for an argument that its annotation does not allow; asked once a call of `name` has failed."""
+    try:
+        given = inspect.signature(function).bind_partial(*args, **kwargs)
+    except TypeError:
+        return
+    wrong = _mismatch(function, given)
+    if wrong is not None:
+        raise DTypeError(f"{name}(): {wrong}") from None
+
+
 def _is_ours(error: Exception) -> bool:
     """Whether norch raised it, or what norch called, and no function of the user's had a part in it."""
     trace = error.__traceback__

@@ -59,9 +59,13 @@ class Module(Movable, Hookable):
             raise uninitialised(self) from None
         if hooks is not None:
             return call_with_hooks(self, hooks, args, kwargs)
-        if len(args) == 1 and not kwargs:  # most calls, and passing on any arguments takes a third longer
-            return self.forward(args[0])
-        return self.forward(*args, **kwargs)
+        try:
+            if len(args) == 1 and not kwargs:  # most calls, and passing on any arguments takes a third longer
+                return self.forward(args[0])
+            return self.forward(*args, **kwargs)
+        except AttributeError:
+            norch.check_arguments(self.forward, args, kwargs, type(self).__name__)
+            raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes. Subclasses define it; users call the module itself."""
