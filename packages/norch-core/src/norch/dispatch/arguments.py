@@ -75,6 +75,8 @@ def explain(
         raise DTypeError(f"{title}(): {wrong}") from None
     if clear or isinstance(error, BackendError | MemoryError | ImportError | Warning):
         raise error
+    if isinstance(error, ZeroDivisionError) and "other" in given.arguments:
+        raise error  # a division's own
     if isinstance(error, TypeError | ValueError | RuntimeError | IndexError | ZeroDivisionError) and (
         re.match(r"\w+\(\)|\w+: ", str(error)) or type(error).__module__.startswith("norch")
     ):
