@@ -38,12 +38,6 @@ DIFFERENCES = (
         "as_strided_ and polygamma_ are not there; as_strided and polygamma are.",
     ),
     Difference(
-        "polygamma-orders",
-        r"(special\.)?polygamma.*",
-        "norch has n 0 and 1",
-        "polygamma has orders 0 and 1.",
-    ),
-    Difference(
         "float-power-in-place",
         "float_power",
         "in place: accepted",

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,50 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     norch.save(1, "x.pt")
     assert norch.load("x.pt") == norch.load(Path("x.pt")) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_what_a_killed_save_left_is_removed_by_the_next_but_not_what_is_being_written(tmp_path: Path) -> None:
+    import fcntl
+
+    path = tmp_path / "model.pt"
+    left, written, other, unlike = (
+        tmp_path / name
+        for name in (
+            f".model.pt.{'0' * 16}.tmp",
+            f".model.pt.{'1' * 16}.tmp",
+            f".mine.pt.{'0' * 16}.tmp",
+            ".model.pt.tmp",
+        )
+    )
+    for file in (left, written, other, unlike):
+        file.write_bytes(b"half")
+    with written.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        norch.save(1, path)
+        assert sorted(tmp_path.iterdir()) == sorted([path, written, other, unlike])
+    norch.save(2, path)
+    assert sorted(tmp_path.iterdir()) == sorted([path, other, unlike])
+    assert norch.load(path) == 2
+
+
+def test_saves_to_one_path_at_once_do_not_hurt_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.pt"
+    monkeypatch.setattr(os, "O_TMPFILE", 0, raising=False)  # as where files cannot be unnamed
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for _ in range(20):
+                norch.save(norch.full((100,), number), path)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert os.listdir(tmp_path) == ["model.pt"]
+    assert norch.load(path).shape == (100,)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,6 +91,35 @@ def test_the_part_of_a_graph_that_was_freed() -> None:
     shared.sum().backward()
     with pytest.raises(AutogradError, match="exp"):
         (shared * 2).sum().backward()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x * 2, lambda x: x + 1, lambda x: x.sum(0), lambda x: x.t(), lambda x: x[:1], lambda x: x.mean()]
+    + [lambda x: x.reshape(-1), lambda x: x / 4, lambda x: norch.cat([x, x])],
+)
+def test_a_graph_that_saved_no_tensor_is_differentiated_any_number_of_times(function: Callable[[Any], Any]) -> None:
+    x = leaf(1, 2)
+    y = function(x)
+    y.sum().backward()
+    once = x.grad.tolist()
+    y.sum().backward()
+    assert x.grad.tolist() == [2 * v for v in once]
+
+
+def test_grad_frees_nothing_above_its_inputs() -> None:
+    x = leaf(1, 2)
+    y = x.exp()
+    (by_y,) = grad((y * y).sum(), y)
+    y.backward(by_y)
+    assert x.grad.tolist() == pytest.approx([2 * math.exp(2), 2 * math.exp(4)])
+
+
+def test_what_grad_returns_can_be_changed_in_place() -> None:
+    x = leaf(1, 2)
+    (found,) = grad(x.mean(), x)
+    found.mul_(norch.tensor([1.0, 2.0], dtype=norch.float64))
+    assert found.tolist() == [0.5, 1]
 
 
 def test_create_graph_and_higher_derivatives() -> None:
@@ -330,6 +362,22 @@ def test_threads_and_tasks_have_their_own_mode() -> None:
         return await asyncio.gather(sleeper(), other())
 
     assert asyncio.run(both()) == [False, True]
+
+
+def test_no_thread_loses_what_another_adds_to_the_gradient_of_one_leaf() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(40):
+            x = norch.zeros(300_000, requires_grad=True)
+            threads = [threading.Thread(target=lambda x=x: x.sum().backward()) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert bool((x.grad == 8).all())
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_backward_in_threads() -> None:

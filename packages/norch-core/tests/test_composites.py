@@ -26,12 +26,24 @@ CLASSES = np.array([2, 0, -100])
 SAMPLES = {
     **{
         name: [draw(3, 4, low=-4, high=4)]
-        for name in ("relu", "silu", "mish", "softsign", "logsigmoid")
+        for name in (
+            "relu", "silu", "mish", "softsign", "logsigmoid", "hardsigmoid", "hardswish", "sinc",
+            "median_of_all", "nanmedian_of_all",
+        )
     },
     "leaky_relu": [draw(3, 4), 0.2],
     "elu": [draw(3, 4), 0.7, 1.1, 1.3],
     "hardtanh": [draw(3, 4), -1.5, 0.5],
     "clamp": [draw(3, 4), -1.5, 0.5],
+    "axpy": [draw(3, 4), draw(4), -0.7],
+    "clamp_between": [draw(3, 4), draw(4), draw(3, 1)],
+    "entr": [draw(3, 4, low=0.2, high=3)],
+    "copysign": [draw(3, 4), np.array([1, -1, 1, -1])],
+    "fmod": [draw(3, 4), draw(4, low=0.3, high=0.9)],
+    "hypot": [draw(3, 4), draw(4)],
+    "logaddexp": [draw(3, 4), draw(4)],
+    "logaddexp2": [draw(3, 4), draw(4)],
+    "logit": [draw(3, 4, low=-0.1, high=1.1), 0.1],
     "gelu": [draw(3, 4), "tanh"],
     "softplus": [draw(3, 4), 2.0, 1.3],
     "softmax": [draw(3, 4), 0],
@@ -70,8 +82,8 @@ SAMPLES = {
     "functional_scatter_extreme": [draw(3, 4), draw(2, 4), np.array([[0, 2, 0, 1], [0, 1, 1, 1]]), 0, "amax", True],
     "scaled_dot_product_attention": [draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 2), draw(3, 5), False, 0.5],
 }  # fmt: skip
-# Written in place on detached memory: there is no autodiff of their decomposition.
-OPAQUE = {"functional_scatter", "functional_scatter_add", "embedding_grad"}
+# Written in place on detached memory, or constant: there is no autodiff of their decomposition.
+OPAQUE = {"functional_scatter", "functional_scatter_add", "embedding_grad", "trunc_divide"}
 RULED = sorted(n for n, op in by_name().items() if op.kind == "composite" and op.rules is not None)
 
 

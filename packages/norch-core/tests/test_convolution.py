@@ -230,6 +230,12 @@ def test_adaptive_avg_pool2d(size):
         check(lambda x: norch.adaptive_avg_pool2d(x, size), x[:1])
 
 
+def test_a_part_sees_its_own_elements_only():
+    x = const(np.array([[[1.0, 2.0, 3.0, math.inf, math.nan]]]))
+    assert_close(norch.adaptive_avg_pool1d(x, 4), np.array([[[1.5, 2.5, math.inf, math.nan]]]))
+    assert_close(norch.adaptive_avg_pool2d(x.unsqueeze(2), (2, 2)), np.array([[[[2.0, math.nan]] * 2]]))
+
+
 def test_pools_refuse():
     x = norch.zeros(1, 1, 4, 4)
     with pytest.raises(norch.ShapeError, match="half"):

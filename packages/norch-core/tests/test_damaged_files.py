@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import tracemalloc
 import zipfile
@@ -145,6 +146,52 @@ def test_headers_that_lie(name: str, tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 30_000_000
     finally:
         tracemalloc.stop()
+
+
+ENTRY = json.dumps(f32(0, 0, [0]))
+MANY = {
+    "keys twice": ("{" + ",".join(['"a":1'] * 20_000 + [f'"{i}":1' for i in range(20_000)]) + "}", "'a' comes twice"),
+    "a list of lists": ('{"a":[' + ",".join(["[]"] * 400_000) + "]}", 'got \'"a":'),
+    "a shape of lists": (f'{{"b":{ENTRY},"a":{{"shape":[' + ",".join(["[]"] * 400_000) + "]}}", 'got \'"a":'),
+    "objects": ('{"a":' + '{"b":' * 300_000, 'got \'"a":'),
+    "lists in names": ('{"' + "[" * 1_000_000 + '":1}', "got '\"\\["),
+    "metadata of lists": ('{"__metadata__":{"a":[' + ",".join(["[]"] * 400_000) + "]}}", "got '\"__metadata__"),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_much_that_lies_is_refused_before_it_costs_memory(name: str, tmp_path: Path) -> None:
+    text, message = MANY[name]
+    for read in readers(framed(text), tmp_path):
+        tracemalloc.start()
+        try:
+            with pytest.raises(CheckpointError, match=message):
+                read()
+            assert tracemalloc.get_traced_memory()[1] < 20 * len(text)  # the lists alone would take 40 times as much
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_long_header_of_honest_tensors_is_read(tmp_path: Path) -> None:
+    names = ['a "quoted" [name]', "{", *map(str, range(20_000))]
+    entries = ",".join([f"{json.dumps(name)}: {ENTRY} " for name in names])
+    metadata = json.dumps({"note": '[[{"', "other": "x" * 1_000})
+    content = framed(f'{{"__metadata__" : {metadata} , {entries}}}  ')
+    for read in readers(content, tmp_path)[:3]:
+        assert list(read()) == names
+    with norch.safe_open(tmp_path / "file") as file:
+        assert file.keys() == names
+
+
+def test_a_structure_of_too_many_lists_is_neither_written_nor_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    state: list[Any] = [[]] * 5000
+    content = saved(state)
+    assert norch.load(io.BytesIO(content)) == state
+    monkeypatch.setattr("norch.serialization.header.MAX_CONTAINERS", 4000)
+    with pytest.raises(CheckpointError, match="more than 4,000 lists"):
+        saved(state)
+    with pytest.raises(CheckpointError, match="more than 4,000 lists"):
+        norch.load(io.BytesIO(content))
 
 
 def nested(depth: int) -> Any:

@@ -53,6 +53,18 @@ def test_a_constant_becomes_part_of_the_graph() -> None:
     assert v.grad.item() == 10
 
 
+def test_a_copy_of_a_leaf_is_no_leaf() -> None:
+    leaf = norch.ones(3, requires_grad=True)
+    h = norch.zeros(3)
+    h.copy_(leaf)
+    assert not h.is_leaf
+    h.mul_(2)
+    h.register_hook(lambda g: g * 10)  # of h alone
+    (h + leaf).sum().backward()
+    assert h.grad is None
+    assert leaf.grad.tolist() == [21, 21, 21]
+
+
 def test_views_see_each_other() -> None:
     x = square()
     y = x * 1
@@ -153,6 +165,24 @@ def test_a_saved_result_that_changed() -> None:
         z.mul_(2)
     with pytest.raises(AutogradError, match=r"exp needs its result of shape \(2, 2\).*mul_ has changed it"):
         z.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "sort", "erfinv", "mean", "var", "logsumexp", "sum_to_size"])
+def test_results_that_no_gradient_needs_may_change(name: str) -> None:
+    results: dict[str, Callable[[Tensor], Tensor]] = {
+        "cross_entropy": lambda x: norch.cross_entropy(x.reshape(1, 2), norch.tensor([1])),
+        "sort": lambda x: x.sort()[0],
+        "erfinv": lambda x: x.erfinv(),
+        "mean": lambda x: x.mean(),
+        "var": lambda x: x.var(),
+        "logsumexp": lambda x: x.logsumexp(0),
+        "sum_to_size": lambda x: x[0].sum_to_size(()),
+    }
+    x = norch.tensor([0.5, 0.25], requires_grad=True)
+    results[name](x).sum().backward()
+    expected, x.grad = x.grad, None
+    results[name](x).add_(1).sum().backward()
+    assert x.grad.tolist() == expected.tolist()
 
 
 def test_what_was_not_saved_may_change() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ import pytest
 import norch
 from norch import AutogradError, DeviceError, DTypeError, ShapeError, Tensor
 from norch.autograd import gradcheck, gradgradcheck
+from norch.backend import Kernel, Operand
 from norch.backend.registry import register, unregister
 from norch.numpy_backend.backend import NumpyBackend
+from norch.numpy_backend.views import bind
 from norch.testing.strict import strict_device
 
 OPS: dict[str, Callable[..., Tensor]] = {"add_": norch.add, "sub_": norch.sub, "mul_": norch.mul, "div_": norch.div}
@@ -125,6 +127,8 @@ def test_alpha(name: str, alpha: float) -> None:
         for layout in LAYOUTS.values():
             if layout(matrix()).shape == (2, 3) or not isinstance(other, Tensor) or not other.ndim:
                 check(layout(matrix()), name, other, alpha=alpha)
+    check(matrix(), name, matrix(), alpha=norch.tensor(alpha))
+    assert norch.sub(1.0, norch.ones(2), alpha=alpha).tolist() == [1 - alpha] * 2
     whole = matrix(norch.int64)
     check(whole, name, matrix(norch.int64), alpha=3)
     with pytest.raises(DTypeError, match=name):
@@ -341,6 +345,11 @@ class CountingBackend(NumpyBackend):
         self.allocations += 1
         return super().allocate(nbytes, index)
 
+    def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        if op != "axpy" or not operands[0].dtype.is_floating_point:
+            return super().compile(op, operands, attrs)
+        return bind(lambda a, b, alpha, out: np.copyto(out, a + b * alpha), operands)
+
 
 @pytest.fixture
 def counting() -> Iterator[CountingBackend]:
@@ -375,6 +384,20 @@ def test_arithmetic_in_place_allocates_nothing(name: str, layout: str, counting:
     assert counting.allocations == 0
 
 
+@pytest.mark.parametrize("name", ["add_", "sub_"])
+def test_alpha_in_place_allocates_nothing_where_there_is_a_kernel(name: str, counting: CountingBackend) -> None:
+    x, y = matrix(device="counting"), norch.ones(3, device="counting")
+    counting.allocations = 0
+    getattr(x, name)(y, alpha=0.25)
+    getattr(x, name)(x, alpha=-1)
+    assert counting.allocations == 0
+    sign = 1 if name == "add_" else -1
+    expected = np.arange(1, 7).reshape(2, 3) + sign * 0.25
+    np.testing.assert_array_equal(x.cpu().numpy(), expected - sign * expected)
+    whole = matrix(norch.int64, "counting")  # no kernel: by its parts
+    assert getattr(whole, name)(whole, alpha=2).tolist() == (np.arange(1, 7).reshape(2, 3) * (1 + 2 * sign)).tolist()
+
+
 def test_gradients_accumulate_in_place(counting: CountingBackend) -> None:
     x = norch.ones(3, device="counting", requires_grad=True)
     seed = norch.ones(3, device="counting")
@@ -401,3 +424,24 @@ def test_the_bounds_of_clamp_are_not_taken_for_each_other() -> None:
     assert y.tolist() == [0.0, -1.0, -1.0]
     assert x.grad is not None
     assert x.grad.tolist() == [2.0, 0.0, 0.0]
+
+
+def test_expanded_tensors_are_filled() -> None:
+    base = norch.tensor([1.0, 2.0])
+    expanded = base.expand(3, 2)
+    assert expanded.fill_(5).tolist() == [[5.0, 5.0]] * 3
+    assert base.tolist() == [5.0, 5.0]
+    expanded.zero_()
+    assert base.tolist() == [0.0, 0.0]
+    for change in (lambda: expanded.add_(1), lambda: expanded.fill_(norch.tensor(1.0)), lambda: expanded.copy_(base)):
+        with pytest.raises(ShapeError, match="clone"):
+            change()
+
+
+def test_the_gradient_of_what_was_filled_through_an_expanded_view_is_0() -> None:
+    leaf = norch.tensor([1.0, 2.0], requires_grad=True)
+    made = leaf * 3
+    made.expand(3, 2).zero_()
+    (made * made + leaf).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [1.0, 1.0]

@@ -109,6 +109,12 @@ def test_parts_without_elements() -> None:
     assert norch.cat([norch.zeros(0, 3, dtype=norch.float64), x]).dtype is norch.float64
 
 
+def test_a_part_without_elements_or_dims_gets_an_empty_gradient() -> None:
+    nothing, x = norch.zeros(0, requires_grad=True), norch.zeros(2, 3)
+    norch.cat([nothing, x], 1).sum().backward()
+    assert nothing.grad.shape == (0,)
+
+
 def test_an_empty_part_gets_an_empty_gradient() -> None:
     x, empty = leaf(2, 3), leaf(0, 3)
     (norch.cat([empty, x, empty]) * 2).sum().backward()

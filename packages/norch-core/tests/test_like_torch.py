@@ -252,6 +252,34 @@ LINES = {
     "norm.values_alone": [(np.eye(3)[:, :2], np.zeros((2, 2))), lambda t, x, y: (t.linalg.norm(x, "nuc"),
         t.linalg.norm(y,
         2))],
+    # --- found by tests/fuzz
+    "polygamma": [(P * 5 - 2.1,), lambda t, x: (t.polygamma(2, x), t.polygamma(3, x), t.special.polygamma(0, x))],
+    "cross.default": [(np.ones((3, 3)) * V, F[:, :3]), lambda t, x, y: (t.cross(x, y), t.linalg.cross(x, y))],
+    "linalg.diagonal": [(M,), lambda t, x: (t.linalg.diagonal(x), t.linalg.diagonal(x, offset=1, dim1=0, dim2=2))],
+    "vander.int": [(J,), lambda t, x: (t.vander(x), t.vander(x.to(t.int8)), t.vander(x > 0))],
+    "einsum.int": [(S,), lambda t, x: [
+        t.einsum(e, x.to(t.int32)) for e in ("ij->j", "ij->", "ij->ji")]],
+    "einsum.bool": [(B,), lambda t, x: (t.einsum("ij,jk->kij", x, x.T), t.einsum("ij->j", x))],
+    "xlog1py.number": [(P,), lambda t, x: (t.special.xlog1py(x, 2.0), t.special.xlog1py(0.5, x))],
+    "movedim.0d": [(at(3.0)[0],), lambda t, x: (x.movedim(0, 0), t.moveaxis(x, -1, 0), x.adjoint())],
+    "broadcast_to.-1": [(F,), lambda t, x: (x.broadcast_to((2, -1, 4)), x[:, None].broadcast_to((-1, 2, -1)))],
+    "all.no_dim": [(S,), lambda t, x: (x.all(dim=()), t.any(x, dim=()), x.all(dim=[], keepdim=True))],
+    "alpha.promotes": [(I,), lambda t, x: (
+        t.sub(x, x.to(t.int8), alpha=100), t.rsub(x.to(t.int8), x, alpha=100), x.clone().add_(x.to(t.int8), alpha=100))],
+    "addcmul.dtype": [(I, F), lambda t, x, y: (
+        t.addcmul(y.to(t.float16) * 0, x, x, value=0.5), t.addcmul(x, x.to(t.int8), x.to(t.int8), value=100),
+        t.addcdiv(y.detach(), y.to(t.float32).detach(), x.to(t.int16), value=0.1))],
+    "median.empty": [(np.zeros((0, 2)),), lambda t, x: (x.median(), t.nanmedian(x))],
+    "fmod.bool": [(B, F), lambda t, x, y: (t.fmod(y, x | True), t.fmod(x, 2), t.hypot(y, x))],
+    "atan2.bool": [(B, F), lambda t, x, y: t.atan2(y, x)],
+    "clamp.mixed": [(F, F), lambda t, x, y: (
+        t.clamp(x, y[0, 0].detach(), 1.1), t.clip(x, 0, y[2, 3].detach() + 1))],
+    "copy_.number": [(F,), lambda t, x: t.empty_like(x).copy_(0.1)],
+    "pow.mixed": [(P,), lambda t, x: (x.detach() * 2).to(t.float16) ** x],
+    "bilinear.empty": [(F, F), lambda t, x, y: t.bilinear(x, y, t.zeros(0, 4, 4, dtype=t.float64))],
+    "ravel": [(F,), lambda t, x: (x[0, ::2].ravel(), t.ravel(x.T), x.ravel())],
+    "tensordot.broadcast": [(I[:, :1], I), lambda t, x, y: t.tensordot(x.to(t.uint8), y.to(t.uint8))],
+    "ndtri": [(at(1e-300, 1e-20, 0.01, 0.3, 0.5, 0.7, 0.999),), lambda t, x: t.special.ndtri(x)],
 }  # fmt: skip
 
 

@@ -117,6 +117,13 @@ def test_products():
         L.multi_dot([parts[0], parts[0]])
 
 
+@pytest.mark.parametrize(("equation", "total"), [("ii", 12), ("ij->", 36), ("ij->i", [3, 12, 21])])
+def test_einsum_that_sums_integers_gives_int64(equation, total):
+    found = norch.einsum(equation, norch.arange(9, dtype=norch.int8).reshape(3, 3))
+    assert found.dtype is norch.int64
+    assert found.tolist() == total
+
+
 def test_methods_and_functions_of_norch():
     a = norch.tensor(G)
     for got, expected in ((a.inverse(), norch.inverse(a)), (a.det(), norch.det(a)), (a.pinverse(), norch.pinverse(a))):

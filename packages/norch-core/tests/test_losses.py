@@ -204,6 +204,17 @@ def test_cross_entropy_saves_the_log_softmax_and_not_its_input():
     assert node.saved_outputs is not None
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_loss_may_be_changed_in_place_before_the_backward_pass(reduction):
+    x, target = leaf(draw(3, 4)), norch.tensor([0, 1, 2])
+    loss = norch.cross_entropy(x, target, reduction=reduction)
+    loss += 1
+    loss *= 2
+    loss.sum().backward()
+    expected = x.detach().softmax(1) - norch.one_hot(target, 4)
+    assert_close(x.grad, (expected * (2 / 3 if reduction == "mean" else 2)).numpy())
+
+
 def test_nll_loss():
     logs, weight = draw(3, 4), np.array([0.5, 1.5, 0.25, 2.0])
     target = np.array([3, -100, 1])

@@ -25,9 +25,9 @@ def test_every_step_has_a_formula():
 def test_every_option_is_in_some_formula():
     """Every option that a step has is one that the formulas were tried with."""
     for name in optimizer.__all__:
-        options = set(inspect.signature(getattr(norch, name)).parameters) - {"params", "grads"}
+        _, _, *options = inspect.signature(getattr(norch, name)).parameters
         tried = {k for s in STEPS.values() if s.function == name for k in (*s.options, *s.states)}
-        assert options == tried, name
+        assert set(options) == tried, name
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

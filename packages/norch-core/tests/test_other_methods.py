@@ -57,8 +57,26 @@ def test_shapes_that_change_in_place_are_differentiated():
     view = (a * 1)[0]
     view.unsqueeze_(0)
     assert norch.autograd.grad(view.sum(), a)[0].tolist() == [[1, 1, 1], [0, 0, 0]]
-    with pytest.raises(norch.AutogradError, match="leaf"):
-        a.t_()
+    for leaf in (a, norch.ones(1, 2).expand(3, 2).requires_grad_()):
+        with pytest.raises(norch.AutogradError, match="leaf"):
+            leaf.t_()
+
+
+@pytest.mark.parametrize("make", [lambda a: a, lambda a: a * 1, lambda a: a[:]], ids=["leaf", "result", "view"])
+@pytest.mark.parametrize(
+    ("change", "shape"),
+    [("t_", (3, 2)), ("squeeze_", (2, 3)), ("unsqueeze_", (1, 2, 3)), ("transpose_", (3, 2))],
+)
+def test_shapes_that_change_under_no_grad_keep_their_gradient(make, change, shape):
+    a = norch.arange(6.0).reshape(2, 3).requires_grad_()
+    b = make(a)
+    with norch.no_grad():
+        getattr(b, change)(*{"unsqueeze_": (0,), "transpose_": (0, 1)}.get(change, ()))
+    assert b.shape == shape
+    assert b.requires_grad
+    assert b.is_leaf is (b is a)
+    (b * b).sum().backward()
+    assert a.grad.tolist() == (a * 2).tolist()
 
 
 def test_a_shape_changed_under_what_saved_it_is_an_error_not_a_wrong_gradient():

@@ -11,6 +11,7 @@ import types
 import pytest
 
 import norch
+from norch.__main__ import main
 from norch.backend import CONTRACT, Backend, Buffer, registry
 from norch.device_module import DeviceModule
 
@@ -265,10 +266,27 @@ def test_the_reference_is_numpy_by_name(install, monkeypatch):
     assert norch.ones(3).sum().item() == 3
 
 
-def test_one_broken_provider_leaves_the_other_of_its_type(install):
-    install("plug-bad", body="raise ValueError('no luck')")
-    install("plug-chip")
-    assert type(norch.device("chip").backend).__module__ == "plug_chip"
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("import plugmissing", ("needs the module plugmissing", "pip install plugmissing")),
+        ("raise ValueError('NORCH_CHIP_SPEED must be a number')", ("_SPEED must be a number", "correct NORCH_CHIP_SP")),
+    ],
+)
+def test_one_broken_provider_leaves_the_other_of_its_type_with_one_warning(install, monkeypatch, capsys, body, words):
+    monkeypatch.setenv("NORCH_CHIP_SPEED", "fast")
+    install("plug-broken", body=body)
+    install("plug-sound")
+    with pytest.warns(RuntimeWarning, match="'chip' is left to plug-sound 1.2.*plug-broken 1.2") as caught:
+        assert type(registry.find("chip")).__module__ == "plug_sound"
+    assert len(caught) == 1
+    norch.set_num_threads(norch.get_num_threads())  # a setting has devices look again
+    assert norch.empty(2, device="chip").shape == (2,)
+    assert main([]) == 0
+    report = " ".join(capsys.readouterr().out.split())
+    for word in words:
+        assert word in str(caught[0].message)
+        assert word in report
 
 
 def test_an_index_beyond_the_devices_there_are(install):

@@ -73,7 +73,23 @@ def test_the_command(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Abacus", "9lives", "two words", "a-b", "../up", "class", "abacus\n", "exp", *sorted(RESERVED)]
+    "name",
+    [
+        "",
+        "Abacus",
+        "9lives",
+        "two words",
+        "a-b",
+        "../up",
+        "class",
+        "abacus\n",
+        "exp",
+        "a_",
+        "a__b",
+        "special",
+        "serialization",
+        *sorted(RESERVED),
+    ],
 )
 def test_a_name_that_no_device_can_have(name, tmp_path, capsys):
     with pytest.raises(ScaffoldError, match="cannot be a device type|is a name of norch's own"):

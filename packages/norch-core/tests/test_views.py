@@ -254,6 +254,32 @@ def test_copies_do_not_share_memory(name: str) -> None:
     assert (x >= 0).all()
 
 
+@pytest.mark.parametrize(
+    ("shape", "copy"),
+    [
+        ((1, 4), lambda x: x.repeat(3, 1)),
+        ((4,), lambda x: x.repeat(2, 1)),
+        ((), lambda x: x.tile(3)),
+        ((1, 4), lambda x: x.repeat_interleave(3, 0)),
+        ((2, 3), lambda x: x.repeat_interleave(1, 0)),
+        ((1, 1, 2, 2), lambda x: norch.pixel_shuffle(x, 1)),
+        ((1, 4, 1, 1), lambda x: norch.pixel_shuffle(x, 2)),
+        ((1, 1, 2, 2), lambda x: norch.pixel_unshuffle(x, 2)),
+        ((1, 4, 1, 1), lambda x: norch.channel_shuffle(x, 4)),
+        ((2,), lambda x: norch.flip(x, ())),
+        ((2,), lambda x: x.roll(0)),
+        ((2,), lambda x: x.diff(n=0)),
+        ((1,), lambda x: x.logcumsumexp(0)),
+    ],
+)
+def test_nothing_to_rearrange_is_a_copy_too(shape: tuple[int, ...], copy: Callable[[Any], Any]) -> None:
+    x = norch.zeros(shape)
+    out = copy(x)
+    out.copy_(norch.arange(float(out.numel())).reshape(out.shape))
+    assert out.flatten().tolist() == list(range(out.numel()))
+    assert not x.any()
+
+
 def test_expand_uses_no_memory() -> None:
     x = norch.ones(1, 3)
     wide = x.expand(1000, 3)
@@ -336,6 +362,23 @@ def test_gradient_of_a_view_that_starts_before_its_operand() -> None:
     assert earlier.tolist() == [1, 2, 3, 4]
     (earlier * norch.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
     assert x.grad.tolist() == [0, 0, 2, 3, 4, 0]  # what lies outside of the operand is not its own
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_gradient_of_a_view_that_reaches_past_its_operand(start: int) -> None:
+    x = norch.arange(6.0).requires_grad_()
+    middle = x[2:4]
+    wide = middle.as_strided((4,), (1,), start)
+    (wide.sum() + (middle * 3).sum()).backward()
+    assert x.grad.tolist() == [0, 0, 4, 4, 0, 0]  # as PyTorch: of what the operand shows
+
+
+@pytest.mark.parametrize("view", [lambda x: x[...], lambda x: x[:], lambda x: x[()]], ids=["...", ":", "()"])
+def test_gradient_of_the_whole_of_an_expanded_leaf(view: Callable[[Any], Any]) -> None:
+    x = norch.ones(1, 2).expand(3, 2).requires_grad_()
+    weight = norch.arange(6.0).reshape(3, 2)
+    (view(x) * weight).sum().backward()
+    assert x.grad.tolist() == weight.tolist()
 
 
 def test_results_lie_in_memory_as_their_operands_do() -> None:

@@ -279,3 +279,17 @@ def test_one_dim():
     x, w, b = draw(3, 4, 50), draw(6, 2, 5), draw(6)
     y = norch.conv1d(*[tensor(v, "float32") for v in (x, w, b)], stride=2, padding=2, groups=2)
     close(y, conv2d(x[:, :, None], w[:, :, None], b, (1, 2), (0, 0, 2, 2), ONE, 2)[:, :, 0], "float32")
+
+
+def test_long_sums_are_made_of_short_ones():
+    rng = np.random.default_rng(0)
+    x, w = rng.random((2, 512, 4, 4)), rng.random((16, 512, 3, 3))
+
+    def found(dtype):
+        leaves = [tensor(v.astype(np.float32), dtype).requires_grad_() for v in (x, w)]
+        out = norch.conv2d(*leaves, padding=1)
+        out.backward(norch.ones_like(out))
+        return [t.double().numpy() for t in (out.detach(), *[leaf.grad for leaf in leaves])]
+
+    for got, want in zip(found("float32"), found("float64"), strict=True):
+        np.testing.assert_allclose(got, want, 1.2e-6)

@@ -167,3 +167,40 @@ def test_many_operands_of_one_memory():
     x.add_(x)
     x.mul_(x)
     np.testing.assert_array_equal(x.numpy(), (np.arange(50_000, dtype=np.float32) * 2) ** 2)
+
+
+@pytest.mark.parametrize("name", DTYPES[:-1])
+@pytest.mark.parametrize("shape", [(7,), (67, 131), (70_001,)], ids=str)
+def test_clamp_by_numbers(name, shape):
+    a = values(name, *shape)
+    for _, an, at in layouts(a):
+        np.testing.assert_array_equal(as_float(at.clamp(1, 4)), np.clip(an.astype(float), 1, 4))
+        np.testing.assert_array_equal(as_float(at.clamp(min=2)), np.maximum(an.astype(float), 2))
+        np.testing.assert_array_equal(as_float(at.clamp(6, 3)), np.full(shape, 3.0))  # the upper bound wins
+        np.testing.assert_array_equal(as_float(at.clone().clamp_(1, 4)), np.clip(an.astype(float), 1, 4))
+
+
+def test_clamp_keeps_nan_and_takes_infinite_bounds():
+    x = norch.tensor([math.nan, -math.inf, 5.0, math.inf])
+    np.testing.assert_array_equal(x.clamp(-1, 1).numpy(), np.float32([math.nan, -1, 1, 1]))
+    np.testing.assert_array_equal(x.clamp(max=0).numpy(), np.float32([math.nan, -math.inf, 0, 0]))
+    assert all(math.isnan(v) for v in x.clamp(math.nan, 1).tolist() + x.clamp(0, math.nan).tolist())
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(1,), (67, 131), (70_001,)], ids=str)
+def test_add_with_alpha(name, shape):
+    a, b = values(name, *shape), values(name, *shape, seed=1)
+    want = a.astype(float) + 0.5 * b.astype(float)
+    for _, _, at in layouts(a):
+        for _, _, bt in layouts(b):
+            np.testing.assert_array_equal(as_float(at.add(bt, alpha=0.5)), want)
+            np.testing.assert_array_equal(as_float(at.clone().sub_(bt, alpha=-0.5)), want)
+    x, y = tensor(a), tensor(b)
+    np.testing.assert_array_equal(as_float(x.add(y[:1], alpha=2)), a.astype(float) + 2 * b[:1].astype(float))
+    np.testing.assert_array_equal(as_float(x[:1].add(y, alpha=2)), a[:1].astype(float) + 2 * b.astype(float))
+    if a.itemsize > 2:  # 16-bit floats are computed in float32, tile by tile
+        before = norch.cpu.memory_stats()["allocated_bytes"]
+        norch.cpu.reset_peak_memory_stats()
+        x.add_(y, alpha=3)
+        assert norch.cpu.memory_stats()["peak_allocated_bytes"] == before

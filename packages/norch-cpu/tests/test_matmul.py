@@ -66,6 +66,21 @@ def test_sizes_and_layouts(size, threads):
             assert_product(x @ y, an, bn, 2e-6)
 
 
+@pytest.mark.parametrize(
+    ("size", "bound"),
+    [((64, 64, 4608), 1.2e-6), ((128, 16, 2048), 1.2e-6), ((3, 70, 4608), 1.2e-6), ((2, 1, 4_000_000), 5e-6),
+     ((1, 4, 4_000_000), 5e-6), ((2, 3, 4_000_000), 5e-6)],
+    ids=str,
+)  # fmt: skip
+def test_long_sums_are_made_of_short_ones(size, bound):
+    m, n, k = size
+    a, b = (RNG.random(shape).astype(np.float32) for shape in ((m, k), (n, k)))
+    want = a.astype(np.float64) @ b.T.astype(np.float64)
+    rows, columns = norch.from_numpy(a), norch.from_numpy(b)
+    for product in (rows @ columns.mT, rows @ columns.mT.contiguous()):
+        np.testing.assert_allclose(product.numpy(), want, bound)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("size", SIZES[2::4], ids=str)
 def test_floating_dtypes(dtype, size):

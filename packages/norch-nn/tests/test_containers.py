@@ -96,7 +96,7 @@ def test_module_dict():
         choices["conv"]
     with pytest.raises(KeyError, match="already exists"):
         choices["keys"] = conv
-    with pytest.raises(TypeError, match="update"):
+    with pytest.raises(TypeError, match="not iterable"):
         choices.update(3)
 
 

@@ -213,6 +213,34 @@ def test_adaptive_max_pool_has_indices():
     assert len(F.adaptive_max_pool1d_with_indices(norch.tensor(x[0]), 7)) == 2
 
 
+@pytest.mark.parametrize(
+    ("dtype", "lambd", "values", "expected", "slopes"),
+    [
+        (norch.float32, 0.5, [0.5, -0.5, 0.75, -0.75, 0], [0, 0, 0.25, -0.25, 0], [0, 0, 1, 1, 0]),
+        (norch.float32, 0.0, [0.0, 1, -1], [0, 1, -1], [0, 1, 1]),
+        (norch.bfloat16, 0.1, [0.099609375, 1, -1], [0, 0.8984375, -0.8984375], [0, 1, 1]),
+        (norch.float16, 0.3, [0.25, 1, -1], [0, 0.7001953125, -0.7001953125], [0, 1, 1]),
+        (norch.float32, 0.5, [math.inf, math.nan], [math.inf, math.nan], [1, 1]),
+    ],
+)
+def test_softshrink(dtype, lambd, values, expected, slopes):
+    x = norch.tensor(values, dtype=dtype, requires_grad=True)
+    y = F.softshrink(x, lambd)
+    y.sum().backward()
+    np.testing.assert_array_equal(y.detach().tolist(), expected)
+    assert x.grad.tolist() == slopes
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize(("shape", "size"), [((1, 1, 2, 2), (2, 2)), ((1, 1, 1, 1), (2, 2))])
+def test_interpolate_gives_a_copy(mode, shape, size):
+    x = norch.zeros(shape)
+    out = F.interpolate(x, size, mode=mode)
+    out[..., 0, 0] = 1
+    assert out.sum() == 1
+    assert not x.any()
+
+
 def test_interpolate_keeps_corners_or_centres():
     x = norch.tensor([[[0.0, 3.0]]])
     assert F.interpolate(x, 4, mode="linear", align_corners=True).tolist() == [[pytest.approx([0, 1, 2, 3])]]
@@ -220,6 +248,19 @@ def test_interpolate_keeps_corners_or_centres():
     assert F.interpolate(x, scale_factor=2).tolist() == [[[0, 0, 3, 3]]]
     assert F.interpolate(x, scale_factor=2, mode="area").tolist() == [[[0, 0, 3, 3]]]
     assert F.interpolate(norch.tensor([[[math.inf, 1.0, 2.0, 3.0]]]), 2, mode="linear").tolist()[0][0][1] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("mode", "dims", "expected"),
+    [
+        ("linear", 3, [0, 1, 4, 9]), ("bilinear", 4, [0, 1, 4, 9]), ("nearest", 4, [0, 1, 4, 9]),
+        ("nearest", 3, [0, 0, 1, 4]), ("nearest-exact", 4, [0, 1, 4, 4]), ("area", 3, [0, 1, 4, 9]),
+    ],
+)  # fmt: skip
+def test_a_factor_that_keeps_the_size(mode, dims, expected):  # what PyTorch 2.13 gives
+    x = norch.tensor([0.0, 1, 4, 9]).reshape((1, 1, 4) if dims == 3 else (1, 1, 4, 1))
+    got = F.interpolate(x, scale_factor=1.2 if dims == 3 else (1.2, 1), mode=mode)
+    assert got.flatten().tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,22 @@ def test_values_and_gains():
     values = array(init.kaiming_normal_(norch.empty(64, 32, 3, 3), mode="fan_out", nonlinearity="relu"))
     assert values.std() == pytest.approx(math.sqrt(2 / (64 * 9)), rel=0.05)
     assert array(init.xavier_uniform_(norch.empty(64, 32))).std() == pytest.approx(math.sqrt(2 / 96), rel=0.06)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Embedding(20_000, 50, padding_idx=3),
+        lambda: nn.Linear(1000, 1000),
+        lambda: norch.empty(1_000_000).normal_(1, 2),
+        lambda: norch.empty(1_000_000).uniform_(1, 2),
+    ],
+    ids=["embedding", "linear", "normal_", "uniform_"],
+)
+def test_a_million_weights_start_with_one_draw_beside_them(make):
+    if not hasattr(norch.cpu, "reset_peak_memory_stats"):
+        pytest.skip("the backend counts no memory")
+    norch.cpu.reset_peak_memory_stats()
+    before = norch.cpu.memory_stats()["allocated_bytes"]
+    make()
+    assert norch.cpu.memory_stats()["peak_allocated_bytes"] - before < 2.3 * 4_000_000

@@ -56,7 +56,7 @@ COUNTS = [
     (nn.GELU(), FLAT, 1),
     (nn.PReLU(), FLAT, 3),
     (nn.Softmax(1), FLAT, 1),
-    (nn.Softshrink(), FLAT, 2),
+    (nn.Softshrink(), FLAT, 3),
     (nn.Flatten(), IMAGE, 0),
     (nn.PixelShuffle(2), IMAGE, 1),
     (nn.Upsample(scale_factor=2), IMAGE, 1),

@@ -29,6 +29,7 @@ from .autograd import (
 )
 from .device import Device, get_default_device, set_default_device
 from .device import Device as device
+from .dispatch.arguments import checked
 from .dispatch.fallback import is_cpu_fallback_allowed, set_cpu_fallback
 from .dtype import (
     DType,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     cpu: DeviceModule
     cuda: DeviceModule
 
+can_cast, promote_types = checked(can_cast), checked(promote_types)
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
 
@@ -115,6 +117,7 @@ _LATER = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
+    "dispatch.arguments": ("check_functions",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
@@ -158,7 +161,8 @@ def __getattr__(name: str) -> Any:
                 return found
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
-            return getattr(Tensor, name)
+            found = globals()[name] = checked(getattr(Tensor, name), name)
+            return found
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")
         from .device_module import lookup

@@ -8,6 +8,7 @@ import json
 import platform
 import sys
 import textwrap
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -32,7 +33,9 @@ def collect() -> dict[str, Any]:
     except PackageNotFoundError:
         versions["norch-nn"] = "not installed"
     versions |= {"python": platform.python_version(), "numpy": numpy.__version__, "platform": platform.platform()}
-    backends = [_of_backend(provider) for provider in registry.providers(load=True)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the table has what `registry.find` warns of
+        backends = [_of_backend(provider) for provider in registry.providers(load=True)]
     return {"versions": versions, "backends": backends, "ops": [_of_op(plugin) for plugin in plugin_ops.installed()]}
 
 

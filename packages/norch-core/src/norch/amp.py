@@ -129,7 +129,10 @@ class GradScaler:
         self._stages[id(optimizer)] = (_UNSCALED, good)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """`optimizer.step(*args)` after `unscale_`, unless a gradient was not finite. Closures are not supported."""
+        """`optimizer.step(*args)` after `unscale_`, unless a gradient was not finite. Closures are not supported.
+
+        Raises AutogradError where it was called already since the last `update`.
+        """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs or args:
@@ -144,7 +147,7 @@ class GradScaler:
         return optimizer.step() if good else None
 
     def update(self, new_scale: Any = None) -> None:
-        """Adapts the factor to what the steps since the last call saw, or sets it."""
+        """Adapts the factor to what the steps since the last call saw, or sets it. AutogradError without a step."""
         if not self._enabled:
             return
         if new_scale is not None:

@@ -205,7 +205,10 @@ class Bernoulli(Distribution):
 
 
 class Categorical(Distribution):
-    """An index from 0 to n - 1, by the weights in the last dim of `probs`, or the softmax of `logits`."""
+    """An index from 0 to n - 1, by the weights in the last dim of `probs`, or the softmax of `logits`.
+
+    Raises ShapeError for a 0-d tensor.
+    """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         _one_of("Categorical", probs, logits)

@@ -164,7 +164,10 @@ def can_cast(source: DType, target: DType) -> bool:
 
 
 class finfo:
-    """Limits of a floating dtype: `bits`, `eps`, `max`, `min`, `tiny`, `smallest_normal`, `resolution`."""
+    """Limits of a floating dtype: `bits`, `eps`, `max`, `min`, `tiny`, `smallest_normal`, `resolution`.
+
+    Raises DTypeError for other dtypes.
+    """
 
     def __init__(self, dtype: DType | None = None) -> None:
         self.dtype = dtype = _default if dtype is None else as_dtype(dtype, "finfo")
@@ -188,7 +191,7 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype: `bits`, `min`, `max`."""
+    """Limits of an integer dtype: `bits`, `min`, `max`. Raises DTypeError for other dtypes."""
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype = as_dtype(dtype, "iinfo")

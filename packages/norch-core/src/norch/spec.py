@@ -53,6 +53,7 @@ class Spec:
     overlaps: bool
 
     def __new__(cls, shape: Shape, strides: Shape | None, dtype: DType, device: Device) -> Spec:
+        """Raises ShapeError for a shape of 2**63 bytes or more."""
         if strides is None:
             strides = contiguous_strides(shape)
         key = (shape, strides, dtype, device)
@@ -90,6 +91,10 @@ _lock = threading.Lock()
 
 def _make(key: tuple[Shape, Shape, DType, Device]) -> Spec:
     shape, strides, dtype, device = key
+    if not all(type(n) is int for n in (*shape, *strides)):
+        shape, strides = tuple(map(operator.index, shape)), tuple(map(operator.index, strides))
+    if max(prod(shape), span(shape, strides) * dtype.itemsize) >= 2**63:
+        raise ShapeError(f"a tensor of shape {tuple(shape)} has more elements than memory can address")
     spec = object.__new__(Spec)
     spec.shape, spec.strides, spec.dtype, spec.device = Size(shape), strides, dtype, device
     spec.ndim, spec.numel = len(shape), prod(shape)

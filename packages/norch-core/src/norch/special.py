@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .dtype import bool_, get_default_dtype
+from .dispatch.arguments import check_functions
+from .dtype import float64
 from .ops import (
     digamma,
     erf,
     erfc,
     erfinv,
+    exp,
     exp2,
     expm1,
     lgamma,
@@ -24,9 +26,12 @@ from .ops import (
     sigmoid,
     sinc,
     softmax,
+    sqrt,
     where,
     xlogy,
 )
+from .ops.elementwise.special import as_floating, entropy, floating_pair
+from .ops.upcast import in_float32
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -34,33 +39,47 @@ if TYPE_CHECKING:
 expit, psi, gammaln = sigmoid, digamma, lgamma
 
 
-def _number(input: Tensor) -> Tensor:
-    """A bool tensor in the default dtype, which has a sign; others as they are."""
-    return input if input.dtype is not bool_ else input.to(get_default_dtype())
-
-
+@in_float32
 def entr(input: Tensor) -> Tensor:
     """-input * log(input): 0 at 0, -inf for negative input."""
-    input = _number(input)
-    zero = input == 0
-    found = -input * log(where(zero, 1.0, input))
-    return where(zero, 0.0, where(input < 0, -math.inf, found))
+    return entropy(as_floating(input))
 
 
+@in_float32
 def ndtr(input: Tensor) -> Tensor:
     """The normal distribution function: how likely a standard normal draw is to be below input."""
-    return erfc(-_number(input) / math.sqrt(2)) * 0.5
+    return erfc(as_floating(input) * -math.sqrt(0.5)) * 0.5
 
 
+@in_float32
 def ndtri(input: Tensor) -> Tensor:
-    """The inverse of `ndtr`."""
-    return erfinv(input * 2 - 1) * math.sqrt(2)
+    """The inverse of `ndtr`: infinite at 0 and 1, NaN beyond. As exact for small input as for large.
+
+    By `erfinv`, and in the tails by Newton's method on the logarithm of `ndtr`, from the approximation 26.2.23 of
+    Abramowitz and Stegun. In float64.
+    """
+    x = as_floating(input)
+    p = x.to(float64)
+    tail = where(p < 0.5, p, 1 - p)
+    inside = tail > 0
+    tail = where(inside, tail, 0.01)
+    t = sqrt(log(tail) * -2.0)
+    size = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
+    for _ in range(3):
+        found = erfc(size * math.sqrt(0.5)) * 0.5
+        size = size + log(found / tail) * found * exp(size * size / 2) * math.sqrt(2 * math.pi)
+    size = where(inside, size, -log(where(inside, 1.0, where(p < 0.5, p, 1 - p))))  # infinite, as its slope, or NaN
+    centre = erfinv(where(tail > 0.1, p, 0.5) * 2 - 1) * math.sqrt(2)
+    return where(tail > 0.1, centre, where(p < 0.5, -size, size)).to(x.dtype)
 
 
+@in_float32
 def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), 0 where input is 0."""
-    product: Tensor = input * log1p(other)
-    return where(input == 0, 0.0, product)
+    x, y = floating_pair("xlog1py", input, other)
+    # Where the logarithm is infinite it must not meet the 0.
+    infinite = (x == 0) & ((y <= -1) | (y == math.inf))
+    return where(infinite, 0.0, x * log1p(where(infinite, 0.0, y)))
 
 
 __all__ = [
@@ -87,3 +106,6 @@ __all__ = [
     "xlog1py",
     "xlogy",
 ]
+
+
+check_functions(globals())

@@ -71,7 +71,7 @@ NORCH_ACTIVATION_GRAD(ReluGrad, x <= C(0) ? C(0) : g)  // of the result
 NORCH_ACTIVATION(LeakyRelu, x > C(0) ? x : x * k.a)
 NORCH_ACTIVATION_GRAD(LeakyReluGrad, x > C(0) ? g : g * k.a)
 NORCH_ACTIVATION(Hardtanh, clamp(x, k.a, k.b))
-NORCH_ACTIVATION_GRAD(HardtanhGrad, (x <= k.a) | (x >= k.b) ? C(0) : g)  // of the result
+NORCH_ACTIVATION_GRAD(HardtanhGrad, (x <= k.a) | (x >= k.b) ? C(0) : g)
 NORCH_ACTIVATION(Tanh, M::tanh(x))
 NORCH_ACTIVATION_GRAD(TanhGrad, g * (C(1) - x * x))  // of the result
 NORCH_ACTIVATION(Sigmoid, M::sigmoid(x))

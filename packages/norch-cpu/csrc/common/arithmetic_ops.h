@@ -54,6 +54,18 @@ NORCH_BINARY(T, Div, a / b)
 /// A NaN wins: in a by the test, in b because every comparison with it is false.
 NORCH_BINARY(T, Maximum, a > b || a != a ? a : b)
 NORCH_BINARY(T, Minimum, a < b || a != a ? a : b)
+struct Clamp {
+    template <class T>
+    NORCH_FN static T apply(T x, T low, T high) {
+        return Minimum::apply(Maximum::apply(x, low), high);
+    }
+};
+struct AddScaled {
+    template <class T>
+    NORCH_FN static T apply(T a, T b, T scale) {
+        return a + b * scale;
+    }
+};
 NORCH_BINARY(T, And, T(a & b))
 NORCH_BINARY(T, Or, T(a | b))
 NORCH_BINARY(T, Xor, T(a ^ b))
@@ -147,7 +159,7 @@ struct Sign {
     template <class T>
     NORCH_FN static T apply(T x) {
         if constexpr (std::is_integral_v<T>) return T((x > 0) - (x < 0));
-        else return x > 0 ? T(1) : x < 0 ? T(-1) : x;  // zeros and NaN are themselves
+        else return x > 0 ? T(1) : x < 0 ? T(-1) : x + T(0);  // -0 becomes 0, NaN stays
     }
 };
 NORCH_UNARY(Sqrt, std::sqrt(x))
@@ -181,6 +193,8 @@ void add_arithmetic_ops(Registry& registry) {
     registry["div"] = Make::template binary<None, None, Div>;
     registry["maximum"] = Make::template binary<Or, Maximum, Maximum>;
     registry["minimum"] = Make::template binary<And, Minimum, Minimum>;
+    registry["clamp"] = Make::template ternary<None, Clamp, Clamp>;
+    registry["axpy"] = Make::template ternary<None, None, AddScaled>;
     registry["floor_divide"] = Make::template division<FloorDivide>;
     registry["remainder"] = Make::template division<Remainder>;
     registry["bitwise_and"] = Make::template binary<And, And, None>;

@@ -12,18 +12,18 @@ PyTypeObject* buffer_type = nullptr;
 
 namespace {
 
-// Objects kept to be used again, under the GIL: tensors come and go at every op.
-constexpr int MAX_KEPT = 256;
-Buffer* kept[MAX_KEPT];
-int kept_count = 0;
+// Objects to be used again, under the GIL: tensors come and go at every op.
+constexpr int MAX_FREE = 256;
+Buffer* free_list[MAX_FREE];
+int free_count = 0;
 
 void dealloc(PyObject* object) {
     auto* self = reinterpret_cast<Buffer*>(object);
     self->memory.release(self->data, size_t(self->nbytes));
     Py_XDECREF(self->modified);
     PyTypeObject* type = Py_TYPE(object);
-    if (kept_count < MAX_KEPT)
-        kept[kept_count++] = self;
+    if (free_count < MAX_FREE)
+        free_list[free_count++] = self;
     else
         PyObject_Free(self);
     Py_DECREF(type);
@@ -78,8 +78,8 @@ Buffer* new_buffer(Py_ssize_t nbytes, int index) {
 
 Buffer* wrap_memory(char* data, Py_ssize_t nbytes, const MemoryOwner& memory) {
     Buffer* self;
-    if (kept_count) {
-        self = kept[--kept_count];
+    if (free_count) {
+        self = free_list[--free_count];
         PyObject_Init(reinterpret_cast<PyObject*>(self), buffer_type);
     } else {
         self = PyObject_New(Buffer, buffer_type);

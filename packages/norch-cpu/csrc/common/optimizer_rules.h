@@ -18,7 +18,7 @@ struct StepFlags {
     bool maximize = false, nesterov = false, decoupled = false, rectified = false;
 
     explicit StepFlags(const Attrs& attrs)
-        : maximize(attrs.flag("maximize")),
+        : maximize(attrs.has("maximize") && attrs.flag("maximize")),
           nesterov(attrs.has("nesterov") && attrs.flag("nesterov")),
           decoupled(attrs.has("decoupled") && attrs.flag("decoupled")),
           rectified(attrs.has("rectified") && attrs.flag("rectified")) {}
@@ -27,15 +27,15 @@ struct StepFlags {
 /// The gradient to descend along, with the decay of the parameter in it, or made at once where it is decoupled.
 template <class C>
 struct Descent {
-    C sign, decay, kept;
+    C sign, decay, decay_factor;
 
     Descent(const StepFlags& flags, double lr, double weight_decay)
         : sign(C(flags.maximize ? -1 : 1)),
           decay(C(flags.decoupled ? 0 : weight_decay)),
-          kept(C(flags.decoupled ? 1 - lr * weight_decay : 1)) {}
+          decay_factor(C(flags.decoupled ? 1 - lr * weight_decay : 1)) {}
 
     NORCH_FN C operator()(C& p, C g) const {
-        p *= kept;
+        p *= decay_factor;
         const C d = sign * g, decayed = d + decay * p;
         return decay != 0 ? decayed : d;
     }
@@ -45,16 +45,20 @@ template <class C>
 struct SgdRule {
     static constexpr int SCALARS = 4;
     Descent<C> descent;
-    C lr, momentum, fresh, nesterov;
+    C lr, momentum, one_minus_dampening, nesterov;
 
     SgdRule(const StepFlags& flags, const Scalar* s)
-        : descent(flags, 0, s[1].f), lr(C(s[0].f)), momentum(C(s[2].f)), fresh(C(1 - s[3].f)), nesterov(C(flags.nesterov)) {}
+        : descent(flags, 0, s[1].f),
+          lr(C(s[0].f)),
+          momentum(C(s[2].f)),
+          one_minus_dampening(C(1 - s[3].f)),
+          nesterov(C(flags.nesterov)) {}
 
     template <unsigned PRESENT>
     NORCH_FN void apply(C& p, C& a, C&, C&, C g) const {
         C d = descent(p, g);
         if constexpr (PRESENT & 1) {
-            a = momentum * a + fresh * d;
+            a = momentum * a + one_minus_dampening * d;
             const C ahead = d + momentum * a;
             d = nesterov != 0 ? ahead : a;
         }
@@ -66,15 +70,15 @@ template <class C>
 struct AsgdRule {
     static constexpr int SCALARS = 4;
     Descent<C> descent;
-    C eta, kept, mu;
+    C eta, decay_factor, mu;
 
     AsgdRule(const StepFlags& flags, const Scalar* s)
-        : descent(flags, 0, s[1].f), eta(C(s[0].f)), kept(C(1 - s[2].f * s[0].f)), mu(C(s[3].f)) {}
+        : descent(flags, 0, s[1].f), eta(C(s[0].f)), decay_factor(C(1 - s[2].f * s[0].f)), mu(C(s[3].f)) {}
 
     template <unsigned>
     NORCH_FN void apply(C& p, C& a, C&, C&, C g) const {
         const C d = descent(p, g);
-        p = kept * p - eta * d;
+        p = decay_factor * p - eta * d;
         const C nearer = a + mu * (p - a);
         a = mu == 1 ? p : nearer;
     }
@@ -101,22 +105,36 @@ struct RpropRule {
 template <class C>
 struct LionRule {
     static constexpr int SCALARS = 4;
-    C sign, lr, kept, beta1, fresh1, beta2, fresh2;
+    C sign, lr, decay_factor, beta1, one_minus_beta1, beta2, one_minus_beta2;
 
     LionRule(const StepFlags& flags, const Scalar* s)
         : sign(C(flags.maximize ? -1 : 1)),
           lr(C(s[0].f)),
-          kept(C(1 - s[0].f * s[1].f)),
+          decay_factor(C(1 - s[0].f * s[1].f)),
           beta1(C(s[2].f)),
-          fresh1(C(1 - s[2].f)),
+          one_minus_beta1(C(1 - s[2].f)),
           beta2(C(s[3].f)),
-          fresh2(C(1 - s[3].f)) {}
+          one_minus_beta2(C(1 - s[3].f)) {}
 
     template <unsigned>
     NORCH_FN void apply(C& p, C& a, C&, C&, C g) const {
         const C d = sign * g;
-        p = kept * p - lr * Sign::apply(C(beta1 * a + fresh1 * d));
-        a = beta2 * a + fresh2 * d;
+        p = decay_factor * p - lr * Sign::apply(C(beta1 * a + one_minus_beta1 * d));
+        a = beta2 * a + one_minus_beta2 * d;
+    }
+};
+
+/// The parameter is an exponential moving average, the gradient its new value.
+template <class C>
+struct AverageRule {
+    static constexpr int SCALARS = 1;
+    C weight;
+
+    AverageRule(const StepFlags&, const Scalar* s) : weight(C(s[0].f)) {}
+
+    template <unsigned>
+    NORCH_FN void apply(C& p, C&, C&, C&, C g) const {
+        p += weight * (g - p);
     }
 };
 
@@ -124,20 +142,20 @@ struct LionRule {
 template <class C>
 struct Moments {
     Descent<C> descent;
-    C beta1, fresh1, beta2, fresh2, eps;
+    C beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
 
     Moments(const StepFlags& flags, const Scalar* s)
         : descent(flags, s[0].f, s[1].f),
           beta1(C(s[2].f)),
-          fresh1(C(1 - s[2].f)),
+          one_minus_beta1(C(1 - s[2].f)),
           beta2(C(s[3].f)),
-          fresh2(C(1 - s[3].f)),
+          one_minus_beta2(C(1 - s[3].f)),
           eps(C(s[4].f)) {}
 
     NORCH_FN C update(C& p, C& m, C& v, C g) const {
         const C d = descent(p, g);
-        m = beta1 * m + fresh1 * d;
-        v = beta2 * v + fresh2 * d * d;
+        m = beta1 * m + one_minus_beta1 * d;
+        v = beta2 * v + one_minus_beta2 * d * d;
         return d;
     }
 };
@@ -197,20 +215,20 @@ template <class C>
 struct AdamaxRule {
     static constexpr int SCALARS = 6;
     Descent<C> descent;
-    C lr, beta1, fresh1, beta2, eps;
+    C lr, beta1, one_minus_beta1, beta2, eps;
 
     AdamaxRule(const StepFlags& flags, const Scalar* s)
         : descent(flags, 0, s[1].f),
           lr(C(s[0].f / s[5].f)),
           beta1(C(s[2].f)),
-          fresh1(C(1 - s[2].f)),
+          one_minus_beta1(C(1 - s[2].f)),
           beta2(C(s[3].f)),
           eps(C(s[4].f)) {}
 
     template <unsigned>
     NORCH_FN void apply(C& p, C& a, C& b, C&, C g) const {
         const C d = descent(p, g);
-        a = beta1 * a + fresh1 * d;
+        a = beta1 * a + one_minus_beta1 * d;
         b = Maximum::apply(C(beta2 * b), C(std::fabs(d) + eps));
         p -= lr * a / b;
     }
@@ -237,17 +255,17 @@ template <class C>
 struct AdadeltaRule {
     static constexpr int SCALARS = 4;
     Descent<C> descent;
-    C lr, rho, fresh, eps;
+    C lr, rho, one_minus_rho, eps;
 
     AdadeltaRule(const StepFlags& flags, const Scalar* s)
-        : descent(flags, 0, s[1].f), lr(C(s[0].f)), rho(C(s[2].f)), fresh(C(1 - s[2].f)), eps(C(s[3].f)) {}
+        : descent(flags, 0, s[1].f), lr(C(s[0].f)), rho(C(s[2].f)), one_minus_rho(C(1 - s[2].f)), eps(C(s[3].f)) {}
 
     template <unsigned>
     NORCH_FN void apply(C& p, C& a, C& b, C&, C g) const {
         const C d = descent(p, g);
-        a = rho * a + fresh * d * d;
+        a = rho * a + one_minus_rho * d * d;
         const C change = std::sqrt(b + eps) / std::sqrt(a + eps) * d;
-        b = rho * b + fresh * change * change;
+        b = rho * b + one_minus_rho * change * change;
         p -= lr * change;
     }
 };
@@ -256,23 +274,23 @@ template <class C>
 struct RmspropRule {
     static constexpr int SCALARS = 5;
     Descent<C> descent;
-    C lr, alpha, fresh, eps, momentum;
+    C lr, alpha, one_minus_alpha, eps, momentum;
 
     RmspropRule(const StepFlags& flags, const Scalar* s)
         : descent(flags, 0, s[1].f),
           lr(C(s[0].f)),
           alpha(C(s[2].f)),
-          fresh(C(1 - s[2].f)),
+          one_minus_alpha(C(1 - s[2].f)),
           eps(C(s[3].f)),
           momentum(C(s[4].f)) {}
 
     template <unsigned PRESENT>
     NORCH_FN void apply(C& p, C& a, C& b, C& c, C g) const {
         C d = descent(p, g);
-        a = alpha * a + fresh * d * d;
+        a = alpha * a + one_minus_alpha * d * d;
         C spread = a;
         if constexpr (PRESENT & 2) {
-            b = alpha * b + fresh * d;
+            b = alpha * b + one_minus_alpha * d;
             spread = a - b * b;
         }
         d /= std::sqrt(spread) + eps;
@@ -330,6 +348,7 @@ void add_optimizer_steps(Registry& registry) {
     registry["rmsprop_step"] = [](const Request& r) {
         return with_rmsprop_states(r.attrs, [&]<unsigned P>(Present<P>) { return Make::template step<RmspropRule, P>(r); });
     };
+    registry["update_averages"] = Make::template step<AverageRule, 0>;
     registry["asgd_step"] = Make::template step<AsgdRule, 1>;
     registry["rprop_step"] = Make::template step<RpropRule, 3>;
     registry["lion_step"] = Make::template step<LionRule, 1>;

@@ -58,22 +58,8 @@ void activation_loop(char* const* p, unsigned, int64_t n) {
 /// Of the gradient of the result and a saved tensor.
 template <class T, class Op, bool HAS_CONSTANTS>
 void gradient_loop(char* const* p, unsigned broadcast, int64_t n) {
-    T* out = reinterpret_cast<T*>(p[0]);
-    const T* g = reinterpret_cast<const T*>(p[1]);
-    const T* x = reinterpret_cast<const T*>(p[2]);
     const auto k = constants_at<T, HAS_CONSTANTS>(p + 3);
-    if (broadcast & 2) {
-        const T value = *g;
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(value, x[i], k);
-    } else if (broadcast & 4) {
-        const T value = *x;
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(g[i], value, k);
-    } else {
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = Op::template apply<Functions>(g[i], x[i], k);
-    }
+    apply_to_two<T, T>(p, broadcast, n, [=](T g, T x) NORCH_INLINE_LAMBDA { return Op::template apply<Functions>(g, x, k); });
 }
 
 /// The gradient of (a - b) ** 2 by a; the gradient of a mean is the same for all elements.

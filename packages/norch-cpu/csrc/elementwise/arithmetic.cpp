@@ -18,6 +18,11 @@ struct Binary {
     static constexpr Loop loop = binary_loop<T, T, F>;
 };
 template <class F>
+struct Ternary {
+    template <class T>
+    static constexpr Loop loop = ternary_loop<T, F>;
+};
+template <class F>
 struct Comparison {
     template <class T>
     static constexpr Loop loop = binary_loop<uint8_t, T, F>;
@@ -42,6 +47,8 @@ template <>
 struct Unary<None> : NoLoop {};
 template <>
 struct Binary<None> : NoLoop {};
+template <>
+struct Ternary<None> : NoLoop {};
 
 /// A kernel by category: the loop of bools, of integers, of floats, which are computed in float32 or float64.
 template <class Bool, class Integer, class Floating, int PS>
@@ -64,6 +71,10 @@ struct Make {
     template <class Bool, class Integer, class Floating, int PS = 150>
     static KernelPtr binary(const Request& request) {
         return by_category<Binary<Bool>, Binary<Integer>, Binary<Floating>, PS>(request);
+    }
+    template <class Bool, class Integer, class Floating>
+    static KernelPtr ternary(const Request& request) {
+        return by_category<Ternary<Bool>, Ternary<Integer>, Ternary<Floating>, 150>(request);
     }
     template <class F>
     static KernelPtr division(const Request& request) {

@@ -15,8 +15,8 @@ struct Cast {
             return store<To>(compute_t<To>(x ? 1 : 0));
         } else if constexpr (std::is_floating_point_v<compute_t<From>> && std::is_integral_v<To>) {
             // C leaves a float beyond the integer's range open; by way of a wider integer small ones wrap around.
-            using Wide = std::conditional_t<(sizeof(To) < 4), int32_t, To>;
-            return To(Wide(load(x)));
+            using Promoted = std::conditional_t<(sizeof(To) < 4), int32_t, To>;
+            return To(Promoted(load(x)));
         } else {
             return store<To>(compute_t<To>(load(x)));
         }

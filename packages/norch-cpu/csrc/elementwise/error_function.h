@@ -9,8 +9,8 @@ inline float erf(float x) {
     const float z = a * a;
     const float p = polynomial(z, 0.128379166f, -0.376125991f, 0.112832919f, -0.026841443f, 0.00516486401f,
                                -0.000780579692f, 7.18800948e-05f);
-    // 1 - erf by a polynomial about the middle of what is left until float32's erf is 1, its odd and even terms apart.
-    const float t = bounded_absolute(x, 3.92f) - 2.5f;
+    // 1 - erf by a polynomial about the middle of what is left until 3.9, where this makes it 1; odd and even terms apart.
+    const float t = bounded_absolute(x, 3.9f) - 2.5f;
     const float u = t * t;
     const float even = polynomial(u, 0.000406939973f, 0.00544631155f, 0.0086175194f, 0.00281307381f, -0.000281234155f,
                                   -6.43738022e-05f, 9.56076201e-06f);

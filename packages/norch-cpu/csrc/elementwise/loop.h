@@ -29,23 +29,36 @@ void unary_loop(char* const* p, unsigned, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = F::apply(x[i]);
 }
 
+/// out = f(a, b), of which one may be broadcast.
 template <class Out, class T, class F>
-void binary_loop(char* const* p, unsigned broadcast, int64_t n) {
+NORCH_INLINE void apply_to_two(char* const* p, unsigned broadcast, int64_t n, const F& f) {
     Out* out = reinterpret_cast<Out*>(p[0]);
     const T* a = reinterpret_cast<const T*>(p[1]);
     const T* b = reinterpret_cast<const T*>(p[2]);
     if (broadcast & 2) {
         const T value = *a;
         NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = F::apply(value, b[i]);
+        for (int64_t i = 0; i < n; ++i) out[i] = f(value, b[i]);
     } else if (broadcast & 4) {
         const T value = *b;
         NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = F::apply(a[i], value);
+        for (int64_t i = 0; i < n; ++i) out[i] = f(a[i], value);
     } else {
         NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = F::apply(a[i], b[i]);
+        for (int64_t i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
     }
+}
+
+template <class Out, class T, class F>
+void binary_loop(char* const* p, unsigned broadcast, int64_t n) {
+    apply_to_two<Out, T>(p, broadcast, n, [](T a, T b) NORCH_INLINE_LAMBDA { return F::apply(a, b); });
+}
+
+/// The last input is a scalar.
+template <class T, class F>
+void ternary_loop(char* const* p, unsigned broadcast, int64_t n) {
+    const T c = *reinterpret_cast<const T*>(p[3]);
+    apply_to_two<T, T>(p, broadcast, n, [=](T a, T b) NORCH_INLINE_LAMBDA { return F::apply(a, b, c); });
 }
 
 }  // namespace norch::elementwise

@@ -15,6 +15,7 @@ constexpr int TILE_ROWS = 6;
 #endif
 constexpr int TILE_VECTORS = 2;
 constexpr int PREFETCH_STEPS = 16;
+constexpr int64_t CHUNK_STEPS = 256;  // products that are summed on their own: in one long sum rounding errors pile up
 
 /// What a tile reads: a's element (i, p) at a[i * a_row + p * a_step], b's vectors at b + p * b_step, what the sums begin
 /// with at start + i * start_row (0: one row for all).
@@ -37,12 +38,6 @@ enum class Tile { plain, packs, looks_ahead };
 /// c[i][j] = start[i][j] + the sum over p of a[i][p] * b[p][j]; j goes over V vectors of L lanes. c may be start.
 template <class T, int L, int R, int V, Tile KIND>
 void multiply_rows(const TileInput<T>& in, T* c, int64_t c_row) {
-    vector_t<T, L> sums[R][V];
-    NORCH_UNROLL
-    for (int r = 0; r < R; ++r) {
-        NORCH_UNROLL
-        for (int v = 0; v < V; ++v) sums[r][v] = load_vector<L>(in.start + r * in.start_row + v * L);
-    }
     // Three rows of a share a pointer, since there are not registers enough for one each.
     constexpr int GROUPS = (R + 2) / 3;
     const T* a[GROUPS];
@@ -52,38 +47,46 @@ void multiply_rows(const TileInput<T>& in, T* c, int64_t c_row) {
     [[maybe_unused]] const int64_t ahead_step = in.ahead_step;
     const T *b = in.b, *ahead = in.ahead;
     T* panel = in.panel;
-    int64_t k = in.k;
-    do {  // GCC keeps the sums in registers only around a loop that cannot be skipped
-        vector_t<T, L> factors[V];
-        NORCH_UNROLL
-        for (int v = 0; v < V; ++v) factors[v] = load_vector<L>(b + v * L);
-        if constexpr (KIND == Tile::packs) {
+    const T* start = in.start;
+    int64_t start_row = in.start_row, left = in.k;
+    do {
+        int64_t k = left < CHUNK_STEPS ? left : CHUNK_STEPS;
+        left -= k;
+        vector_t<T, L> sums[R][V] = {};
+        do {  // GCC keeps the sums in registers only around a loop that cannot be skipped
+            vector_t<T, L> factors[V];
             NORCH_UNROLL
-            for (int v = 0; v < V; ++v) {
-                store_vector(panel + v * L, factors[v]);
-                __builtin_prefetch(b + PREFETCH_STEPS * b_step + v * L);  // no processor foresees such large strides
+            for (int v = 0; v < V; ++v) factors[v] = load_vector<L>(b + v * L);
+            if constexpr (KIND == Tile::packs) {
+                NORCH_UNROLL
+                for (int v = 0; v < V; ++v) {
+                    store_vector(panel + v * L, factors[v]);
+                    __builtin_prefetch(b + PREFETCH_STEPS * b_step + v * L);  // no processor foresees such large strides
+                }
+                panel += V * L;
             }
-            panel += V * L;
-        }
-        if constexpr (KIND == Tile::looks_ahead) {
-            __builtin_prefetch(ahead);
-            ahead += ahead_step;
-        }
+            if constexpr (KIND == Tile::looks_ahead) {
+                __builtin_prefetch(ahead);
+                ahead += ahead_step;
+            }
+            NORCH_UNROLL
+            for (int r = 0; r < R; ++r) {
+                const T value = a[r / 3][r % 3 * a_row];
+                NORCH_UNROLL
+                for (int v = 0; v < V; ++v) sums[r][v] += factors[v] * value;
+            }
+            NORCH_UNROLL
+            for (int g = 0; g < GROUPS; ++g) a[g] += a_step;
+            b += b_step;
+        } while (--k);
         NORCH_UNROLL
         for (int r = 0; r < R; ++r) {
-            const T value = a[r / 3][r % 3 * a_row];
             NORCH_UNROLL
-            for (int v = 0; v < V; ++v) sums[r][v] += factors[v] * value;
+            for (int v = 0; v < V; ++v)
+                store_vector(c + r * c_row + v * L, load_vector<L>(start + r * start_row + v * L) + sums[r][v]);
         }
-        NORCH_UNROLL
-        for (int g = 0; g < GROUPS; ++g) a[g] += a_step;
-        b += b_step;
-    } while (--k);
-    NORCH_UNROLL
-    for (int r = 0; r < R; ++r) {
-        NORCH_UNROLL
-        for (int v = 0; v < V; ++v) store_vector(c + r * c_row + v * L, sums[r][v]);
-    }
+        start = c, start_row = c_row;
+    } while (left);
 }
 
 template <class T>

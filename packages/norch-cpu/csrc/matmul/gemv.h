@@ -16,17 +16,20 @@ void add_rows(const T* x, int64_t x_step, const T* b, int64_t b_row, int64_t k, 
     for (; p + ROWS <= k; p += ROWS, x += ROWS * x_step, b += ROWS * b_row) {
         int64_t j = 0;
         for (; j + L <= n; j += L) {
-            vector_t<T, L> sum = load_vector<L>(y + j);
+            vector_t<T, L> sum = {};
             NORCH_UNROLL
             for (int r = 0; r < ROWS; ++r) {
                 const T* row = b + r * b_row + j;
                 __builtin_prefetch(row + ROWS * b_row);
                 sum += load_vector<L>(row) * x[r * x_step];
             }
-            store_vector(y + j, sum);
+            store_vector(y + j, load_vector<L>(y + j) + sum);
         }
-        for (; j < n; ++j)
-            for (int r = 0; r < ROWS; ++r) y[j] += x[r * x_step] * b[r * b_row + j];
+        for (; j < n; ++j) {
+            T sum = 0;
+            for (int r = 0; r < ROWS; ++r) sum += x[r * x_step] * b[r * b_row + j];
+            y[j] += sum;
+        }
     }
     for (; p < k; ++p, x += x_step, b += b_row) {
         const T value = *x;
@@ -63,26 +66,35 @@ template <class T, int R, int C>
 void dot_tile(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t k, T* out, int64_t out_row,
               int64_t out_column) {
     constexpr int L = SIMD_WIDTH<T>;
-    vector_t<T, L> sums[R][C] = {};
+    vector_t<T, L> totals[R][C] = {};
     int64_t p = 0;
     do {  // k is at least L
-        vector_t<T, L> factors[R];
-        NORCH_UNROLL
-        for (int r = 0; r < R; ++r) factors[r] = load_vector<L>(a + r * a_row + p);
-        NORCH_UNROLL
-        for (int c = 0; c < C; ++c) {
-            const vector_t<T, L> value = load_vector<L>(b + c * b_row + p);
+        const int64_t stop = k - L - p < CHUNK_STEPS * L ? k - L + 1 : p + CHUNK_STEPS * L;
+        vector_t<T, L> sums[R][C] = {};
+        do {
+            vector_t<T, L> factors[R];
             NORCH_UNROLL
-            for (int r = 0; r < R; ++r) sums[r][c] += factors[r] * value;
+            for (int r = 0; r < R; ++r) factors[r] = load_vector<L>(a + r * a_row + p);
+            NORCH_UNROLL
+            for (int c = 0; c < C; ++c) {
+                const vector_t<T, L> value = load_vector<L>(b + c * b_row + p);
+                NORCH_UNROLL
+                for (int r = 0; r < R; ++r) sums[r][c] += factors[r] * value;
+            }
+            p += L;
+        } while (p < stop);
+        NORCH_UNROLL
+        for (int r = 0; r < R; ++r) {
+            NORCH_UNROLL
+            for (int c = 0; c < C; ++c) totals[r][c] += sums[r][c];
         }
-        p += L;
     } while (p + L <= k);
     NORCH_UNROLL
     for (int r = 0; r < R; ++r) {
         T rest[C] = {};
         for (int c = 0; c < C; ++c)
             for (int64_t q = p; q < k; ++q) rest[c] += a[r * a_row + q] * b[c * b_row + q];
-        store_sums<T, L, C>(sums[r], rest, out + r * out_row, out_column);
+        store_sums<T, L, C>(totals[r], rest, out + r * out_row, out_column);
     }
 }
 

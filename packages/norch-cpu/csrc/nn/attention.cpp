@@ -125,12 +125,12 @@ public:
     void forward(char* const* p, Room room) const {
         const Matrix out = at(p, 0), q = at(p, 1), k = at(p, 2), v = in_vectors(at(p, 3), keys_, values_, room);
         const Matrix turned = block(size_, room), weights = block(keys_, room);
-        const Matrix wide = place_for(out, std::min(QUERIES, queries_), values_, room);
+        const Matrix sums = place_for(out, std::min(QUERIES, queries_), values_, room);
         for (int64_t i = 0; i < queries_; i += QUERIES) {
             const Seen seen = seen_from(i);
             turn(turned, from(q, i), seen.queries, size_, scale_);
             weigh(weights, k, turned, seen);
-            const Matrix here = from(out, i), result = wide.data == out.data ? here : wide;
+            const Matrix here = from(out, i), result = sums.data == out.data ? here : sums;
             by_queries(result, weights, v, seen, values_);
             bring(here, result, seen.queries, values_);
         }
@@ -142,8 +142,8 @@ public:
         const Matrix for_query = at(p, 0), for_key = at(p, 1), for_value = at(p, 2);
         const Matrix turned_query = block(size_, room), turned_grad = block(values_, room);
         const Matrix weights = block(keys_, room), slopes = block(keys_, room);
-        const Matrix wide_g = in_vectors(g, queries_, values_, room), wide_q = in_vectors(q, queries_, size_, room);
-        const Matrix wide_k = in_vectors(k, keys_, size_, room), wide = place_for(for_query, QUERIES, size_, room);
+        const Matrix float_g = in_vectors(g, queries_, values_, room), float_q = in_vectors(q, queries_, size_, room);
+        const Matrix float_k = in_vectors(k, keys_, size_, room), sums = place_for(for_query, QUERIES, size_, room);
         const Matrix key_sums = place_for(for_key, keys_, size_, room);
         const Matrix value_sums = place_for(for_value, keys_, values_, room);
         clear(key_sums, keys_, whole_vectors(size_));
@@ -153,13 +153,13 @@ public:
             turn(turned_query, from(q, i), seen.queries, size_, scale_);
             turn(turned_grad, from(g, i), seen.queries, values_, 1.0f);
             weigh(weights, k, turned_query, seen);
-            by_keys(value_sums, weights, from(wide_g, i), seen, values_);
+            by_keys(value_sums, weights, from(float_g, i), seen, values_);
             scores(slopes, v, turned_grad, seen, values_);
             slope(slopes, weights, seen);
-            const Matrix here = from(for_query, i), result = wide.data == for_query.data ? here : wide;
-            by_queries(result, slopes, wide_k, seen, size_);
+            const Matrix here = from(for_query, i), result = sums.data == for_query.data ? here : sums;
+            by_queries(result, slopes, float_k, seen, size_);
             bring(here, result, seen.queries, size_);
-            by_keys(key_sums, slopes, from(wide_q, i), seen, size_);
+            by_keys(key_sums, slopes, from(float_q, i), seen, size_);
         }
         bring(for_key, key_sums, keys_, size_);
         bring(for_value, value_sums, keys_, values_);

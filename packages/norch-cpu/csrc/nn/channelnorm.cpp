@@ -75,14 +75,14 @@ void forward_channel(const Forward<C>& f, int64_t channel) {
     const Shape& s = f.shape;
     const C* input = f.input;
     const C mean = channel_mean(input, s, channel);
-    double square = 0;
-    auto off = [=](int64_t i) { return std::array<C, 1>{(input[i] - mean) * (input[i] - mean)}; };
-    sum_channel<1, C>(s, channel, off, &square);
-    const double variance = square / double(s.count());
-    f.mean[channel] = mean;
-    f.variance[channel] = C(square / double(std::max<int64_t>(s.count() - 1, 1)));
-    const C scale = C((f.weight ? double(f.weight[channel]) : 1) / std::sqrt(variance + f.eps));
-    const C shift = f.bias ? f.bias[channel] : C(0);
+    double sums[2] = {};
+    sum_channel<2, C>(s, channel, [=](int64_t i) { return moments(input[i] - mean); }, sums);
+    const double count = double(s.count());
+    const Centre centre(sums, 1 / count);
+    f.mean[channel] = C(mean + centre.off);
+    f.variance[channel] = C(centre.variance * count / std::max(count - 1, 1.0));
+    const double factor = (f.weight ? double(f.weight[channel]) : 1) / std::sqrt(centre.variance + f.eps);
+    const C scale = C(factor), shift = C((f.bias ? double(f.bias[channel]) : 0) - centre.off * factor);
     for_pieces(s, channel, [&](int64_t at) {
         const C* x = input + at;
         C* out = f.out + at;
@@ -96,13 +96,15 @@ void backward_channel(const Backward<C>& b, int64_t channel) {
     const Shape& s = b.shape;
     const C *input = b.input, *grad = b.grad;
     const C mean = channel_mean(input, s, channel);
-    double sums[3] = {};
-    sum_channel<3, C>(s, channel, [=](int64_t i) { return moments(input[i] - mean, grad[i]); }, sums);
-    const double count = double(s.count()), factor = 1 / std::sqrt(sums[SQUARE] / count + b.eps);
-    b.to_weight[channel] = C(sums[PRODUCT] * factor);
+    double sums[4] = {};
+    sum_channel<4, C>(s, channel, [=](int64_t i) { return moments(input[i] - mean, grad[i]); }, sums);
+    const double count = double(s.count());
+    const Centre centre(sums, 1 / count);
+    const double factor = 1 / std::sqrt(centre.variance + b.eps), product = centre.product(sums);
+    b.to_weight[channel] = C(product * factor);
     b.to_bias[channel] = C(sums[GRAD]);
-    const C scale = C(factor * (b.weight ? double(b.weight[channel]) : 1));
-    const C shift = C(sums[GRAD] / count), slope = C(sums[PRODUCT] / count * factor * factor);
+    const C scale = C(factor * (b.weight ? double(b.weight[channel]) : 1)), slope = C(product / count * factor * factor);
+    const C shift = C(sums[GRAD] / count - centre.off * slope);
     for_pieces(s, channel, [&](int64_t at) {
         const C *g = grad + at, *x = input + at;
         C* out = b.out + at;
@@ -154,14 +156,18 @@ void column_means(const C* input, const Shape& s, const Columns& c, C* mean) {
     for (int64_t j = 0; j < c.width; ++j) mean[j] = C(sums[j] / double(s.count()));
 }
 
+/// variance[j], and what is left of the rounded mean[j].
 template <class C>
-void column_factors(const C* input, const Shape& s, const Columns& c, const C* mean, double* variance) {
-    sum_columns<C>(s, c, variance, [=](int64_t at, int64_t j) {
-        const C off = input[at + j] - mean[j];
-        return off * off;
-    });
+void column_factors(const C* input, const Shape& s, const Columns& c, const C* mean, double* variance, double* off) {
+    sum_columns<C>(s, c, off, [=](int64_t at, int64_t j) { return input[at + j] - mean[j]; });
+    sum_columns<C>(s, c, variance, [=](int64_t at, int64_t j) { return moments(input[at + j] - mean[j])[SQUARE]; });
+    share(off, s, c);
     share(variance, s, c);
-    for (int64_t j = 0; j < c.width; ++j) variance[j] /= double(s.count());
+    for (int64_t j = 0; j < c.width; ++j) {
+        const double sums[2] = {variance[j], off[j]};
+        const Centre centre(sums, 1 / double(s.count()));
+        variance[j] = centre.variance, off[j] = centre.off;
+    }
 }
 
 template <class C>
@@ -169,15 +175,16 @@ void forward_columns(const Forward<C>& f, int64_t block) {
     const Shape& s = f.shape;
     const Columns c(s, block);
     C mean[SIDE_BY_SIDE], scale[SIDE_BY_SIDE], shift[SIDE_BY_SIDE];
-    double variance[SIDE_BY_SIDE];
+    double variance[SIDE_BY_SIDE], off[SIDE_BY_SIDE];
     column_means(f.input, s, c, mean);
-    column_factors(f.input, s, c, mean, variance);
+    column_factors(f.input, s, c, mean, variance, off);
     for (int64_t j = 0; j < c.width; ++j) {
         const int64_t channel = c.first + j / s.inner;
-        f.mean[channel] = mean[j];
+        f.mean[channel] = C(mean[j] + off[j]);
         f.variance[channel] = C(variance[j] * double(s.count()) / double(std::max<int64_t>(s.count() - 1, 1)));
-        scale[j] = C((f.weight ? double(f.weight[channel]) : 1) / std::sqrt(variance[j] + f.eps));
-        shift[j] = f.bias ? f.bias[channel] : C(0);
+        const double factor = (f.weight ? double(f.weight[channel]) : 1) / std::sqrt(variance[j] + f.eps);
+        scale[j] = C(factor);
+        shift[j] = C((f.bias ? double(f.bias[channel]) : 0) - off[j] * factor);
     }
     for (int64_t k = 0; k < s.batch; ++k) {
         const C* x = f.input + k * c.stride + c.start;
@@ -193,10 +200,10 @@ void backward_columns(const Backward<C>& b, int64_t block) {
     const Columns c(s, block);
     const C *input = b.input, *grad = b.grad;
     C mean[SIDE_BY_SIDE], scale[SIDE_BY_SIDE], shift[SIDE_BY_SIDE], slope[SIDE_BY_SIDE];
-    double variance[SIDE_BY_SIDE], sums[SIDE_BY_SIDE], products[SIDE_BY_SIDE];
+    double variance[SIDE_BY_SIDE], off[SIDE_BY_SIDE], sums[SIDE_BY_SIDE], products[SIDE_BY_SIDE];
     const C* means = mean;
     column_means(input, s, c, mean);
-    column_factors(input, s, c, mean, variance);
+    column_factors(input, s, c, mean, variance, off);
     sum_columns<C>(s, c, sums, [=](int64_t at, int64_t j) { return grad[at + j]; });
     sum_columns<C>(s, c, products, [=](int64_t at, int64_t j) { return grad[at + j] * (input[at + j] - means[j]); });
     share(sums, s, c);
@@ -204,12 +211,12 @@ void backward_columns(const Backward<C>& b, int64_t block) {
     const double count = double(s.count());
     for (int64_t j = 0; j < c.width; ++j) {
         const int64_t channel = c.first + j / s.inner;
-        const double factor = 1 / std::sqrt(variance[j] + b.eps);
-        b.to_weight[channel] = C(products[j] * factor);
+        const double factor = 1 / std::sqrt(variance[j] + b.eps), product = products[j] - off[j] * sums[j];
+        b.to_weight[channel] = C(product * factor);
         b.to_bias[channel] = C(sums[j]);
         scale[j] = C(factor * (b.weight ? double(b.weight[channel]) : 1));
-        shift[j] = C(sums[j] / count);
-        slope[j] = C(products[j] / count * factor * factor);
+        slope[j] = C(product / count * factor * factor);
+        shift[j] = C(sums[j] / count - off[j] * slope[j]);
     }
     for (int64_t k = 0; k < s.batch; ++k) {
         const int64_t at = k * c.stride + c.start;

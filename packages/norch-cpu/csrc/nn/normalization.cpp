@@ -27,20 +27,19 @@ void means(const C* x, int64_t rows, int64_t n, C* mean) {
 
 template <class C>
 struct Statistics {
-    C mean, factor;  // factor: 1 / sqrt(variance + eps)
+    C mean, factor, shift;  // factor: 1 / sqrt(variance + eps); shift: what the mean's rounding makes of an element
+
+    Statistics(C mean, const Centre& centre, double eps)
+        : mean(mean), factor(C(1) / std::sqrt(C(centre.variance + eps))), shift(-C(centre.off) * factor) {}
 };
 
 /// Two passes, so that a mean that is large next to the deviation does no harm. Without `Centred` the mean counts as 0.
 template <bool Centred, class C>
-void statistics(const C* x, int64_t rows, int64_t n, double eps, Statistics<C>* out) {
-    const double share = 1 / double(n);
-    C mean[MAX_ROWS] = {}, square[MAX_ROWS];
-    if (Centred) means(x, rows, n, mean);
-    for (int64_t r = 0; r < rows; ++r, x += n) {
-        const C centre = mean[r];
-        square[r] = C(total<C>(n, [=](int64_t i) { return (x[i] - centre) * (x[i] - centre); }) * share + eps);
-    }
-    for (int64_t r = 0; r < rows; ++r) out[r] = {mean[r], C(1) / std::sqrt(square[r])};
+Centre centre_of(const C* x, C mean, int64_t n) {
+    double sums[2] = {};
+    if (Centred) add_sums<2, C>(n, [=](int64_t i) { return moments(x[i] - mean); }, sums);
+    else sums[SQUARE] = total<C>(n, [=](int64_t i) { return x[i] * x[i]; });
+    return Centre(sums, 1 / double(n));
 }
 
 /// Asks for a row before it is needed: the processor's own prefetching stops at the end of each page.
@@ -52,7 +51,7 @@ void prefetch(const C* x, int64_t n) {
 /// loop(f), where f(i) is element i of a row of the result.
 template <class C, class F>
 auto with_result(const C* x, const C* weight, const C* bias, Statistics<C> s, const F& loop) {
-    auto y = [=](int64_t i) { return (x[i] - s.mean) * s.factor; };
+    auto y = [=](int64_t i) { return (x[i] - s.mean) * s.factor + s.shift; };
     if (weight && bias) return loop([=](int64_t i) { return y(i) * weight[i] + bias[i]; });
     if (weight) return loop([=](int64_t i) { return y(i) * weight[i]; });
     if (bias) return loop([=](int64_t i) { return y(i) + bias[i]; });
@@ -61,10 +60,12 @@ auto with_result(const C* x, const C* weight, const C* bias, Statistics<C> s, co
 
 template <bool Centred, class C>
 void normalize_short(C* out, const C* x, const C* weight, const C* bias, int64_t rows, int64_t n, double eps) {
-    Statistics<C> found[MAX_ROWS];
-    statistics<Centred>(x, rows, n, eps, found);
+    C mean[MAX_ROWS] = {};
+    Centre centre[MAX_ROWS];
+    if (Centred) means(x, rows, n, mean);
+    for (int64_t r = 0; r < rows; ++r) centre[r] = centre_of<Centred>(x + r * n, mean[r], n);
     for (int64_t r = 0; r < rows; ++r, out += n, x += n) {
-        with_result(x, weight, bias, found[r], [=](auto y) {
+        with_result(x, weight, bias, Statistics<C>(mean[r], centre[r], eps), [=](auto y) {
             NORCH_INDEPENDENT
             for (int64_t i = 0; i < n; ++i) out[i] = y(i);
         });
@@ -78,8 +79,9 @@ void normalize_long(C* out, const C* x, const C* weight, const C* bias, int64_t 
     double sum = total<C>(n, [=](int64_t i) { return Centred ? x[i] : x[i] * x[i]; });
     for (int64_t r = 0; r < rows; ++r, out += n) {
         const C mean = Centred ? C(sum * share) : C(0);
-        if (Centred) sum = total<C>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
-        const Statistics<C> found{mean, C(1) / std::sqrt(C(sum * share + eps))};
+        const double squares[2] = {sum, 0};
+        const Centre centre = Centred ? centre_of<Centred>(x, mean, n) : Centre(squares, share);
+        const Statistics<C> found(mean, centre, eps);
         const C* next = r + 1 < rows ? x + n : x;
         sum = with_result(x, weight, bias, found, [=](auto y) {
             return total<C>(n, [=](int64_t i) {
@@ -123,24 +125,27 @@ KernelPtr forward(const Request& request) {
 /// The numbers that the gradients of a row's elements have in common.
 template <class C>
 struct Slope {
-    C mean, scale, shift, slope;
+    C mean, scale, shift, slope, off;  // off: what the mean's rounding adds to a normalised element
 };
 
 template <bool Centred, bool Weighted, class C>
 void slopes(const C* g, const C* x, const C* weight, int64_t rows, int64_t n, double eps, Slope<C>* out) {
     const double share = 1 / double(n);
     C mean[MAX_ROWS] = {};
-    double sums[MAX_ROWS][3] = {};
+    double sums[MAX_ROWS][4] = {};
     if (Centred) means(x, rows, n, mean);
     for (int64_t r = 0; r < rows; ++r, x += n, g += n) {
         const C centre = mean[r];
         auto moment = [=](int64_t i) { return moments(x[i] - centre, Weighted ? g[i] * weight[i] : g[i]); };
-        add_sums<3, C>(n, moment, sums[r]);
+        add_sums<4, C>(n, moment, sums[r]);
+        if (!Centred) sums[r][OFF] = 0;
     }
     for (int64_t r = 0; r < rows; ++r) {
-        const C square = C(sums[r][SQUARE] * share + eps);
-        const C shift = Centred ? C(sums[r][GRAD] * share) : C(0);
-        out[r] = {mean[r], C(1) / std::sqrt(square), shift, C(sums[r][PRODUCT] * share) / square};
+        const Centre centre(sums[r], share);
+        const C square = C(centre.variance + eps), scale = C(1) / std::sqrt(square);
+        const C slope = C(centre.product(sums[r]) * share) / square;
+        const C shift = Centred ? C(sums[r][GRAD] * share - centre.off * slope) : C(0);
+        out[r] = {mean[r], scale, shift, slope, -C(centre.off) * scale};
     }
 }
 
@@ -157,14 +162,14 @@ void row_gradient(C* out, const C* g, const C* x, const C* weight, int64_t n, Sl
 /// written the less.
 template <int ROWS, class C>
 void add_rows(const C* g, const C* x, C* to_weight, C* to_bias, int64_t n, const Slope<C>* given) {
-    C mean[ROWS], scale[ROWS];
-    for (int r = 0; r < ROWS; ++r) mean[r] = given[r].mean, scale[r] = given[r].scale;
+    C mean[ROWS], scale[ROWS], off[ROWS];
+    for (int r = 0; r < ROWS; ++r) mean[r] = given[r].mean, scale[r] = given[r].scale, off[r] = given[r].off;
     if (to_bias) {
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) {
             C slope = to_weight[i], shift = to_bias[i];
             for (int r = 0; r < ROWS; ++r) {
-                slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r]);
+                slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r] + off[r]);
                 shift += g[r * n + i];
             }
             to_weight[i] = slope;
@@ -174,7 +179,7 @@ void add_rows(const C* g, const C* x, C* to_weight, C* to_bias, int64_t n, const
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) {
             C slope = to_weight[i];
-            for (int r = 0; r < ROWS; ++r) slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r]);
+            for (int r = 0; r < ROWS; ++r) slope += g[r * n + i] * ((x[r * n + i] - mean[r]) * scale[r] + off[r]);
             to_weight[i] = slope;
         }
     }

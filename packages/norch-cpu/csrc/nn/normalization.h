@@ -49,6 +49,7 @@ private:
         lanes_[0][j] += values[0];
         if constexpr (SUMS > 1) lanes_[1][j] += values[1];
         if constexpr (SUMS > 2) lanes_[2][j] += values[2];
+        if constexpr (SUMS > 3) lanes_[3][j] += values[3];
     }
 
     C lanes_[SUMS][LANES < 4 ? 4 : LANES] = {};
@@ -78,12 +79,27 @@ inline double total(int64_t n, const F& f) {
     return sum;
 }
 
-/// What the gradient of normalised numbers needs: the sums of their squares, of the gradient, and of the products.
+/// What normalisation needs of numbers less their mean: the sum of their squares and, since that mean was rounded, their
+/// own; their gradient also that of the gradient and of the products.
 template <class C>
-std::array<C, 3> moments(C x, C g) {
-    return {x * x, g, g * x};
+std::array<C, 2> moments(C x) {
+    return {x * x, x};
 }
-enum { SQUARE, GRAD, PRODUCT };
+template <class C>
+std::array<C, 4> moments(C x, C g) {
+    return {x * x, x, g, g * x};
+}
+enum { SQUARE, OFF, GRAD, PRODUCT };
+
+/// What is left of a mean that was rounded, and the variance and the products about what the two make.
+struct Centre {
+    Centre() = default;
+    Centre(const double* sums, double share) : off(sums[OFF] * share), variance(sums[SQUARE] * share - off * off) {
+        if (variance < 0) variance = 0;
+    }
+    double off = 0, variance = 0;
+    double product(const double* sums) const { return sums[PRODUCT] - off * sums[GRAD]; }
+};
 
 /// The kernel of `body` for operands that are contiguous and of the compute dtype.
 template <class Body>

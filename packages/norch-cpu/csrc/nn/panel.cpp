@@ -8,20 +8,17 @@ namespace norch::nn {
 namespace {
 
 constexpr int64_t PANEL_BYTES = 24 << 10;  // of a panel at a time: it stays in the first cache
+constexpr int64_t CHUNK_STEPS = 64;  // products that are summed on their own: in one long sum rounding errors pile up
 
 /// R rows of sums, V vectors each, all in registers.
 template <class T, int R, int V>
 void multiply_tile(const T* x, const int64_t* rows, const int64_t* steps, int64_t count, const T* panel, const T* start,
                    int64_t start_stride, T* out) {
     constexpr int L = SIMD_WIDTH<T>;
-    vector_t<T, L> sums[R][V];
+    vector_t<T, L> sums[R][V] = {};
     const T* from[R];
     NORCH_UNROLL
-    for (int r = 0; r < R; ++r) {
-        from[r] = x + rows[r];
-        NORCH_UNROLL
-        for (int v = 0; v < V; ++v) sums[r][v] = load_vector<L>(start + r * start_stride + v * L);
-    }
+    for (int r = 0; r < R; ++r) from[r] = x + rows[r];
     const int64_t* end = steps + count;
     do {  // count is not 0: GCC keeps the sums in registers around the loop only if it cannot be skipped
         const int64_t step = *steps;
@@ -39,7 +36,8 @@ void multiply_tile(const T* x, const int64_t* rows, const int64_t* steps, int64_
     NORCH_UNROLL
     for (int r = 0; r < R; ++r) {
         NORCH_UNROLL
-        for (int v = 0; v < V; ++v) store_vector(out + (r * V + v) * L, sums[r][v]);
+        for (int v = 0; v < V; ++v)
+            store_vector(out + (r * V + v) * L, load_vector<L>(start + r * start_stride + v * L) + sums[r][v]);
     }
 }
 
@@ -96,7 +94,7 @@ void multiply_gathered(const T* x, const int64_t* rows, int64_t row_count, const
         for (int64_t r = 0; r < row_count; ++r) std::copy_n(start + r * start_stride, width, out + r * width);
         return;
     }
-    const int64_t at_once = PANEL_BYTES / (width * int64_t(sizeof(T)));
+    const int64_t at_once = std::min(CHUNK_STEPS, PANEL_BYTES / (width * int64_t(sizeof(T))));
     // Tiles of about one size: two of 5 rows and 4, not one of 8 and one of 1.
     const int64_t tiles = (row_count + max_rows(vectors) - 1) / max_rows(vectors);
     const int64_t least = row_count / tiles, larger = row_count % tiles;

@@ -1,8 +1,11 @@
 #include "runtime/allocator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <new>
+
+#include "runtime/guard.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -67,7 +70,10 @@ void return_to_system(void* block, size_t nbytes) {
     std::free(block);
 }
 
-int64_t cache_limit() {
+constexpr int64_t SMALLEST_LIMIT = int64_t(256) << 20;
+constexpr int64_t WINDOW = 64;  // times the limit: the bytes handed out between two looks at what was not needed
+
+int64_t largest_limit() {
     int64_t limit = int64_t(4) << 30;
     int64_t installed = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     return installed > 0 && installed / 4 < limit ? installed / 4 : limit;
@@ -77,16 +83,64 @@ struct FreeBlock {
     FreeBlock* next;
 };
 
+/// Blocks kept to be used again. What a training step gives back it takes again soon, what a deleted model held nobody
+/// does: the limit starts low, grows by what was returned to the system and then wanted again, and shrinks by what was
+/// not needed for a while.
 struct Cache {
     std::mutex mutex;
     FreeBlock* free[CLASSES] = {};
     MemoryStats stats = {};
-    int64_t limit = cache_limit();
+    const int64_t largest = largest_limit(), smallest = std::min(SMALLEST_LIMIT, largest);
+    int64_t limit = smallest;
+    int64_t taken = 0;     // bytes handed out in this window,
+    int64_t returned = 0;  // those returned to the system and not wanted since,
+    int64_t unneeded = 0;  // and the least that was cached
 
     static size_t class_bytes(int index) {
         if (index < STEPS) return size_t(index + 1) * ALIGNMENT;
         int log = index / STEPS + 8;
         return size_t(index % STEPS + 9) << (log - 3);
+    }
+
+    void* take(SizeClass size) {
+        int64_t nbytes = int64_t(size.nbytes);
+        taken += nbytes;
+        FreeBlock* block = free[size.index];
+        if (block) {
+            free[size.index] = block->next;
+            stats.cached -= nbytes;
+            unneeded = std::min(unneeded, stats.cached);
+            ++stats.hits;
+        } else {
+            int64_t again = std::min(nbytes, returned);
+            returned -= again;
+            limit = std::min(limit + again, largest);
+            ++stats.misses;
+        }
+        if (taken > WINDOW * limit) start_window();
+        return block;
+    }
+
+    void start_window() {
+        int64_t excess = std::max<int64_t>(0, std::min(unneeded, limit - smallest));
+        limit -= excess;
+        trim(std::min(limit, stats.cached - excess));
+        taken = returned = 0;
+        unneeded = stats.cached;
+    }
+
+    void keep(void* block, SizeClass size) {
+        int64_t nbytes = int64_t(size.nbytes);
+        if (nbytes > limit / 2) {
+            returned += nbytes;
+            return_to_system(block, size.nbytes);
+            return;
+        }
+        if (stats.cached + nbytes > limit) trim(limit - nbytes);
+        auto* free_block = static_cast<FreeBlock*>(block);
+        free_block->next = free[size.index];
+        free[size.index] = free_block;
+        stats.cached += nbytes;
     }
 
     /// Returns cached blocks, the largest first, until at most `keep` bytes are left.
@@ -95,11 +149,13 @@ struct Cache {
             while (free[i] && stats.cached > keep) {
                 FreeBlock* block = free[i];
                 free[i] = block->next;
-                size_t nbytes = class_bytes(i);
-                stats.cached -= int64_t(nbytes);
-                return_to_system(block, nbytes);
+                int64_t nbytes = int64_t(class_bytes(i));
+                stats.cached -= nbytes;
+                returned += nbytes;
+                return_to_system(block, size_t(nbytes));
             }
         }
+        unneeded = std::min(unneeded, stats.cached);
     }
 };
 
@@ -122,19 +178,15 @@ void* allocate_block(size_t nbytes) {
     SizeClass size = size_class(nbytes);
     Cache& c = cache();
     std::lock_guard<std::mutex> lock(c.mutex);
-    void* block = c.free[size.index];
-    if (block) {
-        c.free[size.index] = static_cast<FreeBlock*>(block)->next;
-        c.stats.cached -= int64_t(size.nbytes);
-        ++c.stats.hits;
-    } else {
+    void* block = guarding() ? allocate_guarded(nbytes) : c.take(size);
+    if (!block) {
+        if (guarding()) throw std::bad_alloc();
         block = take_from_system(size.nbytes);
         if (!block) {
             c.trim(0);
             block = take_from_system(size.nbytes);
             if (!block) throw std::bad_alloc();
         }
-        ++c.stats.misses;
     }
     c.stats.allocated += int64_t(size.nbytes);
     if (c.stats.allocated > c.stats.peak_allocated) c.stats.peak_allocated = c.stats.allocated;
@@ -146,15 +198,10 @@ void release_block(void* block, size_t nbytes) noexcept {
     Cache& c = cache();
     std::lock_guard<std::mutex> lock(c.mutex);
     c.stats.allocated -= int64_t(size.nbytes);
-    if (int64_t(size.nbytes) > c.limit / 2) {
-        return_to_system(block, size.nbytes);
-        return;
-    }
-    if (c.stats.cached + int64_t(size.nbytes) > c.limit) c.trim(c.limit - int64_t(size.nbytes));
-    auto* free_block = static_cast<FreeBlock*>(block);
-    free_block->next = c.free[size.index];
-    c.free[size.index] = free_block;
-    c.stats.cached += int64_t(size.nbytes);
+    if (guarding())
+        release_guarded(block, nbytes);
+    else
+        c.keep(block, size);
 }
 
 MemoryStats memory_stats() {
@@ -170,6 +217,7 @@ void reset_peak_memory_stats() {
 void empty_cache() {
     std::lock_guard<std::mutex> lock(cache().mutex);
     cache().trim(0);
+    cache().returned = 0;
 }
 
 }  // namespace norch

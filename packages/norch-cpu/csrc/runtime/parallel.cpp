@@ -32,8 +32,6 @@ inline void pause() {
 #endif
 }
 
-thread_local bool in_parallel = false;
-
 /// What a thread begins with, in a cache line of its own.
 struct alignas(64) Share {
     std::atomic<int64_t> next;
@@ -60,9 +58,7 @@ struct Job {
     }
 
     void work(int thread) {
-        in_parallel = true;
         for (int k = 0; k < shares; ++k) work_on(share[(thread + k) % shares]);
-        in_parallel = false;
     }
 
     void work_on(Share& own) {
@@ -106,8 +102,9 @@ public:
         if (job.failed.load()) std::rethrow_exception(job.error);
     }
 
-    /// Held while a job runs; a caller that does not get it works alone.
-    std::mutex region;
+    /// Set while a job runs; a caller that finds it so, part of a job or another thread, works alone. No thread-local
+    /// variable: the C library ends the process where it has no memory for one.
+    std::atomic_flag busy;
 
 private:
     void start_workers(int wanted) {
@@ -160,10 +157,7 @@ Pool& the_pool() {
     if (!found) {
 #if !defined(_WIN32)
         // The child of a fork has none of the threads: it leaves the old pool alone and makes one when it needs one.
-        static bool registered = pthread_atfork(nullptr, nullptr, [] {
-            pool.store(nullptr);
-            in_parallel = false;
-        }) == 0;
+        static bool registered = pthread_atfork(nullptr, nullptr, [] { pool.store(nullptr); }) == 0;
         (void)registered;
 #endif
         found = new Pool;  // never destroyed: its threads wait on it until the process ends
@@ -184,10 +178,13 @@ void set_num_threads(int count) {
 
 void run_parallel(int64_t count, void (*body)(const void*, int64_t), const void* context) {
     int threads = int(std::min<int64_t>(num_threads(), count));
-    if (threads > 1 && !in_parallel) {
+    if (threads > 1) {
         Pool& workers = the_pool();
-        std::unique_lock<std::mutex> lock(workers.region, std::try_to_lock);
-        if (lock) {
+        if (!workers.busy.test_and_set(std::memory_order_acquire)) {
+            struct Free {
+                std::atomic_flag& busy;
+                ~Free() { busy.clear(std::memory_order_release); }
+            } free{workers.busy};
             workers.run(count, body, context, threads);
             return;
         }

@@ -1,5 +1,5 @@
-// Bytes of a vector register, hints for loops that vectorise, and short vectors in the compiler's own notation (GCC and Clang), for loops that do not vectorise by themselves: too few
-// iterations, or lanes that change places.
+// Bytes of a vector register, hints for loops that vectorise, and short vectors in the compiler's own notation (GCC and
+// Clang), for loops that do not vectorise by themselves: too few iterations, or lanes that change places.
 #pragma once
 
 #include <cstring>
@@ -15,6 +15,7 @@
 #endif
 // What a loop calls must be in it: else it does not vectorise.
 #define NORCH_INLINE inline __attribute__((always_inline))
+#define NORCH_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace norch {
 

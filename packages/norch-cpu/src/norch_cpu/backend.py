@@ -11,18 +11,19 @@ from norch.backend import Backend, Kernel, Operand
 from . import module
 from .native import native
 
+MAX_THREADS = 1024
+
 
 def _threads() -> int:
     """As many threads as NORCH_NUM_THREADS says, else as there are processors that this process may use."""
     given = os.environ.get("NORCH_NUM_THREADS")
     if given:
-        try:
-            return int(given)
-        except ValueError:
-            raise ValueError(f"NORCH_NUM_THREADS: expected an integer, got {given!r}") from None
+        if not (given.isdecimal() and 1 <= int(given[:5]) <= MAX_THREADS):
+            raise ValueError(f"NORCH_NUM_THREADS must be a number from 1 to {MAX_THREADS}, got {given!r}")
+        return int(given)
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return min(len(os.sched_getaffinity(0)), MAX_THREADS)
+    return min(os.cpu_count() or 1, MAX_THREADS)
 
 
 class CpuBackend(Backend):

@@ -24,6 +24,8 @@ using UnaryOps = by_type<T, OpList<Neg, Abs, Sign, BitNot, LogicalNot, Identity>
 template <class T>
 using BinaryOps = by_type<T, OpList<Add, Sub, Mul, Maximum, Minimum, And, Or, Xor>,
                           OpList<Add, Sub, Mul, Maximum, Minimum, Div>>;
+template <class T>
+using TernaryOps = by_type<T, OpList<Clamp>, OpList<Clamp, AddScaled>>;
 /// Division with a remainder, powers and shifts: apart from the others, since they take many registers.
 template <class T>
 using LongOps = by_type<T, OpList<OrZero<FloorDivide>, OrZero<Remainder>, IntegerPower, ShiftLeft, ShiftRight>,
@@ -53,6 +55,10 @@ struct Make {
     static KernelPtr binary(const Request& request) {
         if constexpr (LongOps<int>::index<Integer>() >= 0) return by_category<LongOps, 2, Bool, Integer, Floating>(request);
         else return by_category<BinaryOps, 2, Bool, Integer, Floating>(request);
+    }
+    template <class Bool, class Integer, class Floating>
+    static KernelPtr ternary(const Request& request) {
+        return by_category<TernaryOps, 3, Bool, Integer, Floating>(request);
     }
     template <class F>
     static KernelPtr division(const Request& request) {

@@ -19,8 +19,8 @@ struct Cast {
                 y[i] = x[0][i] != computed<From>(0);
             } else if constexpr (std::is_floating_point_v<computed<From>> && std::is_integral_v<To>) {
                 // C leaves a float beyond the integer's range open; by way of a wider integer small ones wrap around.
-                using Wide = std::conditional_t<(sizeof(To) < 4), int32_t, To>;
-                y[i] = To(Wide(x[0][i]));
+                using Promoted = std::conditional_t<(sizeof(To) < 4), int32_t, To>;
+                y[i] = To(Promoted(x[0][i]));
             } else {
                 y[i] = computed<To>(x[0][i]);
             }

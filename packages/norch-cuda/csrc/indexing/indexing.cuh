@@ -80,25 +80,25 @@ void visit_packet(int64_t bytes, const F& f) {
 /// The blocks of INDEX_UNROLL elements a thread.
 inline unsigned index_blocks(uint32_t numel) { return unsigned(ceil_div(numel, THREADS * INDEX_UNROLL)); }
 
-/// Loops of two tensors and an index, as they are and by rows as wide as can be.
+/// Loops of two tensors and an index, as they are and by rows as many bytes at once as can be.
 class IndexedLoops {
 public:
-    IndexedLoops(Loops loops, int64_t itemsize, int64_t step) : itemsize_(itemsize), narrow_(cut<3>(loops)) {
+    IndexedLoops(Loops loops, int64_t itemsize, int64_t step) : itemsize_(itemsize), elementwise_(cut<3>(loops)) {
         bytes_ = widen_rows(loops, itemsize, step);
-        if (bytes_ != itemsize) wide_ = cut<3>(loops);
+        if (bytes_ != itemsize) vectorized_ = cut<3>(loops);
     }
 
     /// Calls f(tag of what is moved at once, piece) for each piece; a and b are the two tensors.
     template <class F>
     void each(const char* a, const char* b, const F& f) const {
-        const bool is_wide = bytes_ != itemsize_ && is_aligned(a, size_t(bytes_)) && is_aligned(b, size_t(bytes_));
-        for (const Piece<3>& piece : is_wide ? wide_ : narrow_)
-            visit_packet(is_wide ? bytes_ : itemsize_, [&](auto tag) { f(tag, piece); });
+        const bool is_vectorized = bytes_ != itemsize_ && is_aligned(a, size_t(bytes_)) && is_aligned(b, size_t(bytes_));
+        for (const Piece<3>& piece : is_vectorized ? vectorized_ : elementwise_)
+            visit_packet(is_vectorized ? bytes_ : itemsize_, [&](auto tag) { f(tag, piece); });
     }
 
 private:
     int64_t itemsize_, bytes_;
-    std::vector<Piece<3>> narrow_, wide_;
+    std::vector<Piece<3>> elementwise_, vectorized_;
 };
 
 /// The kernel of gather and embedding: out[i] = x[at index[i]], for loops of out, x, index (int64 or int32).

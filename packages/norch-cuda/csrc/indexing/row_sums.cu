@@ -1,6 +1,8 @@
 // A block owns some rows of the output and some columns: it goes through the index, notes in order which rows of the
 // source are for its rows, and adds them up in shared memory. Where that makes few blocks the index is cut into chunks,
 // whose sums are added up in order. Nothing depends on which block comes first.
+#include <algorithm>
+
 #include "indexing/row_sums.h"
 
 #include "indexing/indexing.cuh"
@@ -253,16 +255,16 @@ public:
           chosen_{0, sums.rows, sums.wraps, sums.op},
           padding_(sums.padding),
           index_(cut<1>(row_major_loops({&sums.index}))),
-          narrow_(plan_of(sums, sizeof(C), 1)),
-          wide_(plan_of(sums, sizeof(C), VEC)),
+          elementwise_(plan_of(sums, sizeof(C), 1)),
+          vectorized_(plan_of(sums, sizeof(C), VEC)),
           has_packets_(sums.features % VEC == 0 && sums.out_stride % VEC == 0 && sums.src_stride % VEC == 0) {}
 
-    const Plan& plan() const { return has_packets_ ? wide_ : narrow_; }
+    const Plan& plan() const { return has_packets_ ? vectorized_ : elementwise_; }
 
     void run(char* const* data, const Scalar*) const override {
         constexpr size_t bytes = VEC * sizeof(T);
-        const bool is_wide = has_packets_ && is_aligned(data[0], bytes) && is_aligned(data[1], bytes);
-        const Plan& plan = is_wide ? wide_ : narrow_;
+        const bool is_vectorized = has_packets_ && is_aligned(data[0], bytes) && is_aligned(data[1], bytes);
+        const Plan& plan = is_vectorized ? vectorized_ : elementwise_;
         const size_t index_bytes = size_t(ceil_div(plan.n, 64) * 64) * sizeof(int32_t);
         const int64_t size = plan.rows * plan.features;
         Scratch<> scratch(index_bytes + (plan.chunks > 1 ? size_t(plan.chunks * size) * sizeof(C) : 0));
@@ -277,7 +279,7 @@ public:
         }
         auto* out = reinterpret_cast<T*>(data[0]);
         const auto* src = reinterpret_cast<const T*>(data[1]);
-        is_wide ? sum<VEC>(plan, rows, src, out, partial) : sum<1>(plan, rows, src, out, partial);
+        is_vectorized ? sum<VEC>(plan, rows, src, out, partial) : sum<1>(plan, rows, src, out, partial);
         if (!partial) return;
         launch_kernel("adding up sums of rows", sum_chunks<T>, unsigned(ceil_div(size, THREADS / 8)), THREADS,
                       plan, partial, out);
@@ -300,7 +302,7 @@ private:
     Chosen chosen_;
     int64_t padding_;
     std::vector<Piece<1>> index_;
-    Plan narrow_, wide_;
+    Plan elementwise_, vectorized_;
     bool has_packets_;
 };
 

@@ -38,9 +38,9 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(const __grid_constant_
         for (int r = 0; r < R; ++r) {
             float now = fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3]));
             now = fmaxf(largest[r], largest_of_16(now));
-            const float base = base_of(now), kept = expf(largest[r] - base);
+            const float base = base_of(now), rescale = expf(largest[r] - base);
             largest[r] = now;
-            sum[r] *= kept;
+            sum[r] *= rescale;
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
                 const float weight = expf(s[r][c] - base);
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(const __grid_constant_
                 weights[(y * R + r) * WEIGHTS_PITCH + x + 16 * c] = weight;
             }
 #pragma unroll
-            for (int c = 0; c < D / 16; ++c) out[r][c] *= kept;
+            for (int c = 0; c < D / 16; ++c) out[r][c] *= rescale;
         }
         __syncwarp();
         add_product<D>(out, weights + y * R * WEIGHTS_PITCH, value, min(BLOCK, (seen - k + 3) & ~3));

@@ -139,10 +139,10 @@ __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2)
         for (int r = 0; r < 4; ++r) {
             float now = fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3]));
             now = fmaxf(largest[r], largest_of_16(now));
-            const float base = base_of(now), kept = expf(largest[r] - base);
+            const float base = base_of(now), rescale = expf(largest[r] - base);
             largest[r] = now;
-            sum[r] *= kept;
-            mean[r] *= kept;
+            sum[r] *= rescale;
+            mean[r] *= rescale;
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
                 const float weight = expf(s[r][c] - base);

@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(HALF_THREADS) forward_kernel(const __grid_cons
 #pragma unroll
         for (int m = 0; m < M; ++m) {
             if (hides) hide(s[m], a.is_causal, own + m * 16, k, a.keys);
-            float kept[2];
-            raise_largest(largest[m], kept, s[m], scale);
+            float rescale[2];
+            raise_largest(largest[m], rescale, s[m], scale);
             const float base[2] = {base_of(largest[m][0]) * scale, base_of(largest[m][1]) * scale};
             float added[2] = {};
 #pragma unroll
@@ -75,12 +75,12 @@ __global__ void __launch_bounds__(HALF_THREADS) forward_kernel(const __grid_cons
                     s[m][n][i] = exp2_of(s[m][n][i] * scale - base[i / 2]);
                     added[i / 2] += s[m][n][i];
                 }
-            sum[m][0] = sum[m][0] * kept[0] + added[0];
-            sum[m][1] = sum[m][1] * kept[1] + added[1];
+            sum[m][0] = sum[m][0] * rescale[0] + added[0];
+            sum[m][1] = sum[m][1] * rescale[1] + added[1];
 #pragma unroll
             for (int n = 0; n < D / 8; ++n)
 #pragma unroll
-                for (int i = 0; i < 4; ++i) out[m][n][i] *= kept[i / 2];
+                for (int i = 0; i < 4; ++i) out[m][n][i] *= rescale[i / 2];
         }
         add_product<T, D>(out, s, value + stage * KEYS * P);
         __syncthreads();

@@ -168,14 +168,14 @@ __device__ inline void hide(float (&s)[N][4], bool is_causal, int query, int key
 
 /// The largest score so far of the two rows of a lane, and what earlier sums are to be multiplied by.
 template <int N>
-__device__ inline void raise_largest(float (&largest)[2], float (&kept)[2], const float (&s)[N][4], float scale) {
+__device__ inline void raise_largest(float (&largest)[2], float (&rescale)[2], const float (&s)[N][4], float scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         float now = largest[half];
 #pragma unroll
         for (int n = 0; n < N; ++n) now = fmaxf(now, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         now = largest_of_4(now);
-        kept[half] = exp2_of((largest[half] - base_of(now)) * scale);
+        rescale[half] = exp2_of((largest[half] - base_of(now)) * scale);
         largest[half] = now;
     }
 }

@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
                        [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_grad, i); });
         if (k + KEYS > a.keys || (a.is_causal && k + KEYS > own + 1)) hide(s[0], a.is_causal, own, k, a.keys);
         if (step < tiles) {
-            float kept[2];
-            raise_largest(largest, kept, s[0], scale);
+            float rescale[2];
+            raise_largest(largest, rescale, s[0], scale);
             float added[2] = {}, added_mean[2] = {};
 #pragma unroll
             for (int half = 0; half < 2; ++half) base[half] = base_of(largest[half]) * scale;
@@ -85,8 +85,8 @@ __global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
                 }
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                sum[half] = sum[half] * kept[half] + added[half];
-                mean[half] = mean[half] * kept[half] + added_mean[half];
+                sum[half] = sum[half] * rescale[half] + added[half];
+                mean[half] = mean[half] * rescale[half] + added_mean[half];
             }
         } else {
             if (step == tiles) {

@@ -123,9 +123,11 @@ struct Factors {
     __device__ Factors(const Channels& a, int64_t channel, const Moments<double>& m) {
         const double factor = 1 / std::sqrt(m.square / double(a.count) + a.eps);
         mean = C(m.mean);
+        const double off = m.mean - double(mean);  // what rounding took of it
         scale = C(factor * double(a.weight.at<T>(channel, 1)));
-        shift = GRAD ? C(m.grad / double(a.count)) : a.bias.at<T>(channel, 0);
         slope = GRAD ? C(m.product / double(a.count) * factor * factor) : C(0);
+        shift = GRAD ? C(m.grad / double(a.count) - off * double(slope))
+                     : C(double(a.bias.at<T>(channel, 0)) - off * double(scale));
     }
     __device__ C operator()(C x, C g) const {
         return GRAD ? (g - shift - (x - mean) * slope) * scale : (x - mean) * scale + shift;

@@ -15,12 +15,13 @@ struct NormRows {
 };
 
 template <class T, int VEC>
-__device__ inline void store_normal(T* out, const NormRows& a, int64_t i, const computed<T>* x, computed<T> factor) {
+__device__ inline void store_normal(T* out, const NormRows& a, int64_t i, const computed<T>* x, computed<T> off,
+                                    computed<T> factor) {
     computed<T> weight[VEC], bias[VEC];
     a.weight.load<T, VEC>(weight, i, 1);
     a.bias.load<T, VEC>(bias, i, 0);
 #pragma unroll
-    for (int j = 0; j < VEC; ++j) weight[j] = x[j] * factor * weight[j] + bias[j];
+    for (int j = 0; j < VEC; ++j) weight[j] = (x[j] - off) * factor * weight[j] + bias[j];
     store_values<T, VEC>(out + i, weight);
 }
 
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_kernel
     for (int64_t first = int64_t(blockIdx.x) * at.groups; first < a.rows; first += int64_t(gridDim.x) * at.groups) {
         const int64_t row = first + at.group;
         const int width = BLOCK || row < a.rows ? int(a.n) : 0;
-        C x[K * VEC], mean = 0, square = 0;
+        C x[K * VEC], mean = 0, sums[2] = {};
         load_row<T, VEC, K>(x, reinterpret_cast<const T*>(a.in) + row * a.n, width, at.lanes, at.lane, C(0));
         if (a.is_centred) {
 #pragma unroll
@@ -47,17 +48,19 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_kernel
 #pragma unroll
                 for (int i = k * VEC; i < k * VEC + VEC; ++i) {
                     x[i] -= mean;
-                    square += x[i] * x[i];
+                    sums[0] += x[i] * x[i];
+                    sums[1] += x[i];
                 }
             }
         }
-        square = reduce_row<BLOCK, Sum>(square, at.lanes);
-        const C factor = C(1) / std::sqrt(square * share + C(a.eps));
+        reduce_row<BLOCK, Sum>(sums, at.lanes);
+        const Centre<C> centre(sums, share, a.is_centred);
+        const C factor = C(1) / std::sqrt(centre.variance + C(a.eps));
         T* out = reinterpret_cast<T*>(a.out) + row * a.n;
 #pragma unroll
         for (int k = 0; k < K; ++k) {
             const int i = (k * at.lanes + at.lane) * VEC;
-            if (i < width) store_normal<T, VEC>(out, a, i, x + k * VEC, factor);
+            if (i < width) store_normal<T, VEC>(out, a, i, x + k * VEC, centre.off, factor);
         }
     }
 }
@@ -70,7 +73,7 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_loop_kernel(const __grid_con
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         const T* in = reinterpret_cast<const T*>(a.in) + row * a.n;
         T* out = reinterpret_cast<T*>(a.out) + row * a.n;
-        C mean = 0, square = 0;
+        C mean = 0, sums[2] = {};
         if (a.is_centred) {
 #pragma unroll 4
             for (int64_t i = start; i < a.n; i += step) {
@@ -86,17 +89,21 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_loop_kernel(const __grid_con
             C x[VEC];
             load_values<T, VEC>(x, in + i);
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) square += (x[j] - mean) * (x[j] - mean);
+            for (int j = 0; j < VEC; ++j) {
+                sums[0] += (x[j] - mean) * (x[j] - mean);
+                sums[1] += x[j] - mean;
+            }
         }
-        square = reduce_row<true, Sum>(square, 0);
-        const C factor = C(1) / std::sqrt(square * share + C(a.eps));
+        reduce_row<true, Sum>(sums, 0);
+        const Centre<C> centre(sums, share, a.is_centred);
+        const C factor = C(1) / std::sqrt(centre.variance + C(a.eps));
 #pragma unroll 2
         for (int64_t i = start; i < a.n; i += step) {
             C x[VEC];
             load_values<T, VEC>(x, in + i);
 #pragma unroll
             for (int j = 0; j < VEC; ++j) x[j] -= mean;
-            store_normal<T, VEC>(out, a, i, x, factor);
+            store_normal<T, VEC>(out, a, i, x, centre.off, factor);
         }
     }
 }

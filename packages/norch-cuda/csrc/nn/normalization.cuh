@@ -33,6 +33,16 @@ struct Parameter {
     }
 };
 
+/// Of numbers less their mean, which was rounded: what is left of it, and their variance. sums: of squares and numbers.
+template <class C>
+struct Centre {
+    __device__ Centre(const C* sums, C share, bool is_centred) : off(is_centred ? sums[1] * share : C(0)) {
+        variance = sums[0] * share - off * off;
+        if (variance < C(0)) variance = C(0);
+    }
+    C off, variance;
+};
+
 /// What a kernel on rows of `like` takes a weight in: as it is, or in the compute dtype.
 inline DType parameter_dtype(const Operand& weight, const Operand& like) {
     return weight.dtype == like.dtype ? like.dtype : computed_dtype(like.dtype);

@@ -14,22 +14,26 @@ struct GradRows {
     bool is_centred;
     double eps;
     char* parts;  // for each warp, or block, the sums of its rows: of grad * x and, if is_centred, of grad. May be null
-    char* stats;  // where rows are long: mean and scale of each, for the kernel that adds up columns
+    char* stats;  // where rows are long: mean, what it lacks and scale of each, for the kernel that adds up columns
 };
+constexpr int STATS = 3;
 
 /// The numbers that the gradients of a row's elements have in common.
 template <class C>
 struct Slope {
-    C scale, shift, slope;
+    C off, scale, shift, slope;
 
-    /// sums: of squares of x, of the gradient, of their products.
-    __device__ Slope(const C (&sums)[3], C share, const GradRows& a) {
-        const C square = sums[0] * share + C(a.eps);
+    /// sums: of squares of x, of x, of the gradient, of the products of the two.
+    __device__ Slope(const C (&sums)[4], C share, const GradRows& a) {
+        const Centre<C> centre(sums, share, a.is_centred);
+        const C square = centre.variance + C(a.eps);
+        off = centre.off;
         scale = C(1) / std::sqrt(square);
-        shift = a.is_centred ? sums[1] * share : C(0);
-        slope = sums[2] * share / square;
+        shift = a.is_centred ? sums[2] * share : C(0);
+        slope = (sums[3] - off * sums[2]) * share / square;
     }
-    __device__ C operator()(C g, C x) const { return (g - shift - x * slope) * scale; }
+    __device__ C normal(C x) const { return (x - off) * scale; }
+    __device__ C operator()(C g, C x) const { return (g - shift - (x - off) * slope) * scale; }
 };
 
 template <class T, int VEC, int K, bool BLOCK>
@@ -48,7 +52,7 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_grad_k
     for (int64_t first = int64_t(blockIdx.x) * at.groups; first < a.rows; first += int64_t(gridDim.x) * at.groups) {
         const int64_t row = first + at.group, start = row * a.n;
         const int width = BLOCK || row < a.rows ? int(a.n) : 0;
-        C x[E], g[E], mean = 0, sums[3] = {};
+        C x[E], g[E], mean = 0, sums[4] = {};
         load_row<T, VEC, K>(x, reinterpret_cast<const T*>(a.in) + start, width, at.lanes, at.lane, C(0));
         load_row<T, VEC, K>(g, reinterpret_cast<const T*>(a.grad) + start, width, at.lanes, at.lane, C(0));
         if (a.is_centred) {
@@ -64,8 +68,9 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_grad_k
                     const C part = g[i] * weight[i];
                     x[i] -= mean;
                     sums[0] += x[i] * x[i];
-                    sums[1] += part;
-                    sums[2] += part * x[i];
+                    sums[1] += x[i];
+                    sums[2] += part;
+                    sums[3] += part * x[i];
                 }
             }
         }
@@ -81,7 +86,7 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_grad_k
                 for (int j = 0; j < VEC; ++j) {
                     const int e = k * VEC + j;
                     y[j] = of(g[e] * weight[e], x[e]);
-                    to_weight[e] += g[e] * (x[e] * of.scale);
+                    to_weight[e] += g[e] * of.normal(x[e]);
                     to_bias[e] += g[e];
                 }
                 store_values<T, VEC>(out + i, y);
@@ -121,7 +126,7 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __gri
         const T* in = reinterpret_cast<const T*>(a.in) + row * a.n;
         const T* grad = reinterpret_cast<const T*>(a.grad) + row * a.n;
         T* out = reinterpret_cast<T*>(a.out) + row * a.n;
-        C mean = 0, sums[3] = {};
+        C mean = 0, sums[4] = {};
         if (a.is_centred) {
 #pragma unroll 4
             for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x) mean += C(upcast(in[i]));
@@ -131,8 +136,9 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __gri
         for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x) {
             const C x = C(upcast(in[i])) - mean, g = C(upcast(grad[i])) * a.weight.at<T>(i, 1);
             sums[0] += x * x;
-            sums[1] += g;
-            sums[2] += g * x;
+            sums[1] += x;
+            sums[2] += g;
+            sums[3] += g * x;
         }
         reduce_row<true, Sum>(sums, 0);
         const Slope<C> of(sums, share, a);
@@ -140,8 +146,8 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __gri
         for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x)
             out[i] = downcast<T>(of(C(upcast(grad[i])) * a.weight.at<T>(i, 1), C(upcast(in[i])) - mean));
         if (a.stats && threadIdx.x == 0) {
-            reinterpret_cast<C*>(a.stats)[2 * row] = mean;
-            reinterpret_cast<C*>(a.stats)[2 * row + 1] = of.scale;
+            C* stats = reinterpret_cast<C*>(a.stats) + STATS * row;
+            stats[0] = mean, stats[1] = of.off, stats[2] = of.scale;
         }
     }
 }
@@ -160,7 +166,8 @@ __global__ void __launch_bounds__(WARP * TALL) norm_columns_kernel(const __grid_
         for (int64_t row = int64_t(blockIdx.y) * TALL + threadIdx.y; row < a.rows; row += int64_t(gridDim.y) * TALL) {
             const C x = C(upcast(reinterpret_cast<const T*>(a.in)[row * a.n + i]));
             const C g = C(upcast(reinterpret_cast<const T*>(a.grad)[row * a.n + i]));
-            to_weight += g * ((x - stats[2 * row]) * stats[2 * row + 1]);
+            const C* found = stats + STATS * row;
+            to_weight += g * ((x - found[0] - found[1]) * found[2]);
             to_bias += g;
         }
     }
@@ -178,18 +185,18 @@ template <class C>
 __global__ void __launch_bounds__(WARP * WARP) finish_kernel(C* to_weight, C* to_bias, const C* parts, int64_t count,
                                                              int64_t n) {
     __shared__ double shared[WARP][WARP + 1];
-    const int64_t i = int64_t(blockIdx.x) * WARP + threadIdx.x, wide = to_bias ? 2 * n : n;
+    const int64_t i = int64_t(blockIdx.x) * WARP + threadIdx.x, width = to_bias ? 2 * n : n;
     double sum = 0;
-    if (i < wide) {
+    if (i < width) {
 #pragma unroll 4
-        for (int64_t k = threadIdx.y; k < count; k += WARP) sum += double(parts[k * wide + i]);
+        for (int64_t k = threadIdx.y; k < count; k += WARP) sum += double(parts[k * width + i]);
     }
     shared[threadIdx.x][threadIdx.y] = sum;
     __syncthreads();
     double v[1] = {shared[threadIdx.y][threadIdx.x]};
     reduce_lanes<Sum>(v, WARP);
     const int64_t to = int64_t(blockIdx.x) * WARP + threadIdx.y;
-    if (threadIdx.x == 0 && to < wide) (to < n ? to_weight + to : to_bias + (to - n))[0] = C(v[0]);
+    if (threadIdx.x == 0 && to < width) (to < n ? to_weight + to : to_bias + (to - n))[0] = C(v[0]);
 }
 
 /// 64 bytes of a row in each thread of a warp, 8 numbers in each thread of a block: four of each are kept.
@@ -208,7 +215,7 @@ void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
     int64_t parts = is_loop ? tall : is_block ? blocks : int64_t(blocks) * (ROW_THREADS / WARP);
     if (!is_affine || !a.rows) parts = 0;
     const Scratch<C> part_scratch(std::max<int64_t>(1, parts * a.n * (to_bias ? 2 : 1)));
-    const Scratch<C> stat_scratch(is_affine && is_loop ? std::max<int64_t>(1, a.rows * 2) : 1);
+    const Scratch<C> stat_scratch(is_affine && is_loop ? std::max<int64_t>(1, a.rows * STATS) : 1);
     a.parts = is_affine ? reinterpret_cast<char*>(part_scratch.data()) : nullptr;
     a.stats = is_affine ? reinterpret_cast<char*>(stat_scratch.data()) : nullptr;
     a.lanes = plan.lanes;

@@ -80,13 +80,13 @@ Device& device_state(int device) {
         throw std::out_of_range("there is no CUDA device " + std::to_string(device));
     auto& state = states[size_t(device)];
     if (!state) {
-        auto fresh = std::make_unique<Device>();
+        auto created = std::make_unique<Device>();
         auto attribute = [&](cudaDeviceAttr which) {
             int value = 0;
             check(cudaDeviceGetAttribute(&value, which, device), "asking for a device's properties");
             return value;
         };
-        DeviceProperties& p = fresh->properties;
+        DeviceProperties& p = created->properties;
         cudaDeviceProp all;
         check(cudaGetDeviceProperties(&all, device), "asking for a device's properties");
         p.name = all.name;
@@ -96,9 +96,9 @@ Device& device_state(int device) {
         p.l2_bytes = size_t(attribute(cudaDevAttrL2CacheSize));
         p.shared_bytes = size_t(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
         p.total_memory = all.totalGlobalMem;
-        fresh->default_stream.device = device;
-        fresh->default_stream.arena = make_arena(device, &fresh->default_stream);
-        state = std::move(fresh);
+        created->default_stream.device = device;
+        created->default_stream.arena = make_arena(device, &created->default_stream);
+        state = std::move(created);
     }
     return *state;
 }

@@ -18,7 +18,7 @@ struct Pool {
     std::unordered_map<const Stream*, unsigned*> of_stream;
 };
 
-unsigned* fresh(Pool& pool) {
+unsigned* new_semaphore(Pool& pool) {
     if (!pool.left) {
         const RelaxedCapture relaxed;
         void* page = nullptr;
@@ -40,9 +40,9 @@ unsigned* take_semaphore() {
     static auto pools = std::vector<Pool>(size_t(device_count()));
     const Stream& stream = launch_stream();
     Pool& pool = pools[size_t(stream.device)];
-    if (stream.is_capturing) return fresh(pool);
+    if (stream.is_capturing) return new_semaphore(pool);
     unsigned*& found = pool.of_stream[&stream];
-    if (!found) found = fresh(pool);
+    if (!found) found = new_semaphore(pool);
     return found;
 }
 

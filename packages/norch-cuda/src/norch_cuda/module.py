@@ -126,7 +126,7 @@ def empty_cache(device: DeviceLike = None) -> None:
 
 def pin_memory(tensor: norch.Tensor) -> norch.Tensor:
     """A copy of a CPU tensor in page-locked memory, contiguous. `.to("cuda")` of it does not wait; it must not be
-    changed before the copy is done (`norch.cuda.synchronize()`, an `Event`)."""
+    changed before the copy is done (`norch.cuda.synchronize()`, an `Event`). Raises DeviceError for another tensor."""
     source = tensor.detach().contiguous()
     if source.device.type != "cpu":
         raise norch.DeviceError(f"pin_memory(): the tensor is on {source.device}, not on the CPU")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 shared_ops: dict[str, Any] = {}
 """What autograd needs of the ops, which are above it: `as_strided`, the op that all views are cases of, how `sum` and
 `fill` are called, and the function `stack`. They put themselves here."""
+
+
+leaf_lock = RLock()
+"""Held while a `.grad` changes, since several threads may run backward passes that end at the same leaf."""
 
 
 def unbroadcast(value: Tensor, spec: Spec) -> Tensor:
@@ -38,25 +43,26 @@ def accumulate(tensor: Tensor, value: Tensor, create: bool, alone: int = sys.max
     alone: what `sys.getrefcount` says here of a value that nothing but its callers holds: its memory is then taken over
     without a copy.
     """
-    old = tensor._grad
-    if old is not None:
-        if create:
-            tensor._grad = old + value
-        else:
-            old.add_(value)
-        return
-    if not create:
-        spec = value.spec
-        if (
-            sys.getrefcount(value) > alone
-            or sys.getrefcount(value.buffer) > ALONE_BUFFER
-            or value.buffer.nbytes != spec.nbytes
-            or spec.overlaps
-        ):
-            value = value.detach().clone()
-        elif value.node is not None or value.base is not None:
-            value = value.detach()
-    tensor._grad = value
+    with leaf_lock:
+        old = tensor._grad
+        if old is not None:
+            if create:
+                tensor._grad = old + value
+            else:
+                old.add_(value)
+            return
+        if not create:
+            spec = value.spec
+            if (
+                sys.getrefcount(value) > alone
+                or sys.getrefcount(value.buffer) > ALONE_BUFFER
+                or value.buffer.nbytes != spec.nbytes
+                or spec.overlaps
+            ):
+                value = value.detach().clone()
+            elif value.node is not None or value.base is not None:
+                value = value.detach()
+        tensor._grad = value
 
 
 ALONE_BUFFER = 2

@@ -8,8 +8,9 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DTypeError, ShapeError
+from ..spec import span
 from ..tensor_base import make_tensor
-from .accumulate import ALONE_BUFFER, accumulate, shared_ops
+from .accumulate import ALONE_BUFFER, accumulate, leaf_lock, shared_ops
 from .graph import Leaf, Node, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def grad(
         targets[node] = None
     BackwardPass(targets, bool(create_graph if retain_graph is None else retain_graph), create_graph).run(starts)
     found = [targets[node] for node in nodes]
+    if not create_graph:  # they are the caller's, to be changed in place, which repeated elements cannot be
+        found = [g.clone() if g is not None and g.spec.overlaps else g for g in found]
     if materialize_grads:
         found = [t.new_zeros(t.shape) if g is None else g for g, t in zip(found, ins, strict=True)]
     elif not allow_unused and any(g is None for g in found):
@@ -162,9 +165,12 @@ class BackwardPass:
                     self.ahead = None
                 if node.hooks and type(pending[node]) is not list:
                     pending[node] = call_hooks(node.hooks, pending.pop(node))
-                if targets is not None and node in targets:
+                if targets is None:
+                    node.run_backward(self, pending.pop(node))
+                    continue
+                if node in targets:
                     targets[node] = pending[node]
-                if self.needed is not None and node not in self.needed:
+                if self.needed.isdisjoint(node.edges):  # type: ignore[union-attr]
                     del pending[node]
                 else:
                     node.run_backward(self, pending.pop(node))
@@ -216,12 +222,19 @@ class BackwardPass:
             return False
         if out.overlaps or value.spec.dtype is not out.dtype or value.spec.shape != out.shape:
             return False
-        make_tensor(out, held.buffer, held.offset + node.saved_outputs[0][1]).add_(value)
+        shift = node.saved_outputs[0][1]
+        # `as_strided` may show what its operand does not.
+        if node.plan.op.name == "as_strided" and not 0 <= shift <= span(held.spec.shape, held.spec.strides) - span(
+            out.shape, out.strides
+        ):
+            return False
+        with leaf_lock:
+            make_tensor(out, held.buffer, held.offset + shift).add_(value)
         return True
 
 
 def _leading_to(roots: list[Node], targets: dict[Node, Any]) -> set[Node]:
-    """The nodes below `roots` from which a target can be reached, targets excluded unless another lies below them."""
+    """The targets below `roots`, and the nodes from which one can be reached."""
     seen = set(roots)
     stack = list(roots)
     while stack:

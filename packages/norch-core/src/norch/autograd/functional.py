@@ -93,7 +93,10 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The second derivatives of a function of one element by the inputs: (*input, *input), tuples for tuples."""
+    """The second derivatives of a function of one element by the inputs: (*input, *input), tuples for tuples.
+
+    Raises ShapeError for a function that returns anything else.
+    """
     several, _ = _prepared(inputs, False)
 
     def first(*given: Tensor) -> Any:
@@ -159,7 +162,7 @@ def jvp(
 def hvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, Hessian @ v) of a function of one element: by two backward passes."""
+    """(output, Hessian @ v) of a function of one element: by two backward passes. Raises as hessian does."""
     several, leaves = _prepared(inputs, create_graph)
     seeds = _seeds(v, leaves, "hvp")
     _, outputs = _outputs(func, leaves, "hvp")

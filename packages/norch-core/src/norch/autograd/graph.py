@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from weakref import ref
 from ..errors import AutogradError
 from ..tensor_base import TensorBase, make_tensor
 from .accumulate import ALONE, accumulate, shared_ops, unbroadcast
+from .rules import ALL
 
 if TYPE_CHECKING:
     from ..dispatch.plan import Plan
@@ -60,7 +61,7 @@ class Node:
     plan: Plan
     edges: tuple[Node | None, ...]
     saved_inputs: tuple[Any, ...] | None
-    saved_outputs: tuple[tuple[Any, int], ...] | None
+    saved_outputs: Sequence[Any] | None
     hooks: dict[int, Any] | None
 
     def name(self) -> str:
@@ -82,7 +83,7 @@ class Node:
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         """Hands each edge that wants one the gradient of its operand; `grad` is that of the output, a list of several.
 
-        A node that is read again, as `retain_graph` asks, keeps what it saved.
+        A node that is read again, as `retain_graph` asks, keeps what it saved; one that saved no tensor always does.
         """
         plan = self.plan
         op, needed, to_leaves = plan.op, backward.needed, backward.targets is None
@@ -113,22 +114,34 @@ class Node:
             else:
                 backward.add(edge, value)
             value = None
-        if not backward.retain:
-            self.saved_inputs = self.saved_outputs = None
+        if not backward.retain and op.saves_tensors:
+            self.free()
 
-    def saved_result(self) -> Any:
-        """The saved outputs as a tensor, or a tuple of several."""
+    def free(self) -> None:
+        """Lets go of saved tensors. A node that has none, such as that of `x * 2`, can be read any number of times."""
         if self.saved_outputs is None:
+            for value in self.saved_inputs or ():
+                if isinstance(value, TensorBase):
+                    break
+            else:
+                return
+        self.saved_inputs = self.saved_outputs = None
+
+    def saved_result(self, at: int | None = None) -> Any:
+        """The saved output `at`; for None the only one, or a tuple of several."""
+        saved, specs = self.saved_outputs, self.plan.outputs
+        if saved is None:
             raise self.freed()
-        specs = self.plan.outputs
-        results = []
-        for i, (buffer, offset) in enumerate(self.saved_outputs):
-            result = make_tensor(specs[i], buffer, offset, self if len(specs) == 1 else Output(self, i))
-            modified = buffer.modified
-            if modified is not None and modified[0] > self.sequence_number:
-                self.check_unchanged(result, "its result")
-            results.append(result)
-        return results[0] if len(results) == 1 else tuple(results)
+        if at is None:
+            if len(specs) > 1:
+                return tuple([self.saved_result(i) for i in range(len(specs))])
+            at = 0
+        buffer, offset = saved[at]
+        result = make_tensor(specs[at], buffer, offset, self if len(specs) == 1 else Output(self, at))
+        modified = buffer.modified
+        if modified is not None and modified[0] > self.sequence_number:
+            self.check_unchanged(result, "its result")
+        return result
 
     def check_unchanged(self, value: Tensor, what: str) -> None:
         modified = value.buffer.modified
@@ -271,11 +284,10 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
         edges.append(edge)
     if not wanted:
         return
-    saved, saves_outputs = op.saves[wanted]
+    saved, which = op.saves[wanted]
     inputs = args if saved is None else tuple([v if k else None for v, k in zip(args, saved, strict=True)])
-    node = new_node(
-        plan, tuple(edges), inputs, tuple([(t.buffer, t.offset) for t in outputs]) if saves_outputs else None
-    )
+    kept = [(t.buffer, t.offset) if i or which == ALL else None for i, t in enumerate(outputs)] if which else None
+    node = new_node(plan, tuple(edges), inputs, kept)
     if len(outputs) == 1:
         outputs[0].node = node
     else:

@@ -15,22 +15,26 @@ Bound = Callable[["Node", Any], Any]
 """A rule ready to be called: with a node and the gradient of its result."""
 
 
+NONE, SECOND, ALL = range(3)
+"""Which of an op's results a rule needs; the larger includes the smaller."""
+
+
 class Rule:
     """A derivative rule and where its arguments come from, read off its parameter names.
 
-    `g` or `grad` is the gradient of the result, `y` the result, `needs` a tuple of bools (which inputs need a
-    gradient, for rules of all inputs at once). `NAME` is the op's operand or attribute of that name, `NAME_spec` the
-    spec alone of that operand, which keeps no memory alive.
+    `g` or `grad` is the gradient of the result, `y` the result (a tuple of several, of which `y1` is the second alone),
+    `needs` a tuple of bools (which inputs need a gradient, for rules of all inputs at once). `NAME` is the op's operand
+    or attribute of that name, `NAME_spec` the spec alone of that operand, which keeps no memory alive.
     """
 
-    __slots__ = ("fetch", "function", "saved_inputs", "saves_outputs")
+    __slots__ = ("fetch", "function", "saved_inputs", "saved_outputs")
 
-    G, Y, NEEDS = -1, -2, -3
+    G, Y, NEEDS, Y1 = -1, -2, -3, -4
     SPECS = -10
 
     def __init__(self, op: Op, function: Callable[..., Any]) -> None:
         code = getattr(function, "__wrapped__", function).__code__  # a composite is written when it is first called
-        special = {"g": self.G, "grad": self.G, "y": self.Y, "needs": self.NEEDS}
+        special = {"g": self.G, "grad": self.G, "y": self.Y, "y1": self.Y1, "needs": self.NEEDS}
         fetch = []
         for name in code.co_varnames[: code.co_argcount]:
             if name in op.params:
@@ -40,11 +44,12 @@ class Rule:
             elif name.endswith("_spec") and name[:-5] in op.params:
                 fetch.append(self.SPECS - op.params.index(name[:-5]))
             else:
-                raise TypeError(f"{op.name}: the rule's parameter {name!r} is none of g, grad, y, needs, {op.params}")
+                known = ", ".join([*special, *op.params])
+                raise TypeError(f"{op.name}: the rule's parameter {name!r} is none of {known}")
         self.function = function
         self.fetch = tuple(fetch)
         self.saved_inputs = frozenset(i for i in fetch if i >= 0)
-        self.saves_outputs = self.Y in fetch
+        self.saved_outputs = ALL if self.Y in fetch else SECOND if self.Y1 in fetch else NONE
 
 
 def bind_rule(op: Op, rule: Rule, at: int) -> Bound:
@@ -74,7 +79,12 @@ def _source(op: Op, rule: Rule) -> str:
             "        if modified is not None and modified[0] > node.sequence_number:",
             "            node.check_unchanged(value, 'its input')",
         ]
-    special = {rule.G: "grad", rule.Y: "node.saved_result()", rule.NEEDS: "tuple([e is not None for e in node.edges])"}
+    special = {
+        rule.G: "grad",
+        rule.Y: "node.saved_result()",
+        rule.Y1: "node.saved_result(1)",
+        rule.NEEDS: "tuple([e is not None for e in node.edges])",
+    }
     arguments = [
         special.get(at) or (f"values[{at}]" if at >= 0 else f"node.plan.inputs[{rule.SPECS - at}]") for at in rule.fetch
     ]

@@ -6,6 +6,7 @@ An entry point's name is the device type and its value a module with a pluggy ho
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
@@ -29,6 +30,7 @@ class Provider(Plugin):
     """An installed or registered backend: where it comes from, and the backend, or the reason why there is none."""
 
     backend: Backend | None = None
+    announced: bool = False
 
     @property
     def device_type(self) -> str:
@@ -122,7 +124,8 @@ def find(device_type: str) -> Backend:
     """The backend of a device type: of its usable providers the one with the highest priority, or the user's choice.
 
     `NORCH_BACKEND_CPU=numpy` chooses, for "cpu", the provider whose distribution or module ends so named. Raises
-    DeviceError that lists every installed plug-in, why each one cannot be used, and what to do.
+    DeviceError that lists every installed plug-in, why each one cannot be used, and what to do. Warns, once, of a
+    provider that cannot be used where another takes its place.
     """
     candidates = [p for p in installed() if p.device_type == device_type]
     choice = os.environ.get(f"NORCH_BACKEND_{device_type.upper()}", "")
@@ -141,6 +144,17 @@ def find(device_type: str) -> Backend:
     if not usable:
         raise DeviceError(_why_none(device_type, candidates, choice))
     best = max([p.backend for p in usable if p.backend is not None], key=lambda backend: backend.priority)
+    for provider in candidates:
+        if not provider.usable and not provider.announced:
+            provider.announced = True
+            instead = provider_of(best)
+            warnings.warn(
+                f"device {device_type!r} is left to {instead.distribution} {instead.version} ({instead.module}), since "
+                f"{provider.distribution} {provider.version} cannot be used: {provider.reason}"
+                + (f"; {provider.advice}" if provider.advice else ""),
+                RuntimeWarning,
+                stacklevel=2,
+            )
     current_index[device_type] = best.current_device
     return best
 

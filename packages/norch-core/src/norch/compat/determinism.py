@@ -25,7 +25,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """`use_deterministic_algorithms` by number or name: 0 "default", 1 "warn", 2 "error"."""
+    """`use_deterministic_algorithms` by number or name: 0 "default", 1 "warn", 2 "error". ValueError for others."""
     levels = {"default": 0, "warn": 1, "error": 2}
     level = levels.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
     if level not in (0, 1, 2):

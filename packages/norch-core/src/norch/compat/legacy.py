@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from ..device import set_default_device
+from ..dispatch.arguments import check_functions
 from ..dtype import TENSOR_TYPES, DType, get_default_dtype, set_default_dtype, split_tensor_type
 from ..errors import DTypeError
 from ..ops import arange
@@ -71,7 +72,7 @@ def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Sets the default dtype, and device, to those of an old tensor type (or its name). Floating ones only."""
+    """Sets the default dtype, and device, to those of an old tensor type (or its name). DTypeError for others."""
     if isinstance(t, str):
         t = named_type(t, "set_default_tensor_type")
     if not isinstance(t, _TensorType):
@@ -90,3 +91,6 @@ def range(
     count = int((end - start) / step) + 1
     chosen = dtype or get_default_dtype()
     return arange(count, device=device).to(chosen) * step + start
+
+
+check_functions(globals())

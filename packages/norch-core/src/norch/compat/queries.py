@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..dispatch.arguments import check_functions
+
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
@@ -79,3 +81,6 @@ def real(input: Tensor) -> Tensor:
 def set_flush_denormal(mode: bool) -> bool:
     """False, for "not supported", as in PyTorch: norch never flushes small numbers to 0."""
     return False
+
+
+check_functions(globals())

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.arguments import check_functions
 from ..dtype import as_dtype, get_default_dtype
 from ..errors import DTypeError
 from ..ops import arange, cos, ones
@@ -58,3 +59,6 @@ def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = N
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A triangle: 1 in the middle, 0 at the ends."""
     return _window("bartlett_window", window_length, periodic, dtype, device, lambda x: 1 - (x / math.pi - 1).abs())
+
+
+check_functions(globals())

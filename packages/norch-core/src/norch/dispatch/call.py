@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import is_recording, next_sequence_number, record, set_recording
 from ..errors import DTypeError, NorchError
 from ..spec import Spec
 from ..tensor_base import TensorBase, make_tensor
+from .arguments import describe, is_plain, plain
 from .codegen import general_paths
 from .failure import allocate_on, raise_failure
 from .op import Op
@@ -37,13 +38,20 @@ def run_again(error: Exception | None, op: Op, *args: Any) -> Any:
     if op.kind == "primitive" and len(op.tensors) == len(op.params) == 2:
         return run_mixed(op, *args)
     try:
-        if op.kind == "view":
-            if not isinstance(args[0], TensorBase):
-                _refuse(op, args[0])
-            raise error or DTypeError(f"{op.name}(): unexpected arguments {args[1:]!r:.80}")
-        if op.kind == "primitive" and op.tensors == (0,) and not op.mixed and not isinstance(args[0], TensorBase):
-            _refuse(op, args[0])
-        return run(op, *args)
+        args = tuple([a if i in op.tensors and i not in op.mixed else plain(a) for i, a in enumerate(args)])
+        if not op.variadic:
+            for i in op.tensors:
+                if not (isinstance(args[i], TensorBase) or i in op.mixed or (args[i] is None and i in op.optional)):
+                    raise DTypeError(f"{op.name}(): {op.params[i]} must be a Tensor, got {describe(args[i])}")
+        for i in set(range(len(args))).difference(op.slots):
+            if not (is_plain(args[i]) and isinstance(args[i], Hashable)):
+                raise DTypeError(f"{op.name}(): {op.params[i]} cannot be {describe(args[i])}")
+        if op.kind != "view":
+            return run(op, *args)
+        if op.place is None:
+            op.plans[_key(op, args)]  # what it raises names the op
+            return op.call(*args)
+        raise error or DTypeError(f"{op.name}(): unexpected arguments {args[1:]!r:.80}")
     except Exception as found:
         raise found from None
 
@@ -72,9 +80,7 @@ def run_mixed(op: Op, a: Any, b: Any) -> Any:
         foreign = given[0 if a is NotImplemented else 1]
         if op.name in _COMPARISONS or hasattr(type(foreign), f"__r{_DUNDERS.get(op.name, op.name)}__"):
             return NotImplemented  # Python then asks the other operand
-        raise DTypeError(
-            f"{op.name}(): operands must be tensors, numbers or arrays, got {_describe(foreign)}"
-        ) from None
+        raise DTypeError(f"{op.name}(): operands must be tensors, numbers or arrays, got {describe(foreign)}") from None
     if not (isinstance(a, TensorBase) or isinstance(b, TensorBase)):
         a = TensorBase._result_class._scalar(a)
     return run(op, a, b)
@@ -152,18 +158,11 @@ def _key_of(value: Any, at: int, op: Op) -> Any:
         if kind in SCALARS:
             return kind
         if value is not None and kind is not Spec:
-            raise DTypeError(f"{op.name}(): {op.params[at]} must be a Tensor, got {_describe(value)}")
+            wanted = "a number" if at in op.numbers or at in op.scalars else "a Tensor"
+            raise DTypeError(f"{op.name}(): {op.params[at]} must be {wanted}, got {describe(value)}")
     elif type(value) is list:
         return tuple(value)
     return value
-
-
-def _describe(value: object) -> str:
-    return f"{type(value).__name__} {value!r:.80}"
-
-
-def _refuse(op: Op, value: object) -> NoReturn:
-    raise DTypeError(f"{op.name}(): expected a Tensor, got {_describe(value)}")
 
 
 def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:

@@ -277,12 +277,12 @@ class _Writer:
             self.write(depth, f"if {outer}{names[i]}.base is not None:\n    node{i} = _resolve({names[i]})")
         if len(wanted) > 2:
             self.write(depth, f"wanted = {' | '.join(f'(node{i} is not None) << {i}' for i in wanted)}\nif wanted:")
-            self.write(depth + 1, "saved, saves_outputs = _saves[wanted]")
+            self.write(depth + 1, "saved, saved_outputs = _saves[wanted]")
             some = "".join(
                 f"{n} if saved[{i}] else None, " if i in op.tensors else f"{n}, " for i, n in enumerate(names)
             )
             inputs = f"({self.arguments}, ) if saved is None else ({some})"
-            self.node(depth + 1, self.edges(wanted), inputs, "((buffer, 0),) if saves_outputs else None")
+            self.node(depth + 1, self.edges(wanted), inputs, "((buffer, 0),) if saved_outputs else None")
             return
         for n, there in enumerate(product((True, False), repeat=len(wanted))):
             live = [i for i, given in zip(wanted, there, strict=True) if given]

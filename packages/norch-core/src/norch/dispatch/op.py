@@ -42,7 +42,7 @@ class Op:
     __slots__ = (
         "__weakref__", "bound", "call", "decompose", "infer", "into", "into_plans", "joint", "kernel", "kernels",
         "kind", "mixed", "name", "numbers", "optional", "owner", "params", "place", "plans", "rules", "saves",
-        "scalars", "slots", "tensors", "variadic",
+        "saves_tensors", "scalars", "slots", "tensors", "variadic",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,9 @@ class Op:
         elif vjp is not None:
             self.rules = tuple([rule and Rule(self, rule) for rule in vjp])
         self.bound = [None if rule is None else bind_rule(self, rule, i) for i, rule in enumerate(self.rules or ())]
+        self.saves_tensors = any(
+            rule.saved_outputs or not rule.saved_inputs.isdisjoint(self.tensors) for rule in self.rules or () if rule
+        )
         self.saves = Saves(self)
         self.plans = Plans(self)
         self.into_plans = Plans(self, into=True)
@@ -94,23 +97,23 @@ class Op:
         return f"<{self.kind} {self.name}({', '.join(self.params)})>"
 
 
-class Saves(dict[int, "tuple[tuple[bool, ...] | None, bool]"]):
+class Saves(dict[int, "tuple[tuple[bool, ...] | None, int]"]):
     """What the graph saves of a call: by the operands that need a gradient (a bit mask of parameter positions), which
-    arguments (None for all of them), and whether the outputs."""
+    arguments (None for all of them), and which outputs (`rules.NONE`, `SECOND` or `ALL`)."""
 
     __slots__ = ("op",)
 
     def __init__(self, op: Op) -> None:
         self.op = op
 
-    def __missing__(self, wanted: int) -> tuple[tuple[bool, ...] | None, bool]:
+    def __missing__(self, wanted: int) -> tuple[tuple[bool, ...] | None, int]:
         op = self.op
         assert op.rules is not None
         live = [rule for at, rule in zip(op.tensors, op.rules, strict=True) if rule is not None and wanted >> at & 1]
         saved = tuple(
             i not in op.tensors or any(i in rule.saved_inputs for rule in live) for i in range(len(op.params))
         )
-        self[wanted] = found = (None if all(saved) else saved, any(rule.saves_outputs for rule in live))
+        self[wanted] = found = (None if all(saved) else saved, max(rule.saved_outputs for rule in live))
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakSet
 
 from .. import settings
@@ -12,6 +12,7 @@ from ..device import CPU
 from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
+from .arguments import check_attributes, is_plain
 from .failure import provider
 from .fallback import cpu_fallback
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from ..device import Device
     from .op import Op
 
-PLAN_LIMIT = 4096
-"""Plans that one cache keeps at most, in each of two generations."""
+PLAN_LIMIT = 8192
+"""Plans that all caches together keep at most, in each of two generations: 2 kB each."""
 
 SCALARS = frozenset({bool, int, float})
 """Python types that are operands by value. In a plan's key such an operand is its type."""
@@ -95,11 +96,13 @@ class Plans(dict[Any, Plan]):
     The key has for each parameter of the op a spec, the type of a scalar or a hashable attribute. With `into`, the spec
     of the tensor that the result is written into comes first.
 
-    A bounded, approximate LRU that costs nothing on a hit: when the young generation is full it becomes the old one,
-    and what is then still used moves back from there.
+    Together they are a bounded, approximate LRU that costs nothing on a hit: when the young generation of all is full
+    it becomes the old one, and what is then still used moves back from there.
     """
 
     __slots__ = ("__weakref__", "into", "old", "op")
+
+    young: ClassVar[int] = 0
 
     def __init__(self, op: Op, into: bool = False) -> None:
         self.op, self.into = op, into
@@ -113,10 +116,15 @@ class Plans(dict[Any, Plan]):
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
+            if not all(map(is_plain, values)):
+                raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
-        if len(self) >= PLAN_LIMIT:
-            self.old = dict(self)
-            self.clear()
+        Plans.young += 1
+        if Plans.young > PLAN_LIMIT:
+            Plans.young = 1
+            for plans in tuple(_caches):
+                plans.old = dict(plans)
+                plans.clear()
         self[key] = plan
         return plan
 
@@ -129,6 +137,7 @@ def forget_plans() -> None:
     for plans in tuple(_caches):
         plans.clear()
         plans.old.clear()
+    Plans.young = 0
 
 
 settings.on_change(forget_plans)
@@ -144,6 +153,9 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
     plan.operands = values[0] if op.variadic else tuple([values[i] for i in op.tensors])
     if op.kind != "step":
         _check_devices(op, plan.operands)
+        if op.decompose is not None:
+            attributes = {p: v for i, (p, v) in enumerate(zip(op.params, values, strict=True)) if i not in op.slots}
+            check_attributes(op.name, op.decompose.__annotations__, attributes)
     inferred: Inferred | None = op.infer(*values)
     plan.make = plan.kernel = None  # type: ignore[assignment]
     if inferred is None:  # a step whose tensors do not suit one kernel
@@ -165,7 +177,9 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
         given = [(i in op.scalars, values[i]) for i in plan.slots]
     if inferred.native and (into is None or plan.in_place or op.kernel in IN_PLACE):
         plan.kernel = _compile(op, device, given, inferred)
-    if plan.kernel is not None and into is None and len(plan.outputs) == 1:
+    if into is not None:
+        plan.in_place = plan.in_place and plan.kernel is not None
+    elif plan.kernel is not None and len(plan.outputs) == 1:
         plan.make = device.backend.allocating(plan.kernel, plan.out.nbytes, plan.index)
     return plan
 
@@ -269,7 +283,7 @@ def _by_parts(device: Device, parts: tuple[Part, ...], operands: list[Operand], 
     return fill_parts
 
 
-_MODULAR = frozenset({"add", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
+_MODULAR = frozenset({"add", "axpy", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
 def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:

@@ -11,12 +11,13 @@ a matrix has no answer.
 
 from __future__ import annotations
 
-from ..ops import cross, diagonal, matmul, matrix_power
+from ..dispatch.arguments import check_functions
+from ..ops import matmul, matrix_power
 from .decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
 from .host import LinAlgError
 from .least_squares import lstsq, matrix_rank, pinv
 from .norms import cond, matrix_norm, norm, vector_norm
-from .products import multi_dot, vecdot
+from .products import cross, diagonal, multi_dot, vecdot
 from .solving import det, inv, logdet, slogdet, solve, solve_triangular
 
 __all__ = [
@@ -47,3 +48,6 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+check_functions(globals(), "norch.")

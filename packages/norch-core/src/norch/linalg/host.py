@@ -21,7 +21,10 @@ class LinAlgError(NorchError, RuntimeError):
 
 
 def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
-    """What `routine` makes of the operands as arrays: a tensor, or a tuple of them, on their device."""
+    """What `routine` makes of the operands as arrays: a tensor, or a tuple of them, on their device.
+
+    Raises BackendError for operands that are not on the CPU, unless the fallback is allowed; LinAlgError as NumPy does.
+    """
     device = operands[0].device
     if device.type != "cpu":
         if not is_cpu_fallback_allowed():

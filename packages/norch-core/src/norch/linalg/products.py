@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import ops
 from ..ops.matrix.multi_dot import multi_dot
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["multi_dot", "vecdot"]
+__all__ = ["cross", "diagonal", "multi_dot", "vecdot"]
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The cross product of vectors of 3 along `dim`; the two broadcast. Raises ShapeError for another size of `dim`."""
+    return ops.cross(input, other, dim)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """`norch.diagonal`, of the last two dims by default. Raises as that does."""
+    return ops.diagonal(A, offset, dim1, dim2)
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:

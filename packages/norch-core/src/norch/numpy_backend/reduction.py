@@ -21,17 +21,24 @@ def with_dims(operand: Operand) -> Operand:
     return operand if operand.shape else operand._replace(shape=(1,), strides=(1,))
 
 
+def _precision(dtype: DType, ufunc: np.ufunc) -> Any:
+    """What results of `dtype` are computed in, where that is another: NumPy adds up long columns one by one."""
+    if is_half(dtype):
+        return np.float32
+    return np.float64 if ufunc is np.add and dtype.name == "float32" else None
+
+
 def _fold(ufunc: np.ufunc) -> Factory:
     def factory(operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
-        dims, dtype = tuple(attrs["dims"]), operands[0].dtype
+        dims, precision = tuple(attrs["dims"]), _precision(operands[0].dtype, ufunc)
 
-        def compute_half(x: Array, out: Array) -> None:
-            out[...] = ufunc.reduce(x, dims, np.float32, keepdims=True)
+        def compute_in_precision(x: Array, out: Array) -> None:
+            out[...] = ufunc.reduce(x, dims, precision, keepdims=True)
 
         def compute(x: Array, out: Array) -> None:
             ufunc.reduce(x, dims, out.dtype, out, keepdims=True)
 
-        return bind(compute_half if is_half(dtype) else compute, operands)
+        return bind(compute_in_precision if precision else compute, operands)
 
     return factory
 
@@ -50,15 +57,15 @@ def _arg(function: Any) -> Factory:
 
 
 def _cumsum(operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel:
-    dim, dtype = attrs["dim"], operands[0].dtype
+    dim, precision = attrs["dim"], _precision(operands[0].dtype, np.add)
 
-    def compute_half(x: Array, out: Array) -> None:
-        out[...] = np.add.accumulate(x, dim, np.float32)
+    def compute_in_precision(x: Array, out: Array) -> None:
+        out[...] = np.add.accumulate(x, dim, precision)
 
     def compute(x: Array, out: Array) -> None:
         np.add.accumulate(x, dim, out.dtype, out)
 
-    chosen: Compute = compute_half if is_half(dtype) else compute
+    chosen: Compute = compute_in_precision if precision else compute
     return bind(chosen, tuple([with_dims(o) for o in operands]))
 
 

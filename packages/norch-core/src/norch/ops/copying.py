@@ -16,7 +16,7 @@ def write(out: Tensor, source: Tensor) -> None:
     COPY.into(out, source, out.spec.dtype, None)
 
 
-@public()
+@public(check=False)
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow; laid out as `memory_format` says, if given."""
     if memory_format is not None:
@@ -42,6 +42,14 @@ def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
         behind = channels_behind(input, memory_format, "contiguous")
         if behind is not None:
             return input if behind.spec.is_contiguous else contiguous(behind).movedim(-1, 1)
-    if input.spec.is_contiguous:
-        return input
+    return input if input.spec.is_contiguous else row_major_copy(input)
+
+
+def row_major_copy(input: Tensor) -> Tensor:
+    """A copy whose elements lie in row-major order without gaps, so that every `reshape` of it is a view."""
     return COPY.call(input, None, True)
+
+
+def fresh(out: Tensor, input: Tensor) -> Tensor:
+    """`out`, or a copy where it shares memory with `input`: for ops whose result is never an alias."""
+    return out.clone() if out.buffer is input.buffer else out

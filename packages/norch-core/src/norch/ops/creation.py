@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import numpy as np
 from .. import settings
 from ..autograd.accumulate import shared_ops
 from ..device import Device, get_default_device, on_default_change
+from ..dispatch.arguments import fits, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
-from ..dtype import FLOATING, DType, as_dtype, bool_, float64, get_default_dtype, iinfo, int64, scalar_dtype
+from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
@@ -116,7 +118,7 @@ def filled(spec: Spec, value: Any) -> Tensor:
     return out.copy_(value.detach().reshape(()))
 
 
-@public(method=False)
+@public(method=False, check=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
     if more and not size:
@@ -125,7 +127,7 @@ def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return with_options("empty", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -134,7 +136,7 @@ def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return with_options("zeros", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -143,7 +145,7 @@ def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad
     return with_options("ones", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def full(
     size: Any,
     fill_value: Any,
@@ -153,7 +155,10 @@ def full(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given."""
+    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given.
+
+    Raises DTypeError for anything but a number.
+    """
     if hasattr(fill_value, "spec"):
         chosen = fill_value.spec.dtype if dtype is None else dtype
         out = filled(spec_for(size, chosen, device, "full"), fill_value)
@@ -167,7 +172,10 @@ def full(
 
 
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
-    spec = tensor.spec
+    try:
+        spec = tensor.spec
+    except AttributeError:
+        raise DTypeError(f"{op}(): {must_be('input', 'Tensor', tensor)}") from None
     if size is None and dtype is None and device is None and spec.is_contiguous:
         return spec
     return spec_for(
@@ -178,7 +186,7 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
     )
 
 
-@public(method=False)
+@public(method=False, check=False)
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -187,7 +195,7 @@ def empty_like(
     return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -220,7 +228,7 @@ def full_like(
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False)
+@public(method=False, check=False)
 def arange(
     start: float,
     end: float | None = None,
@@ -232,12 +240,18 @@ def arange(
 ) -> Tensor:
     """start, start + step, … up to but not including `end`; `arange(n)` counts from 0.
 
-    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction.
+    int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction,
+    DTypeError for bool.
     """
     if end is None:
         start, end = 0, start
     if not (type(start) is type(end) is type(step) is int):
         start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+        for name, value in (("start", start), ("end", end), ("step", step)):
+            if not fits("float", value):
+                raise DTypeError(f"arange(): {must_be(name, 'float', value)}")
+            if not isfinite(value):
+                raise ShapeError(f"arange(): {name} must be finite, got {value}")
     if step == 0 or (end - start) * step < 0:
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
     if dtype is None:
@@ -272,13 +286,19 @@ def linspace(
     """`steps` values evenly spaced from `start` to `end`, both included."""
     spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
     start, end = (bounded(v, spec.dtype, "linspace") for v in (start, end))
-    step = (end - start) / (spec.numel - 1) if spec.numel > 1 else 0.0
+    if spec.dtype is float32:  # the last bit as PyTorch has it, whose step is a float32
+        with np.errstate(all="ignore"):
+            first, last = np.float32(float(start)), np.float32(float(end))
+            step = float((last - first) / np.float32(max(spec.numel - 1, 1)))
+        start, end = float(first), float(last)
+    else:
+        step = (end - start) / max(spec.numel - 1, 1)
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
     in_float64 = spec.like(dtype=float64)
     up: Tensor = ARANGE.call(in_float64, float(start), step)
-    down = up if spec.numel < 2 else ARANGE.call(in_float64, float(end) - step * (spec.numel - 1), step)
+    down: Tensor = up if spec.numel < 2 else ARANGE.call(in_float64, float(end), -step).flip(0)
     index: Tensor = ARANGE.call(in_float64, 0.0, 1.0)
-    out = (index < spec.numel / 2).logical_not() if spec.numel > 1 else None
+    out = (index < spec.numel // 2).logical_not() if spec.numel > 1 else None
     values = up if out is None else _pick(out, down, up)
     return finish(values.to(spec.dtype), requires_grad)
 

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..backend.contract import BINARY, COMPARISON, OTHER, UNARY, declare
+from ..dispatch.arguments import explain
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import Inferred
@@ -211,11 +212,12 @@ def composite(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
 
-    Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value; all others are
-    hashable attributes. infer gets specs for tensors, types for scalars, and the attributes, in order, and returns
-    Inferred or the Spec(s) of the result. vjp is one rule (of the only operand; or with `joint` of all), or a rule by
-    operand name. native: "floating" where backends are asked for kernels of floating results only. plugin: for an op
-    that is not norch's own: its `kernels` and `owner`, as of `Op`.
+    Parameters annotated `Tensor` or `Tensor | None` are the operands; `Scalar` ones are passed by value, `Number` ones
+    converted to the dtype that `infer` gives them; all others are hashable attributes. infer gets specs for tensors,
+    types for scalars, and the attributes, in order, and returns Inferred or the Spec(s) of the result. vjp is one rule
+    (of the only operand; or with `joint` of all), or a rule by operand name. native: "floating" where backends are
+    asked for kernels of floating results only. plugin: for an op that is not norch's own: its `kernels` and `owner`, as
+    of `Op`.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -225,6 +227,8 @@ def composite(
         notes = function.__annotations__
         tensors = tuple(i for i, p in enumerate(params) if notes[p] in ("Tensor", "Tensor | None", "Tensor | Scalar"))
         scalars = tuple(i for i, p in enumerate(params) if notes[p] == "Scalar")
+        # To an op of a plug-in `Number` may be a class of the standard library.
+        numbers = tuple(i for i, p in enumerate(params) if notes[p] == "Number" and plugin is None)
         optional = tuple(i for i in tensors if notes[params[i]] == "Tensor | None")
         mixed = tuple(i for i in tensors if notes[params[i]] == "Tensor | Scalar")
 
@@ -248,7 +252,7 @@ def composite(
             rules = tuple([vjp.get(params[i]) for i in tensors])
         elif vjp is not None and not joint:
             rules = (vjp,)
-        more: dict[str, Any] = dict(optional=optional, mixed=mixed, scalars=scalars, **(plugin or {}))
+        more: dict[str, Any] = dict(optional=optional, mixed=mixed, scalars=scalars, numbers=numbers, **(plugin or {}))
         op = Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, **more)
         if plugin is None:
             _register(op)
@@ -285,12 +289,16 @@ def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not kwargs:
-            return function(*args)  # type: ignore[call-arg]
-        if "axis" in kwargs:
-            kwargs["dim"] = kwargs.pop("axis")
-        if "keepdims" in kwargs:
-            kwargs["keepdim"] = kwargs.pop("keepdims")
-        return function(*args, **kwargs)
+        try:
+            if not kwargs:
+                return function(*args)  # type: ignore[call-arg]
+            if "axis" in kwargs:
+                kwargs["dim"] = kwargs.pop("axis")
+            if "keepdims" in kwargs:
+                kwargs["keepdim"] = kwargs.pop("keepdims")
+            return function(*args, **kwargs)
+        except Exception as error:
+            explain(error, function, args, kwargs)
 
+    call.explains = True  # type: ignore[attr-defined]
     return call

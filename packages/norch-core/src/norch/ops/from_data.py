@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-@public(method=False)
+@public(method=False, check=False)
 def tensor(
     data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
@@ -81,10 +81,9 @@ def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
 
 def of_new_array(array: np.ndarray[Any, Any], dtype: DType) -> Tensor:
     """A CPU tensor on the memory of a contiguous array of that dtype, which nothing else holds."""
-    buffer = CPU.backend.from_host(memoryview(array).cast("B")) if array.size else None  # type: ignore[arg-type]
-    if buffer is None:
-        return array_to_tensor(array, dtype, False)
-    return make_tensor(spec_for(array.shape, dtype, CPU, "tensor"), buffer)
+    backend, spec = CPU.backend, spec_for(array.shape, dtype, CPU, "tensor")
+    buffer = backend.from_host(memoryview(array).cast("B")) if array.size else backend.allocate(0, 0)  # type: ignore[arg-type]
+    return array_to_tensor(array, dtype, False) if buffer is None else make_tensor(spec, buffer)
 
 
 def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:

@@ -95,7 +95,7 @@ class use_generator:
     """In a `with` block, random ops of this thread (or asyncio task) draw from `generator` unless given another.
 
     It stands for the default generator there, in `manual_seed` and the functions below too. Other threads see nothing
-    of it, so that a thread can draw in a fixed order whatever the others do.
+    of it, so that a thread can draw in a fixed order whatever the others do. Raises DTypeError for anything else.
     """
 
     __slots__ = ("_generator", "_token")

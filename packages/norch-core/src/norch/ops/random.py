@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.arguments import must_be
 from ..dispatch.plan import Inferred
 from ..dtype import FLOATING, as_dtype, get_default_dtype, int64
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, finish, spec_for, with_options
 from .families import floating, primitive
@@ -71,13 +72,16 @@ def _drawing(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
         spec = spec_for(shape if size is None else size, dtype, device, name)
         if spec.dtype.category != FLOATING:
             floating(name, spec)  # raises
-        seed, offset = (generator or chosen_generator.get() or default_generator).next()
+        try:
+            seed, offset = (generator or chosen_generator.get() or default_generator).next()
+        except AttributeError:
+            raise DTypeError(f"{name}(): {must_be('generator', 'Generator', generator)}") from None
         out = _RANDOM.call(spec, kind, seed, offset)
         return with_options(name, out, requires_grad, more) if more or requires_grad else out
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return public(method=False)(function)
+    return public(method=False, check=False)(function)
 
 
 rand = _drawing(
@@ -210,11 +214,18 @@ def normal(
     if not given:
         if size is None:
             raise ShapeError("normal(): needs a size where mean and std are numbers")
-        out = randn(size, generator=generator, dtype=dtype, device=device) * std + mean
+        out = _moved(randn(size, generator=generator, dtype=dtype, device=device), std, mean)
         return with_options("normal", out, requires_grad, more)
     shape = broadcast_shapes(*[v.spec.shape for v in given], op="normal")
     like = given[0]
     return randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean  # type: ignore[no-any-return]
+
+
+def _moved(drawn: Tensor, factor: float, shift: float) -> Tensor:
+    """drawn * factor + shift, in the memory of `drawn`: a large table of weights is there twice as it is."""
+    if factor != 1:
+        drawn.mul_(factor)
+    return drawn.add_(shift) if shift != 0 else drawn
 
 
 # --- In-place draws -------------------------------------------------------------------------------------------------
@@ -239,7 +250,7 @@ def uniform_(
     if bounds:
         a, b = _named_bounds("uniform_", a, b, bounds)
     drawn = _draw_floating("uniform_", "uniform", tuple(self.shape), self.dtype, self.device, generator)
-    return self.copy_(drawn if (a, b) == (0.0, 1.0) else drawn * (b - a) + a)
+    return self.copy_(_moved(drawn, b - a, a))
 
 
 @method()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar
+
+from ..dispatch.arguments import checked
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,37 +23,56 @@ LOOKUPS: list[Callable[[str], Any]] = []
 """Asked for a name that is none of these: the function of a plug-in's op, or None."""
 
 
-def public(*also: str, function: bool = True, method: bool = True, inplace: bool = False) -> Callable[[F], F]:
+def public(
+    *also: str, function: bool = True, method: bool = True, inplace: bool = False, check: bool | str = True
+) -> Callable[[F], F]:
     """Makes a function public under its own name, and under those of `also`.
 
     function: as a function of `norch` and `norch.ops`. method: as a method of Tensor. inplace: with an in-place method,
-    whose name has "_" behind it. A name such as "__matmul__" among `also` is a method only. Raises ValueError for a
-    name that is taken.
+    whose name has "_" behind it. check: users call it through `dispatch.arguments.checked`; with "function" not as a
+    method, with False not at all: it refuses arguments of a wrong type itself. A name such as "__matmul__" among `also`
+    is a method only. Raises ValueError for a name that is taken.
     """
 
     def register(target: F) -> F:
+        entry: Any = target
+        bound: Any = target
+        if check and not _checks_itself(target):
+            entry = checked(target)
+            bound = target if check == "function" else entry
         for name in (target.__name__, *also):
             operator = name.startswith("__")
             if function and not operator:
-                _add(FUNCTIONS, name, target)
+                _add(FUNCTIONS, name, entry)
             if method or operator:
-                _add(METHODS, name, target)
+                _add(METHODS, name, bound)
             if inplace and not operator:
-                _add(IN_PLACE, f"{name}_", target)
+                _add(IN_PLACE, f"{name}_", bound)
         return target
 
     return register
 
 
-def method(*names: str) -> Callable[[F], F]:
-    """Makes a function a method of Tensor only, under `names`, or else its own name. Raises ValueError as `public`."""
+def method(*names: str, check: bool = True) -> Callable[[F], F]:
+    """Makes a function a method of Tensor only, under `names`, or else its own name. Raises ValueError as `public`.
+
+    check: as of `public`; operators such as "__getitem__" check themselves.
+    """
 
     def register(target: F) -> F:
-        for name in names or (target.__name__,):
-            _add(METHODS, name, target)
+        titles = names or (target.__name__,)
+        known = target.__code__.co_varnames == ("self",) or titles[0].startswith("__") or _checks_itself(target)
+        entry = checked(target, titles[0]) if check and not known else target
+        for name in titles:
+            _add(METHODS, name, entry)
         return target
 
     return register
+
+
+def _checks_itself(function: Any) -> bool:
+    """Whether it is a class or a call path, or already explains its failures."""
+    return not isinstance(function, FunctionType) or hasattr(function, "op") or hasattr(function, "explains")
 
 
 def operator(name: str, call: Callable[..., Any], reflected: Callable[..., Any] | None = None) -> None:

@@ -5,6 +5,8 @@ Whatever goes wrong with one plug-in is kept as its reason, and hurts no other.
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -151,6 +153,9 @@ def _ask(plugin: Plugin, hook: str) -> Any:
 
 
 def _explain(error: BaseException, plugin: Plugin) -> tuple[str, str]:
+    variable = re.search(r"NORCH_[A-Z_]*[A-Z]", str(error))
+    if variable and variable[0] in os.environ:
+        return str(error), f"correct {variable[0]}, or unset it"
     upgrade, reinstall = (f"pip install {o} {plugin.distribution}" for o in ("-U", "--force-reinstall"))
     if isinstance(error, Refused):
         return str(error), upgrade

@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 WORD = "newdevice"
 SKIPPED = ("__pycache__", ".pyc", ".so")
 RESERVED = frozenset(
-    {"cpu", "cuda", "nn", "optim", "utils", "vision", "core", "testing", "backend", "null", "strict", "shadow"}
+    {"cpu", "cuda", "numpy", "nn", "optim", "utils", "vision", "core", "testing", "backend", "null", "strict", "shadow"}
 )
 
 
@@ -37,7 +38,12 @@ def new_backend(name: str, folder: str | Path = ".", *, native: bool = False) ->
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ScaffoldError(f"{name!r} cannot be a device type: lower-case letters, digits and _, a letter first")
-    if name in RESERVED or name in plugins.reserved_names():  # norch.NAME is to be the device's module
+    if name.endswith("_") or "__" in name:  # norch-a_ is no name of a distribution, norch-a--b is that of norch-a-b
+        raise ScaffoldError(
+            f"{name!r} cannot be a device type: a distribution's name has no _ at its end, nor two together"
+        )
+    is_module = find_spec(f"norch.{name}") is not None
+    if name in RESERVED or is_module or name in plugins.reserved_names():  # norch.NAME is to be the device's module
         raise ScaffoldError(f"{name!r} is a name of norch's own; choose another device type")
     to = Path(folder) / f"norch-{name.replace('_', '-')}"
     if to.exists():

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..errors import DTypeError
+from ..errors import CheckpointError, DTypeError
 from ..spec import Spec, span
 from ..tensor import Tensor
 from ..tensor_base import make_tensor
@@ -65,6 +65,10 @@ def save(obj: Any, f: Any, pickle_module: None = None) -> None:
     def head(entries: dict[str, Entry], checksums: dict[str, str]) -> bytes:
         data = {name: [checksums[name], *_place(parts[name])] for name in entries}
         text = json.dumps({**structure, "data": data}, separators=(",", ":"), allow_nan=False)
+        if header.containers(text) > header.MAX_CONTAINERS:
+            raise CheckpointError(
+                f"save(): the structure has more than {header.MAX_CONTAINERS:,} lists and dicts; keep them as tensors"
+            )
         raw = header.build(entries, {"norch.header": BLANK, "norch": text})
         return raw.replace(BLANK.encode(), f"{zlib.crc32(raw[8:]):08x}".encode(), 1)
 
@@ -123,8 +127,8 @@ def load(
     device, or a function of a tensor and the name of its device. mmap: tensors on the CPU stay in the file until they
     are used, and are copied page by page where they are written to; their bytes are then not compared.
 
-    Raises CheckpointError for a file that is damaged, cut off or something else, and DeviceError for a device that
-    cannot be used here.
+    Raises CheckpointError for a file that is damaged, cut off or something else, DeviceError for a device that
+    cannot be used here, ValueError for `mmap` of anything but a path, DTypeError for a `pickle_module`.
     """
     if pickle_module is not None:
         raise DTypeError("load(): norch does not pickle; leave out pickle_module")

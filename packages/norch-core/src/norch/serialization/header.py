@@ -7,6 +7,7 @@ the file without gaps.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, NamedTuple
@@ -15,6 +16,10 @@ MAX_HEADER = 100_000_000
 ALIGNMENT = 64
 """The data start at a multiple of it, so that every tensor of a mapped file is aligned."""
 MAX_DIMS = 32
+LONG = 1_000_000
+"""Characters from which on a header is looked through before it is parsed."""
+MAX_CONTAINERS = 4_000_000
+"""Lists and objects of JSON that are read: each takes a hundred times the two bytes that it takes in a file."""
 
 BITS = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
@@ -42,9 +47,11 @@ class Entry(NamedTuple):
 def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r:.80} comes twice")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"the key {name!r:.80} comes twice")
+            seen.add(name)
     return found
 
 
@@ -53,13 +60,37 @@ def _refuse_constant(name: str) -> Any:
 
 
 def parse_json(text: str, fail: Fail, what: str) -> Any:
-    """JSON as the standard has it: no NaN, no duplicate keys. Raises `fail(...)` for what is not."""
+    """JSON as the standard has it: no NaN, no duplicate keys. Raises `fail(...)` for what is not, or is too much."""
+    if containers(text) > MAX_CONTAINERS:
+        raise fail(f"{what} has more than {MAX_CONTAINERS:,} lists and objects")
     try:
         return json.loads(text, object_pairs_hook=no_duplicates, parse_constant=_refuse_constant)
     except RecursionError:
         raise fail(f"{what} is nested too deeply") from None
     except ValueError as error:
         raise fail(f"{what} is damaged: {error}") from None
+
+
+def containers(text: str) -> int:
+    """At most as many lists and objects are in a text of JSON."""
+    return text.count("[") + text.count("{")
+
+
+_STRING = r'\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+'
+_FIELDS = r"[^][{}]{0,2000}+"
+_METADATA = re.compile(rf'\s*+"__metadata__"\s*+:\s*+\{{(?:{_STRING}:{_STRING},?+)*+\}}\s*+')
+_ENTRY = re.compile(rf"{_STRING}:\s*+\{{{_FIELDS}(?:\[{_FIELDS}\]{_FIELDS}){{0,2}}+\}}\s*+")
+
+
+def _refuse_early(text: str, fail: Fail) -> None:
+    """Raises `fail(...)` where a long header holds more than metadata and tensors: as objects it would fill memory."""
+    at = 0
+    while text.startswith("{" if at == 0 else ",", at):
+        found = _METADATA.match(text, at + 1) or _ENTRY.match(text, at + 1)
+        if found is None:
+            came = text[at + 1 : at + 81]
+            raise fail(f"the header is damaged: expected a name, dtype, shape and data_offsets, got {came!r}")
+        at = found.end()
 
 
 def parse(raw: bytes, room: int, exact: bool, fail: Fail) -> tuple[dict[str, Entry], dict[str, str]]:
@@ -73,6 +104,8 @@ def parse(raw: bytes, room: int, exact: bool, fail: Fail) -> tuple[dict[str, Ent
         raise fail(f"the header is damaged: {error}") from None
     if not text.startswith("{"):
         raise fail(f"the header is damaged: it starts with {text[:1]!r}, not '{{'")
+    if len(text) > LONG:
+        _refuse_early(text, fail)
     header = parse_json(text, fail, "the header")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(type(v) is str for v in metadata.values()):

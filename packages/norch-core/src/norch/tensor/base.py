@@ -141,7 +141,7 @@ class GraphMethods(TensorBase):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Marks a leaf as wanting a gradient, or not. Raises for integers and bools, and for results of ops."""
+        """Marks a leaf as wanting a gradient, or not. DTypeError unless floating, AutogradError for results of ops."""
         this: Tensor = self  # type: ignore[assignment]
         node = resolve(this)
         if requires_grad:
@@ -172,7 +172,10 @@ class GraphMethods(TensorBase):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward passes have gathered here. Settable to None or a tensor of the same shape."""
+        """The gradient that backward passes have gathered here. Settable to None or a tensor of the same shape.
+
+        Raises DTypeError for anything else, ShapeError for another shape or dtype.
+        """
         return self._grad
 
     @grad.setter
@@ -210,8 +213,8 @@ class GraphMethods(TensorBase):
         return make_tensor(self.spec, self.buffer, self.offset)
 
     def detach_(self) -> Tensor:
-        """Takes this tensor out of the graph. Raises AutogradError for a view."""
-        if self.base is not None:
+        """Takes this tensor out of the graph. Raises AutogradError for a view of a tensor in it."""
+        if self.base is not None and self.base.requires_grad:
             raise AutogradError("detach_(): a view cannot be taken out of the graph of its base; use detach()")
         self.node = None
         return self  # type: ignore[return-value]
@@ -226,7 +229,10 @@ class GraphMethods(TensorBase):
         self.spec, self.buffer, self.offset = value.spec, value.buffer, value.offset
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """Calls `hook(grad)` when this tensor's gradient is known; what it returns, if anything, replaces it."""
+        """Calls `hook(grad)` when this tensor's gradient is known; what it returns, if anything, replaces it.
+
+        Raises AutogradError for a tensor that requires no grad.
+        """
         node = resolve(self)  # type: ignore[arg-type]
         if node is None:
             raise AutogradError("register_hook(): the tensor does not require grad")
@@ -247,7 +253,7 @@ class GraphMethods(TensorBase):
         return RemovableHandle(self.__dict__.setdefault("_after_grad", {}), hook)
 
     def retain_grad(self) -> None:
-        """Makes a result of an op keep its gradient in `.grad`, as leaves do."""
+        """Makes a result of an op keep its gradient in `.grad`, as leaves do. AutogradError unless it requires grad."""
         node = resolve(self)  # type: ignore[arg-type]
         if node is None:
             raise AutogradError("retain_grad(): the tensor does not require grad")

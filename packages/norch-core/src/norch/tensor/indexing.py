@@ -18,7 +18,18 @@ from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, masked_fill, non
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method
 from ..ops.shape.joining import flip
-from ..ops.shape.views import RESHAPE, SELECT, SLICE, permute, reshape, select_dim, slice_dim, unsqueeze, wrap_index
+from ..ops.shape.views import (
+    RESHAPE,
+    SELECT,
+    SLICE,
+    alias,
+    permute,
+    reshape,
+    select_dim,
+    slice_dim,
+    unsqueeze,
+    wrap_index,
+)
 from ..spec import broadcast_shapes
 from ..tensor_base import TensorBase
 from .inplace import assign, check_writable, copy_as, fill_as
@@ -60,12 +71,19 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
     if places.dtype is bool_:
         if places.shape != spec.shape or spec.device.type != "cpu":
             return None
-        return INDEX.call(
-            tensor.reshape(-1), of_new_array(np.ascontiguousarray(np.flatnonzero(index.numpy())), int64), 0
-        )
+        flat = RESHAPE.call(tensor, (spec.numel,))
+        return INDEX.call(tensor.reshape(-1) if flat is None else flat, _where_true(index), 0)
     if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
         return None
     return INDEX.call(tensor, index, 0)
+
+
+def _where_true(mask: Tensor) -> Tensor:
+    """The indices, into the flattened mask on the CPU, of its True elements."""
+    spec = mask.spec
+    memory = spec.device.backend.host_view(mask.buffer) if spec.is_contiguous and spec.numel else None
+    flat = mask.numpy().reshape(-1) if memory is None else np.ndarray((spec.numel,), np.bool_, memory, mask.offset)
+    return of_new_array(np.ascontiguousarray(flat.nonzero()[0]), int64)
 
 
 def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
@@ -140,15 +158,8 @@ def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
             dim += 1
         given += _dims_used(part)
     if out is tensor and not chosen:
-        out = RESHAPE.call(tensor, tuple(shape)) if tensor.spec.is_contiguous else slice_all(tensor)
+        out = alias(tensor)
     return out, chosen
-
-
-def slice_all(tensor: Tensor) -> Tensor:
-    """A view of the whole tensor."""
-    from ..ops.shape.strided import as_strided_view
-
-    return as_strided_view(tensor, tensor.spec.shape, tensor.spec.strides, 0)
 
 
 def _as_index(part: Any, tensor: Tensor) -> Any:
@@ -317,9 +328,11 @@ def put_flat(tensor: Tensor, places: Tensor, values: Tensor) -> None:
 def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, accumulate: bool) -> None:
     """Writes `value` to the elements of `view` (a view of `tensor`, or it) that index tensors choose."""
     tracked = check_writable(view, "__setitem__") or (value.node is not None and is_recording())
-    if len(chosen) == 1 and not tracked and _put_along(view, *next(iter(chosen.items())), value, accumulate):
-        mark_modified(tensor, "__setitem__")
-        return
+    if len(chosen) == 1 and not tracked:
+        ((dim, index),) = chosen.items()
+        if _put_along(view, dim, index, value, accumulate):
+            mark_modified(tensor, "__setitem__")
+            return
     plan = _Plan(view, chosen)
     source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
     ordered = permute(view, plan.order)
@@ -336,24 +349,30 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
 
 def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate: bool) -> bool:
     """`put` at a vector of indices along one dim, in one kernel; False where that cannot be."""
-    shape = tuple(view.spec.shape)
-    wanted = (*shape[:dim], index.spec.numel, *shape[dim + 1 :])
-    given = tuple(value.spec.shape)
-    lead = len(wanted) - len(given)
-    if given and (lead < 0 or any(n not in (1, m) for n, m in zip(given, wanted[lead:], strict=True))):
+    spec, places = view.spec, index.spec
+    shape, given = spec.shape, value.spec.shape
+    if given:
+        wanted = (*shape[:dim], places.numel, *shape[dim + 1 :])
+        lead = len(wanted) - len(given)
+        if lead < 0 or any(n not in (1, m) for n, m in zip(given, wanted[lead:], strict=True)):
+            return False
+    if places.ndim != 1 or value.buffer is view.buffer or not spec.numel or not places.numel:
         return False
-    if index.spec.ndim != 1 or value.buffer is view.buffer or not view.spec.numel or not index.spec.numel:
-        return False
-    source = cast(value if value.node is None else value.detach(), view.spec.dtype)
-    if source.spec.device is not view.spec.device:
-        source = source.to(view.spec.device)
+    source = value if value.node is None else value.detach()
+    if source.spec.dtype is not spec.dtype:
+        source = cast(source, spec.dtype)
+    if source.spec.device is not spec.device:
+        source = source.to(spec.device)
     (INDEX_ADD if accumulate else INDEX_PUT).into(view, cast(index, int64), source, dim, shape)
     return True
 
 
 @method()
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-    """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice."""
+    """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice.
+
+    Raises IndexError for no indices and for one out of range.
+    """
     view, chosen = _basic(self, tuple([as_tensor(i, None, self.device) for i in indices]))
     if not indices:
         raise IndexError("index_put_(): expected at least one index tensor")

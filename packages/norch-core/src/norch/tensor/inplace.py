@@ -20,22 +20,23 @@ from ..autograd.graph import (
     resolve,
     view_node,
 )
+from ..dispatch.arguments import describe
 from ..dispatch.call import as_operand, mark_modified
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS
-from ..dtype import FLOATING, bool_, can_cast, int64
+from ..dtype import FLOATING, bool_, can_cast, float64, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.copying import write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
-from ..ops.elementwise.arithmetic import maximum, minimum, where
-from ..ops.elementwise.composites import clamp
+from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, scaled, sub, where
+from ..ops.elementwise.composites import CLAMP, clamp
 from ..ops.families import op_of
 from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
 from ..ops.registry import method
 from ..ops.shape.strided import as_strided_view
-from ..ops.shape.views import expand
+from ..ops.shape.views import alias, expand
 from ..spec import Shape, Spec, span
 from ..tensor_base import TensorBase, make_tensor
 
@@ -52,24 +53,45 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     op: Op | None = getattr(function, "op", None)
 
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if kwargs.keys() == {"alpha"} and title in ("add_", "sub_") and len(args) == 1 and self.node is None:
-            changed: Tensor = call(self, args[0] * kwargs["alpha"])
-            return changed
         check_writable(self, title)
         source = self
         if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
             source = self.clone()
             args = tuple([source if a is self else a for a in args])
-        value = function(source, *args, **kwargs)
+        value: Any = function(source, *args, **kwargs)
+        if value is NotImplemented:
+            if title.startswith("__"):
+                return value  # type: ignore[no-any-return]
+            raise DTypeError(f"{title}(): operands must be tensors, numbers or arrays, got {describe(args[0])}")
         _check_result(title, self, value)
         return assign(self, value, title)
 
     call: Any = general
     if op is not None and op.kind == "primitive":
-        call = call_path(op, method=title, otherwise=general)
+        sign = _SIGN_OF_ALPHA.get(function)
+        otherwise = general if sign is None else _with_alpha(general, lambda x, y: call(x, y), title, sign)
+        call = call_path(op, method=title, otherwise=otherwise)
     call.__name__ = call.__qualname__ = title
     call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
     return call  # type: ignore[no-any-return]
+
+
+_SIGN_OF_ALPHA: dict[Any, int] = {add: 1, sub: -1}
+
+
+def _with_alpha(
+    general: Callable[..., Tensor], plain: Callable[..., Tensor], title: str, sign: int
+) -> Callable[..., Tensor]:
+    """`general`, but a tensor times `alpha`, a number, is added in one kernel where the backend has that."""
+    fused: Any = call_path(AXPY, method=title, otherwise=lambda x, y, alpha: plain(x, scaled(y, alpha * sign, x)))
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        is_number = kwargs.keys() == {"alpha"} and type(kwargs["alpha"]) in SCALARS
+        if is_number and len(args) == 1 and isinstance(args[0], TensorBase):
+            return fused(self, args[0], kwargs["alpha"] * sign)  # type: ignore[no-any-return]
+        return general(self, *args, **kwargs)
+
+    return call
 
 
 def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -90,12 +112,24 @@ def overlapping(a: Tensor, b: Tensor) -> bool:
     return first < b.offset + span(b.spec.shape, b.spec.strides) and b.offset < last
 
 
-def check_writable(tensor: Tensor, op: str) -> bool:
-    """Raises where `tensor` may not be changed in place. Whether the graph has to learn of the change."""
+def _once(tensor: Tensor) -> Tensor:
+    """The tensor's memory with expanded dims as of size 1, so that no element is there twice."""
+    spec = tensor.spec
+    if not spec.overlaps:
+        return tensor
+    shape = tuple([1 if n > 1 and not s else n for n, s in zip(spec.shape, spec.strides, strict=True)])
+    return _part(tensor, shape, spec.strides, 0)
+
+
+def check_writable(tensor: Tensor, op: str, values: bool = True, alike: bool = False) -> bool:
+    """Raises where `tensor`, or its shape alone, may not be changed in place. Whether the graph has to learn of it.
+
+    alike: every element gets the same value, so that those of an expanded dim may share memory.
+    """
     root = tensor if tensor.base is None else tensor.base
     if root.node is None and (tensor.node is None or tensor.node is UNTRACKED) and not tensor.spec.overlaps:
         return False
-    if tensor.spec.overlaps:
+    if values and tensor.spec.overlaps and not (alike and not _once(tensor).spec.overlaps):
         raise ShapeError(
             f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
             "memory, as after expand(); clone() it first"
@@ -173,7 +207,8 @@ def _move_retained(old: Node | None, new: Node) -> None:
 def _base_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """What the base held before counts only where the view does not show it."""
     hidden = fill_spec(base_spec.like(base_spec.shape, base_spec.strides, bool_), False)
-    FILL.into(_part(hidden, shape, strides, shift), hidden.spec.like(shape), True)
+    shown = _once(_part(hidden, shape, strides, shift))
+    FILL.into(shown, shown.spec, True)
     out: Tensor = where(hidden, 0.0, g)
     return out
 
@@ -207,9 +242,10 @@ _write_view = Op(
 _clamp_general = inplace(clamp)
 _raise_to = call_path(op_of(maximum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, bound, None))
 _lower_to = call_path(op_of(minimum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, None, bound))
+_limit = call_path(CLAMP, method="clamp_", otherwise=lambda x, low, high: _lower_to(_raise_to(x, low), high))
 
 
-@method("clamp_", "clip_")
+@method("clamp_", "clip_", check=False)
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """`clamp`, its result written into this tensor's memory. Returns the tensor."""
     numbers = {type(min), type(max)} - {type(None)}
@@ -219,49 +255,51 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
         or numbers - ({float, int} if self.spec.dtype.category == FLOATING else {int})
     ):
         return _clamp_general(self, min, max)  # type: ignore[no-any-return]
-    if min is not None:
-        _raise_to(self, min)
-    return self if max is None else _lower_to(self, max)
+    if min is None:
+        return _lower_to(self, max)  # type: ignore[no-any-return]
+    return _raise_to(self, min) if max is None else _limit(self, min, max)  # type: ignore[no-any-return]
 
 
-@method()
+@method(check=False)
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Sets every element to `value`, a number or a 0-d tensor."""
     return fill_as("fill_", self, value)
 
 
-@method()
+@method(check=False)
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
-    if check_writable(self, "zero_"):
+    if check_writable(self, "zero_", alike=True):
         return fill_as("zero_", self, 0)
-    _fill_into(self, self.spec, 0)
+    target = _once(self)
+    _fill_into(target, target.spec, 0)
     self.buffer.modified = (next_sequence_number(), "zero_")
     return self
 
 
 def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
     """`fill_`, under the name that errors will give."""
-    tracked = check_writable(self, op)
+    tracked = check_writable(self, op, alike=not isinstance(value, TensorBase))
     if type(value) not in SCALARS and not isinstance(value, TensorBase):
         value = as_operand(value)
     if isinstance(value, TensorBase):
         return copy_as(op, self, value)  # type: ignore[arg-type]
-    _fill_into(self, self.spec, value)
+    target = _once(self)
+    _fill_into(target, target.spec, value)
     mark_modified(self, op)
     if tracked:
         rebase(self, None)
     return self
 
 
-@method()
+@method(check=False)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device.
 
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
     `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
     """
-    source = src if hasattr(src, "spec") else as_tensor(src)
+    source = src if hasattr(src, "spec") else as_tensor(src, dtype=float64 if type(src) is float else None)
     memory = _plain_host_memory(self, source) if non_blocking else None
     if memory is None:
         return copy_as("copy_", self, source)
@@ -290,7 +328,7 @@ def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     if source.spec.shape != self.spec.shape:
         source = expand(source, tuple(self.spec.shape))
     if source.node is not None and is_recording() and resolve(source) is not None:
-        return assign(self, source, op)
+        return assign(self, alias(source), op)  # with a node of its own: what source is, this tensor does not become
     if source.spec.device is not self.spec.device:
         source = source.to(self.spec.device)
     write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)

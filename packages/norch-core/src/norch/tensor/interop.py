@@ -10,6 +10,7 @@ import numpy as np
 
 from ..autograd.graph import resolve
 from ..device import CPU, Device
+from ..dispatch.arguments import checked, describe
 from ..dtype import DType, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops.from_data import array_to_tensor, bytes_of
@@ -54,7 +55,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
     return values.copy() if copy else values
 
 
-@method()
+@method(check=False)
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:
@@ -126,14 +127,17 @@ def __index__(self: Tensor) -> int:
 
 @method()
 def __contains__(self: Tensor, value: Any) -> bool:
-    return bool((self == value).any())
+    found: Any = self == value
+    if found is False:
+        raise DTypeError(f"__contains__(): expected a number or a tensor, got {describe(value)}")
+    return bool(found.any())
 
 
 @method()
 def __format__(self: Tensor, spec: str) -> str:
     """A format such as ".4f" applies to the number of a tensor of one element; other tensors take none.
 
-    A 0-d tensor is shown as its number, as in PyTorch.
+    A 0-d tensor is shown as its number, as in PyTorch. Raises DTypeError for a format of other tensors.
     """
     if not spec and self.spec.ndim:
         return str(self)
@@ -193,8 +197,9 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
     return (1, 0)
 
 
+@checked
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …)."""
+    """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …); else DeviceError."""
     if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) != 1:
         raise DeviceError("from_dlpack(): the data are not on the CPU")
     return array_to_tensor(np.from_dlpack(source), None, False)

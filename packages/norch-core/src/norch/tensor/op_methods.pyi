@@ -118,7 +118,7 @@ class OpMethods:
     flipud = shape_joining.flipud; float = tensor_transfer.float_; float_power = elementwise_composites.float_power;
     float_power_ = in_place; floor = elementwise_arithmetic.floor; floor_ = in_place;
     floor_divide = elementwise_arithmetic.floor_divide; floor_divide_ = in_place; fmax = elementwise_composites.fmax;
-    fmin = elementwise_composites.fmin; fmod = elementwise_composites.fmod; fmod_ = in_place;
+    fmin = elementwise_composites.fmin; fmod = elementwise_special.fmod; fmod_ = in_place;
     frac = elementwise_composites.frac; frac_ = in_place; gather = ops_indexing.gather; gcd = elementwise_special.gcd;
     gcd_ = in_place; ge = elementwise_arithmetic.ge; ge_ = in_place; geometric_ = ops_sampling.geometric_;
     ger = matrix_matmul.outer; greater = elementwise_arithmetic.gt; greater_ = in_place;
@@ -171,7 +171,7 @@ class OpMethods:
     positive = elementwise_arithmetic.positive; pow = elementwise_arithmetic.pow; pow_ = in_place;
     prelu = nn_activation.prelu; prod = reduction_reductions.prod; put = ops_scatter_copies.put; put_ = in_place;
     quantile = reduction_statistics.quantile; rad2deg = elementwise_composites.rad2deg; rad2deg_ = in_place;
-    random_ = ops_random.random_; ravel = shape_views.flatten; reciprocal = elementwise_composites.reciprocal;
+    random_ = ops_random.random_; ravel = shape_views.ravel; reciprocal = elementwise_composites.reciprocal;
     reciprocal_ = in_place; record_stream = tensor_memory.record_stream; relu = nn_activation.relu; relu_ = in_place;
     remainder = elementwise_arithmetic.remainder; remainder_ = in_place; renorm = matrix_products.renorm;
     renorm_ = in_place; repeat = shape_joining.repeat; repeat_interleave = shape_joining.repeat_interleave;

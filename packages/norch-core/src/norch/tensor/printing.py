@@ -46,7 +46,8 @@ def set_printoptions(
 
     `precision`: digits after the point. `threshold`: above this many elements, only `edgeitems` at each end of a dim
     are shown. `linewidth`: where lines break. `profile` ("default", "short" or "full") sets those four, and the others
-    given override it. `sci_mode`: scientific notation always (True) or never (False).
+    given override it. `sci_mode`: scientific notation always (True) or never (False). Raises
+    ValueError for an unknown profile.
     """
     if profile is not None and profile not in _PROFILES:
         raise ValueError(f"set_printoptions(): profile must be one of {', '.join(_PROFILES)}, got {profile!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.arguments import checked
 from ..errors import ShapeError
 from ..ops.shape.views import permute, transpose
 
@@ -37,8 +38,8 @@ class Properties:
     mH = mT
 
     def adjoint(self: Any) -> Tensor:
-        """`mT`: norch has no complex dtypes."""
-        out: Tensor = self.mT
+        """`mT`, or a 0-d tensor itself: norch has no complex dtypes."""
+        out: Tensor = self.mT if self.spec.ndim else self
         return out
 
     # --- Complex and sparse tensors, which norch does not have ---
@@ -90,6 +91,7 @@ class Properties:
         """The index of the tensor's device; -1 for the CPU."""
         return -1 if self.spec.device.type == "cpu" else int(self.spec.device.index)
 
+    @checked
     def is_set_to(self: Any, tensor: Tensor) -> bool:
         """Whether both show the same memory in the same way."""
         return bool(self.buffer is tensor.buffer and self.offset == tensor.offset and self.spec is tensor.spec)
@@ -103,6 +105,7 @@ class Properties:
         """Whether the only element is not 0. Raises ShapeError where there is not exactly one."""
         return bool(self)
 
+    @checked
     def is_same_size(self: Any, other: Tensor) -> bool:
         """Whether two tensors have the same shape."""
         return bool(self.spec.shape == other.spec.shape)

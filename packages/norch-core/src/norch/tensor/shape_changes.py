@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..autograd.graph import UNTRACKED, is_recording, resolve
+from ..autograd.graph import UNTRACKED, Leaf, is_recording, resolve, set_recording
 from ..dispatch.call import mark_modified
 from ..errors import ShapeError
 from ..ops.registry import method
@@ -22,15 +22,19 @@ def reshaping(function: Callable[..., Tensor], *also: str) -> Callable[..., Any]
     title = function.__name__ + "_"
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if not self.spec.overlaps:
-            check_writable(self, title)
-        view = function(self, *args, **kwargs)
-        node = resolve(view) if is_recording() else None
-        if node is not None:
-            # What saved this very object, to read it by its shape, must learn that the shape is another.
-            mark_modified(self, title)
+        check_writable(self, title, values=False)
+        node = None if self.node is None else resolve(self)
+        recording = is_recording()
+        set_recording(True)  # without, too, its gradient would else be of the shape that it had
+        try:
             view = function(self, *args, **kwargs)
-            node = resolve(view)
+            if node is not None:
+                # What saved this very object, to read it by its shape, must learn that the shape is another.
+                mark_modified(self, title)
+                view = function(self, *args, **kwargs)
+                node = node if type(node) is Leaf else resolve(view)
+        finally:
+            set_recording(recording)
         self.spec, self.offset = view.spec, view.offset
         self.node = node if node is not None else (None if self.base is None else UNTRACKED)
         return self

@@ -43,12 +43,13 @@ def cast(tensor: Tensor, dtype: DType) -> Tensor:
     return COPY.call(tensor, dtype, None)
 
 
-@method()
+@method(check=False)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
 
     `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; the names `dtype`, `device`, `copy`, `memory_format`
-    and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used.
+    and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used,
+    DTypeError for anything but these, TypeError for another name.
     """
     if not kwargs and len(args) == 1 and type(args[0]) is DType:
         return cast(self, args[0])
@@ -141,7 +142,7 @@ def float_(self: Tensor, memory_format: Any = None) -> Tensor:
     return cast(self, float32) if memory_format is None else to(self, float32, memory_format=memory_format)
 
 
-@method()
+@method(check=False)
 def double(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in float64."""
     return cast(self, float64) if memory_format is None else to(self, float64, memory_format=memory_format)

@@ -117,6 +117,11 @@ def _sgd(p, g, b, lr, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=Fa
     return p - lr * d, b
 
 
+@_steps("update_averages_", {}, dict(weight=0.25), dict(weight=1.0))
+def _averages(p, g, weight):  # type: ignore[no-untyped-def]
+    return (p + weight * (g - p),)
+
+
 @_steps(
     "asgd_step_", {"axs": False}, dict(eta=0.5), dict(eta=0.5, mu=0.25, lambd=0.125, **_DECAY), dict(eta=0.5, **_UP)
 )

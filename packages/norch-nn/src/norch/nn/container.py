@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from itertools import groupby
 from operator import index as as_index
 from typing import Any, Self
@@ -180,13 +180,15 @@ class ModuleList(_ModuleSequence):
         return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{type(self).__name__}()"
 
 
-class DictOfAttributes(Module):
+class DictOfAttributes(Module, MutableMapping[str, Any]):
     """Values that are attributes under their keys, with the ways to reach and to change them that a dict has.
 
-    A subclass defines `_keys`, the keys in order, `__setitem__` and `__delitem__`.
+    A subclass defines `_keys`, the keys in order, `__setitem__` and `__delitem__`. It equals itself alone, as every
+    module does.
     """
 
     _keys: Any
+    __eq__, __hash__ = Module.__eq__, Module.__hash__  # type: ignore[assignment]
 
     def __init__(self, values: Any = None) -> None:
         super().__init__()
@@ -198,12 +200,6 @@ class DictOfAttributes(Module):
             raise KeyError(key)
         return self.__dict__[key]
 
-    def __setitem__(self, key: str, value: Any) -> None:
-        raise NotImplementedError
-
-    def __delitem__(self, key: str) -> None:
-        raise NotImplementedError
-
     def __len__(self) -> int:
         return len(self._keys)
 
@@ -212,43 +208,6 @@ class DictOfAttributes(Module):
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
-
-    def keys(self) -> Iterable[str]:
-        """The keys, in order."""
-        return list(self._keys)
-
-    def values(self) -> Iterable[Any]:
-        """The values, in order."""
-        return [self.__dict__[key] for key in self._keys]
-
-    def items(self) -> Iterable[tuple[str, Any]]:
-        """The pairs of key and value, in order."""
-        return [(key, self.__dict__[key]) for key in self._keys]
-
-    def clear(self) -> None:
-        """Takes all values away."""
-        for key in list(self._keys):
-            del self[key]
-
-    def pop(self, key: str) -> Any:
-        """Takes the value of that key away and returns it. Raises KeyError where there is none."""
-        value = self[key]
-        del self[key]
-        return value
-
-    def update(self, values: Any) -> None:
-        """Adds the values of a dict or of pairs, in their order; a key that is there gets the new value."""
-        title = f"{type(self).__name__}.update"
-        if isinstance(values, Mapping | DictOfAttributes):
-            pairs: Iterable[Any] = values.items()
-        elif isinstance(values, Iterable):
-            pairs = list(values)
-        else:
-            raise TypeError(f"{title} should be called with a dict or pairs, not {type(values).__name__}")
-        for pair in pairs:
-            if len(pair) != 2:
-                raise ValueError(f"{title}: expected pairs of key and value, got {pair!r}")
-            self[pair[0]] = pair[1]
 
 
 class ModuleDict(DictOfAttributes):

@@ -32,6 +32,8 @@ class _Table(Module):
             self.weight = Parameter(norch.empty(shape, device=device, dtype=dtype), requires_grad=not _freeze)
             self.reset_parameters()
             return
+        if not isinstance(_weight, norch.Tensor):
+            raise norch.DTypeError(f"{title}: _weight must be a Tensor, got {type(_weight).__name__}")
         if tuple(_weight.shape) != shape:
             raise norch.ShapeError(
                 f"{title}: weight {tuple(_weight.shape)} is not (num_embeddings, embedding_dim) = {shape}"
@@ -93,7 +95,7 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """A layer with this table, (rows, features), on its memory; not trained if `freeze`."""
+        """A layer with this table, (rows, features), on its memory; not trained if `freeze`. Else ShapeError."""
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape
@@ -108,7 +110,7 @@ class Embedding(_Table):
 class EmbeddingBag(_Table):
     """Sums, means or maxima of rows of a table: (bags, n), or (n) with offsets, -> (bags, embedding_dim).
 
-    See `functional.embedding_bag` for the arguments.
+    See `functional.embedding_bag` for the arguments. Raises ValueError for another `mode`.
     """
 
     _defaults = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "mode": None, "padding_idx": None}
@@ -155,7 +157,7 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Self:
-        """A layer with this table, (rows, features), on its memory; not trained if `freeze`."""
+        """A layer with this table, (rows, features), on its memory; not trained if `freeze`. Else ShapeError."""
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape

@@ -237,3 +237,5 @@ eye, dirac, orthogonal = _without_underscore("eye"), _without_underscore("dirac"
 xavier_uniform, xavier_normal = _without_underscore("xavier_uniform"), _without_underscore("xavier_normal")
 kaiming_uniform, kaiming_normal = _without_underscore("kaiming_uniform"), _without_underscore("kaiming_normal")
 constant, sparse = _without_underscore("constant"), _without_underscore("sparse")
+
+norch.check_functions(globals())

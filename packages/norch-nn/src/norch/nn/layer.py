@@ -40,8 +40,7 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
                 cls.__init__ = deprecated_reduction(size_average_before)(cls.__init__)  # type: ignore[method-assign]
         options = tuple(n for n, f in getattr(cls, "_fields", {}).items() if not f.annotation.startswith("InitVar"))
         if function is not None and "forward" not in cls.__dict__:
-            call = inspect.unwrap(function) if size_average_before else function
-            cls.forward = _forward(call, options)  # type: ignore[method-assign]
+            cls.forward = _forward(getattr(function, "without_deprecated", function), options)  # type: ignore[method-assign]
         if options and cls.extra_repr is Module.extra_repr:
             cls.extra_repr = _extra_repr  # type: ignore[method-assign]
         return cls

@@ -65,7 +65,7 @@ class Bilinear(Module):
     """x1 @ weight[k] @ x2 + bias[k] for each k: (*, in1_features) and (*, in2_features) to (*, out_features).
 
     weight has shape (out_features, in1_features, in2_features), bias (out_features,), or is None for `bias=False`. Both
-    start uniform between -1/sqrt(in1_features) and 1/sqrt(in1_features).
+    start uniform between -1/sqrt(in1_features) and 1/sqrt(in1_features). Raises ValueError unless in1_features > 0.
     """
 
     in1_features: int

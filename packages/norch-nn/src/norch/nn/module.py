@@ -246,7 +246,10 @@ class Module(Movable, Hookable):
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Puts `module` in the place of that dotted name. With `strict` there must be one already."""
+        """Puts `module` in the place of that dotted name. With `strict` there must be one already.
+
+        Raises ValueError for an empty name and for what is no module, AttributeError where the path leads nowhere.
+        """
         if not target:
             raise ValueError("set_submodule(): the name must not be empty")
         path, _, name = target.rpartition(".")
@@ -297,7 +300,7 @@ class Module(Movable, Hookable):
     # --- Changes to all parts ---------------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Puts this module and all below it into training mode. Returns the module."""
+        """Puts this module and all below it into training mode. Returns the module. DTypeError unless a bool."""
         if not isinstance(mode, bool):
             raise norch.DTypeError(f"train(): mode is expected to be a bool, got {mode!r}")
         for module in self.modules():

@@ -22,7 +22,7 @@ class MultiheadAttention(Module):
 
     `in_proj_weight` (3 * embed_dim, embed_dim) makes queries, keys and values, or `q_proj_weight`, `k_proj_weight` and
     `v_proj_weight` do where keys or values have other widths (`kdim`, `vdim`). They start as xavier_uniform_ draws
-    them, biases at 0. `dropout` is of the weights.
+    them, biases at 0. `dropout` is of the weights. Raises ValueError unless `num_heads` divides `embed_dim`.
     """
 
     in_proj_weight: Parameter | None

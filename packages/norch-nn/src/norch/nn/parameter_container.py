@@ -83,24 +83,15 @@ class ParameterDict(DictOfAttributes):
         """Another ParameterDict of the same parameters."""
         return ParameterDict(dict(self.items()))
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, `default` where there is none."""
-        return self.__dict__[key] if key in self._keys else default
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, which is made `default` where there is none."""
-        if key not in self:
-            self[key] = default
-        return self[key]
-
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A ParameterDict with these keys, all of the value `default`."""
         return ParameterDict(dict.fromkeys(keys, default))
 
     def popitem(self) -> tuple[str, Any]:
-        """Takes the last pair away and returns it."""
-        key = next(reversed(self))
-        return key, self.pop(key)
+        """Takes the last pair away and returns it. Raises KeyError where there is none."""
+        for key in reversed(self):
+            return key, self.pop(key)
+        raise KeyError("popitem(): the ParameterDict is empty")
 
     def extra_repr(self) -> str:
         return "\n".join(_line(key, value) for key, value in self.items())

@@ -204,7 +204,9 @@ def _check_options(
 
 
 class RNN(RNNBase):
-    """Elman's layer: h' = nonlinearity(W_ih x + b_ih + W_hh h + b_hh), "tanh" or "relu". For the call see `forward`."""
+    """Elman's layer: h' = nonlinearity(W_ih x + b_ih + W_hh h + b_hh), "tanh" or "relu" (ValueError
+    for another). For the call see `forward`.
+    """
 
     def __init__(
         self,

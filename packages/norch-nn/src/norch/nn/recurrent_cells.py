@@ -62,7 +62,7 @@ class RNNCellBase(Module):
 class RNNCell(RNNCellBase):
     """tanh, or relu, of W_ih x + b_ih + W_hh h + b_hh: (N, input_size) and (N, hidden_size), N optional, to the next h.
 
-    h is 0 where it is not given. Raises ShapeError for shapes that do not fit.
+    h is 0 where it is not given. Raises ShapeError for shapes that do not fit, ValueError for another nonlinearity.
     """
 
     def __init__(

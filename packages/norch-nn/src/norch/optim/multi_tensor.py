@@ -64,7 +64,10 @@ class MultiTensorOptimizer(_Table, Optimizer):
             lambda betas: len(betas) == 2 and all(0 <= b < 1 for b in betas),
             "they must be two numbers in [0, 1)",
         ),
-        "etas": (lambda etas: 0 < etas[0] < 1 < etas[1], "they must be in (0, 1) and above 1"),
+        "etas": (
+            lambda etas: len(etas) == 2 and 0 < min(etas) < 1 < max(etas) and etas[0] < 1,
+            "they must be in (0, 1) and above 1",
+        ),
     }
     """Of options: whether a value is allowed, and what an error says."""
 

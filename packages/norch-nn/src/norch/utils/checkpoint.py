@@ -78,7 +78,10 @@ def checkpoint_sequential(
     use_reentrant: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """`checkpoint` of each of `segments` parts of a chain of functions (a `Sequential`); the last part is kept."""
+    """`checkpoint` of each of `segments` parts of a chain of functions (a `Sequential`); the last part is kept.
+
+    Raises ValueError for fewer functions than segments.
+    """
     chain = list(functions)
     if not 1 <= segments <= len(chain):
         raise ValueError(f"checkpoint_sequential(): {segments} segments of {len(chain)} functions")

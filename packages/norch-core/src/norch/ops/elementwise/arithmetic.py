@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.plan import Inferred
-from ...dtype import bool_, result_dtype
+from ...dispatch.plan import SCALARS, Inferred
+from ...dtype import bool_, finfo, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
+from ...tensor_base import TensorBase
 from ..families import (
     ANY,
     BITS,
@@ -18,6 +19,7 @@ from ..families import (
     UnaryFunction,
     binary,
     comparison,
+    composite,
     describe,
     infer_elementwise,
     op_of,
@@ -29,8 +31,10 @@ from ..registry import method, public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
+    Number: TypeAlias = float
 
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
@@ -65,7 +69,7 @@ mul = binary(
 )
 _div = binary(
     "div",
-    (lambda g, b: g / b, lambda g, a, b: -g * a / (b * b)),
+    (lambda g, b: g / b, lambda g, a, b: -g * (a / b / b)),  # b * b may be too large or too small
     "input / other, always floating.",
     takes=FLOAT,
     operator="truediv",
@@ -84,61 +88,104 @@ remainder = binary(
 
 
 def _pow_vjp_a(g: Tensor, a: Any, b: Any) -> Tensor:
-    if type(b) in (int, float):
+    if type(b) in SCALARS:
         return zeros_like(g) if b == 0 else g * b if b == 1 else g * (a ** (b - 1) * b)
     return g * where(b == 0, 0.0, b * a ** (b - 1))
 
 
 def _pow_vjp_b(g: Tensor, a: Any, b: Any, y: Tensor) -> Tensor:
     # Where the base is 0 the limit is 0 for a positive exponent; log(0) would make it NaN.
-    if type(a) in (int, float):
+    if type(a) in SCALARS:
         return g * y * math.log(a) if a > 0 else g * where(b >= 0, 0.0, math.nan if a < 0 else -math.inf) * y
-    safe = where(a == 0, 1.0, a)
-    return g * where((a == 0) & (b >= 0), 0.0, y * log(safe))
+    zero = (a == 0) & (b >= 0)
+    return g * where(zero, 0.0, y * log(where(zero, 1.0, a).to(y.dtype)))
 
 
 _pow = binary("pow", (_pow_vjp_a, _pow_vjp_b), "input ** other.", takes=NUMBER, operator="pow", public=False)
+
+
+def _over_square(value: Any, a: Any, b: Any) -> Tensor:
+    """value / (a**2 + b**2), whose squares do not overflow; 0 where both are 0, as in PyTorch."""
+    tensor = a if hasattr(a, "spec") else b
+    x, y = [v if hasattr(v, "spec") else tensor.new_full((), v) for v in (a, b)]
+    x, y = [v if v.dtype.is_floating_point else v.float() for v in (x, y)]
+    size = maximum(abs(x), abs(y))
+    size = where(eq(size, 0) | eq(size, math.inf), 1.0, size)
+    square = (x / size) * (x / size) + (y / size) * (y / size)
+    out: Tensor = value / size / where(eq(square, 0), 1.0, square) / size
+    return out
+
+
 atan2 = binary(
     "atan2",
-    (lambda g, a, b: g * b / (a * a + b * b), lambda g, a, b: -g * a / (a * a + b * b)),
+    (lambda g, a, b: g * _over_square(b, a, b), lambda g, a, b: -g * _over_square(a, a, b)),
     "The angle of the point (other, input), in radians.",
     takes=FLOAT,
     also=("arctan2",),
 )
 
 
-def _tie_share(g: Tensor, a: Any, b: Any, wins: Tensor) -> Tensor:
-    # Equal operands share the gradient, as in PyTorch.
-    return g * where(a == b, 0.5, wins.to(g.dtype))
+def _tie_share(g: Tensor, a: Any, b: Any, loses: Tensor) -> Tensor:
+    # Equal operands share the gradient, and NaN passes it to both, as in PyTorch.
+    return where(loses, 0.0, g * where(eq(a, b), 0.5, 1.0))
 
 
 maximum = binary(
     "maximum",
-    (lambda g, a, b: _tie_share(g, a, b, gt(a, b)), lambda g, a, b: _tie_share(g, a, b, lt(a, b))),
+    (lambda g, a, b: _tie_share(g, a, b, lt(a, b)), lambda g, a, b: _tie_share(g, a, b, gt(a, b))),
     "The larger of input and other; NaN where either is.",
     inplace=False,
 )
 minimum = binary(
     "minimum",
-    (lambda g, a, b: _tie_share(g, a, b, lt(a, b)), lambda g, a, b: _tie_share(g, a, b, gt(a, b))),
+    (lambda g, a, b: _tie_share(g, a, b, gt(a, b)), lambda g, a, b: _tie_share(g, a, b, lt(a, b))),
     "The smaller of input and other; NaN where either is.",
     inplace=False,
 )
 
 
-@public(inplace=True)
+def scaled(x: Operand, factor: Number, *others: Any) -> Any:
+    """x * factor, where x is a tensor in the dtype that it and `others` promote to: it may hold more than x's does."""
+    if not isinstance(x, TensorBase) or type(factor) not in SCALARS:
+        return x * factor
+    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (x, factor, *others)]))
+    wide: Any = x.to(dtype)  # type: ignore[attr-defined]
+    return wide if factor == 1 else wide * factor
+
+
+@composite(
+    lambda *values: infer_elementwise("add", values), {"a": lambda g: g, "b": lambda g, alpha: g * alpha}, name="axpy"
+)
+def _axpy(a: Tensor, b: Tensor, alpha: Number) -> Tensor:
+    return _add(a, scaled(b, alpha, a))
+
+
+AXPY = op_of(_axpy)
+
+
+def _add_scaled(input: Tensor, other: Operand, alpha: float) -> Tensor:
+    if isinstance(input, TensorBase) and isinstance(other, TensorBase) and type(alpha) in SCALARS:
+        return _axpy(input, other, alpha)
+    return _add(input, scaled(other, alpha))
+
+
+@public(inplace=True, check=False)
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
-    return _add(input, other if alpha == 1 else other * alpha)
+    return _add(input, other) if alpha == 1 else _add_scaled(input, other, alpha)
 
 
-@public("subtract", inplace=True)
+@public("subtract", inplace=True, check=False)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
-    return _sub(input, other if alpha == 1 else other * alpha)
+    if alpha == 1:
+        return _sub(input, other)
+    if isinstance(input, TensorBase) and input.spec.dtype.is_floating_point:
+        return _add_scaled(input, other, -alpha)
+    return _sub(input, scaled(other, alpha, input))
 
 
-@public(inplace=True)
+@public(inplace=True, check=False)
 def pow(input: Tensor, exponent: Operand) -> Tensor:
     """input ** exponent. Operands broadcast and promote; either may be a number. Raises DTypeError for bool."""
     return _pow(input, exponent)
@@ -147,7 +194,20 @@ def pow(input: Tensor, exponent: Operand) -> Tensor:
 add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[attr-defined]
 
 
-@public("divide", "true_divide", inplace=True)
+@composite(
+    lambda input, other: infer_elementwise("div", (input, other), NUMBER),
+    {"input": _zero, "other": _zero},
+    name="trunc_divide",
+)
+def _trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (input, other)]))
+    if dtype.is_floating_point:
+        return trunc(_div(input, other))  # type: ignore[arg-type]
+    quotient = floor_divide(input, other)  # type: ignore[arg-type]
+    return quotient + ((quotient < 0) & ne(remainder(input, other), 0))  # type: ignore[arg-type]
+
+
+@public("divide", "true_divide", inplace=True, check=False)
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode."""
     if rounding_mode is None:
@@ -155,8 +215,7 @@ def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> T
     if rounding_mode == "floor":
         return floor_divide(input, other)
     if rounding_mode == "trunc":
-        quotient = trunc(_div(input, other))
-        return quotient.to(result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (input, other)])))
+        return _trunc_divide(input, other)
     raise ValueError(f"div(): rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
 
 
@@ -194,32 +253,46 @@ def sigmoid_grad(grad: Tensor, y: Tensor) -> Tensor:
     return grad * (y * (1 - y))
 
 
+def _root_of_square_plus_1(x: Tensor) -> Tensor:
+    # From there on the root rounds to |x|, and the square may overflow.
+    size = abs(x)
+    return where(gt(size, math.sqrt(2 / finfo(x.spec.dtype).eps)), size, sqrt(x * x + 1))
+
+
+def _acosh_rule(g: Tensor, x: Tensor) -> Tensor:
+    size = abs(x)
+    return g / sqrt(size - 1) / sqrt(size + 1)
+
+
+def _atan_rule(g: Tensor, x: Tensor) -> Tensor:
+    root = _root_of_square_plus_1(x)
+    return g / root / root
+
+
 neg = unary("neg", lambda g: -g, "-input.", takes=NUMBER, also=("negative", "__neg__"))
-sign = unary("sign", _zero, "-1, 0 or 1 by the sign of input.", takes=ANY)
+sign = unary("sign", _zero, "-1, 0 or 1 by the sign of input; NaN stays.", takes=ANY)
 abs = unary("abs", lambda g, x: g * sign(x), "The absolute value.", takes=NUMBER, also=("absolute", "__abs__"))
 exp = unary("exp", lambda g, y: g * y, "e ** input.")
 expm1 = unary("expm1", lambda g, y: g * (y + 1), "e ** input - 1, exact for small input.")
 log = unary("log", lambda g, x: g / x, "The natural logarithm.")
 log1p = unary("log1p", lambda g, x: g / (x + 1), "log(1 + input), exact for small input.")
-log2 = unary("log2", lambda g, x: g / (x * math.log(2)), "The logarithm to base 2.")
-log10 = unary("log10", lambda g, x: g / (x * math.log(10)), "The logarithm to base 10.")
+log2 = unary("log2", lambda g, x: g * (1 / math.log(2)) / x, "The logarithm to base 2.")
+log10 = unary("log10", lambda g, x: g * (1 / math.log(10)) / x, "The logarithm to base 10.")
 sqrt = unary("sqrt", lambda g, y: g / (y * 2), "The square root; NaN for negative input.")
 sin = unary("sin", lambda g, x: g * cos(x), "The sine; input in radians.")
 cos: UnaryFunction = unary("cos", lambda g, x: -g * sin(x), "The cosine; input in radians.")
 tan = unary("tan", lambda g, y: g * (y * y + 1), "The tangent; input in radians.")
-asin = unary("asin", lambda g, x: g / sqrt(1 - x * x), "The inverse sine, in radians.", also=("arcsin",))
+asin = unary("asin", lambda g, x: g / sqrt((1 - x) * (x + 1)), "The inverse sine, in radians.", also=("arcsin",))
 acos: UnaryFunction = unary(
-    "acos", lambda g, x: -g / sqrt(1 - x * x), "The inverse cosine, in radians.", also=("arccos",)
+    "acos", lambda g, x: -g / sqrt((1 - x) * (x + 1)), "The inverse cosine, in radians.", also=("arccos",)
 )
-atan = unary("atan", lambda g, x: g / (x * x + 1), "The inverse tangent, in radians.", also=("arctan",))
+atan = unary("atan", _atan_rule, "The inverse tangent, in radians.", also=("arctan",))
 sinh = unary("sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
 cosh: UnaryFunction = unary("cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
 tanh = unary("tanh", tanh_grad, "The hyperbolic tangent.")
-asinh = unary("asinh", lambda g, x: g / sqrt(x * x + 1), "The inverse hyperbolic sine.", also=("arcsinh",))
-acosh: UnaryFunction = unary(
-    "acosh", lambda g, x: g / sqrt(x * x - 1), "The inverse hyperbolic cosine.", also=("arccosh",)
-)
-atanh = unary("atanh", lambda g, x: g / (1 - x * x), "The inverse hyperbolic tangent.", also=("arctanh",))
+asinh = unary("asinh", lambda g, x: g / _root_of_square_plus_1(x), "The inverse hyperbolic sine.", also=("arcsinh",))
+acosh: UnaryFunction = unary("acosh", _acosh_rule, "The inverse hyperbolic cosine.", also=("arccosh",))
+atanh = unary("atanh", lambda g, x: g / ((1 - x) * (x + 1)), "The inverse hyperbolic tangent.", also=("arctanh",))
 sigmoid = unary("sigmoid", sigmoid_grad, "1 / (1 + e ** -input), without overflow.")
 erf = unary("erf", lambda g, x: g * exp(-x * x) * _TWO_OVER_ROOT_PI, "The error function.")
 floor = unary("floor", _zero, "Rounded towards minus infinity.", takes=NUMBER)
@@ -277,7 +350,7 @@ def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 
-@public(method=False)
+@public(method=False, check=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
@@ -285,9 +358,9 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     condition is bool.
     """
     if input is None or other is None:
-        from ..indexing import nonzero
+        from ..registry import FUNCTIONS
 
-        return nonzero(condition, as_tuple=True)
+        return FUNCTIONS["nonzero"](condition, as_tuple=True)
     return _where.call(condition, input, other)
 
 

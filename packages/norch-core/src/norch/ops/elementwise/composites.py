@@ -5,20 +5,40 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...dispatch.arguments import fits, must_be
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec
-from ..creation import fill_spec
-from ..families import composite, describe, infer_elementwise
+from ...spec import Spec, broadcast_shapes
+from ..creation import fill_spec, full
+from ..families import composite, describe, infer_elementwise, op_of
 from ..registry import public
+from ..upcast import in_float32, upcast_dtype
 from .arithmetic import abs as absolute
-from .arithmetic import bitwise_not, eq, maximum, minimum, mul, ne, pow, sqrt, sub, where
+from .arithmetic import (
+    bitwise_not,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    ne,
+    pow,
+    scaled,
+    sigmoid,
+    sqrt,
+    sub,
+    where,
+)
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
     Operand: TypeAlias = "Tensor | float"
+    Number: TypeAlias = float
 
 
 # --- Logic ----------------------------------------------------------------------------------------------------------
@@ -154,22 +174,35 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 
 
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
-    inside = fill_spec(g.spec.like(dtype=bool_), True)
-    if min is not None:
-        inside = inside & (input >= min)
-    if max is not None:
-        inside = inside & (input <= max)
-    return where(inside, g, 0.0)
+    return where((input >= min) & (input <= max), g, 0.0)
 
 
-@public("clip")
+@public("clip", check=False)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
+    if type(min) in SCALARS and type(max) in SCALARS:
+        return _clamp(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
-    if hasattr(min, "spec") or hasattr(max, "spec"):
+    for name, bound in (("min", min), ("max", max)):
+        if not fits("Operand | None", bound):
+            raise DTypeError(f"clamp(): {must_be(name, 'Operand | None', bound)}")
+    kinds = {hasattr(bound, "spec") for bound in (min, max) if bound is not None}
+    if kinds == {True}:
+        return _clamp_between(input, min, max)
+    if kinds == {True, False}:
+        return _clamp_between(input, *[_as_bound(bound, input) for bound in (min, max)])
+    if not input.spec.dtype.is_floating_point:
         return _between(input, min, max)
-    return _clamp(input, min, max)
+    return _clamp(input, -math.inf if min is None else min, math.inf if max is None else max)
+
+
+def _as_bound(bound: Any, input: Tensor) -> Any:
+    """A number as a 0-d tensor that promotes as it would."""
+    if bound is None or hasattr(bound, "spec"):
+        return bound
+    whole = input.spec.dtype.is_floating_point or (type(bound) is int and input.spec.dtype is not bool_)
+    return full((), bound, dtype=input.spec.dtype if whole else None, device=input.spec.device)
 
 
 def _between(input: Tensor, min: Any, max: Any) -> Tensor:
@@ -177,13 +210,32 @@ def _between(input: Tensor, min: Any, max: Any) -> Tensor:
     return out if max is None else minimum(out, max)
 
 
-def _infer_clamp(input: Spec, min: Any, max: Any) -> Inferred:
-    found = infer_elementwise("clamp", (input, *[type(v) for v in (min, max) if v is not None]))
-    return found._replace(operands=found.operands[:1], attrs={"min": min, "max": max})
+@composite(lambda *values: infer_elementwise("clamp", values), {"input": _clamp_rule}, name="clamp")
+def _clamp(input: Tensor, min: Number, max: Number) -> Tensor:
+    return _between(input, min, max)
 
 
-@composite(_infer_clamp, {"input": _clamp_rule}, name="clamp")
-def _clamp(input: Tensor, min: Any, max: Any) -> Tensor:
+CLAMP = op_of(_clamp)
+
+
+def _infer_clamp_between(input: Spec, min: Spec | None, max: Spec | None) -> Inferred:
+    return infer_elementwise("clamp", tuple([s for s in (input, min, max) if s is not None]))
+
+
+def _clamp_between_rule(g: Any, input: Tensor, min: Any, max: Any, needs: tuple[bool, ...]) -> tuple[Any, ...]:
+    # At a bound the gradient is input's; where the bounds have crossed it is max's. As in PyTorch.
+    shares: Any
+    if max is None:
+        shares = ge(input, min), lt(input, min), None
+    elif min is None:
+        shares = le(input, max), None, gt(input, max)
+    else:
+        shares = ge(input, min) & le(input, max), lt(input, min) & lt(min, max), gt(input, max) | lt(max, min)
+    return tuple([where(share, g, 0.0) if n else None for share, n in zip(shares, needs, strict=True)])
+
+
+@composite(_infer_clamp_between, _clamp_between_rule, name="clamp_between", joint=True)
+def _clamp_between(input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     return _between(input, min, max)
 
 
@@ -203,30 +255,29 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 
 @public(inplace=True)
-def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """Linear interpolation, input + weight * (end - input); the three broadcast and promote."""
-    return input + (end - input) * weight
+@in_float32
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """Linear interpolation, input + weight * (end - input), and `end` at 1; the three broadcast and promote."""
+    step, is_small = end - input, abs(weight) < 0.5
+    if hasattr(weight, "spec"):
+        return where(is_small, input + step * weight, end - step * (1 - weight))
+    out: Tensor = input + step * weight if is_small else end - step * (1 - weight)
+    return out
 
 
 @public(inplace=True)
+@in_float32
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
-    product = mul(tensor1, tensor2) if hasattr(tensor1, "spec") else mul(tensor2, tensor1)  # type: ignore[arg-type]
-    return input + (product if value == 1 else product * value)
+    first, second = (tensor1, tensor2) if hasattr(tensor1, "spec") else (tensor2, tensor1)
+    return input + mul(scaled(first, value, input, second), second)  # type: ignore[arg-type]
 
 
 @public(inplace=True)
+@in_float32
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
-    quotient = tensor1 / tensor2
-    return input + (quotient if value == 1 else quotient * value)
-
-
-@public(inplace=True)
-def fmod(input: Tensor, other: Operand) -> Tensor:
-    """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
-    size = absolute(input) % abs(other)  # type: ignore[arg-type]
-    return where(input < 0, -size, size)
+    return input + scaled(tensor1, value, input, tensor2) / tensor2  # type: ignore[no-any-return]
 
 
 def promoted_dtype(op: str, *operands: Any) -> DType:
@@ -235,6 +286,12 @@ def promoted_dtype(op: str, *operands: Any) -> DType:
         if not hasattr(value, "spec") and type(value) not in SCALARS:
             raise DTypeError(f"{op}(): expected a Tensor or a number, got {type(value).__name__} {value!r:.60}")
     return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
+
+
+def without_bools(op: str, *operands: Any) -> list[Any]:
+    """The operands, of which bool tensors beside numbers become numbers of the dtype that all promote to."""
+    dtype = promoted_dtype(op, *operands)
+    return [v.to(dtype) if hasattr(v, "spec") and v.spec.dtype is bool_ else v for v in operands]
 
 
 def require_floating(op: str, *operands: Any) -> None:
@@ -248,16 +305,39 @@ def require_floating(op: str, *operands: Any) -> None:
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("hypot", input, other)
-    a, b = absolute(input), absolute(other)
+    return _hypot(*without_bools("hypot", input, other))
+
+
+@composite(
+    lambda input, other: infer_elementwise("hypot", (input, other)),
+    {"input": lambda g, input, y: g * (input / y), "other": lambda g, other, y: g * (other / y)},
+    name="hypot",
+)
+def _hypot(input: Tensor, other: Tensor) -> Tensor:
+    dtype = promoted_dtype("hypot", input, other)
+    a, b = (absolute(x.to(upcast_dtype(dtype))) for x in (input, other))
     large, small = maximum(a, b), minimum(a, b)
     ratio = small / where(eq(large, 0), 1.0, large)
-    return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1))
+    return where(isinf(a) | isinf(b), math.inf, large * sqrt(ratio * ratio + 1)).to(dtype)
 
 
 @public()
+@in_float32
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
+    return _logaddexp(input, other)
+
+
+@composite(
+    lambda input, other: infer_elementwise("logaddexp", (input, other)),
+    {
+        "input": lambda g, input, other: g * sigmoid(input - other),
+        "other": lambda g, input, other: g * sigmoid(other - input),
+    },
+    name="logaddexp",
+)
+def _logaddexp(input: Tensor, other: Tensor) -> Tensor:
     largest = maximum(input, other)
     difference = where(eq(input, other), 0.0, -absolute(input - other))
     return largest + difference.exp().log1p()
@@ -266,20 +346,26 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
 @public()
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The larger of input and other, or the one that is not NaN (IEEE's maxNum). Operands broadcast and promote."""
-    return where(isnan(other), input, where(isnan(input), other, maximum(input, other)))
+    return where(ge(input, other) | isnan(other), input, other)
 
 
 @public()
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of input and other, or the one that is not NaN (IEEE's minNum). Operands broadcast and promote."""
-    return where(isnan(other), input, where(isnan(input), other, minimum(input, other)))
+    return where(le(input, other) | isnan(other), input, other)
 
 
 @public()
-def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross product of vectors of 3 along `dim`. Raises ShapeError for another size of `dim`."""
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product of vectors of 3 along `dim`, by default the first of size 3; the two broadcast.
+
+    `linalg.cross` takes the last dim by default. Raises ShapeError where `dim` has another size.
+    """
     from ..shape.joining import stack
 
+    if dim is None:
+        shape = broadcast_shapes(input.spec.shape, other.spec.shape, op="cross")
+        dim = shape.index(3) - len(shape) if 3 in shape else -1
     if input.size(dim) != 3 or other.size(dim) != 3:
         raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
     a, b = input.unbind(dim), other.unbind(dim)
@@ -287,9 +373,11 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 
 
 @public(inplace=True)
-def float_power(input: Tensor, exponent: Operand) -> Tensor:
-    """`pow` in float64. Operands broadcast."""
-    return pow(input.double(), exponent)
+def float_power(input: Operand, exponent: Operand) -> Tensor:
+    """`pow` in float64. Operands broadcast; either may be a number."""
+    given: list[Any] = [input, exponent]
+    base, power = [v.double() if hasattr(v, "spec") else v for v in given]
+    return pow(base, power)
 
 
 @public()

@@ -7,20 +7,41 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import Inferred
-from ...dtype import INTEGER, DType, bool_, float64, get_default_dtype, int8, int16, int32, int64
+from ...dtype import INTEGER, DType, bool_, finfo, float64, get_default_dtype, int8, int16, int32, int64
 from ...errors import DTypeError
 from ...spec import Spec
-from ..creation import fill_spec, full
-from ..families import composite, infer_elementwise
+from ..creation import fill_spec, full, zeros_like
+from ..families import NUMBER, composite, infer_elementwise
 from ..indexing import bitcast
 from ..registry import public
-from ..upcast import upcast
+from ..upcast import in_float32, upcast
 from .arithmetic import abs as absolute
-from .arithmetic import eq, erf, exp, floor_divide, gt, log, log1p, lt, ne, remainder, sin, sqrt, where
-from .composites import isinf, logaddexp, promoted_dtype, require_floating
+from .arithmetic import (
+    cos,
+    div,
+    eq,
+    erf,
+    exp,
+    floor,
+    floor_divide,
+    gt,
+    log,
+    log1p,
+    lt,
+    maximum,
+    minimum,
+    ne,
+    remainder,
+    scaled,
+    sin,
+    sqrt,
+    where,
+)
+from .composites import isinf, promoted_dtype, require_floating, without_bools
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+    from ..creation import Scalar
 
     Operand: TypeAlias = "Tensor | float"
 
@@ -114,7 +135,8 @@ _ERFINV_TAIL = (
 )  # fmt: skip
 
 
-def _erfinv_rule(g: Tensor, y: Tensor) -> Tensor:
+def _erfinv_rule(g: Tensor, input: Tensor) -> Tensor:
+    y = _erfinv(input)
     return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
 
 
@@ -126,11 +148,11 @@ def _erfinv(input: Tensor) -> Tensor:
     root = sqrt(where(w < 5, 5.0, w)) - 3
     y = where(w < 5, _polynomial(w - 2.5, _ERFINV_CENTRE), _polynomial(root, _ERFINV_TAIL)) * size
     if x.spec.dtype is float64:
-        # Two of Newton's steps on erfc, which 1 - x is exact for.
+        # Two of Newton's steps: on erf for small input, else on erfc, which 1 - x is exact for.
         for _ in range(2):
-            y = y + (_erfc(y) - (1 - size)) * exp(y * y) / _TWO_OVER_ROOT_PI
-    out = where(eq(size, 1), math.inf, y)
-    return where(lt(x, 0), -out, out).to(input.spec.dtype)
+            off = where(size < 0.5, size - erf(y), _erfc(y) - (1 - size))
+            y = y + off * exp(y * y) / _TWO_OVER_ROOT_PI
+    return copysign(where(eq(size, 1), math.inf, y), x).to(input.spec.dtype)
 
 
 @public(inplace=True)
@@ -155,9 +177,20 @@ def exp2(input: Tensor) -> Tensor:
 @public(inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(input / (1 - input)), after a clamp to [eps, 1 - eps] if eps is given. Integers give the default dtype."""
-    x = as_floating(input)
-    if eps is not None:
-        x = x.clamp(eps, 1 - eps)
+    return _logit(as_floating(input), eps)
+
+
+def _logit_rule(g: Tensor, input: Tensor, eps: float | None) -> Tensor:
+    low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
+    outside = lt(input, low) | gt(input, high)
+    return where(outside, math.nan if eps is None else 0.0, g / (input * (1 - input)))
+
+
+@composite(
+    lambda input, eps: infer_elementwise("logit", (input,))._replace(attrs={"eps": eps}), _logit_rule, name="logit"
+)
+def _logit(input: Tensor, eps: float | None) -> Tensor:
+    x = input if eps is None else input.clamp(eps, 1 - eps)
     return log(x / (1 - x))
 
 
@@ -170,27 +203,79 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return x * log(where(zero, 1.0, y))
 
 
+def _entropy_rule(g: Tensor, input: Tensor) -> Tensor:
+    return g * (-1 - log(input))
+
+
+@composite(infer_unary("entr"), _entropy_rule, name="entr")
+def entropy(input: Tensor) -> Tensor:
+    """`norch.special.entr` of a floating tensor."""
+    zero = eq(input, 0)
+    found = -input * log(where(zero, 1.0, input))
+    return where(zero, 0.0, where(lt(input, 0), -math.inf, found))
+
+
 @public()
+@in_float32
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp2", input, other)
-    a, b = floating_pair("logaddexp2", input, other)
-    return logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
+    return _logaddexp2(input, other)
+
+
+def _share_of_power(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """g * 2**a / (2**a + 2**b)."""
+    difference = upcast(b) - upcast(a)
+    top = math.log2(finfo(difference.spec.dtype).max) - 1
+    return g / (exp2(minimum(difference, top)) + 1)
+
+
+@composite(
+    lambda input, other: infer_elementwise("logaddexp2", (input, other)),
+    {
+        "input": lambda g, input, other: _share_of_power(g, input, other),
+        "other": lambda g, input, other: _share_of_power(g, other, input),
+    },
+    name="logaddexp2",
+)
+def _logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    difference = where(eq(input, other), 0.0, -absolute(input - other))
+    return maximum(input, other) + log1p(exp2(difference)) / math.log(2)
 
 
 @public(inplace=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other. Always floating; the two broadcast."""
-    return as_floating(input) * exp2(other)
+    x, exponent = floating_pair("ldexp", input, other)
+    exponent = exponent.clamp(-4400.0, 4400.0)  # beyond these every product is 0 or infinite
+    half = floor(exponent * 0.5)  # 2**other alone may be out of range
+    return x * exp2(half) * exp2(exponent - half)
 
 
 @public(inplace=True)
 def sinc(input: Tensor) -> Tensor:
     """sin(pi * input) / (pi * input), 1 at 0. Integers and bools give the default dtype."""
-    x = as_floating(input) * math.pi
+    return _sinc(as_floating(input))
+
+
+_SINC_TAYLOR = tuple((-1) ** n * 2 * n / math.factorial(2 * n + 1) for n in range(9, 0, -1))
+
+
+def _sinc_rule(g: Tensor, input: Tensor) -> Tensor:
+    x = upcast(input) * math.pi
+    small = lt(absolute(x), 1)  # here the two terms all but cancel
+    safe = where(small, 1.0, x)
+    square = where(small, x * x, 0.0)
+    series = x * _polynomial(square, _SINC_TAYLOR)
+    return (g * where(small, series, (cos(safe) - sin(safe) / safe) / safe) * math.pi).to(input.spec.dtype)
+
+
+@composite(infer_unary("sinc"), _sinc_rule, name="sinc")
+def _sinc(input: Tensor) -> Tensor:
+    x = upcast(input) * math.pi
     zero = eq(x, 0)
     safe = where(zero, 1.0, x)
-    return where(zero, 1.0, sin(safe) / safe)
+    return where(zero, 1.0, sin(safe) / safe).to(input.spec.dtype)
 
 
 # --- Signs ----------------------------------------------------------------------------------------------------------
@@ -210,9 +295,21 @@ def signbit(input: Tensor) -> Tensor:
 @public(inplace=True)
 def copysign(input: Tensor, other: Operand) -> Tensor:
     """The magnitude of input with the sign of other, a tensor or number. Always floating; the two broadcast."""
-    a, b = floating_pair("copysign", input, other)
-    size = absolute(a)
-    return where(signbit(b), -size, size)
+    return _copysign(*floating_pair("copysign", input, other))
+
+
+def _copysign_rule(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
+    return where(eq(input, 0), 0.0, where(signbit(input) ^ signbit(other), -g, g))
+
+
+@composite(
+    lambda input, other: infer_elementwise("copysign", (input, other)),
+    {"input": _copysign_rule, "other": lambda g: zeros_like(g)},
+    name="copysign",
+)
+def _copysign(input: Tensor, other: Tensor) -> Tensor:
+    size = absolute(input)
+    return where(signbit(other), -size, size)
 
 
 @public(inplace=True)
@@ -254,8 +351,27 @@ def isreal(input: Tensor) -> Tensor:
 @public(method=False)
 def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input. Operands broadcast and promote. Raises DTypeError for two bools."""
-    out: Tensor = other - (input if alpha == 1 else input * alpha)
+    out: Tensor = other - (input if alpha == 1 else scaled(input, alpha, other))
     return out
+
+
+@public(inplace=True)
+def fmod(input: Tensor, other: Operand) -> Tensor:
+    """The remainder of input / other with the sign of input, as C's. Operands broadcast and promote."""
+    return _fmod(*without_bools("fmod", input, other))
+
+
+@composite(
+    lambda input, other: infer_elementwise("fmod", (input, other), NUMBER),
+    {"input": lambda g: g, "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc")},
+    name="fmod",
+)
+def _fmod(input: Tensor, other: Tensor | Scalar) -> Tensor:
+    if promoted_dtype("fmod", input, other).is_floating_point:
+        size = absolute(input) % abs(other)  # type: ignore[arg-type]
+        return copysign(size, input)
+    rest = input % other
+    return where(ne(rest, 0) & ne(rest < 0, input < 0), rest - other, rest)
 
 
 @public(inplace=True)

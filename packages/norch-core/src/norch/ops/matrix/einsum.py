@@ -6,7 +6,8 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import ShapeError
+from ...dispatch.arguments import describe
+from ...errors import DTypeError, ShapeError
 from ...spec import Shape
 
 if TYPE_CHECKING:
@@ -17,19 +18,24 @@ Labels = tuple[str, ...]
 
 def contract(equation: str, operands: list[Tensor]) -> Tensor:
     """See `norch.einsum`. Raises ShapeError for an equation that does not fit its operands."""
-    terms, output = _parse(equation, tuple([tuple(x.spec.shape) for x in operands]))
+    try:
+        terms, output = _parse(equation, tuple([tuple(x.spec.shape) for x in operands]))
+    except (AttributeError, TypeError):
+        came = ", ".join(map(describe, (equation, *operands)))
+        raise DTypeError(f"einsum(): expected an equation and tensors, got {came}") from None
     result, labels = _diagonals(operands[0], terms[0])
     for i in range(1, len(terms)):
         x, term = _diagonals(operands[i], terms[i])
         needed = output if i == len(terms) - 1 else output + sum(terms[i + 1 :], ())
         pairing = _pairing(labels, tuple(result.spec.shape), term, tuple(x.spec.shape), needed)
-        out = _arrange(result, pairing.left) @ _arrange(x, pairing.right)
+        left, right = _arrange(result, pairing.left), _arrange(x, pairing.right)
+        out = left @ right if pairing.sums else left * right
         result, labels = out if out.spec.shape == pairing.shape else out.reshape(pairing.shape), pairing.labels
     if labels == output:
         return result
     summed = [i for i, label in enumerate(labels) if label not in output]
     if summed:
-        result = result.sum(summed, dtype=result.dtype)
+        result = result.sum(summed)
         labels = tuple([label for label in labels if label in output])
     return result.permute([labels.index(label) for label in output])
 
@@ -92,10 +98,11 @@ class _Arrangement(NamedTuple):
 
 
 class _Pairing(NamedTuple):
-    """The product of two operands: both arrangements, and the labels and sizes of its dims."""
+    """The product of two operands: both arrangements, whether it sums, and the labels and sizes of its dims."""
 
     left: _Arrangement
     right: _Arrangement
+    sums: bool
     labels: Labels
     shape: Shape
 
@@ -121,12 +128,12 @@ def _pairing(a: Labels, a_shape: Shape, b: Labels, b_shape: Shape, needed: Label
 
     labels = (*batch, *rows, *columns)
     left, right = arrange(a, batch, rows, inner), arrange(b, batch, inner, columns)
-    return _Pairing(left, right, labels, tuple([sizes[c] for c in labels]))
+    return _Pairing(left, right, bool(inner), labels, tuple([sizes[c] for c in labels]))
 
 
 def _arrange(x: Tensor, to: _Arrangement) -> Tensor:
     if to.summed:
-        x = x.sum(to.summed, dtype=x.dtype)
+        x = x.sum(to.summed)
     if to.order is not None:
         x = x.permute(to.order)
     if x.spec.shape != to.sizes:

@@ -10,7 +10,22 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, elementwise_layout, wrap_dim
 from ..copying import contiguous
 from ..elementwise.arithmetic import abs as absolute
-from ..elementwise.arithmetic import erf, exp, expm1, ge, gt, le, log, log1p, maximum, minimum, sigmoid, tanh, where
+from ..elementwise.arithmetic import (
+    erf,
+    exp,
+    expm1,
+    ge,
+    gt,
+    le,
+    log,
+    log1p,
+    lt,
+    maximum,
+    minimum,
+    sigmoid,
+    tanh,
+    where,
+)
 from ..families import FLOAT, accepts_axis, composite, floating, infer_elementwise, one_dtype
 from ..gradients import elementwise_gradient, gradient_along_dim
 from ..reduction.reductions import amax
@@ -109,8 +124,10 @@ def _infer_hardtanh(input: Spec, *bounds: float) -> Spec:
 
 
 @elementwise_gradient
-def hardtanh_grad(grad: Tensor, y: Tensor, min_val: float, max_val: float) -> Tensor:
-    return where(le(y, min_val) | ge(y, max_val), 0.0, grad)
+def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
+    # The bounds are compared as they are: 16 bits would round them. The result is no help, since it is rounded.
+    x = upcast(input)
+    return where(le(x, min_val) | ge(x, max_val), 0.0, grad)
 
 
 @public(method=False)
@@ -131,7 +148,12 @@ def relu6(input: Tensor) -> Tensor:
     return hardtanh(input, 0.0, 6.0)
 
 
+def _hardsigmoid_rule(g: Tensor, input: Tensor) -> Tensor:
+    return where(lt(absolute(input), 3), g / 6, 0.0)
+
+
 @public(method=False)
+@composite(_elementwise("hardsigmoid"), _hardsigmoid_rule)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
     if not input.dtype.is_floating_point:
@@ -139,7 +161,12 @@ def hardsigmoid(input: Tensor) -> Tensor:
     return relu6(input + 3) / 6
 
 
+def _hardswish_rule(g: Tensor, input: Tensor) -> Tensor:
+    return where(le(input, -3), 0.0, where(ge(input, 3), g, g * (input / 3 + 0.5)))
+
+
 @public(method=False)
+@composite(_elementwise("hardswish"), _hardswish_rule)
 def hardswish(input: Tensor) -> Tensor:
     """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
     return input * hardsigmoid(input)
@@ -153,7 +180,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """
     if one_dtype("threshold", input.spec).category == INTEGER:
         return where(le(input, int(threshold)), int(value), input)
-    return where(le(input, threshold), float(value), input)
+    return where(le(upcast(input), threshold), float(value), input)
 
 
 @public()
@@ -210,7 +237,7 @@ def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
 def _gelu(input: Tensor, approximate: str) -> Tensor:
     x = upcast(input)
     gate = erf(x * _SQRT_HALF) if approximate == "none" else _gelu_tanh(x)
-    return (x * (gate + 1) * 0.5).to(input.dtype)
+    return (x * ((gate + 1) * 0.5)).to(input.dtype)
 
 
 @public(method=False)
@@ -227,15 +254,17 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 @elementwise_gradient
 def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
-    s = sigmoid(input)
-    return grad * (s * (input * (1 - s) + 1))
+    x = upcast(input)
+    s = sigmoid(x)
+    return (grad * (s * (x * (1 - s) + 1))).to(grad.dtype)
 
 
 @public(method=False)
 @composite(_elementwise("silu"), silu_grad)
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), or swish (Elfwing et al., 2017). Dtype kept; raises DTypeError unless floating."""
-    return input * sigmoid(input)
+    x = upcast(input)
+    return (x * sigmoid(x)).to(input.dtype)
 
 
 def _log1p_exp(x: Tensor) -> Tensor:
@@ -273,7 +302,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
     size = absolute(input) + 1
-    return g / (size * size)
+    return g / size / size
 
 
 @public(method=False)

@@ -121,7 +121,6 @@ def nll_loss(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    *,
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
@@ -159,12 +158,12 @@ def cross_entropy_grad(grad: Tensor, logs: Tensor, target: Tensor, ignore_index:
 
 def _cross_entropy_rule(
     g: tuple[Tensor | None, Tensor | None],
-    y: tuple[Tensor, Tensor],
+    y1: Tensor,
     target: Tensor,
     ignore_index: int,
     reduction: str,
 ) -> Tensor:
-    (g_loss, g_logs), logs = g, y[1]
+    (g_loss, g_logs), logs = g, y1
     parts = []
     if g_loss is not None:
         parts.append(cross_entropy_grad(g_loss, logs, target, ignore_index, reduction))
@@ -186,7 +185,6 @@ def cross_entropy(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    *,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,

@@ -128,6 +128,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         )
     (out, a, b), lead = third, first[:-1]
     # (rows, out * b) from one product with input1, then the sum with input2.
-    rows = input1.reshape(-1, a) @ weight.permute(1, 0, 2).reshape(a, out * b)
-    result = (rows.reshape(-1, out, b) @ input2.reshape(-1, b, 1)).reshape((*lead, out))
+    count = prod(lead)
+    rows = input1.reshape(count, a) @ weight.permute(1, 0, 2).reshape(a, out * b)
+    result = (rows.reshape(count, out, b) @ input2.reshape(count, b, 1)).reshape((*lead, out))
     return result if bias is None else result + bias

@@ -104,13 +104,31 @@ def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
 
 
 @public(method=False)
-def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
+def mse_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None, *, strict: bool = True
+) -> Tensor:
     """(input - target) ** 2 of tensors of one shape: as its "mean", its "sum" (0-d), or elementwise ("none").
 
-    Raises ShapeError where the shapes differ (strict), DTypeError unless both are floating Tensors, ValueError for
-    another reduction.
+    weight: a factor for each element, in input's shape; the mean is over their sum. Raises ShapeError where the shapes
+    differ (strict), DTypeError unless all are floating Tensors, ValueError for another reduction.
     """
-    return _mse_loss(*match_shapes("mse_loss", strict, input, target), reduction)
+    given = match_shapes("mse_loss", strict, input, target)
+    if weight is None:
+        return _mse_loss(*given, reduction)
+    return _weighted_mean("mse_loss", _mse_loss(*given, "none"), weight, reduction)
+
+
+def _by_element(op: str, loss: Tensor, weight: Tensor) -> Tensor:
+    """`loss` times a factor for each element. Raises ShapeError for another shape, DTypeError unless it is floating."""
+    floating(op, weight.spec)
+    if weight.spec.shape != loss.spec.shape:
+        raise ShapeError(f"{op}(): weight {tuple(weight.spec.shape)} must have input's shape {tuple(loss.spec.shape)}")
+    return loss * weight
+
+
+def _weighted_mean(op: str, loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    loss = _by_element(op, loss, weight)
+    return loss.sum() / weight.sum() if reduction == "mean" else reduce_loss(loss, reduction, op)
 
 
 def _l1_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:
@@ -123,9 +141,14 @@ def _l1_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
 
 
 @public(method=False)
-def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", strict: bool = True) -> Tensor:
-    """|input - target|, as its "mean", its "sum", or elementwise ("none"). Raises as mse_loss does."""
-    return _l1_loss(*match_shapes("l1_loss", strict, input, target), reduction)
+def l1_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None, *, strict: bool = True
+) -> Tensor:
+    """|input - target|, as its "mean", its "sum", or elementwise ("none"). `weight` and errors as those of mse_loss."""
+    given = match_shapes("l1_loss", strict, input, target)
+    if weight is None:
+        return _l1_loss(*given, reduction)
+    return _weighted_mean("l1_loss", _l1_loss(*given, "none"), weight, reduction)
 
 
 def _clipped(input: Tensor, target: Tensor, limit: float) -> Tensor:
@@ -146,15 +169,25 @@ def _huber_loss(input: Tensor, target: Tensor, reduction: str, delta: float) -> 
 
 @public(method=False)
 def huber_loss(
-    input: Tensor, target: Tensor, *, reduction: str = "mean", delta: float = 1.0, strict: bool = True
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+    *,
+    strict: bool = True,
 ) -> Tensor:
     """d ** 2 / 2 where d = |input - target| is below `delta`, delta * (d - delta / 2) elsewhere (Huber, 1964).
 
-    As its "mean", its "sum", or elementwise ("none"). Raises as mse_loss does, and ValueError unless `delta` > 0.
+    As its "mean", its "sum", or elementwise ("none"). weight: a factor for each element, in input's shape; the mean is
+    over the number of elements, as PyTorch's. Raises as mse_loss does, and ValueError unless `delta` > 0.
     """
     if not delta > 0:
         raise ValueError(f"huber_loss(): delta must be positive, got {delta}")
-    return _huber_loss(*match_shapes("huber_loss", strict, input, target), reduction, delta)
+    given = match_shapes("huber_loss", strict, input, target)
+    if weight is None:
+        return _huber_loss(*given, reduction, delta)
+    return reduce_loss(_by_element("huber_loss", _huber_loss(*given, "none", delta), weight), reduction, "huber_loss")
 
 
 def _smooth_l1_rule(
@@ -173,7 +206,7 @@ def _smooth_l1_loss(input: Tensor, target: Tensor, reduction: str, beta: float) 
 
 @public(method=False)
 def smooth_l1_loss(
-    input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0, strict: bool = True
+    input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0, *, strict: bool = True
 ) -> Tensor:
     """`huber_loss` over its delta: d ** 2 / (2 beta) where d = |input - target| is below `beta`, else d - beta / 2.
 
@@ -215,7 +248,7 @@ def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
 
 @public(method=False)
 def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean", strict: bool = True
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean", *, strict: bool = True
 ) -> Tensor:
     """-(target * log(input) + (1 - target) * log(1 - input)) * weight: input and target are probabilities.
 
@@ -279,9 +312,9 @@ def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    *,
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
+    *,
     strict: bool = True,
 ) -> Tensor:
     """binary_cross_entropy(sigmoid(input), target), computed without overflow or underflow.
@@ -315,7 +348,7 @@ def _kl_div(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
 
 @public(method=False)
 def kl_div(
-    input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False, strict: bool = True
+    input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False, *, strict: bool = True
 ) -> Tensor:
     """The Kullback-Leibler divergence target * (log(target) - input): input holds logarithms of probabilities.
 

@@ -12,7 +12,7 @@ from ...spec import Shape, Spec, as_shape
 from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
 from ..optimizer.averaging import update_averages_
-from ..reduction.reductions import mean, norm
+from ..reduction.reductions import centred, mean, norm
 from ..registry import public
 from ..shape.views import broadcast_tensors, expand
 from ..upcast import upcast, upcast_dtype
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 Gradients = tuple["Tensor | None", "Tensor | None", "Tensor | None"]
 
 
-def _standardize(x: Tensor, dims: list[int], eps: float, centred: bool = True) -> tuple[Tensor, Tensor]:
+def _standardize(x: Tensor, dims: list[int], eps: float, is_centred: bool = True) -> tuple[Tensor, Tensor]:
     """(x - mean) / sqrt(variance + eps) over `dims`, and the factor 1 / sqrt(variance + eps).
 
-    Unless `centred` the mean is taken for 0, which leaves the root mean square.
+    Unless `is_centred` the mean is taken for 0, which leaves the root mean square.
     """
-    if centred:
-        x = x - mean(x, dims, True)
+    if is_centred:
+        x = centred(x, dims)
     factor = 1 / sqrt(mean(x * x, dims, True) + eps)
     return x * factor, factor
 
 
-def _standardize_grad(g: Tensor, x: Tensor, factor: Tensor, dims: list[int], centred: bool = True) -> Tensor:
-    """The gradient of what was standardized to `x`: without g's parts along 1 (if `centred`) and along x."""
-    rest = g - mean(g, dims, True) if centred else g
+def _standardize_grad(g: Tensor, x: Tensor, factor: Tensor, dims: list[int], is_centred: bool = True) -> Tensor:
+    """The gradient of what was standardized to `x`: without g's parts along 1 (if `is_centred`) and along x."""
+    rest = g - mean(g, dims, True) if is_centred else g
     return (rest - x * mean(g * x, dims, True)) * factor
 
 
@@ -144,8 +144,10 @@ def _infer_rms_norm_grad(
 def rms_norm_grad(grad: Tensor, input: Tensor, shape: Shape, weight: Tensor | None, eps: float, affine: bool) -> Any:
     """The gradient of rms_norm's input, and if `affine` that of weight."""
     dims, lead, g = _last_dims(shape), list(range(input.spec.ndim - len(shape))), upcast(grad)
-    x, factor = _standardize(upcast(input), dims, eps, centred=False)
-    grad_input = _standardize_grad(g if weight is None else g * weight, x, factor, dims, centred=False).to(input.dtype)
+    x, factor = _standardize(upcast(input), dims, eps, is_centred=False)
+    grad_input = _standardize_grad(g if weight is None else g * weight, x, factor, dims, is_centred=False).to(
+        input.dtype
+    )
     return (grad_input, _sum(g * x, lead)) if affine else grad_input
 
 
@@ -159,7 +161,7 @@ def _rms_norm_rule(
 
 @composite(_infer_rms_norm, _rms_norm_rule, name="rms_norm", joint=True)
 def _rms_norm(input: Tensor, shape: Shape, weight: Tensor | None, eps: float) -> Tensor:
-    x, _ = _standardize(upcast(input), _last_dims(shape), eps, centred=False)
+    x, _ = _standardize(upcast(input), _last_dims(shape), eps, is_centred=False)
     return _affine(x, weight, None).to(input.dtype)
 
 
@@ -200,12 +202,14 @@ def _group_norm_rule(
     g: Tensor, input: Tensor, num_groups: int, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
 ) -> Gradients:
     shape, ndim, g = input.spec.shape, input.spec.ndim, upcast(g)
-    x, factor = _standardize(_grouped(upcast(input), num_groups), [2], eps)
-    dims, grad_input = [0, *range(2, ndim)], None
+    x = _grouped(upcast(input), num_groups)
+    dims, size, grad_input, grad_weight = [0, *range(2, ndim)], tuple(x.spec.shape[2:]), None, None
     if needs[0]:
-        part = g if weight is None else g * _channels(weight, ndim)
-        grad_input = _standardize_grad(_grouped(part, num_groups), x, factor, [2]).reshape(shape)
-    return grad_input, (g * x.reshape(shape)).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
+        part = _grouped(g if weight is None else g * _channels(weight, ndim), num_groups)
+        grad_input = layer_norm_grad(part, x, size, None, eps, False).reshape(shape)
+    if needs[1]:
+        grad_weight = (g * _layer_norm(x, size, None, None, eps).reshape(shape)).sum(dims)
+    return grad_input, grad_weight, g.sum(dims) if needs[2] else None
 
 
 @public(method=False)
@@ -217,8 +221,8 @@ def group_norm(
 
     weight, bias: (c). Raises ShapeError where the groups do not divide the channels, DTypeError unless all floating.
     """
-    ndim = input.spec.ndim
-    x = _standardize(_grouped(upcast(input), num_groups), [2], eps)[0].reshape(input.spec.shape)
+    ndim, x = input.spec.ndim, _grouped(upcast(input), num_groups)
+    x = _layer_norm(x, tuple(x.spec.shape[2:]), None, None, eps).reshape(input.spec.shape)
     return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
 
 
@@ -252,12 +256,11 @@ def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: 
     """`batch_norm` with the statistics of the batch, and those: the mean and unbiased variance of each channel."""
     ndim, x = input.spec.ndim, upcast(input)
     dims = [0, *range(2, ndim)]
-    batch_mean = mean(x, dims, True)
-    centred = x - batch_mean
-    variance = mean(centred * centred, dims, True)
-    out = _affine(centred * (1 / sqrt(variance + eps)), _channels(weight, ndim), _channels(bias, ndim))
+    off = centred(x, dims)
+    variance = mean(off * off, dims, True)
+    out = _affine(off * (1 / sqrt(variance + eps)), _channels(weight, ndim), _channels(bias, ndim))
     count = input.spec.numel / max(input.spec.shape[1], 1)
-    return out.to(input.dtype), batch_mean.reshape(-1), variance.reshape(-1) * (count / max(count - 1, 1))
+    return out.to(input.dtype), mean(x, dims), variance.reshape(-1) * (count / max(count - 1, 1))
 
 
 @lru_cache(256)
@@ -326,7 +329,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 
     The two broadcast. Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
     """
-    floating("cosine_similarity", x1.spec, x2.spec)
-    a, b = broadcast_tensors(x1, x2)
-    norms = norm(a, 2, dim).clamp(eps) * norm(b, 2, dim).clamp(eps)
-    return (a * b).sum(dim) / norms
+    dtype = floating("cosine_similarity", x1.spec, x2.spec)
+    a, b = broadcast_tensors(upcast(x1), upcast(x2))
+    a, b = (x / norm(x, 2, dim, True).clamp(eps) for x in (a, b))  # products of large numbers would overflow
+    return (a * b).sum(dim).to(dtype)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ShapeError
 from ...spec import as_int
+from ..copying import row_major_copy
 from ..registry import public
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     if c % (r * r):
         raise ShapeError(f"pixel_shuffle(): {c} channels of {shape} cannot be divided by {r} * {r}")
     if not input.spec.numel:
-        return input.reshape((*lead, c // (r * r), h * r, w * r))
+        return row_major_copy(input).reshape((*lead, c // (r * r), h * r, w * r))
     blocks = input.reshape(-1, c // (r * r), r, r, h, w)
-    return blocks.permute(0, 1, 4, 2, 5, 3).reshape((*lead, c // (r * r), h * r, w * r))
+    return row_major_copy(blocks.permute(0, 1, 4, 2, 5, 3)).reshape((*lead, c // (r * r), h * r, w * r))
 
 
 @public(method=False)
@@ -43,9 +44,9 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     if h % r or w % r:
         raise ShapeError(f"pixel_unshuffle(): height and width of {shape} cannot be divided by {r}")
     if not input.spec.numel:
-        return input.reshape((*lead, c * r * r, h // r, w // r))
+        return row_major_copy(input).reshape((*lead, c * r * r, h // r, w // r))
     blocks = input.reshape(-1, c, h // r, r, w // r, r)
-    return blocks.permute(0, 1, 3, 5, 2, 4).reshape((*lead, c * r * r, h // r, w // r))
+    return row_major_copy(blocks.permute(0, 1, 3, 5, 2, 4)).reshape((*lead, c * r * r, h // r, w // r))
 
 
 @public(method=False)
@@ -57,4 +58,5 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     shape, g = _check("channel_shuffle", input, 3, groups, "groups")
     if shape[1] % g:
         raise ShapeError(f"channel_shuffle(): {shape[1]} channels of {shape} are not {groups} groups")
-    return input.reshape((shape[0], g, shape[1] // g, *shape[2:])).transpose(1, 2).reshape(shape)
+    groups_of = input.reshape((shape[0], g, shape[1] // g, *shape[2:]))
+    return row_major_copy(groups_of.transpose(1, 2)).reshape(shape)

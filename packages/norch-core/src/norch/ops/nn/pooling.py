@@ -10,11 +10,12 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int
 from ..copying import contiguous
 from ..creation import arange
-from ..elementwise.arithmetic import div, floor_divide, remainder
+from ..elementwise.arithmetic import div, floor_divide, remainder, where
 from ..families import composite, floating, one_dtype
-from ..indexing import gather, scatter_add
+from ..indexing import gather, index_select, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
 from ..registry import public
+from ..shape.views import unflatten
 from ..upcast import upcast
 from .windows import (
     Pads,
@@ -283,15 +284,18 @@ def avg_pool1d(
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
 
 
-def _averaging_matrix(like: Tensor, n: int, count: int) -> Tensor:
-    """The (count, n) matrix whose rows average n elements in `count` parts, of which neighbours may overlap."""
-    import numpy as np
-
-    matrix = np.zeros((count, n))
-    for i in range(count):
-        first, last = i * n // count, -(-(i + 1) * n // count)
-        matrix[i, first:last] = 1 / (last - first)
-    return like.new_tensor(matrix)
+def _average_parts(x: Tensor, dim: int, count: int) -> Tensor:
+    """The averages of `count` parts of `dim`, of which neighbours may overlap. Each part sees its own elements only."""
+    n = x.spec.shape[dim]
+    bounds = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+    sizes = x.new_tensor([last - first for first, last in bounds])
+    width = max((last - first for first, last in bounds), default=1)
+    places = [min(first + j, n - 1) for first, _ in bounds for j in range(width)]
+    parts = unflatten(index_select(x, dim, x.new_tensor(places, dtype=int64)), dim, (count, width))
+    trail = (1,) * (x.spec.ndim - dim - 1)
+    inside = arange(width, device=x.device) < sizes.unsqueeze(1)
+    parts = where(inside.reshape((count, width, *trail)), parts, 0.0)
+    return parts.sum(dim + 1) / sizes.reshape((count, *trail))
 
 
 def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
@@ -314,9 +318,10 @@ def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
             [len(lead) + 2 * d + 1 for d in range(dims)], dtype=upcast(input).dtype
         )
         return (parts / float(math.prod(split[1::2]))).to(input.dtype)
-    out = upcast(input) @ _averaging_matrix(upcast(input), sizes[-1], out_sizes[-1]).mT
-    if dims == 2:
-        out = _averaging_matrix(out, sizes[0], out_sizes[0]) @ out
+    out = upcast(input)
+    for at, count in enumerate(out_sizes, input.spec.ndim - dims):
+        if count != out.spec.shape[at]:
+            out = _average_parts(out, at, count)
     return out.to(input.dtype)
 
 

@@ -25,6 +25,8 @@ here, in this order, then the scalars; `count` of attrs is the number of paramet
     rmsprop_step   params, averages of squared gradients, of gradients (if attrs["centered"]), momentum buffers (if
                    attrs["momentum"]), gradients; scalars lr, weight_decay, alpha, eps, momentum; attrs count, centered,
                    momentum, maximize
+    update_averages
+                   averages, values; scalar weight; attrs count. The averages of batch_norm
 
 All tensors are of one floating dtype, one dim and contiguous, and no two share memory; those of a parameter are equally
 long; all but the gradients are read and written. Scalars are float64. Where there is no such kernel, or memory is laid
@@ -33,6 +35,7 @@ out in another way, the step is made of tensor ops.
 
 from .adam import adam_step_, adamax_step_, nadam_step_, radam_step_
 from .adaptive import adadelta_step_, adagrad_step_, rmsprop_step_
+from .averaging import update_averages_
 from .descent import asgd_step_, lion_step_, rprop_step_, sgd_step_
 
 __all__ = [
@@ -47,4 +50,5 @@ __all__ = [
     "rmsprop_step_",
     "rprop_step_",
     "sgd_step_",
+    "update_averages_",
 ]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from .descent import sgd_step_
-from .driver import Tensors
+from ..elementwise.composites import lerp
+from ..registry import public
+from .driver import Tensors, run_step, step_op
+
+_AVERAGES = step_op("update_averages_", "")
 
 
+@public(method=False)
 def update_averages_(averages: Tensors, values: Tensors, *, weight: float) -> None:
     """Moves each average a towards its new value v: a = a + weight * (v - a), in place and unrecorded.
 
     Raises ShapeError for lists of different lengths and for shapes that differ, DTypeError unless all are floating.
     """
-    # Gradient descent on (v - a)**2 / 2, for which every backend has one kernel for all tensors.
-    sgd_step_(averages, values, lr=weight, weight_decay=1.0, maximize=True)
+    run_step(_AVERAGES, (), (averages, values), (weight,), lambda a, v: a.copy_(lerp(a, v, weight)))

@@ -16,10 +16,11 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import exp, log, maximum, minimum, sqrt, where
-from ..families import accepts_axis, primitive
+from ..families import accepts_axis, composite, primitive
 from ..indexing import gather
 from ..registry import method, public
 from ..shape.views import flatten, inverse_permutation, reshape, squeeze
+from ..upcast import in_float32, upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -65,10 +66,13 @@ def _sum_vjp(g: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
 
 
 def _extreme_vjp(g: Tensor, x: Tensor, y: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
-    # Equal extremes share the gradient, as in PyTorch.
-    best = _unsqueezed(y, x_spec, dim, keepdim)
-    is_best = ((x == best) | ((x != x) & (best != best))).to(g.dtype)
-    return _unsqueezed(g, x_spec, dim, keepdim) * is_best / is_best.sum(_dims(dim), True)
+    return to_equals(_unsqueezed(g, x_spec, dim, keepdim), x, _unsqueezed(y, x_spec, dim, keepdim), _dims(dim))
+
+
+def to_equals(g: Tensor, x: Tensor, y: Tensor, dim: Any = None) -> Tensor:
+    """The gradient of what was taken from `x` over `dim`: shared among the elements that are `y`, or are NaN as it."""
+    is_y = (x == y) | ((x != x) & (y != y))
+    return where(is_y, g / is_y.sum(dim, True, dtype=g.dtype), 0.0)
 
 
 def _dims(dim: Any) -> Any:
@@ -83,14 +87,15 @@ def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Te
     dims = wrap_dims(dim, x_spec.ndim, "prod")
     rest = tuple(d for d in range(x_spec.ndim) if d not in dims)
     order = (*rest, *dims)
-    rows = x.permute(order).reshape(tuple(x_spec.shape[d] for d in rest) + (-1,)) if x_spec.numel else x
     if not x_spec.numel:
         return x * 0
+    # In 16 bits the products of some might overflow where that of all does not.
+    rows = upcast(x.permute(order).reshape((*[x_spec.shape[d] for d in rest], -1)))
     one = rows.new_ones((*rows.shape[:-1], 1))
     before = cumprod(cat([one, rows[..., :-1]], -1), -1)
     after = cumprod(cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
     others = (before * after).reshape(tuple(x_spec.shape[d] for d in order))
-    return _unsqueezed(g, x_spec, dim, keepdim) * others.permute(inverse_permutation(order))
+    return (_unsqueezed(g, x_spec, dim, keepdim) * others.permute(inverse_permutation(order))).to(g.dtype)
 
 
 def _reduction(name: str, gives: str, of_none: bool, *vjp: Callable[..., Any]) -> Op:
@@ -128,22 +133,6 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 def _none_if_empty(dim: Any) -> Any:
     # As in PyTorch, an empty list of dims means all of them.
     return dim if dim is None or type(dim) is int else tuple(dim) or None if isinstance(dim, tuple | list) else dim
-
-
-def _in_float32(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` of a 16-bit float computed in float32, which its squares and sums fit in, and rounded once."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        input: Any = args[0]
-        dtype = input.dtype
-        if not dtype.is_floating_point or dtype.itemsize > 2:
-            return function(*args, **kwargs)
-        whole: Any = function
-        out = whole(input.to(float32), *args[1:], **kwargs)
-        return tuple(x.to(dtype) for x in out) if isinstance(out, tuple) else out.to(dtype)  # type: ignore[return-value]
-
-    return call
 
 
 @public()
@@ -187,18 +176,22 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _reduce(_AMIN, input, dim, keepdim)
 
 
+def _over_no_dim(dim: Any) -> bool:
+    return isinstance(dim, tuple | list) and not dim
+
+
 @public()
 @accepts_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether any element over `dim` (None for all) is not 0. A bool tensor. Raises as sum does."""
-    return _reduce(_ANY, input, dim, keepdim)
+    """Whether any element over `dim` (None for all, () for none) is not 0. A bool tensor. Raises as sum does."""
+    return input != 0 if _over_no_dim(dim) else _reduce(_ANY, input, dim, keepdim)
 
 
 @public()
 @accepts_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements over `dim` (None for all) are not 0. A bool tensor. Raises as sum does."""
-    return _reduce(_ALL, input, dim, keepdim)
+    """Whether all elements over `dim` (None for all, () for none) are not 0. A bool tensor. Raises as sum does."""
+    return input != 0 if _over_no_dim(dim) else _reduce(_ALL, input, dim, keepdim)
 
 
 def _arg(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -267,6 +260,13 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _extreme(input, dim if other is None else other, keepdim, _AMIN, minimum, _ARGMIN)
 
 
+def centred(input: Tensor, dim: Any) -> Tensor:
+    """`input` less its mean over `dim`. A large mean is rounded by more than small deviations are: what is left of it
+    goes as well (its derivative is 0)."""
+    off = input - mean(input, dim, True)
+    return off - mean(off.detach(), dim, True)
+
+
 def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
     """Lets `unbiased` stand in the place of `dim`, as in PyTorch: var(x, False)."""
 
@@ -282,7 +282,7 @@ def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
 @public()
 @_unbiased_first
 @accepts_axis
-@_in_float32
+@in_float32
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
@@ -292,16 +292,16 @@ def var(
     """
     if correction is None:
         correction = 1 if unbiased else 0
-    centred = input - mean(input, dim, True)
+    off = centred(input, dim)
     degrees = _count(input, dim) - correction
-    total = sum(centred * centred, dim, keepdim)
+    total = sum(off * off, dim, keepdim)
     return total / (degrees if degrees > 0 else 0.0)
 
 
 @public()
 @_unbiased_first
 @accepts_axis
-@_in_float32
+@in_float32
 def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
@@ -312,7 +312,7 @@ def std(
 @public(method=False)
 @_unbiased_first
 @accepts_axis
-@_in_float32
+@in_float32
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -327,7 +327,7 @@ def matrix_norm(*args: Any) -> Tensor:
 
 @public()
 @accepts_axis
-@_in_float32
+@in_float32
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, "fro" (which is 2) or "nuc".
 
@@ -348,7 +348,7 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
         return amin(size, dim, keepdim)
     if order == 0:
         return sum((size != 0).to(input.dtype), dim, keepdim)
-    if order == 1:
+    if order == 1 or _count(input, dim) == 1:
         return sum(size, dim, keepdim)
     if order == 2:
         return _root(sum(input * input, dim, keepdim))
@@ -370,7 +370,7 @@ def _root(square: Tensor) -> Tensor:
 
 @public()
 @accepts_axis
-@_in_float32
+@in_float32
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, shifted by the maximum against overflow. Raises as sum does."""
     input = input if input.spec.dtype.is_floating_point else input.to(get_default_dtype())
@@ -394,22 +394,35 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 @public()
 @accepts_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one.
+    """The lower median of all elements; along `dim`, a (values, indices) pair. NaN where there is one or no element.
 
-    Raises ShapeError for no elements, or with `dim` IndexError.
+    Raises ShapeError for no elements of an integer dtype, IndexError for none along `dim`.
     """
     from .sorting import in_order, take_rank
 
     if dim is None:
         if not input.spec.numel:
-            raise ShapeError(f"median(): no elements, shape {tuple(input.spec.shape)}")
-        return median(flatten(input), 0)[0]
+            return mean_of_none("median", input)
+        return _median(input)
     at, values, indices = in_order(input, dim, "median")
     size, found = values.spec.shape[at], values.detach()
     last = found.narrow(at, size - 1, 1)
     # NaN comes last; where there is one, the first of them is the median.
     rank = where(last != last, size - count_nonzero(found != found, at).unsqueeze(at), (size - 1) // 2)
     return take_rank(values, indices, at, rank, keepdim, input)
+
+
+def mean_of_none(op: str, input: Tensor) -> Tensor:
+    """NaN, for no elements. Raises ShapeError unless floating."""
+    if not input.spec.dtype.is_floating_point:
+        raise ShapeError(f"{op}(): no elements, shape {tuple(input.spec.shape)}")
+    return mean(input)
+
+
+@composite(lambda input: input.like(()), lambda g, input, y: to_equals(g, input, y), name="median_of_all")
+def _median(input: Tensor) -> Tensor:
+    found: Tensor = median(flatten(input), 0)[0]
+    return found
 
 
 @method()
@@ -420,4 +433,4 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if lead < 0 or not {n == m or n == 1 for n, m in zip(wanted, shape[lead:])} <= {True}:
         raise ShapeError(f"sum_to_size(): shape {shape} does not sum to {wanted}")
     dims = [d for d, m in enumerate(shape) if d < lead or (wanted[d - lead] == 1 != m)]
-    return reshape(sum(input, dims) if dims else input, wanted)
+    return reshape(sum(input, dims) if dims or not wanted else input, wanted)

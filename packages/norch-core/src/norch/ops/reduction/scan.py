@@ -9,6 +9,7 @@ from ...dispatch.plan import Inferred
 from ...dtype import DType, bool_, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, wrap_dim
+from ..copying import fresh
 from ..creation import arange, fill_spec
 from ..elementwise.arithmetic import ge, le, where
 from ..elementwise.composites import logaddexp
@@ -115,7 +116,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     if not input.spec.dtype.is_floating_point:
         raise DTypeError(f"logcumsumexp(): expected a floating dtype, got {input.spec.dtype}")
     out = _scan(upcast(input), at, logaddexp).to(input.spec.dtype)
-    return out.clone() if out is input else out
+    return fresh(out, input)
 
 
 # --- Neighbours -----------------------------------------------------------------------------------------------------
@@ -134,14 +135,16 @@ def diff(
     if not input.spec.ndim or n < 0:
         raise ShapeError(f"diff(): n is {n}, the shape {tuple(input.spec.shape)}; needs n >= 0 and at least 1 dim")
     at = wrap_dim(dim, input.spec.ndim, "diff")
-    parts = [x for x in (prepend, input, append) if x is not None] if n else [input]
+    if not n:
+        return input.clone()
+    parts = [x for x in (prepend, input, append) if x is not None]
     out = cat(parts, at) if len(parts) > 1 else input
-    for _ in range(n):
+    for _ in range(min(n, out.spec.shape[at])):  # nothing is left then
         size = max(out.spec.shape[at] - 1, 0)
         later = narrow(out, at, min(1, out.spec.shape[at]), size)
         earlier = narrow(out, at, 0, size)
         out = later ^ earlier if out.spec.dtype is bool_ else later - earlier
-    return out.clone() if out is input else out
+    return out
 
 
 def _trapezoids(y: Tensor, x: Tensor | None, dx: float | None, dim: int, op: str) -> Tensor:

@@ -27,9 +27,9 @@ def _infer_sort(x: Spec, dim: Any, descending: bool) -> Inferred:
     return Inferred((x.like(), x.like(dtype=int64)), (x,), {"dim": at, "descending": descending})
 
 
-def _sort_vjp(g: Any, y: Any, x_spec: Spec, dim: int) -> Tensor:
+def _sort_vjp(g: Any, y1: Tensor, x_spec: Spec, dim: int) -> Tensor:
     # `g` holds a gradient for each result; the indices have none.
-    return scatter(g[0].new_zeros(tuple(x_spec.shape)), dim, y[1], g[0])
+    return scatter(g[0].new_zeros(tuple(x_spec.shape)), dim, y1, g[0])
 
 
 _SORT = primitive("sort", "x dim descending", 1, _infer_sort, (_sort_vjp,))

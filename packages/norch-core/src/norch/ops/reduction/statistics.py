@@ -12,14 +12,14 @@ from ..checks import require_integers
 from ..creation import arange, fill_spec
 from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
-from ..elementwise.composites import isnan
-from ..families import accepts_axis, floating
+from ..elementwise.composites import isnan, lerp
+from ..families import accepts_axis, composite, floating
 from ..indexing import gather, scatter_add
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
-from .reductions import ValuesIndices, _unbiased_first, amax, amin, argmax, mean, std
+from .reductions import ValuesIndices, _unbiased_first, amax, amin, argmax, centred, mean, mean_of_none, std, to_equals
 from .reductions import sum as total
 from .scan import cummax
 from .sorting import in_order, keep_dim, sort, take_rank
@@ -79,11 +79,17 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """`median` of the elements that are not NaN; NaN where there are none. Raises as median does."""
     if dim is None:
         if not input.spec.numel:
-            raise ShapeError(f"nanmedian(): no elements, shape {tuple(input.spec.shape)}")
-        return nanmedian(reshape(input, -1), 0)[0]
+            return mean_of_none("nanmedian", input)
+        return _nanmedian(input)
     at, values, indices = in_order(input, dim, "nanmedian")
     count = total(~isnan(values.detach()), at, True)
     return take_rank(values, indices, at, ((count - 1).clamp(min=0)) // 2, keepdim, input)
+
+
+@composite(lambda input: input.like(()), lambda g, input, y: to_equals(g, input, y), name="nanmedian_of_all")
+def _nanmedian(input: Tensor) -> Tensor:
+    found: Tensor = nanmedian(reshape(input, -1), 0)[0]
+    return found
 
 
 # --- Order ----------------------------------------------------------------------------------------------------------
@@ -170,7 +176,7 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
     if interpolation in ("linear", "midpoint"):
         high = gather(values, -1, ceil(rank.detach()).to(int64))
         weight = rank - low if interpolation == "linear" else 0.5
-        out = where(rank == low, out, out + (high - out) * weight)
+        out = where(rank == low, out, lerp(out, high, weight))
     if not skip:
         out = where(isnan(last), math.nan, out)
     return reshape(movedim(out, -1, 0), (*q_shape, *shape)).to(dtype)
@@ -283,15 +289,16 @@ def cov(
                 )
             weight = given if weight is None else weight * given
     if weight is None:
-        centred = rows - mean(rows, 1, True)
+        off = centred(rows, 1)
         degrees: Any = max(rows.spec.shape[1] - correction, 0)
-        product = centred @ centred.mT
+        product = off @ off.mT
     else:
         weight_sum = total(weight)
-        centred = rows - total(rows * weight, 1, True) / weight_sum
+        off = rows - total(rows * weight, 1, True) / weight_sum
+        off = off - total(off * weight, 1, True) / weight_sum
         mean_weight = 1 if aweights is None else total(weight * aweights) / weight_sum
         degrees = (weight_sum - mean_weight * correction).clamp(min=0.0)
-        product = (centred * weight) @ centred.mT
+        product = (off * weight) @ off.mT
     return squeeze(product / degrees)
 
 

@@ -15,7 +15,7 @@ from ..creation import DeviceLike, arange
 from ..from_data import as_tensor
 from ..indexing import index_select, unravel
 from ..registry import public
-from .joining import cat, flip, meshgrid, split, stack
+from .joining import MAX_EMPTY, cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def _cut(input: Tensor, cuts: Any, dim: int, op: str) -> tuple[Tensor, ...]:
     count = as_int(cuts, op, "sections")
     if count < 1:
         raise ShapeError(f"{op}(): needs at least 1 section, got {count}")
+    if count > max(size, MAX_EMPTY):
+        raise ShapeError(f"{op}(): {count} sections of a dim of size {size}, of which nearly all would be empty")
     return split(input, [size // count + (i < size % count) for i in range(count)], at)
 
 
@@ -211,13 +213,14 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The Vandermonde matrix: the powers of each element of a vector, a row each, descending by default.
 
-    N: how many powers, as many as elements by default. Raises ShapeError for what is no vector.
+    N: how many powers, as many as elements by default. Integers and bools give int64. Raises ShapeError for what is no
+    vector.
     """
     if x.spec.ndim != 1:
         raise ShapeError(f"vander(): expected a vector, got shape {tuple(x.spec.shape)}")
     count = x.spec.shape[0] if N is None else N
     powers = arange(count, device=x.device)
-    values = x if x.spec.dtype.category else x.long()
+    values = x if x.spec.dtype.is_floating_point else x.long()
     return unsqueeze(values, 1) ** (powers if increasing else count - 1 - powers).to(values.spec.dtype)
 
 

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.accumulate import shared_ops
+from ...dispatch.arguments import explain, must_be
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
+from ..copying import fresh, row_major_copy
 from ..creation import arange
 from ..indexing import gather
-from ..registry import method, public
+from ..registry import FUNCTIONS, method, public
 from .views import SLICE, broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ def _cat_vjp(g: Tensor, tensors_spec: tuple[Spec, ...], dim: int, needs: tuple[b
     for spec, needed in zip(tensors_spec, needs, strict=True):
         joined = spec.ndim == g.spec.ndim
         size = spec.shape[dim] if joined else 0
-        grads.append(narrow(g, dim, start, size) if needed and joined else None)
+        part = narrow(g, dim, start, size) if joined else g.new_zeros(tuple(spec.shape))
+        grads.append(part if needed else None)
         start += size
     return grads
 
@@ -66,14 +69,22 @@ def _cat_vjp(g: Tensor, tensors_spec: tuple[Spec, ...], dim: int, needs: tuple[b
 _CAT = Op("cat", ("tensors", "dim"), 1, _infer_cat, _cat_vjp, kind="composite", variadic=True)
 
 
-@public("concat", "concatenate", method=False)
+@public("concat", "concatenate", method=False, check=False)
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
 
     A 1-D tensor without elements joins any others, as in PyTorch. Raises ShapeError for no tensors, 0-d ones and sizes
     that differ, DTypeError for anything but tensors, DeviceError for tensors on several devices.
     """
-    return _CAT.call(tensors if type(tensors) in (list, tuple) else tuple(tensors), dim if axis is None else axis)
+    return _CAT.call(
+        tensors if type(tensors) in (list, tuple) else _several(tensors, "cat"), dim if axis is None else axis
+    )
+
+
+def _several(tensors: Any, op: str) -> tuple[Any, ...]:
+    if not hasattr(tensors, "__iter__"):
+        raise DTypeError(f"{op}(): {must_be('tensors', 'Sequence[Tensor]', tensors)}")
+    return tuple(tensors)
 
 
 def _infer_stack(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
@@ -98,10 +109,11 @@ def _stack_vjp(g: Tensor, dim: int, needs: tuple[bool, ...]) -> list[Tensor | No
 _STACK = Op("stack", ("tensors", "dim"), 1, _infer_stack, _stack_vjp, kind="composite", variadic=True)
 
 
-@public(method=False)
+@public(method=False, check=False)
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
-    return _STACK.call(tuple(tensors), dim if axis is None else axis)
+    several = tensors if type(tensors) in (list, tuple) else _several(tensors, "stack")
+    return _STACK.call(several, dim if axis is None else axis)
 
 
 shared_ops["stack"] = stack
@@ -120,9 +132,16 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([reshape(x, 1, -1) if x.spec.ndim < 2 else x for x in tensors], 0)
 
 
-@public("split_with_sizes")
+MAX_EMPTY = 1 << 20
+"""Parts that a dim may be split into where it has fewer elements."""
+
+
+@public("split_with_sizes", check="function")
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`."""
+    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`.
+
+    Raises ShapeError for a 0-d tensor, sizes below 0, and a list that does not add up.
+    """
     at = wrap_dim(dim, input.spec.ndim, "split")
     if not input.spec.ndim:
         raise ShapeError("split(): a 0-d tensor cannot be split")
@@ -150,14 +169,16 @@ def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
     return tuple(parts)
 
 
-@public()
+@public(check="function")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
+    """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`. ShapeError for none."""
     if chunks < 1:
         raise ShapeError(f"chunk(): needs at least 1 chunk, got {chunks}")
     at = wrap_dim(dim, input.spec.ndim, "chunk")
     size = input.spec.shape[at] if input.spec.ndim else 0
     if size == 0:
+        if chunks > MAX_EMPTY:
+            raise ShapeError(f"chunk(): {chunks} chunks of a dim of size 0")
         return split(input, 0, at) * chunks if input.spec.ndim else split(input, 0, at)
     step = -(-size // chunks)
     return _cut(input, at, [min(step, size - i) for i in range(0, size, step)])
@@ -165,7 +186,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @public()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of the slices along `dim`, without that dim."""
+    """Views of the slices along `dim`, without that dim. Raises ShapeError for a 0-d tensor."""
     at = wrap_dim(dim, input.spec.ndim, "unbind")
     if not input.spec.ndim:
         raise ShapeError("unbind(): a 0-d tensor has no dim to take apart")
@@ -174,16 +195,14 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @method()
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
-    """The tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
+    """A copy of the tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
     times = as_shape(sizes if repeats is None else repeats, "repeat")
     if len(times) < input.spec.ndim:
         raise ShapeError(f"repeat(): {len(times)} sizes for a tensor of {input.spec.ndim} dims")
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
     spaced = reshape(input, [m for n in shape for m in (1, n)])
     expanded = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
-    return reshape(
-        expanded.clone() if all(t == 1 for t in times) else expanded, [t * n for t, n in zip(times, shape, strict=True)]
-    )
+    return reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)])
 
 
 @public()
@@ -209,7 +228,7 @@ def repeat_interleave(
     shape = tuple(x.spec.shape)
     if isinstance(repeats, int):
         expanded = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
-        return reshape(expanded, (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
+        return reshape(row_major_copy(expanded), (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
     return _repeat_each(x, repeats, at, output_size)
 
 
@@ -244,7 +263,7 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     for d in axes:
         n = input.spec.shape[d]
         out = _reorder(out, d, n - 1 - arange(n, device=input.device))
-    return out.clone() if out is input else out
+    return fresh(out, input)
 
 
 @public()
@@ -263,7 +282,10 @@ def flipud(input: Tensor) -> Tensor:
 
 @public()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other."""
+    """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other.
+
+    Raises ShapeError for another number of shifts than dims.
+    """
     if dims is None:
         return reshape(roll(reshape(input, -1), shifts, 0), tuple(input.spec.shape))
     by = shifts if isinstance(shifts, tuple | list) else (shifts,)
@@ -279,25 +301,28 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         start = -as_int(shift, "roll", "shift") % n if n else 0
         if start:
             out = cat([narrow(out, at, start, n - start), narrow(out, at, 0, start)], at)
-    return out.clone() if out is input else out
+    return fresh(out, input)
 
 
 _PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
-@public(method=False)
+@public(method=False, check=False)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements put around the tensor, or cut off where negative: `pad` has (before, after) of the last dim first.
 
     mode: "constant" (`value`, 0 by default), "reflect" (mirrored, the edge not repeated), "replicate" (the edge),
-    "circular" (from the other end). Raises ShapeError for pads that do not fit.
+    "circular" (from the other end). Raises ShapeError for pads that do not fit, ValueError for another mode.
     """
-    amounts = [as_int(p, "pad", "pad") for p in pad]
-    if len(amounts) % 2 or len(amounts) // 2 > input.spec.ndim:
-        raise ShapeError(f"pad(): {amounts} are not pairs for at most {input.spec.ndim} dims")
+    try:
+        amounts, ndim = [as_int(p, "pad", "pad") for p in pad], input.spec.ndim
+    except (AttributeError, TypeError) as error:
+        explain(error, FUNCTIONS["pad"], (input, pad, mode, value), {})
+    if len(amounts) % 2 or len(amounts) // 2 > ndim:
+        raise ShapeError(f"pad(): {amounts} are not pairs for at most {ndim} dims")
     if mode not in _PAD_MODES:
         raise ValueError(f"pad(): mode must be one of {', '.join(_PAD_MODES)}, got {mode!r}")
-    pairs = [(input.spec.ndim - 1 - i // 2, amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
+    pairs = [(ndim - 1 - i // 2, amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
     out, constant = input, {}
     for dim, before, after in pairs:
         n = out.spec.shape[dim]
@@ -322,7 +347,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if constant:
         number = 0 if value is None else value.item() if hasattr(value, "item") else value
         out = _pad_constant(out, constant, number)
-    return out.clone() if out.buffer is input.buffer else out
+    return fresh(out, input)
 
 
 def _infer_pad(x: Spec, before: Shape, after: Shape, value: type) -> Inferred:
@@ -377,7 +402,7 @@ def pad_end(input: Tensor, shape: Shape) -> Tensor:
 
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims."""
+    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims. ValueError for others."""
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")

@@ -12,7 +12,6 @@ from ...spec import (
     Shape,
     Spec,
     as_int,
-    as_shape,
     broadcast_shapes,
     expand_strides,
     infer_size,
@@ -24,7 +23,6 @@ from ..copying import contiguous, write
 from ..creation import fill_spec
 from ..families import view
 from ..registry import method, public
-from .strided import as_strided_view
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -123,6 +121,7 @@ def _infer_diagonal(spec: Spec, offset: int, dim1: Any, dim2: Any) -> tuple[Spec
     a, b = wrap_dim(dim1, spec.ndim, "diagonal"), wrap_dim(dim2, spec.ndim, "diagonal")
     if a == b or spec.ndim < 2:
         raise ShapeError(f"diagonal(): needs two different dims, got {dim1} and {dim2} of shape {tuple(spec.shape)}")
+    offset = as_int(offset, "diagonal", "offset")
     rows, columns = spec.shape[a] + min(offset, 0), spec.shape[b] - max(offset, 0)
     length = max(min(rows, columns), 0)
     rest = [d for d in range(spec.ndim) if d not in (a, b)]
@@ -148,10 +147,15 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
     return zeros
 
 
-@public("swapaxes", "swapdims")
+@public("swapaxes", "swapdims", check=False)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with dims `dim0` and `dim1` exchanged. Raises IndexError for a dim out of range."""
     return TRANSPOSE.call(input, dim0, dim1)
+
+
+def alias(input: Tensor) -> Tensor:
+    """A view of the whole tensor."""
+    return EXPAND.call(input, tuple(input.spec.shape))
 
 
 @public()
@@ -161,7 +165,7 @@ def t(input: Tensor) -> Tensor:
         raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(input.spec.shape)}; use mT or transpose")
     if input.spec.ndim == 2:
         return transpose(input, 0, 1)
-    return as_strided_view(input, input.spec.shape, input.spec.strides, 0)
+    return alias(input)
 
 
 @public("permute_dims")
@@ -184,6 +188,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     )
     if not len(sources) == len(targets) == len(set(sources)) == len(set(targets)):
         raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
+    if not n:
+        return permute(input, [])
     order = [d for d in range(n) if d not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
@@ -195,7 +201,7 @@ def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
 
 
-@public()
+@public(check="function")
 def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     """The same elements, in row-major order, in another `shape`, ints or one sequence of them; one size may be -1.
 
@@ -206,7 +212,7 @@ def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     return RESHAPE.call(contiguous(input), sizes) if out is None else out
 
 
-@method("view")
+@method("view", check=False)
 def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """`reshape` that never copies; with a dtype, `bitcast`. Raises ShapeError where the strides would need a copy."""
     if size is not None:
@@ -237,12 +243,22 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, other.spec.shape)
 
 
-@public("ravel")
+@public(check="function")
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dim, side by side in memory: a view of a contiguous tensor, a copy of another."""
+    out: Tensor = RESHAPE.call(contiguous(input), (-1,))
+    return out
+
+
+@public(check="function")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims `start_dim` to `end_dim` flattened into one; a view where the strides allow.
+    """Dims `start_dim` to `end_dim` flattened into one: a view where strides allow, `input` itself if of one dim.
 
     Raises ShapeError for a start after the end, IndexError for a dim out of range.
     """
+    if input.spec.ndim == 1:
+        wrap_dim(start_dim, 1, "flatten"), wrap_dim(end_dim, 1, "flatten")
+        return input
     if start_dim == 0 and end_dim == -1:
         out: Tensor | None = RESHAPE.call(input, (-1,))
         return RESHAPE.call(contiguous(input), (-1,)) if out is None else out
@@ -269,7 +285,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return RESHAPE.call(input, tuple([n for i, n in enumerate(shape) if n != 1 or i not in dims]))
 
 
-@public()
+@public(check="function")
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a dim of size 1 inserted before `dim`. Raises IndexError for a dim out of range."""
     shape = input.spec.shape
@@ -295,7 +311,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 @public()
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`expand`, under the array API's name. Raises as expand does."""
-    return EXPAND.call(input, as_shape(shape, "broadcast_to"))
+    return EXPAND.call(input, _sizes((shape,)))
 
 
 @public(method=False)

@@ -228,7 +228,7 @@ SEVERAL = samples(
     binary("logical_or", np.logical_or, gives="bool", grad=False),
     binary("logical_xor", np.logical_xor, gives="bool", grad=False),
     binary("hypot", np.hypot, takes="float", scalars=False),
-    binary("logaddexp", np.logaddexp, takes="float", loose=2),
+    binary("logaddexp", np.logaddexp, takes="float", scalars=False, loose=2),
     Sample("float_power", lambda a, b: np.power(a, b, dtype=np.float64), (
         case(x(2, 3, low=0.4, high=3), x(3, low=-2, high=2)), case(x(3, low=0.4, high=3), 2)), gives="float64"),
     Sample(

@@ -68,6 +68,7 @@ VIEWS = samples(
     Sample("reshape_as", lambda v, o: v.reshape(o.shape), (case(x(2, 3), x(3, 2)),), grad=False),
     Sample("flatten", _flattened, (case(x(2, 3)), case(x(2, 3, 2), 1), case(x(2, 3, 2), 0, 1), case(x()),
            case(x(2, 0, 3), 1))),
+    Sample("ravel", lambda v: v.reshape(-1), (case(x(2, 3)), case(x()), case(x(2, 0, 3)))),
     Sample("unflatten", lambda v, dim, sizes: v.reshape(*v.shape[:dim], *sizes, *v.shape[dim + 1 :]), (
         case(x(2, 6), 1, (2, 3)), case(x(6, 2), 0, (3, -1)))),
     Sample("squeeze", _squeezed, (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import norch
 from norch import adaptive_avg_pool1d as adaptive_avg_pool1d
 from norch import adaptive_avg_pool2d as adaptive_avg_pool2d
 from norch import avg_pool1d as avg_pool1d
@@ -110,3 +111,5 @@ from .pooling import max_pool1d_with_indices as max_pool1d_with_indices
 from .pooling import max_pool2d_with_indices as max_pool2d_with_indices
 from .pooling import max_unpool1d as max_unpool1d
 from .pooling import max_unpool2d as max_unpool2d
+
+norch.check_functions(globals(), "norch.nn.functional")

@@ -89,7 +89,8 @@ def softshrink(input: norch.Tensor, lambd: float = 0.5) -> norch.Tensor:
     """`input` moved towards 0 by `lambd`, and 0 where it is nearer. Floating only; ValueError for `lambd` < 0."""
     if lambd < 0:
         raise ValueError(f"softshrink(): lambd must be at least 0, got {lambd}")
-    return input - norch.hardtanh(input, -lambd, lambd)
+    x = input.float() if input.itemsize < 4 else input  # 16 bits would round lambd
+    return (x - x.clamp(-lambd, lambd)).to(input.dtype)
 
 
 def tanhshrink(input: norch.Tensor) -> norch.Tensor:

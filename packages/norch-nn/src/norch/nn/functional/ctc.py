@@ -33,7 +33,8 @@ def ctc_loss(
     fit its input has loss inf, or 0 with `zero_infinity`, and in both cases no gradient (PyTorch's is NaN without
     zero_infinity). The gradient is that by log_probs as such; PyTorch's is that by the input of the log_softmax.
     Raises ShapeError for shapes and lengths that do not fit, DTypeError unless log_probs are floating and targets
-    integers, IndexError for a label outside [0, C), and AutogradError for second derivatives, as PyTorch does.
+    integers, IndexError for a label outside [0, C), ValueError for such a `blank`, and AutogradError for second
+    derivatives, as PyTorch does.
     """
     op = "ctc_loss"
     check_reduction(op, reduction)

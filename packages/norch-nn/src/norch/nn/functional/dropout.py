@@ -73,7 +73,10 @@ def _alpha(input: norch.Tensor, like: norch.Tensor, p: float, inplace: bool) -> 
 
 
 def alpha_dropout(input: norch.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> norch.Tensor:
-    """Dropout to the least value of selu, that keeps mean 0 and variance 1 (Klambauer et al., 2017). Shape kept."""
+    """Dropout to the least value of selu, that keeps mean 0 and variance 1 (Klambauer et al., 2017). Shape kept.
+
+    Raises ValueError for a `p` outside [0, 1].
+    """
     if not 0 <= p <= 1:
         raise ValueError(f"alpha_dropout(): p must be from 0 to 1, got {p}")
     return _alpha(input, input, p, inplace) if training and p else input
@@ -82,7 +85,7 @@ def alpha_dropout(input: norch.Tensor, p: float = 0.5, training: bool = False, i
 def feature_alpha_dropout(
     input: norch.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> norch.Tensor:
-    """`alpha_dropout` of whole channels of (n, c, ...)."""
+    """`alpha_dropout` of whole channels of (n, c, ...), raising as it does, and ShapeError for fewer dims."""
     if not 0 <= p <= 1:
         raise ValueError(f"feature_alpha_dropout(): p must be from 0 to 1, got {p}")
     if not training or not p:

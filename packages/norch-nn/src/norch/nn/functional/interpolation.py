@@ -84,8 +84,8 @@ def interpolate(
     mode: "nearest", "nearest-exact", "area" for all; "linear" for three dims; "bilinear", "bicubic" for four;
     "trilinear" for five.
     align_corners: the centres of the corners stay in place, for the linear and cubic modes. A scale_factor is used as
-    it is unless `recompute_scale_factor`, which takes it from the sizes. There is no antialias. Raises
-    ValueError for arguments that do not fit, ShapeError for sizes below 1.
+    it is unless `recompute_scale_factor`, which takes it from the sizes. There is no antialias. Raises ValueError for
+    arguments that do not fit, ShapeError for sizes below 1, DTypeError unless input is floating.
     """
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ValueError(
@@ -115,16 +115,17 @@ def interpolate(
         lines = planes.reshape((*input.shape[:3], -1))
         return norch.adaptive_avg_pool2d(lines, (sizes[0], None)).reshape((*input.shape[:2], *sizes))
     if mode in ("nearest", "nearest-exact"):
-        return _to_nearest(input, sizes, factors, mode != "nearest")
-    out = input
-    for dim in range(2, input.ndim):
-        out = _to_sum(out, dim, sizes[dim - 2], factors[dim - 2], bool(align_corners), mode == "bicubic")
-    return out.to(input.dtype)
+        out = _to_nearest(input, sizes, factors, mode != "nearest")
+    else:
+        out = input
+        for dim in range(2, input.ndim):
+            out = _to_sum(out, dim, sizes[dim - 2], factors[dim - 2], bool(align_corners), mode == "bicubic")
+    return input.clone() if out is input else out.to(input.dtype)
 
 
 def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exact: bool) -> norch.Tensor:
     scales = [n / m if f is None else 1 / f for n, m, f in zip(x.shape[2:], sizes, factors)]
-    times = [_repeats(*each, exact) for each in zip(x.shape[2:], sizes, scales)]
+    times = [_repeats(*each, exact, x.ndim == 4) for each in zip(x.shape[2:], sizes, scales)]
     for dim, scale in enumerate(scales, 2):
         if not times[dim - 2]:
             x = x.index_select(dim, _nearest(x.shape[dim], sizes[dim - 2], scale, exact, x.device))
@@ -132,14 +133,15 @@ def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...
         return x
     spread = [k for n in x.shape[2:] for k in (n, 1)]
     expanded = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
-    return x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded)).reshape((*x.shape[:2], *sizes))
+    x = x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded))
+    return x.contiguous().reshape((*x.shape[:2], *sizes))
 
 
-def _repeats(n: int, count: int, scale: float, exact: bool) -> int:
+def _repeats(n: int, count: int, scale: float, exact: bool, images: bool) -> int:
     """How often in a row each of n elements comes; 0 where they differ in that, or rounding may make them."""
     times = count // n
-    # As PyTorch does, "nearest" forgets the scale where the size is the same or doubled.
-    known = scale * times == 1 or (times <= 2 and not exact)
+    # As PyTorch does, "nearest" of images forgets the scale where the size is the same or doubled.
+    known = scale * times == 1 or (times <= 2 and not exact and images)
     return times if times * n == count and times & (times - 1) == 0 and known else 0
 
 
@@ -149,7 +151,7 @@ def _to_sum(x: norch.Tensor, dim: int, count: int, factor: float | None, align: 
         scale = (n - 1) / (count - 1) if count > 1 else 0.0
     else:
         scale = n / count if factor is None else 1 / factor
-    if n == count and scale == 1:
+    if n == count and (scale == 1 or not cubic):  # PyTorch forgets the scale there
         return x
     dtype = x.dtype if x.dtype.itemsize > 2 else norch.float32
     places, weights = _taps(n, count, scale, align, cubic, dtype, x.device)

@@ -7,176 +7,20 @@ PyTorch deprecates in favour of `reduction`, are understood with a warning.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import norch
 
 from .loss_arguments import as_floating, deprecated_reduction, floating, matched, reduced
 
-
-@deprecated_reduction()
-def mse_loss(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    reduction: str = "mean",
-    weight: norch.Tensor | None = None,
-    *,
-    strict: bool = True,
-) -> norch.Tensor:
-    """(input - target) ** 2, as its "mean" (weighted where there is a `weight`), "sum", or elementwise ("none").
-
-    weight: a factor for each element, in input's shape. Raises ShapeError where the shapes differ (strict), DTypeError
-    unless all are floating.
-    """
-    if weight is None:
-        return norch.mse_loss(input, target, reduction=reduction, strict=strict)
-    return _weighted(norch.mse_loss, input, target, reduction, weight, strict)
-
-
-@deprecated_reduction()
-def l1_loss(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    reduction: str = "mean",
-    weight: norch.Tensor | None = None,
-    *,
-    strict: bool = True,
-) -> norch.Tensor:
-    """|input - target|, with the arguments and errors of mse_loss."""
-    if weight is None:
-        return norch.l1_loss(input, target, reduction=reduction, strict=strict)
-    return _weighted(norch.l1_loss, input, target, reduction, weight, strict)
-
-
-def _weighted(
-    op: Callable[..., norch.Tensor],
-    input: norch.Tensor,
-    target: norch.Tensor,
-    reduction: str,
-    weight: norch.Tensor,
-    strict: bool,
-    **options: float,
-) -> norch.Tensor:
-    """`op` with a factor for each element; a mean is the sum over that of the weights."""
-    name = op.__name__
-    loss = op(input, target, reduction="none", strict=strict, **options)
-    floating(name, "weight", weight)
-    if weight.shape != input.shape:
-        raise norch.ShapeError(f"{name}(): weight {tuple(weight.shape)} must have input's shape {tuple(input.shape)}")
-    if reduction == "mean":
-        return (loss * weight).sum() / weight.sum()
-    return reduced(name, loss * weight, reduction)
-
-
-@deprecated_reduction()
-def smooth_l1_loss(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    reduction: str = "mean",
-    beta: float = 1.0,
-    *,
-    strict: bool = True,
-) -> norch.Tensor:
-    """d ** 2 / (2 beta) where d = |input - target| is below `beta`, else d - beta / 2; l1_loss for beta 0.
-
-    Raises as mse_loss does, and ValueError for a negative `beta`.
-    """
-    return norch.smooth_l1_loss(input, target, reduction=reduction, beta=beta, strict=strict)
-
-
-def huber_loss(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    reduction: str = "mean",
-    delta: float = 1.0,
-    weight: norch.Tensor | None = None,
-    *,
-    strict: bool = True,
-) -> norch.Tensor:
-    """d ** 2 / 2 where d = |input - target| is below `delta`, delta * (d - delta / 2) elsewhere (Huber, 1964).
-
-    weight: a factor for each element, in input's shape; the mean is over the number of elements, as PyTorch's. Raises
-    as mse_loss does, and ValueError unless `delta` > 0.
-    """
-    if weight is None:
-        return norch.huber_loss(input, target, reduction=reduction, delta=delta, strict=strict)
-    loss = _weighted(norch.huber_loss, input, target, "none", weight, strict, delta=delta)
-    return reduced("huber_loss", loss, reduction)
-
-
-# --- By class -------------------------------------------------------------------------------------------------------
-
-
-@deprecated_reduction("ignore_index")
-def nll_loss(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    weight: norch.Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> norch.Tensor:
-    """`norch.nll_loss`: minus the logarithm of a probability that each class index in target names."""
-    return norch.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
-
-
-@deprecated_reduction("ignore_index")
-def cross_entropy(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    weight: norch.Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> norch.Tensor:
-    """`norch.cross_entropy`: minus the log_softmax of input at the classes (or with the probabilities) of target."""
-    return norch.cross_entropy(
-        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
-    )
-
-
-# --- Of probabilities -----------------------------------------------------------------------------------------------
-
-
-@deprecated_reduction()
-def binary_cross_entropy(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    weight: norch.Tensor | None = None,
-    reduction: str = "mean",
-    *,
-    strict: bool = True,
-) -> norch.Tensor:
-    """`norch.binary_cross_entropy`, of probabilities: NaN where input is outside [0, 1]."""
-    return norch.binary_cross_entropy(input, target, weight, reduction=reduction, strict=strict)
-
-
-@deprecated_reduction()
-def binary_cross_entropy_with_logits(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    weight: norch.Tensor | None = None,
-    reduction: str = "mean",
-    pos_weight: norch.Tensor | None = None,
-    *,
-    strict: bool = True,
-) -> norch.Tensor:
-    """`norch.binary_cross_entropy_with_logits`: binary_cross_entropy of sigmoid(input), without overflow."""
-    return norch.binary_cross_entropy_with_logits(
-        input, target, weight, reduction=reduction, pos_weight=pos_weight, strict=strict
-    )
-
-
-@deprecated_reduction()
-def kl_div(
-    input: norch.Tensor,
-    target: norch.Tensor,
-    reduction: str = "mean",
-    log_target: bool = False,
-    *,
-    strict: bool = True,
-) -> norch.Tensor:
-    """`norch.kl_div`: target * (log(target) - input). reduction "batchmean" gives the divergence, "mean" less."""
-    return norch.kl_div(input, target, reduction=reduction, log_target=log_target, strict=strict)
+mse_loss = deprecated_reduction()(norch.mse_loss)
+l1_loss = deprecated_reduction()(norch.l1_loss)
+smooth_l1_loss = deprecated_reduction()(norch.smooth_l1_loss)
+huber_loss = norch.huber_loss
+nll_loss = deprecated_reduction("ignore_index")(norch.nll_loss)
+cross_entropy = deprecated_reduction("ignore_index")(norch.cross_entropy)
+binary_cross_entropy = deprecated_reduction()(norch.binary_cross_entropy)
+binary_cross_entropy_with_logits = deprecated_reduction()(norch.binary_cross_entropy_with_logits)
+kl_div = deprecated_reduction()(norch.kl_div)
 
 
 # --- Of distributions -----------------------------------------------------------------------------------------------
@@ -227,7 +71,8 @@ def gaussian_nll_loss(
 
     var: variances, in input's shape, without its last dim, or with one dim of size 1; or a number. Its gradient is that
     at the held value. A negative variance gives NaN: to raise for one in a tensor would wait for the device. full: adds
-    log(2 pi) / 2. Raises ShapeError where the shapes do not fit (strict), DTypeError unless input is floating.
+    log(2 pi) / 2. Raises ShapeError where the shapes do not fit (strict), DTypeError unless input is floating,
+    ValueError for a negative number.
     """
     op = "gaussian_nll_loss"
     floating(op, "input", input)

@@ -50,6 +50,7 @@ def deprecated_reduction(size_average_before: str = "reduction") -> Callable[[Ca
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.size_average_before = size_average_before  # type: ignore[attr-defined]
+        call.without_deprecated = function  # type: ignore[attr-defined]
         return call
 
     return decorate

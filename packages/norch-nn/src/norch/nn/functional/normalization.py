@@ -20,7 +20,8 @@ def instance_norm(
     """Each channel of each sample to mean 0 and variance 1 (Ulyanov et al., 2016), times weight plus bias: (n, c, ...).
 
     With running statistics they move by `momentum` towards the mean over the batch of each sample's, the unbiased
-    variance; without `use_input_stats` they are what is taken. Raises ValueError for a single value a channel.
+    variance; without `use_input_stats` they are what is taken. Raises ValueError for a single value a channel,
+    ShapeError for fewer dims.
     """
     if not use_input_stats:
         return norch.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import norch
 
 
-def max_pool1d_with_indices(input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """`max_pool1d` with `return_indices`."""
-    return norch.max_pool1d(input, *args, **{**kwargs, "return_indices": True})
+def _with_indices(pool: Callable[..., Any]) -> Callable[..., Any]:
+    """`pool` with `return_indices`, which PyTorch has as a function of its own."""
+
+    def call(input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return pool(input, *args, **{**kwargs, "return_indices": True})
+
+    call.__name__ = call.__qualname__ = f"{pool.__name__}_with_indices"
+    call.__doc__ = f"`{pool.__name__}` with `return_indices`."
+    return call
 
 
-def max_pool2d_with_indices(input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """`max_pool2d` with `return_indices`."""
-    return norch.max_pool2d(input, *args, **{**kwargs, "return_indices": True})
+max_pool1d_with_indices, max_pool2d_with_indices = _with_indices(norch.max_pool1d), _with_indices(norch.max_pool2d)
 
 
 # --- To a size ------------------------------------------------------------------------------------------------------
@@ -79,14 +85,8 @@ def adaptive_max_pool2d(input: norch.Tensor, output_size: Any, return_indices: b
     return _adaptive_max(input, output_size, return_indices, 2)
 
 
-def adaptive_max_pool1d_with_indices(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """`adaptive_max_pool1d` with `return_indices`."""
-    return _adaptive_max(input, output_size, True, 1)
-
-
-def adaptive_max_pool2d_with_indices(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """`adaptive_max_pool2d` with `return_indices`."""
-    return _adaptive_max(input, output_size, True, 2)
+adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d)
+adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d)
 
 
 # --- By a power -----------------------------------------------------------------------------------------------------
@@ -95,21 +95,32 @@ def adaptive_max_pool2d_with_indices(input: norch.Tensor, output_size: Any, retu
 def _lp(input: norch.Tensor, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool, dims: int) -> norch.Tensor:
     count = kernel**dims if isinstance(kernel, int) else kernel[0] * (kernel[1] if dims == 2 else 1)
     pool = norch.avg_pool2d if dims == 2 else norch.avg_pool1d
+    if math.isinf(norm_type):
+        largest = norch.max_pool2d if dims == 2 else norch.max_pool1d
+        sign = math.copysign(1.0, norm_type)
+        return largest(input.abs() * sign, kernel, stride, 0, 1, ceil_mode) * sign
     mean = pool(input**norm_type, kernel, stride, 0, ceil_mode)
-    return (mean.sign() * mean.abs() * count).relu() ** (1.0 / norm_type)
+    # The relu gives sums of 0 the gradient 0.
+    return (mean.sign() * mean.abs().relu() * count) ** (1.0 / norm_type)
 
 
 def lp_pool1d(
     input: norch.Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> norch.Tensor:
-    """The sum of the `norm_type`-th powers of each window, to the power 1 / norm_type: (..., w) -> (..., x)."""
+    """The sum of the `norm_type`-th powers of each window, to the power 1 / norm_type: (..., w) -> (..., x).
+
+    NaN where the sum is negative and its root is not real. An infinite norm_type: the largest or smallest size.
+    """
     return _lp(input, norm_type, kernel_size, stride, ceil_mode, 1)
 
 
 def lp_pool2d(
     input: norch.Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> norch.Tensor:
-    """The sum of the `norm_type`-th powers of each window, to the power 1 / norm_type: (..., h, w) -> (..., y, x)."""
+    """The sum of the `norm_type`-th powers of each window, to the power 1 / norm_type: (..., h, w) -> (..., y, x).
+
+    See lp_pool1d.
+    """
     return _lp(input, norm_type, kernel_size, stride, ceil_mode, 2)
 
 

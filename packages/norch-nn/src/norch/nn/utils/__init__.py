@@ -1,5 +1,7 @@
 """What is done to the parameters of a model, or to their gradients."""
 
+import norch
+
 from . import rnn as rnn
 from .clip_grad import clip_grad_norm_ as clip_grad_norm_
 from .clip_grad import clip_grad_value_ as clip_grad_value_
@@ -15,3 +17,5 @@ from .spectral_norm import remove_spectral_norm as remove_spectral_norm
 from .spectral_norm import spectral_norm as spectral_norm
 from .weight_norm import remove_weight_norm as remove_weight_norm
 from .weight_norm import weight_norm as weight_norm
+
+norch.check_functions(globals(), "norch.nn.utils")

@@ -51,6 +51,7 @@ def spectral_norm(
 
     The value is found by `n_power_iterations` of the power method each call in training. The parameter becomes
     `name`_orig; `name`_u and `name`_v are buffers. dim: 0, or 1 for transposed convolutions. Returns the module.
+    Raises ValueError for a parameter that is normalised already, and unless there are iterations.
     """
     if find_pre_hook(module, _SpectralNorm, name) is not None:
         raise ValueError(f"spectral_norm(): parameter {name!r} of {type(module).__name__} is normalised already")

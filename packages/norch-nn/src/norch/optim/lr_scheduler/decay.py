@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..optimizer import Optimizer
-from .base import LRScheduler, Rates, values_of
+from .base import LRScheduler, Rates, check_optimizer, values_of
 
 Factor = Callable[[int], float]
 
@@ -23,6 +23,7 @@ class _ByFunction(LRScheduler):
     _unsaved = frozenset({"optimizer", "lr_lambdas"})
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | list[Factor], last_epoch: int = -1) -> None:
+        check_optimizer(optimizer)
         count = len(optimizer.param_groups)
         self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * count
         if len(self.lr_lambdas) != count:

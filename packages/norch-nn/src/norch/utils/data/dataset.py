@@ -69,7 +69,10 @@ class TensorDataset(Dataset[tuple[norch.Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Sample i is the tuple, or with keyword arguments the dict, of `dataset[i]` of each dataset."""
+    """Sample i is the tuple, or with keyword arguments the dict, of `dataset[i]` of each dataset.
+
+    Raises ValueError for none, for both kinds, and for lengths that differ.
+    """
 
     def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
         if bool(args) == bool(kwargs):
@@ -127,7 +130,7 @@ class Subset(Dataset[T_co]):
 
 
 class ConcatDataset(Dataset[Any]):
-    """The samples of several datasets, one dataset after another."""
+    """The samples of several datasets, one dataset after another. Raises ValueError for none, and iterable ones."""
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = list(datasets)

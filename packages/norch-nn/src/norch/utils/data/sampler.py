@@ -45,7 +45,7 @@ class RandomSampler(Sampler[int]):
     """All indices in random order; with `replacement`, `num_samples` drawn independently.
 
     Without replacement `num_samples` may also be less or more than there are samples: it cuts the order off, or more
-    orders follow.
+    orders follow. Raises TypeError unless `replacement` is a bool, ValueError for a count below 1.
     """
 
     def __init__(
@@ -153,7 +153,10 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[Any]]):
-    """The indices of `sampler` in lists of `batch_size`; the last may be shorter, and is left out if `drop_last`."""
+    """The indices of `sampler` in lists of `batch_size`; the last may be shorter, and is left out if `drop_last`.
+
+    Raises ValueError for a `batch_size` below 1, and unless `drop_last` is a bool.
+    """
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size <= 0:

@@ -21,7 +21,7 @@ def to_tensor(pic: Any) -> norch.Tensor:
     """An image of shape (H, W) or (H, W, C) as a tensor (C, H, W); bytes, from 0 to 255, become floats from 0 to 1.
 
     Numbers of other types keep their values and dtype. A number, or nested lists of them, becomes a tensor of its
-    values.
+    values. Raises TypeError for anything else.
     """
     if isinstance(pic, int | float | list | tuple):
         return norch.tensor(pic)
@@ -76,7 +76,10 @@ def _columns(
 
 
 def normalize(tensor: norch.Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> norch.Tensor:
-    """(tensor - mean) / std for each channel of a floating-point image (..., C, H, W), in its memory if `inplace`."""
+    """(tensor - mean) / std for each channel of a floating-point image (..., C, H, W), in its memory if `inplace`.
+
+    Raises TypeError unless it is a tensor, DTypeError unless floating, ShapeError for numbers that do not fit.
+    """
     if not isinstance(tensor, norch.Tensor):
         raise TypeError(f"normalize: expected a tensor, got {type(tensor).__name__}: put ToTensor first")
     if not tensor.is_floating_point():

@@ -48,7 +48,7 @@ def pad(image: Image, padding: int | Sequence[int], fill: Any = 0, padding_mode:
     bottom), cut off where negative.
 
     padding_mode: "constant" (`fill`; for an array also one value a channel), "edge", "reflect" (mirrored, the edge not
-    repeated) or "symmetric" (the edge repeated).
+    repeated) or "symmetric" (the edge repeated). Raises ShapeError where less than nothing would be left.
     """
     image = as_image(image, "pad")
     left, top, right, bottom = _sides(padding, "pad")

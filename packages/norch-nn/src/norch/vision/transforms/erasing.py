@@ -16,7 +16,7 @@ from .images import probability
 def erase(
     img: norch.Tensor, i: int, j: int, h: int, w: int, v: norch.Tensor | float, inplace: bool = False
 ) -> norch.Tensor:
-    """`img`, shape (..., C, H, W), with `v` in the h x w pixels from row `i` and column `j` on."""
+    """`img`, a tensor (..., C, H, W), with `v` in the h x w pixels from row `i` and column `j` on; else TypeError."""
     if not isinstance(img, norch.Tensor):
         raise TypeError(f"erase: expected a tensor, got {type(img).__name__}: put ToTensor first")
     out = img if inplace else img.clone()
@@ -30,6 +30,7 @@ class RandomErasing(nn.Module):
 
     It covers a share of the image between the two numbers of `scale`, and is between the two of `ratio` times as high
     as wide. value: a number, one a channel, or "random" for normal noise. Source: https://arxiv.org/abs/1708.04896.
+    Raises ValueError for numbers out of range, ShapeError for an image of fewer dims.
     """
 
     p: float = 0.5

@@ -94,7 +94,7 @@ def resize(
     """The image as `size` = (height, width), or with its shorter side of `size` pixels, the longer at most `max_size`.
 
     With `antialias` a pixel of a smaller image is made of all those that it covers; an array of bytes is always
-    treated so, as a PIL image is.
+    treated so, as a PIL image is. Raises ShapeError for an image without pixels, ValueError for another mode or size.
     """
     img = as_image(img, "resize")
     array = isinstance(img, np.ndarray)
@@ -178,6 +178,7 @@ class RandomResizedCrop(nn.Module):
 
     It has a share of the image's area between the two numbers of `scale`, and is between the two of `ratio` times as
     wide as high (log-uniform); after ten parts that do not fit, the middle. Source: https://arxiv.org/abs/1409.4842.
+    Raises ValueError unless both are (low, high).
     """
 
     size: Any

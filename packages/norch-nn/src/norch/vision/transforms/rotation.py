@@ -69,7 +69,10 @@ def rotate(
 
 @layer()
 class RandomRotation(nn.Module):
-    """The image turned by a random angle between the two `degrees`, or from -degrees to degrees. See `rotate`."""
+    """The image turned by a random angle between the two `degrees`, or from -degrees to degrees. See `rotate`.
+
+    Raises ValueError for a negative number alone.
+    """
 
     degrees: Any
     interpolation: Any = InterpolationMode.NEAREST

@@ -1,0 +1,188 @@
+"""What a user sees of an argument of a wrong type: the function, the argument and what came.
+
+Nothing is checked while a call works: the annotations of a function are read when it failed, and those of an op when a
+plan is made for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from types import FunctionType
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import numpy as np
+
+from ..errors import BackendError, DTypeError, NorchError, ShapeError
+from ..spec import Spec
+from ..tensor_base import TensorBase
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_EXPECTED = {
+    "Tensor": "a Tensor", "int": "an int", "float": "a number", "bool": "a bool", "str": "a string", "None": "None",
+    "Operand": "a Tensor or a number", "Scalar": "a number", "Generator": "a Generator", "Module": "a Module",
+    "Optimizer": "an Optimizer", "Sequence[Tensor]": "a sequence of Tensors", "Sequence[int]": "a sequence of ints",
+}  # fmt: skip
+"""By annotation, what is said to be wanted. Other annotations are not checked."""
+
+
+def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
+    """`function`, whose failures for arguments of a wrong type name it, the argument and what came."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            explain(error, function, args, kwargs, name)
+
+    call.explains = True  # type: ignore[attr-defined]
+    return call
+
+
+def check_functions(module: dict[str, Any], package: str | None = None) -> None:
+    """Makes the public functions of a module `checked`: called at its end, with its `globals()`.
+
+    package: where they come from, if not from the module itself.
+    """
+    for name, value in list(module.items()):
+        if isinstance(value, FunctionType) and not name.startswith("_") and not hasattr(value, "explains"):
+            if value.__module__.startswith(package or module["__name__"]) and not hasattr(value, "op"):
+                module[name] = checked(value, name)
+
+
+def explain(
+    error: Exception, function: Callable[..., Any], args: Any, kwargs: Any, name: str | None = None
+) -> NoReturn:
+    """Raises what a user should see of an exception of `function(*args, **kwargs)`."""
+    title = name or function.__name__
+    if isinstance(error, NotImplementedError | StopIteration) or not _is_ours(error):
+        raise error
+    clear = isinstance(error, NorchError) and not isinstance(error, BackendError)
+    if clear and (not isinstance(error, DTypeError) or f"{title}()" in str(error)):
+        raise error
+    try:
+        given = inspect.signature(function).bind_partial(*args, **kwargs)
+    except TypeError:  # too many, or none of that name: Python says so
+        raise error from None
+    wrong = _mismatch(function, given)
+    if wrong is not None:
+        raise DTypeError(f"{title}(): {wrong}") from None
+    if clear or isinstance(error, BackendError | MemoryError | ImportError | Warning):
+        raise error
+    if isinstance(error, TypeError | ValueError | RuntimeError | IndexError | ZeroDivisionError) and (
+        re.match(r"\w+\(\)|\w+: ", str(error)) or type(error).__module__.startswith("norch")
+    ):
+        raise error  # it names its op already
+    came = ", ".join([f"{k}={describe(v)}" for k, v in given.arguments.items()])
+    kind = ShapeError if isinstance(error, ValueError | ArithmeticError | IndexError) else DTypeError
+    raise kind(f"{title}(): cannot be called with {came}: {error}") from error
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether norch raised it, or what norch called, and no function of the user's had a part in it."""
+    trace = error.__traceback__
+    while trace is not None:
+        root = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        if root not in ("norch", "numpy", "ml_dtypes") and root not in sys.stdlib_module_names:
+            return False
+        trace = trace.tb_next
+    return True
+
+
+def _mismatch(function: Any, given: inspect.BoundArguments) -> str | None:
+    """The first argument that its annotation does not allow, what was expected and what came."""
+    for name, value in given.arguments.items():
+        parameter = given.signature.parameters[name]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        for part in value if several else (value,):
+            # Of `*tensors` the first may be a list of them all.
+            if not fits(parameter.annotation, part) and not (several and isinstance(part, list | tuple)):
+                return must_be(name, parameter.annotation, part)
+    return None
+
+
+def must_be(name: str, note: Any, value: object) -> str:
+    wanted = " or ".join([_EXPECTED[part] for part in _parts(note)])
+    return f"{name} must be {wanted}, got {describe(value)}"
+
+
+def describe(value: object) -> str:
+    if isinstance(value, TensorBase):
+        return f"a {value.spec.dtype} Tensor of shape {tuple(value.spec.shape)}"
+    return f"{type(value).__name__} {value!r:.80}"
+
+
+def _parts(note: Any) -> list[str]:
+    return [part.strip().removeprefix("norch.") for part in str(note).split("|")]
+
+
+def fits(note: Any, value: Any) -> bool:
+    """Whether an annotation allows a value. True for annotations that are not known."""
+    parts = _parts(note)
+    return not all(part in _EXPECTED for part in parts) or any(_fits(part, value) for part in parts)
+
+
+def _fits(note: str, value: Any) -> bool:
+    if note == "None":
+        return value is None
+    if note in ("Tensor", "Generator", "Module", "Optimizer"):
+        return any(kind.__name__ == note for kind in type(value).__mro__)
+    if note.startswith("Sequence"):
+        inner = note[len("Sequence[") : -1]
+        return (
+            not isinstance(value, str | Mapping) and hasattr(value, "__iter__") and all(_fits(inner, v) for v in value)
+        )
+    if note == "str":
+        return isinstance(value, str)
+    if isinstance(value, TensorBase):
+        return note == "Operand" or (not value.spec.shape and (note != "int" or not value.spec.dtype.is_floating_point))
+    if note == "int":
+        return hasattr(value, "__index__") and not isinstance(value, type)
+    if note == "Operand" and isinstance(value, np.ndarray):
+        return True
+    if isinstance(value, np.generic | np.ndarray):
+        return np.ndim(value) == 0 and value.dtype.kind in "biuf"
+    return isinstance(value, bool | int | float)
+
+
+def plain(value: Any) -> Any:
+    """An attribute as plans keep it: Python's own numbers for NumPy's and 0-d tensors', tuples for lists."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray | TensorBase):
+        return value.item() if value.shape == () else value  # type: ignore[union-attr]
+    return tuple([plain(v) for v in value]) if type(value) in (tuple, list) else value
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a part of a plan's key is one that plans keep: no number of NumPy's, no tensor."""
+    kind = type(value)
+    if kind is tuple:
+        return all(map(is_plain, value))
+    if kind is type:
+        return value in (bool, int, float)
+    return kind is Spec or not isinstance(value, np.generic | np.ndarray | TensorBase | list)
+
+
+def check_attributes(op: str, notes: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Raises DTypeError for an attribute that its annotation does not allow, ShapeError for an int beyond 64 bits."""
+    for name, value in values.items():
+        note = notes.get(name)
+        if not fits(note, value):
+            raise DTypeError(f"{op}(): {must_be(name, note, value)}")
+        if _is_beyond(value):
+            raise ShapeError(f"{op}(): {name} is out of range: {value!r:.80}")
+
+
+def _is_beyond(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_is_beyond, value))
+    return type(value) is int and not -(2**63) <= value < 2**63

@@ -1,0 +1,101 @@
+"""The documented differences from PyTorch: docs/differences.md explains each to users, by the name that it has here."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+from program import Outcome
+
+Lines = tuple[str, ...]
+
+
+class Difference(NamedTuple):
+    name: str
+    program: str
+    """What the program has, a regular expression."""
+    failure: str = ""
+    """What the failure says, a regular expression."""
+
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference("overlapping-operands", "", "should raise .*input tensor and the written-to tensor refer to a single"),
+    Difference("saves-less", "", "should raise .*(modified by an inplace operation|through the graph a second time)"),
+    Difference("saves-more", "flip|repeat|index|sort", "saved for its gradient is gone"),
+    Difference("data-is-watched", r"\.data\b", r"has changed it in place|variable is None|of the gradient"),
+    Difference("layout-of-results", r"\.view\(", "cannot be viewed as|view size is not compatible"),
+    Difference("more-dtypes", "", r"should raise .*(not implemented for|[Ee]xpected a floating)"),
+    Difference("constant-results", "create_graph", "raise.* does not require grad|requires_grad (True|False)"),
+    Difference("hooks-and-grad", r"register_hook.*autograd\.grad", "values "),
+    Difference("constant-results", "", r"(grad|variable) is (None, should be zeros|zeros, should be None)"),
+    Difference("constant-results", "allow_unused", r"^d: values \[\d\], should be \[\d\]"),
+    Difference(
+        "constant-results",
+        r"\b(index_reduce_?|scatter_reduce_?|logcumsumexp|copysign_?)\(.*create_graph",
+        "grad is None, should be",
+    ),
+    Difference(
+        "constant-results",
+        r"\b(unique|unique_consecutive|heaviside_?|slogdet|norm|vector_norm|dist)\(",
+        "requires_grad False, should be True",
+    ),
+    Difference("logical-in-place", r"\blogical_(and|or|xor|not)_\(", r"values .*should be \[[\d., ]+\]"),
+    Difference(
+        "the-tensor-itself", r"(broadcast_tensors|flatten|sum_to_size|ravel)\(", r"^z\S*: grad is None, should be"
+    ),
+    Difference("in-place-on-expanded", "", "share memory, as after expand"),
+    Difference("all-any-uint8", r"uint8.*\b(all|any)\(", "dtype bool, should be uint8|norch.bool cannot hold"),
+    Difference("bool-arithmetic", r"T\.bool.*\b(matmul|bmm|mv|mm|inner|v?dot|tensordot|einsum)\(", "cannot take bool"),
+    Difference("bool-arithmetic", r"T\.bool.*\b(add|index_add)_?\(.*alpha=", r"norch\.(bool|int64)|should be bool"),
+    Difference("bool-arithmetic", r"T\.bool.*\bpow_?\(", r"pow\(\): cannot take bool"),
+    Difference("sign-of-nan", r"\b(sign|sgn)_?\(", r"values \[nan"),
+    Difference(
+        "poles-of-polygamma",
+        r"\b(polygamma|digamma_?|psi)\(",
+        r"values( of the gradient)? \[-?(inf|0\.0, .*should be \[nan)",
+    ),
+    Difference("variance-over-no-dims", r"\b(var|std|var_mean|std_mean)\([^\n]*(?<!\w)\(\)", "values of the gradient"),
+    Difference("median-of-no-integers", r"\b(nan)?median\(", "no elements"),
+    Difference("squares-of-integers", r"int(8|16|32|64).*\b(atan2|arctan2)_?\(", "values of the gradient"),
+    Difference("more-exact", r"float64.*\b(digamma_?|psi|polygamma|lgamma_?|gammaln)\(", "values "),
+    Difference("more-exact", r"float64.*\b(hardsigmoid|sinc_?|binary_cross_entropy)\(", "values "),
+    Difference("through-infinity", r"\b(trapezoid|trapz|quantile|nanquantile)\(", r"should be \[nan"),
+    Difference("through-infinity", r"\b(var|std|var_mean|std_mean)\(.*correction=", r"values of the gradient \[nan"),
+    Difference("through-infinity", r"\b(float_power_?|pow_?)\(", r"values \[inf, .*should be \[nan"),
+    Difference("through-infinity", r"\b(prod|multi_margin_loss)\(", r"values \[nan"),
+    Difference("through-infinity", r"\b(prod|corrcoef|xlogy_?|xlog1py)\(", r"values of the gradient \[nan"),
+)
+
+
+def name_of(lines: Lines, failure: str) -> str | None:
+    """The documented difference that a failure is, if it is one."""
+    program = "\n".join(lines)
+    for known in DIFFERENCES:
+        if re.search(known.failure, failure, re.S) and re.search(known.program, program, re.S):
+            return known.name
+    return None
+
+
+UNSTABLE = re.compile(
+    r"\b(kthvalue|topk|mode|median|nanmedian|sort|argsort|msort|quantile|nanquantile|\w+_with_indices)\("
+)
+
+EXPANDED = re.compile(r"expand\(.*\b(median|nanmedian|kthvalue|mode)\(", re.S)
+
+
+def undefined(lines: Lines, theirs: Outcome) -> bool:
+    """Whether PyTorch itself does not define what this program gives."""
+    if any("returns multiple views" in str(e) for e in theirs.errors.values()):
+        return True
+    if (
+        any(re.search(r"\b(mode|unique)\(", line) for line in lines)
+        and np.isnan(theirs.values["a"].values.astype(float)).any()
+    ):
+        return True
+    if UNSTABLE.search("\n".join(lines)) and not any("z = z[0]" in line for line in lines) and "a" in theirs.values:
+        values = theirs.values["a"].values
+        if np.unique(values).size < values.size:
+            return True  # which of equal elements is meant
+    # PyTorch reads memory that is not the tensor's where these get an expanded one.
+    return EXPANDED.search("\n".join(lines)) is not None

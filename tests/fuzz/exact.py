@@ -1,0 +1,32 @@
+"""What a program gives without rounding: PyTorch's result with every floating dtype float64."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from program import Outcome, library, run
+
+
+def in_float64(lines: tuple[str, ...], shaken: float = 0.0) -> Outcome:
+    """The same program in PyTorch in float64; the values that go in are rounded as before.
+
+    shaken: how far, relatively, they are moved at random: by as much results may differ that are both right.
+    """
+    T, r = library("torch"), Random(0)
+    known = {
+        "_moved": lambda v: v * (1 + shaken * r.choice((-1, 1))) + shaken * r.choice((-1, 1)) * (abs(shaken) > 1e-5)
+    }
+    doubled = [promoted(line, "" if not shaken or line[0] in "zd_" else ".apply_(_moved)") for line in lines]
+    before = T.get_default_dtype()
+    try:
+        T.set_default_dtype(T.float64)
+        return run(tuple(doubled), T, known)
+    finally:
+        T.set_default_dtype(before)
+
+
+def promoted(line: str, then: str) -> str:
+    """The line with float64 for every floating dtype; `then` is appended to what makes a tensor of values."""
+    line = re.sub(r"((?:dtype=|\.to\()T\.(?:float\d\d|bfloat16)\))", rf"\1.to(T.float64){then}", line)
+    return re.sub(r"dtype=T\.(float32|float16|bfloat16)(?!\))", "dtype=T.float64", line)

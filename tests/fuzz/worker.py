@@ -1,0 +1,126 @@
+"""The child process that makes and judges programs, and the parent's handle on it.
+
+Both speak in lines of JSON. A child that dies or hangs takes only its case with it: the parent knows the lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import selectors
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+
+MEMORY = 16 << 30
+"""How much address space a child may take, in bytes: who asks for more must be refused."""
+
+
+class Verdict(NamedTuple):
+    lines: tuple[str, ...]
+    failure: str | None
+
+
+class Worker:
+    """A child process. `patience` is how many seconds one case may take."""
+
+    def __init__(self, device: str = "cpu", guarded: bool = False, patience: float = 60) -> None:
+        self.device, self.guarded, self.patience = device, guarded, patience
+        self.process: subprocess.Popen[bytes] | None = None
+        self.rest = b""
+
+    def start(self) -> subprocess.Popen[bytes]:
+        variables = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        if self.guarded:
+            variables["NORCH_CPU_GUARD"] = "1"
+        self.rest = b""
+        return subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", str(HERE / "worker.py"), self.device],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables,
+        )  # fmt: skip
+
+    def random_case(self, kind: str, seed: int) -> Verdict:
+        return self.ask({"kind": kind, "seed": seed})
+
+    def check(self, kind: str, lines: tuple[str, ...]) -> str | None:
+        return self.ask({"kind": kind, "lines": lines}).failure
+
+    def ask(self, request: dict[str, Any]) -> Verdict:
+        """Has the child judge a case, and judges the child."""
+        if self.process is None or self.process.poll() is not None:
+            self.process = self.start()
+        lines: tuple[str, ...] = tuple(request.get("lines", ()))
+        try:
+            assert self.process.stdin is not None
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
+            while True:
+                answer = json.loads(self.read_line())
+                if "verdict" in answer:
+                    return Verdict(lines, answer["verdict"])
+                lines = tuple(answer["lines"])
+        except TimeoutError:
+            self.stop()
+            return Verdict(lines, f"hangs: no answer in {self.patience:.0f} s")
+        except (EOFError, BrokenPipeError):
+            said = self.process.communicate()[1].decode(errors="replace")
+            code, self.process = self.process.returncode, None
+            return Verdict(lines, f"crash: the process ended with {code}\n{said[-1500:]}")
+
+    def read_line(self) -> bytes:
+        """The child's next line. Raises TimeoutError, and EOFError once it has closed its pipe."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self.rest:
+                if not selector.select(self.patience):
+                    raise TimeoutError
+                more = os.read(self.process.stdout.fileno(), 1 << 20)
+                if not more:
+                    raise EOFError
+                self.rest += more
+        line, _, self.rest = self.rest.partition(b"\n")
+        return line
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+
+def serve(device: str) -> None:
+    """The child: answers requests until its input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    from kinds import KINDS
+    from program import library, quiet
+
+    library("torch").set_num_threads(1)
+    if device == "cpu":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    else:
+        library("norch").set_default_device(device)
+
+    def answer(**said: Any) -> None:
+        answers.write(json.dumps(said) + "\n")
+        answers.flush()
+
+    for text in sys.stdin:
+        request = json.loads(text)
+        kind = KINDS[request["kind"]]
+        if "lines" not in request:
+            with quiet():
+                request["lines"] = kind.generate(random.Random(f"{request['kind']} {request['seed']}"))
+            answer(lines=request["lines"])
+        answer(verdict=kind.check(tuple(request["lines"])) if request["lines"] else None)
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])
