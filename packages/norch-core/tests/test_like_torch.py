@@ -265,7 +265,8 @@ LINES = {
     "broadcast_to.-1": [(F,), lambda t, x: (x.broadcast_to((2, -1, 4)), x[:, None].broadcast_to((-1, 2, -1)))],
     "all.no_dim": [(S,), lambda t, x: (x.all(dim=()), t.any(x, dim=()), x.all(dim=[], keepdim=True))],
     "alpha.promotes": [(I,), lambda t, x: (
-        t.sub(x, x.to(t.int8), alpha=100), t.rsub(x.to(t.int8), x, alpha=100), (x + 0).add_(x.to(t.int8), alpha=100))],
+        t.sub(x, x.to(t.int8), alpha=100), t.rsub(x.to(t.int8), x, alpha=100),
+        x.clone().add_(x.to(t.int8), alpha=100))],
     "addcmul.dtype": [(I, F), lambda t, x, y: (
         t.addcmul(y.to(t.float16) * 0, x, x, value=0.5), t.addcmul(x, x.to(t.int8), x.to(t.int8), value=100),
         t.addcdiv(y.detach(), y.to(t.float32).detach(), x.to(t.int16), value=0.1))],
@@ -279,7 +280,7 @@ LINES = {
     "pow.mixed": [(P,), lambda t, x: (x.detach() * 2).to(t.float16) ** x],
     "bilinear.empty": [(F, F), lambda t, x, y: t.bilinear(x, y, t.zeros(0, 4, 4, dtype=t.float64))],
     "ravel": [(F,), lambda t, x: (x[0, ::2].ravel(), t.ravel(x.T), x.ravel())],
-    "tensordot.small_ints": [(I[:, :1], I), lambda t, x, y: t.tensordot(x.to(t.uint8), y.to(t.uint8))],
+    "tensordot.uint8": [(I[:, :1], I), lambda t, x, y: t.tensordot(x.to(t.uint8), y.to(t.uint8))],
     "ndtri": [(at(1e-300, 1e-20, 0.01, 0.3, 0.5, 0.7, 0.999),), lambda t, x: t.special.ndtri(x)],
 }  # fmt: skip
 
