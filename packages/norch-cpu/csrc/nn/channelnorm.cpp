@@ -64,24 +64,26 @@ void sum_channel(const Shape& s, int64_t channel, const F& f, double* sums) {
 }
 
 template <class C>
-C channel_mean(const C* input, const Shape& s, int64_t channel) {
+Mean<C> channel_mean(const C* input, const Shape& s, int64_t channel) {
+    const C first = input[channel * s.inner];
     double sum = 0;
-    sum_channel<1, C>(s, channel, [=](int64_t i) { return std::array<C, 1>{input[i]}; }, &sum);
-    return C(sum / double(s.count()));
+    sum_channel<1, C>(s, channel, [=](int64_t i) { return std::array<C, 1>{input[i] - first}; }, &sum);
+    return Mean<C>(first + sum / double(s.count()));
 }
 
 template <class C>
 void forward_channel(const Forward<C>& f, int64_t channel) {
     const Shape& s = f.shape;
     const C* input = f.input;
-    const C mean = channel_mean(input, s, channel);
-    double sums[2] = {};
-    sum_channel<2, C>(s, channel, [=](int64_t i) { return moments(input[i] - mean); }, sums);
-    const double count = double(s.count());
-    const Centre centre(sums, 1 / count);
-    f.mean[channel] = C(mean + centre.off);
-    f.variance[channel] = C(centre.variance * count / std::max(count - 1, 1.0));
-    const double factor = (f.weight ? double(f.weight[channel]) : 1) / std::sqrt(centre.variance + f.eps);
+    const Mean<C> centre = channel_mean(input, s, channel);
+    const C mean = centre.rounded;
+    double square = 0;
+    auto off = [=](int64_t i) { return std::array<C, 1>{(input[i] - mean) * (input[i] - mean)}; };
+    sum_channel<1, C>(s, channel, off, &square);
+    const double count = double(s.count()), variance = centre.variance(square / count);
+    f.mean[channel] = mean;
+    f.variance[channel] = C(variance * count / std::max(count - 1, 1.0));
+    const double factor = (f.weight ? double(f.weight[channel]) : 1) / std::sqrt(variance + f.eps);
     const C scale = C(factor), shift = C((f.bias ? double(f.bias[channel]) : 0) - centre.off * factor);
     for_pieces(s, channel, [&](int64_t at) {
         const C* x = input + at;
@@ -95,16 +97,16 @@ template <class C>
 void backward_channel(const Backward<C>& b, int64_t channel) {
     const Shape& s = b.shape;
     const C *input = b.input, *grad = b.grad;
-    const C mean = channel_mean(input, s, channel);
-    double sums[4] = {};
-    sum_channel<4, C>(s, channel, [=](int64_t i) { return moments(input[i] - mean, grad[i]); }, sums);
-    const double count = double(s.count());
-    const Centre centre(sums, 1 / count);
-    const double factor = 1 / std::sqrt(centre.variance + b.eps), product = centre.product(sums);
+    const Mean<C> centre = channel_mean(input, s, channel);
+    const C mean = centre.rounded;
+    double sums[3] = {};
+    sum_channel<3, C>(s, channel, [=](int64_t i) { return moments(input[i] - mean, grad[i]); }, sums);
+    const double count = double(s.count()), factor = 1 / std::sqrt(centre.variance(sums[SQUARE] / count) + b.eps);
+    const double product = centre.product(sums[PRODUCT], sums[GRAD]), slope_of_all = product / count * factor * factor;
     b.to_weight[channel] = C(product * factor);
     b.to_bias[channel] = C(sums[GRAD]);
-    const C scale = C(factor * (b.weight ? double(b.weight[channel]) : 1)), slope = C(product / count * factor * factor);
-    const C shift = C(sums[GRAD] / count - centre.off * slope);
+    const C scale = C(factor * (b.weight ? double(b.weight[channel]) : 1));
+    const C shift = C(sums[GRAD] / count - centre.off * slope_of_all), slope = C(slope_of_all);
     for_pieces(s, channel, [&](int64_t at) {
         const C *g = grad + at, *x = input + at;
         C* out = b.out + at;
@@ -148,26 +150,29 @@ void share(double* sums, const Shape& s, const Columns& c) {
     }
 }
 
+/// Each column's mean, in two parts as `Mean` has them.
 template <class C>
-void column_means(const C* input, const Shape& s, const Columns& c, C* mean) {
+void column_means(const C* input, const Shape& s, const Columns& c, C* mean, double* off) {
+    const C* first = input + c.start;
     double sums[SIDE_BY_SIDE];
-    sum_columns<C>(s, c, sums, [=](int64_t at, int64_t j) { return input[at + j]; });
+    sum_columns<C>(s, c, sums, [=](int64_t at, int64_t j) { return input[at + j] - first[j]; });
+    for (int64_t j = 0; j < c.width; ++j) sums[j] += double(s.batch) * double(first[j]);
     share(sums, s, c);
-    for (int64_t j = 0; j < c.width; ++j) mean[j] = C(sums[j] / double(s.count()));
+    for (int64_t j = 0; j < c.width; ++j) {
+        const Mean<C> centre(sums[j] / double(s.count()));
+        mean[j] = centre.rounded, off[j] = centre.off;
+    }
 }
 
-/// variance[j], and what is left of the rounded mean[j].
 template <class C>
-void column_factors(const C* input, const Shape& s, const Columns& c, const C* mean, double* variance, double* off) {
-    sum_columns<C>(s, c, off, [=](int64_t at, int64_t j) { return input[at + j] - mean[j]; });
-    sum_columns<C>(s, c, variance, [=](int64_t at, int64_t j) { return moments(input[at + j] - mean[j])[SQUARE]; });
-    share(off, s, c);
+void column_factors(const C* input, const Shape& s, const Columns& c, const C* mean, const double* off,
+                    double* variance) {
+    sum_columns<C>(s, c, variance, [=](int64_t at, int64_t j) {
+        const C away = input[at + j] - mean[j];
+        return away * away;
+    });
     share(variance, s, c);
-    for (int64_t j = 0; j < c.width; ++j) {
-        const double sums[2] = {variance[j], off[j]};
-        const Centre centre(sums, 1 / double(s.count()));
-        variance[j] = centre.variance, off[j] = centre.off;
-    }
+    for (int64_t j = 0; j < c.width; ++j) variance[j] = std::max(variance[j] / double(s.count()) - off[j] * off[j], 0.0);
 }
 
 template <class C>
@@ -176,11 +181,11 @@ void forward_columns(const Forward<C>& f, int64_t block) {
     const Columns c(s, block);
     C mean[SIDE_BY_SIDE], scale[SIDE_BY_SIDE], shift[SIDE_BY_SIDE];
     double variance[SIDE_BY_SIDE], off[SIDE_BY_SIDE];
-    column_means(f.input, s, c, mean);
-    column_factors(f.input, s, c, mean, variance, off);
+    column_means(f.input, s, c, mean, off);
+    column_factors(f.input, s, c, mean, off, variance);
     for (int64_t j = 0; j < c.width; ++j) {
         const int64_t channel = c.first + j / s.inner;
-        f.mean[channel] = C(mean[j] + off[j]);
+        f.mean[channel] = mean[j];
         f.variance[channel] = C(variance[j] * double(s.count()) / double(std::max<int64_t>(s.count() - 1, 1)));
         const double factor = (f.weight ? double(f.weight[channel]) : 1) / std::sqrt(variance[j] + f.eps);
         scale[j] = C(factor);
@@ -202,8 +207,8 @@ void backward_columns(const Backward<C>& b, int64_t block) {
     C mean[SIDE_BY_SIDE], scale[SIDE_BY_SIDE], shift[SIDE_BY_SIDE], slope[SIDE_BY_SIDE];
     double variance[SIDE_BY_SIDE], off[SIDE_BY_SIDE], sums[SIDE_BY_SIDE], products[SIDE_BY_SIDE];
     const C* means = mean;
-    column_means(input, s, c, mean);
-    column_factors(input, s, c, mean, variance, off);
+    column_means(input, s, c, mean, off);
+    column_factors(input, s, c, mean, off, variance);
     sum_columns<C>(s, c, sums, [=](int64_t at, int64_t j) { return grad[at + j]; });
     sum_columns<C>(s, c, products, [=](int64_t at, int64_t j) { return grad[at + j] * (input[at + j] - means[j]); });
     share(sums, s, c);
@@ -212,11 +217,12 @@ void backward_columns(const Backward<C>& b, int64_t block) {
     for (int64_t j = 0; j < c.width; ++j) {
         const int64_t channel = c.first + j / s.inner;
         const double factor = 1 / std::sqrt(variance[j] + b.eps), product = products[j] - off[j] * sums[j];
+        const double slope_of_all = product / count * factor * factor;
         b.to_weight[channel] = C(product * factor);
         b.to_bias[channel] = C(sums[j]);
         scale[j] = C(factor * (b.weight ? double(b.weight[channel]) : 1));
-        slope[j] = C(product / count * factor * factor);
-        shift[j] = C(sums[j] / count - off[j] * slope[j]);
+        slope[j] = C(slope_of_all);
+        shift[j] = C(sums[j] / count - off[j] * slope_of_all);
     }
     for (int64_t k = 0; k < s.batch; ++k) {
         const int64_t at = k * c.stride + c.start;

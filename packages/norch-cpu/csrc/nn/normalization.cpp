@@ -20,26 +20,36 @@ void for_rows(int64_t begin, int64_t end, int64_t n, const Body& body) {
 }
 
 template <class C>
-void means(const C* x, int64_t rows, int64_t n, C* mean) {
+void means(const C* x, int64_t rows, int64_t n, Mean<C>* mean) {
     const double share = 1 / double(n);
-    for (int64_t r = 0; r < rows; ++r, x += n) mean[r] = C(total<C>(n, [=](int64_t i) { return x[i]; }) * share);
+    for (int64_t r = 0; r < rows; ++r, x += n) {
+        const C first = *x;
+        mean[r] = Mean<C>(first + total<C>(n, [=](int64_t i) { return x[i] - first; }) * share);
+    }
 }
 
 template <class C>
 struct Statistics {
-    C mean, factor, shift;  // factor: 1 / sqrt(variance + eps); shift: what the mean's rounding makes of an element
-
-    Statistics(C mean, const Centre& centre, double eps)
-        : mean(mean), factor(C(1) / std::sqrt(C(centre.variance + eps))), shift(-C(centre.off) * factor) {}
+    Statistics() = default;
+    Statistics(const Mean<C>& centre, double square, double eps)
+        : mean(centre.rounded),
+          factor(C(1) / std::sqrt(C(centre.variance(square) + eps))),
+          shift(-C(centre.off) * factor) {}
+    C mean, factor, shift;  // an element becomes (x - mean) * factor + shift
 };
 
 /// Two passes, so that a mean that is large next to the deviation does no harm. Without `Centred` the mean counts as 0.
 template <bool Centred, class C>
-Centre centre_of(const C* x, C mean, int64_t n) {
-    double sums[2] = {};
-    if (Centred) add_sums<2, C>(n, [=](int64_t i) { return moments(x[i] - mean); }, sums);
-    else sums[SQUARE] = total<C>(n, [=](int64_t i) { return x[i] * x[i]; });
-    return Centre(sums, 1 / double(n));
+void statistics(const C* x, int64_t rows, int64_t n, double eps, Statistics<C>* out) {
+    const double share = 1 / double(n);
+    Mean<C> mean[MAX_ROWS];
+    double square[MAX_ROWS];
+    if (Centred) means(x, rows, n, mean);
+    for (int64_t r = 0; r < rows; ++r, x += n) {
+        const C centre = mean[r].rounded;
+        square[r] = total<C>(n, [=](int64_t i) { return (x[i] - centre) * (x[i] - centre); }) * share;
+    }
+    for (int64_t r = 0; r < rows; ++r) out[r] = Statistics<C>(mean[r], square[r], eps);
 }
 
 /// Asks for a row before it is needed: the processor's own prefetching stops at the end of each page.
@@ -60,12 +70,10 @@ auto with_result(const C* x, const C* weight, const C* bias, Statistics<C> s, co
 
 template <bool Centred, class C>
 void normalize_short(C* out, const C* x, const C* weight, const C* bias, int64_t rows, int64_t n, double eps) {
-    C mean[MAX_ROWS] = {};
-    Centre centre[MAX_ROWS];
-    if (Centred) means(x, rows, n, mean);
-    for (int64_t r = 0; r < rows; ++r) centre[r] = centre_of<Centred>(x + r * n, mean[r], n);
+    Statistics<C> found[MAX_ROWS];
+    statistics<Centred>(x, rows, n, eps, found);
     for (int64_t r = 0; r < rows; ++r, out += n, x += n) {
-        with_result(x, weight, bias, Statistics<C>(mean[r], centre[r], eps), [=](auto y) {
+        with_result(x, weight, bias, found[r], [=](auto y) {
             NORCH_INDEPENDENT
             for (int64_t i = 0; i < n; ++i) out[i] = y(i);
         });
@@ -76,17 +84,19 @@ void normalize_short(C* out, const C* x, const C* weight, const C* bias, int64_t
 template <bool Centred, class C>
 void normalize_long(C* out, const C* x, const C* weight, const C* bias, int64_t rows, int64_t n, double eps) {
     const double share = 1 / double(n);
-    double sum = total<C>(n, [=](int64_t i) { return Centred ? x[i] : x[i] * x[i]; });
+    C first = *x;
+    double sum = total<C>(n, [=](int64_t i) { return Centred ? x[i] - first : x[i] * x[i]; });
     for (int64_t r = 0; r < rows; ++r, out += n) {
-        const C mean = Centred ? C(sum * share) : C(0);
-        const double squares[2] = {sum, 0};
-        const Centre centre = Centred ? centre_of<Centred>(x, mean, n) : Centre(squares, share);
-        const Statistics<C> found(mean, centre, eps);
+        const Mean<C> centre = Centred ? Mean<C>(first + sum * share) : Mean<C>();
+        const C mean = centre.rounded;
+        if (Centred) sum = total<C>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+        const Statistics<C> found(centre, sum * share, eps);
         const C* next = r + 1 < rows ? x + n : x;
+        const C next_first = first = *next;
         sum = with_result(x, weight, bias, found, [=](auto y) {
             return total<C>(n, [=](int64_t i) {
                 out[i] = y(i);
-                return Centred ? next[i] : next[i] * next[i];
+                return Centred ? next[i] - next_first : next[i] * next[i];
             });
         });
         x = next;
@@ -125,27 +135,25 @@ KernelPtr forward(const Request& request) {
 /// The numbers that the gradients of a row's elements have in common.
 template <class C>
 struct Slope {
-    C mean, scale, shift, slope, off;  // off: what the mean's rounding adds to a normalised element
+    C mean, scale, shift, slope, off;  // a normalised element is (x - mean) * scale + off
 };
 
 template <bool Centred, bool Weighted, class C>
 void slopes(const C* g, const C* x, const C* weight, int64_t rows, int64_t n, double eps, Slope<C>* out) {
     const double share = 1 / double(n);
-    C mean[MAX_ROWS] = {};
-    double sums[MAX_ROWS][4] = {};
+    Mean<C> mean[MAX_ROWS];
+    double sums[MAX_ROWS][3] = {};
     if (Centred) means(x, rows, n, mean);
     for (int64_t r = 0; r < rows; ++r, x += n, g += n) {
-        const C centre = mean[r];
+        const C centre = mean[r].rounded;
         auto moment = [=](int64_t i) { return moments(x[i] - centre, Weighted ? g[i] * weight[i] : g[i]); };
-        add_sums<4, C>(n, moment, sums[r]);
-        if (!Centred) sums[r][OFF] = 0;
+        add_sums<3, C>(n, moment, sums[r]);
     }
     for (int64_t r = 0; r < rows; ++r) {
-        const Centre centre(sums[r], share);
-        const C square = C(centre.variance + eps), scale = C(1) / std::sqrt(square);
-        const C slope = C(centre.product(sums[r]) * share) / square;
-        const C shift = Centred ? C(sums[r][GRAD] * share - centre.off * slope) : C(0);
-        out[r] = {mean[r], scale, shift, slope, -C(centre.off) * scale};
+        const C square = C(mean[r].variance(sums[r][SQUARE] * share) + eps), scale = C(1) / std::sqrt(square);
+        const C slope = C(mean[r].product(sums[r][PRODUCT], sums[r][GRAD]) * share) / square;
+        const C shift = Centred ? C(sums[r][GRAD] * share - mean[r].off * slope) : C(0);
+        out[r] = {mean[r].rounded, scale, shift, slope, -C(mean[r].off) * scale};
     }
 }
 

@@ -49,7 +49,6 @@ private:
         lanes_[0][j] += values[0];
         if constexpr (SUMS > 1) lanes_[1][j] += values[1];
         if constexpr (SUMS > 2) lanes_[2][j] += values[2];
-        if constexpr (SUMS > 3) lanes_[3][j] += values[3];
     }
 
     C lanes_[SUMS][LANES < 4 ? 4 : LANES] = {};
@@ -79,27 +78,30 @@ inline double total(int64_t n, const F& f) {
     return sum;
 }
 
-/// What normalisation needs of numbers less their mean: the sum of their squares and, since that mean was rounded, their
-/// own; their gradient also that of the gradient and of the products.
+/// A mean in two parts: rounding takes more of a large one than small deviations are. It is found from the numbers less
+/// one of them, whose sum is small then.
 template <class C>
-std::array<C, 2> moments(C x) {
-    return {x * x, x};
-}
-template <class C>
-std::array<C, 4> moments(C x, C g) {
-    return {x * x, x, g, g * x};
-}
-enum { SQUARE, OFF, GRAD, PRODUCT };
-
-/// What is left of a mean that was rounded, and the variance and the products about what the two make.
-struct Centre {
-    Centre() = default;
-    Centre(const double* sums, double share) : off(sums[OFF] * share), variance(sums[SQUARE] * share - off * off) {
-        if (variance < 0) variance = 0;
+struct Mean {
+    Mean() = default;
+    explicit Mean(double mean) : rounded(C(mean)), off(mean - double(rounded)) {}
+    /// The variance, of the mean of squares of numbers less `rounded`.
+    double variance(double square) const {
+        const double out = square - off * off;
+        return out < 0 ? 0 : out;
     }
-    double off = 0, variance = 0;
-    double product(const double* sums) const { return sums[PRODUCT] - off * sums[GRAD]; }
+    /// The sum of gradients times numbers less the mean, of that with numbers less `rounded`.
+    double product(double sum, double grads) const { return sum - off * grads; }
+
+    C rounded = 0;
+    double off = 0;
 };
+
+/// What the gradient of normalised numbers needs: the sums of their squares, of the gradient, and of the products.
+template <class C>
+std::array<C, 3> moments(C x, C g) {
+    return {x * x, g, g * x};
+}
+enum { SQUARE, GRAD, PRODUCT };
 
 /// The kernel of `body` for operands that are contiguous and of the compute dtype.
 template <class Body>
