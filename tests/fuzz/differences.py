@@ -59,6 +59,10 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference("variance-over-no-dims", r"\b(var|std|var_mean|std_mean)\([^\n]*(?<!\w)\(\)", "values of the gradient"),
     Difference("median-of-no-integers", r"\b(nan)?median\(", "no elements"),
+    Difference("cosine-below-eps", r"\bcosine_similarity\(.*eps=", "of the gradient"),
+    Difference(
+        "0-d-operands", r"float16.*T\.tensor\(-?[\d.e+]+, dtype=T\.float(32|64)\)", r"values( of the gradient)? \[-?inf"
+    ),
     Difference("integer-operands", r"int(8|16|32|64).*\b(atan2|arctan2|addcmul|addcdiv)_?\(", "values of the gradient"),
     Difference("more-exact", r"float64.*\b(digamma_?|psi|polygamma|lgamma_?|gammaln)\(", "values "),
     Difference("more-exact", r"float64.*\b(hardsigmoid|sinc_?|binary_cross_entropy)\(", "values "),

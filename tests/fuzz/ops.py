@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import arguments
 import literals
 import moods
+import operands
 from arguments import Call
 from program import library
 from signatures import SIGNATURES
@@ -135,10 +136,12 @@ def argument(c: Call, word: Word, position: int) -> str:
         if rest is not None:
             c.shape = arguments.sized(c, rest)
             return c.tensor(c.shape)
-        return arguments.operand(c, kind)
+        return operands.operand(c, kind)
     if head == "same":
-        return arguments.same(c)
-    function = getattr(arguments, head, None) or getattr(arguments, f"{head}_")
+        return operands.same(c)
+    function = next(
+        f for m in (arguments, operands) for f in (getattr(m, head, None), getattr(m, f"{head}_", None)) if f
+    )
     made: str = function(c, *(split_outside(rest, ",") if head == "int" else [rest]) if rest is not None else [])
     return made
 

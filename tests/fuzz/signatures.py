@@ -249,8 +249,8 @@ margin_ranking_loss: fx(m) fx(m) signs(m) | margin=choice(0,0.5) reduction=reduc
 cosine_embedding_loss: fx(m,n) fx(m,n) signs(m) | margin=choice(0,0.5) reduction=reduction
 triplet_margin_loss: fx(m,n) fx(m,n) fx(m,n) | p=choice(1,2) swap=bool reduction=reduction
 
-arange: coefficient coefficient choice(1,2,0.5,3) | dtype=dtype
-arange: int(-3,9) | dtype=dtype
+arange: coefficient coefficient choice(1,2,0.5,3) | dtype=choice(T.float32,T.float64,T.int64,T.int16)
+arange: int(-3,9) | dtype=choice(T.float32,T.float64,T.int64,T.int16)
 range: choice(0,1) choice(3,2.5)
 linspace: coefficient coefficient int(0,9) | dtype=fdtype
 logspace: choice(0,-1) choice(1,2) int(0,6)

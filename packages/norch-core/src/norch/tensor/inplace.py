@@ -271,7 +271,7 @@ def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
     if check_writable(self, "zero_", alike=True):
         return fill_as("zero_", self, 0)
-    target = _once(self)
+    target = _once(self) if self.spec.overlaps else self
     _fill_into(target, target.spec, 0)
     self.buffer.modified = (next_sequence_number(), "zero_")
     return self
@@ -284,7 +284,7 @@ def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
         value = as_operand(value)
     if isinstance(value, TensorBase):
         return copy_as(op, self, value)  # type: ignore[arg-type]
-    target = _once(self)
+    target = _once(self) if self.spec.overlaps else self
     _fill_into(target, target.spec, value)
     mark_modified(self, op)
     if tracked:
