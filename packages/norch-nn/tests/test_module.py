@@ -396,7 +396,7 @@ def test_sequential_takes_names_from_a_dict():
 @pytest.mark.parametrize("make", [lambda: nn.BatchNorm1d(2), lambda: nn.LSTM(2, 2), lambda: nn.LazyLinear(2)])
 def test_an_input_that_is_no_tensor_is_named(make):
     module = make()
-    with pytest.raises(norch.DTypeError, match=rf"{type(module).__name__}\(\): input must be a Tensor, got complex 1j"):
+    with pytest.raises(norch.DTypeError, match=rf"{type(module).__name__}\(\): input must be a Tensor.*, got .*1j"):
         module(1j)
 
 

@@ -93,6 +93,10 @@ class RNNBase(Module):
             if input.unsorted_indices is not None:
                 last = [x.index_select(1, input.unsorted_indices) for x in last]
             return input._replace(data=pack(out, steps)), tuple(last) if self.mode == "LSTM" else last[0]
+        if not isinstance(input, norch.Tensor):
+            raise norch.DTypeError(
+                f"{type(self).__name__}(): input must be a Tensor or a PackedSequence, got {input!r}"
+            )
         if input.ndim not in (2, 3):
             raise norch.ShapeError(f"{type(self).__name__}: expected input of 2 or 3 dims, got {tuple(input.shape)}")
         batched = input.ndim == 3
