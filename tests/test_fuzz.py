@@ -143,4 +143,5 @@ def test_differences_are_explained(fuzz: ModuleType) -> None:
     nightly = runpy.run_path(str(FUZZ.parent / "nightly" / "differences.py"))
     names = {d.name for d in (*differences.DIFFERENCES, *nightly["DIFFERENCES"])}
     page = (FUZZ.parent.parent / "docs" / "differences.md").read_text()
-    assert {line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")} == names
+    headings = {line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")}
+    assert names - headings == set()
