@@ -271,14 +271,15 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 def addcmul(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2; the three broadcast and promote."""
     first, second = (tensor1, tensor2) if hasattr(tensor1, "spec") else (tensor2, tensor1)
-    return input + mul(scaled(first, value, input, second), second)
+    return input + mul(scaled(first, value, input, second), scaled(second, 1, input, first))
 
 
 @public(inplace=True)
 @in_float32
 def addcdiv(input: Tensor, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2; the three broadcast and promote."""
-    return input + scaled(tensor1, value, input, tensor2) / tensor2  # type: ignore[no-any-return]
+    quotient = scaled(tensor1, value, input, tensor2) / scaled(tensor2, 1, input, tensor1)
+    return input + quotient  # type: ignore[no-any-return]
 
 
 def promoted_dtype(op: str, *operands: Any) -> DType:
