@@ -49,8 +49,8 @@ def steps(site: Path, json_path: Path) -> dict[str, list[str]]:
         "conformance": [sys.executable, "-m", "norch", "conformance", "--device", "cuda"],
         "cuda tests": [*PYTEST, *WORKERS, "packages/norch-cuda/tests"],
         "nn tests": [*PYTEST, *WORKERS, "packages/norch-nn/tests", "--default-device", "cuda"],
-        "fuzz": [sys.executable, "tests/fuzz", "--device", "cuda", "--minutes", "2", "--jobs", "12", "--failures", "60"]
-        + ["--only", "ops", "programs", "models"],
+        "fuzz": [sys.executable, "tests/fuzz", "--device", "cuda", "--minutes", "1", "--jobs", "12", "--failures", "60"]
+        + ["--only", "ops", "programs", "models", "threads"],
         "demo": [sys.executable, "examples/sin_squared.py", "--device", "cuda", "--out", str(site / "sin.png")],
         "digits": [sys.executable, "examples/digits.py", "--device", "cuda", "--out", str(site / "digits.png")],
         "benchmark": [sys.executable, "benchmarks/cuda.py", "--json", str(json_path)],

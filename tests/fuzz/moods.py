@@ -18,7 +18,7 @@ SUMS = re.compile(
 
 SPREADING = re.compile(
     ".*(conv|linear|interpolate|loss|entropy|div$|renorm|attention|norm$|cov|corr|sim|var|std|dist|prod|prelu|reduce"
-    "|chain|multi_dot|solve|hist|lerp)"
+    "|chain|multi_dot|solve|hist|lerp|bag)"
 )
 """Where one infinite number makes what is near it NaN, or not, by the way that it is computed."""
 

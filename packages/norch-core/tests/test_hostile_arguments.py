@@ -20,7 +20,7 @@ OPERATORS = """__add__ __radd__ __iadd__ __sub__ __rsub__ __pow__ __rpow__ __tru
 def functions() -> dict[str, Any]:
     found = {}
     for prefix, space in (("", norch), ("linalg.", norch.linalg), ("special.", norch.special)):
-        for name in dir(space):
+        for name in getattr(space, "__all__", None) or dir(space):
             value = getattr(space, name)
             if inspect.isfunction(value) and not name.startswith("_") and name not in UNCHECKED:
                 found[prefix + name] = value

@@ -150,7 +150,9 @@ void slopes(const C* g, const C* x, const C* weight, int64_t rows, int64_t n, do
         add_sums<3, C>(n, moment, sums[r]);
     }
     for (int64_t r = 0; r < rows; ++r) {
-        const C square = C(mean[r].variance(sums[r][SQUARE] * share) + eps), scale = C(1) / std::sqrt(square);
+        const C square = C(mean[r].variance(sums[r][SQUARE] * share) + eps);
+        // One element is normalised to 0, whatever it is: its gradient is not what rounding leaves of a difference.
+        const C scale = Centred && n == 1 ? C(0) : C(1) / std::sqrt(square);
         const C slope = C(mean[r].product(sums[r][PRODUCT], sums[r][GRAD]) * share) / square;
         const C shift = Centred ? C(sums[r][GRAD] * share - mean[r].off * slope) : C(0);
         out[r] = {mean[r].rounded, scale, shift, slope, -C(mean[r].off) * scale};

@@ -28,7 +28,7 @@ struct Slope {
         const Centre<C> centre(sums, share, a.is_centred);
         const C square = centre.variance + C(a.eps);
         off = centre.off;
-        scale = C(1) / std::sqrt(square);
+        scale = a.is_centred && share == C(1) ? C(0) : C(1) / std::sqrt(square);  // one element is normalised to 0
         shift = a.is_centred ? sums[2] * share : C(0);
         slope = (sums[3] - off * sums[2]) * share / square;
     }

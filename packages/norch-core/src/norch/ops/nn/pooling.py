@@ -10,7 +10,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int
 from ..copying import contiguous
 from ..creation import arange
-from ..elementwise.arithmetic import div, floor_divide, remainder, where
+from ..elementwise.arithmetic import div, floor_divide, minimum, remainder, where
 from ..families import composite, floating, one_dtype
 from ..indexing import gather, index_select, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
@@ -286,16 +286,17 @@ def avg_pool1d(
 
 def _average_parts(x: Tensor, dim: int, count: int) -> Tensor:
     """The averages of `count` parts of `dim`, of which neighbours may overlap. Each part sees its own elements only."""
-    n = x.spec.shape[dim]
-    bounds = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
-    sizes = x.new_tensor([last - first for first, last in bounds])
-    width = max((last - first for first, last in bounds), default=1)
-    places = [min(first + j, n - 1) for first, _ in bounds for j in range(width)]
-    parts = unflatten(index_select(x, dim, x.new_tensor(places, dtype=int64)), dim, (count, width))
+    n, device = x.spec.shape[dim], x.device
+    first = floor_divide(arange(count, device=device) * n, count)
+    sizes = floor_divide((arange(count, device=device) + 1) * n + (count - 1), count) - first
+    width = min(-(-n // count) + 1, n) if count else 1  # a part that begins amid an element has one more at most
+    offsets = arange(width, device=device)
+    places = minimum(first.unsqueeze(1) + offsets, n - 1).reshape(-1)
+    parts = unflatten(index_select(x, dim, places), dim, (count, width))
     trail = (1,) * (x.spec.ndim - dim - 1)
-    inside = arange(width, device=x.device) < sizes.unsqueeze(1)
+    inside = offsets < sizes.unsqueeze(1)
     parts = where(inside.reshape((count, width, *trail)), parts, 0.0)
-    return parts.sum(dim + 1) / sizes.reshape((count, *trail))
+    return parts.sum(dim + 1) / sizes.reshape((count, *trail)).to(x.dtype)
 
 
 def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
