@@ -12,12 +12,13 @@ ACTIVATIONS = ("nn.ReLU()", "nn.Tanh()", "nn.GELU()", "nn.SiLU()", "nn.Sigmoid()
                "nn.Softsign()", "nn.CELU()", "nn.SELU()", "nn.LogSigmoid()", "nn.Hardtanh()")  # fmt: skip
 
 OPTIMIZERS = (
-    "SGD(P, lr=0.1)", "SGD(P, lr=0.1, momentum=0.9)", "SGD(P, lr=0.1, momentum=0.9, nesterov=True)",
-    "SGD(P, lr=0.1, weight_decay=0.1)", "SGD(P, lr=0.1, maximize=True)", "ASGD(P)", "Adam(P, lr=0.01, eps=0.01)",
+    "SGD(P, lr=0.1)", "SGD(P, lr=0.1, momentum=0.9)", "SGD(P, lr=0.1, momentum=0.9, nesterov=True)", "ASGD(P)",
+    "SGD(P, lr=0.1, weight_decay=0.1)", "SGD(P, lr=0.1, maximize=True)", "Adam(P, lr=0.01, eps=0.01)",
     "AdamW(P, lr=0.01, eps=0.01)", "RMSprop(P, lr=0.01, eps=0.01)", "Adagrad(P, lr=0.1, eps=0.01)",
-    "Adamax(P, eps=0.01)", "Adam(P, lr=0.01, amsgrad=True, eps=0.01)", "Adadelta(P, eps=0.01)", "NAdam(P, eps=0.01)", "RAdam(P, eps=0.01)",
+    "Adamax(P, eps=0.01)", "Adam(P, lr=0.01, amsgrad=True, eps=0.01)", "Adadelta(P, eps=0.01)",
+    "NAdam(P, eps=0.01)", "RAdam(P, eps=0.01)",
 )  # fmt: skip
-"""With a large eps: what rounding leaves of a gradient of 0, as of a bias before a norm, is else a step of full length."""
+"""With a large eps: what rounding leaves of a gradient of 0, as of a bias before a norm, is else a whole step."""
 
 SCHEDULERS = ("StepLR(o, 1, 0.5)", "ExponentialLR(o, 0.9)", "CosineAnnealingLR(o, 3)", "LinearLR(o)",
               "LambdaLR(o, lambda n: 0.9 ** n)", "OneCycleLR(o, 0.1, total_steps=4)", "PolynomialLR(o, 3)")  # fmt: skip
