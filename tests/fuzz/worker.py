@@ -12,8 +12,9 @@ import resource
 import selectors
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 HERE = Path(__file__).parent
 
@@ -33,15 +34,17 @@ class Worker:
         self.device, self.guarded, self.patience = device, guarded, patience
         self.process: subprocess.Popen[bytes] | None = None
         self.rest = b""
+        self.said: IO[bytes] | None = None
+        """What the child writes to stderr: a file, since a pipe that nobody reads would stop it once it is full."""
 
     def start(self) -> subprocess.Popen[bytes]:
         variables = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         if self.guarded:
             variables["NORCH_CPU_GUARD"] = "1"
-        self.rest = b""
+        self.rest, self.said = b"", tempfile.TemporaryFile()  # noqa: SIM115
         return subprocess.Popen(
             [sys.executable, "-X", "faulthandler", str(HERE / "worker.py"), self.device],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, env=variables,
         )  # fmt: skip
 
     def random_case(self, kind: str, seed: int) -> Verdict:
@@ -53,6 +56,7 @@ class Worker:
     def ask(self, request: dict[str, Any]) -> Verdict:
         """Has the child judge a case, and judges the child."""
         if self.process is None or self.process.poll() is not None:
+            self.stop()
             self.process = self.start()
         lines: tuple[str, ...] = tuple(request.get("lines", ()))
         try:
@@ -68,9 +72,13 @@ class Worker:
             self.stop()
             return Verdict(lines, f"hangs: no answer in {self.patience:.0f} s")
         except (EOFError, BrokenPipeError):
-            said = self.process.communicate()[1].decode(errors="replace")
-            code, self.process = self.process.returncode, None
-            return Verdict(lines, f"crash: the process ended with {code}\n{said[-1500:]}")
+            assert self.said is not None
+            self.process.communicate()
+            self.said.seek(0)
+            said = self.said.read()[-1500:].decode(errors="replace")
+            code = self.process.returncode
+            self.stop()
+            return Verdict(lines, f"crash: the process ended with {code}\n{said}")
 
     def read_line(self) -> bytes:
         """The child's next line. Raises TimeoutError, and EOFError once it has closed its pipe."""
@@ -93,6 +101,8 @@ class Worker:
             self.process.kill()
             self.process.communicate()
             self.process = None
+        if self.said is not None:
+            self.said.close()
 
 
 def serve(device: str) -> None:
