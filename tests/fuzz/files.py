@@ -171,8 +171,9 @@ def kill_saver(seed: int, name: str) -> None:
             finally:
                 os._exit(1)
         time.sleep(chance.random() * 0.02)
-        os.kill(child, getattr(signal, name))
-        os.waitpid(child, 0)
+        while not os.waitpid(child, os.WNOHANG)[0]:  # a Ctrl-C that falls into a destructor is lost
+            os.kill(child, getattr(signal, name))
+            time.sleep(0.05)
         found = norch.load(path)
         number = found["step"]
         whole = (found["w"] == number).all() and all((v == number).all() for v in found["v"])

@@ -5,11 +5,13 @@ Both speak in lines of JSON. A child that dies or hangs takes only its case with
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import resource
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,6 +47,7 @@ class Worker:
         return subprocess.Popen(
             [sys.executable, "-X", "faulthandler", str(HERE / "worker.py"), self.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, env=variables,
+            start_new_session=True,
         )  # fmt: skip
 
     def random_case(self, kind: str, seed: int) -> Verdict:
@@ -73,10 +76,9 @@ class Worker:
             return Verdict(lines, f"hangs: no answer in {self.patience:.0f} s")
         except (EOFError, BrokenPipeError):
             assert self.said is not None
-            self.process.communicate()
+            code = self.process.wait()
             self.said.seek(0)
             said = self.said.read()[-1500:].decode(errors="replace")
-            code = self.process.returncode
             self.stop()
             return Verdict(lines, f"crash: the process ended with {code}\n{said}")
 
@@ -98,7 +100,8 @@ class Worker:
 
     def stop(self) -> None:
         if self.process is not None:
-            self.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # what it has forked holds its pipes
             self.process.communicate()
             self.process = None
         if self.said is not None:
