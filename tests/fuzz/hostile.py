@@ -13,7 +13,7 @@ HOSTILE = (
     "None", "'x'", "''", "b'x'", "object()", "[]", "()", "{}", "[[]]", "[None]", "['a']", "[[1], [2, 3]]", "nan", "inf",
     "-inf", "1e400", "2**31", "2**63", "2**64", "2**100", "-1", "-2**63", "-2**64", "0", "0.5", "1j", "True", "False",
     "...",
-    "slice(None)", "int", "T", "T.Tensor", "T.float32", "T.bool", "lambda *a: 1", "range(3)", "range(0)",
+    "slice(None)", "int", "T.Tensor", "T.float32", "T.bool", "lambda *a: 1", "range(3)", "range(0)",
     "iter([1, 2])",
     "np.float32(1)", "np.int64(2)", "np.bool_(True)", "np.array(1)", "np.array([1, 2])", "np.array(['a'])",
     "np.zeros((0, 2))",

@@ -78,6 +78,8 @@ SPECIAL: list[Any] = [
     ("logaddexp2", lambda x: norch.logaddexp2(x, x * 0), [-100.0, 100], [1.13808572e-30, 100]),
     ("ndtr", lambda x: norch.special.ndtr(x), [-10, 0, 10], [7.6198530e-24, 0.5, 1]),
     ("xlog1py", lambda x: norch.special.xlog1py(norch.zeros_like(x), x), [-1, NAN, INF], [0.0, NAN, 0.0]),
+    ("norms of large numbers", lambda x: norch.linalg.vector_norm(x, 3, 1), [[3e20, 4e20, 5e20]], [6e20]),
+    ("norms of small numbers", lambda x: norch.norm(x, 1.5, 1), [[1e-30, 0.0, 0.0]], [1e-30]),
     ("a norm of one", lambda x: norch.linalg.vector_norm(x.unsqueeze(1), 3, 1), [1e30, -1e-30], [1e30, 1e-30]),
     ("cosine", lambda x: norch.cosine_similarity(x, x, 0, 1e-30), [1e18, 1e18], 1.0),
 ]

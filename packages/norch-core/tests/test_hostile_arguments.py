@@ -57,6 +57,7 @@ X = norch.ones(2, 3)
         (lambda: norch.layer_norm(X, (3,), "w"), r"layer_norm\(\): weight must be a Tensor.*, got str 'w'"),
         (lambda: norch.leaky_relu(X, None), r"leaky_relu\(\): negative_slope must be a number, got NoneType None"),
         (lambda: X.cumsum("x"), r"cumsum\(\): dim must be an int, got 'x'"),
+        (lambda: X.long().lcm_(Tensor), r"lcm_?\(\): .*Tensor"),
         (lambda: X.clamp("a"), r"clamp\(\): min must be a Tensor or a number or None, got str 'a'"),
         (lambda: norch.cat(3), r"cat\(\): tensors must be a sequence of Tensors, got int 3"),
         (lambda: norch.stack([X, 3]), r"stack\(\): expected a sequence of tensors, got Tensor, int"),

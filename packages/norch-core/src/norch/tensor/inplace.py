@@ -97,7 +97,7 @@ def _with_alpha(
 def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if self.node is not None and resolve(self) is not None:
         return True
-    return any(getattr(a, "node", None) is not None and resolve(a) is not None for a in (*args, *kwargs.values()))
+    return any(isinstance(a, TensorBase) and a.node and resolve(a) for a in (*args, *kwargs.values()))  # type: ignore[arg-type]
 
 
 def _saves_input(op: Op | None) -> bool:

@@ -352,7 +352,17 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
         return sum(size, dim, keepdim)
     if order == 2:
         return _root(sum(input * input, dim, keepdim))
-    if not input.requires_grad:
+    if order > 0 and input.spec.numel:
+        # Powers of what is divided by the largest element neither overflow nor all vanish.
+        largest = amax(size.detach(), _none_if_empty(dim), True)
+        scale = where((largest == 0) | (largest == math.inf), 1.0, largest)
+        out = _power_norm(size / scale, order, dim, keepdim)
+        return out * (scale if keepdim else scale.reshape(out.spec.shape))
+    return _power_norm(size, order, dim, keepdim)
+
+
+def _power_norm(size: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
+    if not size.requires_grad:
         return sum(size**order, dim, keepdim) ** (1 / order)
     zero = size == 0  # here the derivative is infinite or 0 * inf; PyTorch takes 0
     total = sum(where(zero, 0.0**order if order > 0 else math.inf, where(zero, 1.0, size) ** order), dim, keepdim)
