@@ -35,6 +35,7 @@ ALLOWED = (
     RuntimeError,
     OverflowError,
     ImportError,
+    ZeroDivisionError,
 )
 
 NEVER = ("BackendError", "RecursionError")

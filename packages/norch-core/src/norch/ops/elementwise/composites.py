@@ -185,9 +185,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         return _clamp(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
-    for name, bound in (("min", min), ("max", max)):
-        if not fits("Operand | None", bound):
-            raise DTypeError(f"clamp(): {must_be(name, 'Operand | None', bound)}")
+    for name, note, value in (
+        ("input", "Tensor", input),
+        ("min", "Operand | None", min),
+        ("max", "Operand | None", max),
+    ):
+        if not fits(note, value):
+            raise DTypeError(f"clamp(): {must_be(name, note, value)}")
     kinds = {hasattr(bound, "spec") for bound in (min, max) if bound is not None}
     if kinds == {True}:
         return _clamp_between(input, min, max)
