@@ -273,10 +273,12 @@ def differentiate(w: Writer) -> None:
 
 def settings(w: Writer) -> None:
     r, name = w.r, w.any(floats=True)
+    # A hook on a view of what was changed in place ends PyTorch's process.
+    hook = f"{name}.register_hook(lambda g: g * 2)" if w.names[name].is_leaf else f"{name}.retain_grad()"
     w.add(
         r.choice(
             (
-                f"{name}.retain_grad()", f"{name}.register_hook(lambda g: g * 2)",
+                f"{name}.retain_grad()", hook,
                 f"{name}.grad = None", f"{name}.grad.zero_()",
                 f"{w.fresh_name()} = {name}.grad", f"{w.fresh_name()} = {name}.detach()",
                 f"{w.fresh_name()} = {name}.is_leaf", f"{name}.data = {name}.data * 2",
