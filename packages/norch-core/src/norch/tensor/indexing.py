@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.graph import is_recording, resolve
+from ..dispatch.arguments import must_be
 from ..dispatch.call import mark_modified
 from ..dispatch.plan import SCALARS
 from ..dtype import FLOATING, bool_, int64
@@ -385,5 +386,7 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
 
 @method()
 def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-    """`index_put_` on a copy."""
+    """`index_put_` on a copy. Raises as it does, and DTypeError where `self` is no Tensor."""
+    if not isinstance(self, TensorBase):  # it is a function of norch too, which calls it as it is
+        raise DTypeError(f"index_put(): {must_be('input', 'Tensor', self)}")
     return index_put_(self.clone(), indices, values, accumulate)
