@@ -23,7 +23,7 @@ HOSTILE = (
     "T.tensor([nan, inf])", "T.tensor([9, -9])", "T.ones(3, dtype=T.float16)", "T.ones(2, requires_grad=True)",
     "T.device('cpu')", "'cuda'", "'nowhere'", "nn.Linear(1, 1)", "nn.Parameter(T.ones(2))", "Exception", "Exception()",
     "type('A', (), {'__index__': lambda s: 2})()", "type('A', (), {'__float__': lambda s: 2.0})()",
-    "type('A', (), {'__len__': lambda s: -1})()", "type('A', (), {'__getitem__': lambda s, i: s})()",
+    "type('A', (), {'__len__': lambda s: -1})()", "type('A', (), {'__getitem__': lambda s, i: [s, 1][i]})()",
 )  # fmt: skip
 
 ALLOWED = (
