@@ -269,10 +269,10 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @method(check=False)
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
-    if check_writable(self, "zero_", alike=True):
+    spec = self.spec
+    if self.node is not None or self.base is not None or spec.overlaps:
         return fill_as("zero_", self, 0)
-    target = _once(self) if self.spec.overlaps else self
-    _fill_into(target, target.spec, 0)
+    _fill_into(self, spec, 0)
     self.buffer.modified = (next_sequence_number(), "zero_")
     return self
 
@@ -299,7 +299,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
     `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
     """
-    source = src if hasattr(src, "spec") else as_tensor(src, dtype=float64 if type(src) is float else None)
+    source = src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) is float else None)
     memory = _plain_host_memory(self, source) if non_blocking else None
     if memory is None:
         return copy_as("copy_", self, source)
