@@ -60,6 +60,8 @@ X = norch.ones(2, 3)
         (lambda: X.long().lcm_(Tensor), r"lcm_?\(\): .*Tensor"),
         (lambda: norch.clip(1.0, 0, X), r"clamp\(\): input must be a Tensor, got float 1.0"),
         (lambda: norch.sub(norch.bool, X, alpha=2), r"an operand must be a Tensor or a number, got DType"),
+        (lambda: norch.gt(norch.Tensor, X), "operands must be tensors, numbers or arrays, got type"),
+        (lambda: norch.exp(norch.Tensor), "Tensor"),
         (lambda: norch.zeros(2).copy_(norch.Tensor), "has no dtype for"),
         (lambda: norch.index_put({}, (norch.tensor([0]),), X), r"index_put\(\): input must be a Tensor, got dict"),
         (lambda: X.clamp("a"), r"clamp\(\): min must be a Tensor or a number or None, got str 'a'"),

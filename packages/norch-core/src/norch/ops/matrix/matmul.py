@@ -155,7 +155,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
 
 
 def add_product(op: str, input: Tensor, multiply: Any, a: Tensor, b: Tensor, beta: float, alpha: float) -> Tensor:
-    """beta * input + alpha * multiply(a, b), in its shape; of integers the numbers are cut off, of bools they are bools.
+    """beta * input + alpha * multiply(a, b), in its shape; integers cut the numbers off, bools take them as bools.
 
     Raises ShapeError where input does not broadcast to it.
     """
