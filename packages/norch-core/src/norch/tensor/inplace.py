@@ -299,7 +299,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
     `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
     """
-    source = src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) is float else None)
+    source: Any = src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) is float else None)
     memory = _plain_host_memory(self, source) if non_blocking else None
     if memory is None:
         return copy_as("copy_", self, source)
