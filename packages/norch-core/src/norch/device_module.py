@@ -25,6 +25,9 @@ LIKE_PYTORCH: dict[str, Any] = {
 class DeviceModule:
     """The module of a device type, and what its backend adds to it in `module`: streams, memory statistics."""
 
+    __path__: tuple[str, ...] = ()  # `import norch.cuda.amp` is looked up as in a package
+    __spec__ = None
+
     def __init__(self, device_type: str) -> None:
         self.device_type = device_type
 
