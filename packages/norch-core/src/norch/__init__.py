@@ -127,6 +127,7 @@ _LATER = {
         "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
     ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
+    "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
     "compat.window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
 }  # fmt: skip

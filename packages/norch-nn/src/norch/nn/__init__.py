@@ -1,6 +1,6 @@
 """norch.nn: modules, losses and initialisation, under PyTorch's names and on the public API of norch."""
 
-from norch.submodules import late_submodules
+import norch
 
 from . import functional as functional
 from . import init as init
@@ -153,4 +153,4 @@ from .transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from .transformer import TransformerEncoder as TransformerEncoder
 from .transformer import TransformerEncoderLayer as TransformerEncoderLayer
 
-__getattr__ = late_submodules(__name__)
+__getattr__ = norch.late_submodules(__name__)

@@ -1,6 +1,6 @@
 """norch.optim: optimisers, under PyTorch's names and on the public API of norch."""
 
-from norch.submodules import late_submodules
+import norch
 
 from . import lr_scheduler as lr_scheduler
 from . import swa_utils as swa_utils
@@ -19,4 +19,4 @@ from .rmsprop import RMSprop as RMSprop
 from .rprop import Rprop as Rprop
 from .sgd import SGD as SGD
 
-__getattr__ = late_submodules(__name__)
+__getattr__ = norch.late_submodules(__name__)

@@ -1,7 +1,6 @@
 """What is done to the parameters of a model, or to their gradients."""
 
 import norch
-from norch.submodules import late_submodules
 
 from . import rnn as rnn
 from .clip_grad import clip_grad_norm_ as clip_grad_norm_
@@ -21,4 +20,4 @@ from .weight_norm import weight_norm as weight_norm
 
 norch.check_functions(globals(), "norch.nn.utils")
 
-__getattr__ = late_submodules(__name__)
+__getattr__ = norch.late_submodules(__name__)

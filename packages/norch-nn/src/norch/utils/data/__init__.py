@@ -1,6 +1,6 @@
 """norch.utils.data: datasets, samplers and loaders of batches, under PyTorch's names."""
 
-from norch.submodules import late_submodules
+import norch
 
 from .collate import default_collate as default_collate
 from .collate import default_convert as default_convert
@@ -24,4 +24,4 @@ from .worker import WorkerError as WorkerError
 from .worker import WorkerInfo as WorkerInfo
 from .worker import get_worker_info as get_worker_info
 
-__getattr__ = late_submodules(__name__)
+__getattr__ = norch.late_submodules(__name__)
