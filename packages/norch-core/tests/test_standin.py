@@ -117,6 +117,7 @@ from torch.distributed import init_process_group
 x = one(3).whatever()
 y = torch.linalg.norm(x) + torch.special.wrong(torch.ones(1))
 torch.manual_seed(1).later
+torch.cuda.set_device(torch.cuda.is_bf16_supported())
 os.path.join("a")
 def f(torch_): return torch_.neither
 """

@@ -51,6 +51,10 @@ class DeviceModule:
             return str(error)
         return None
 
+    def is_bf16_supported(self, including_emulation: bool = True) -> bool:
+        """Whether bfloat16 can be computed in: wherever the device type can be used, every backend has it."""
+        return self.is_available()
+
     def current_device(self) -> int:
         """The index of the device that a type without an index means."""
         return Device(self.device_type).index
