@@ -37,6 +37,20 @@ def test_paths_are_imported_and_reached_by_attributes() -> None:
     assert not norch.distributed.is_available()
 
 
+def test_no_path_hides_a_function() -> None:
+    code = """
+from importlib import import_module
+import norch.nn, norch.optim, norch.utils.data, sys
+from norch.compat.paths import PLACES
+for path in PLACES:
+    parent, _, name = f"norch.{path}".rpartition(".")
+    before = vars(import_module(parent)).get(name) if parent != "norch.cuda" else None
+    assert before is None or type(before) is type(sys), path
+assert not any(callable(getattr(norch.autograd, p.removeprefix("autograd."), None)) for p in PLACES)
+"""
+    assert run(code).stderr == ""
+
+
 @pytest.mark.parametrize("path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils"))])
 def test_every_path_is_a_module(path: str) -> None:
     assert import_module(f"norch.{path}") is not None

@@ -84,7 +84,6 @@ PLACES: dict[str, Place] = {
     "amp.autocast_mode": Place(("amp",)),
     "amp.grad_scaler": Place(("amp",)),
     "autograd.grad_mode": Place(("",)),
-    "autograd.gradcheck": Place(("autograd", "testing")),
     "autograd.profiler": Place(names={"record_function": nullcontext}, lacks={"profile": _PROFILE}),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names={"disable": unchanged, "allow_in_graph": unchanged, **_NOT_COMPILING}),
