@@ -130,16 +130,13 @@ _HOMES = {
     "instancenorm": "normalization", "pixelshuffle": "pixels", "channelshuffle": "pixels", "rnn": "recurrent",
     "sparse": "embedding", "upsampling": "pixels", "adaptive": "linear",
 }  # fmt: skip
-for _name in (
-    "activation container distance dropout lazy linear loss module normalization padding pooling transformer".split()
-    + list(_HOMES)
-):
+_SAME = "activation container distance dropout lazy linear loss module normalization padding pooling transformer"
+for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
-for (
-    _name
-) in """bernoulli beta binomial categorical constraints dirichlet distribution exponential gamma gumbel half_normal
-    independent kl laplace log_normal multinomial multivariate_normal normal one_hot_categorical poisson studentT
-    transforms uniform utils""".split():
+_DISTRIBUTIONS = """bernoulli beta binomial categorical constraints dirichlet distribution exponential gamma gumbel
+    half_normal independent kl laplace log_normal multivariate_normal normal one_hot_categorical poisson studentT
+    transforms uniform utils"""
+for _name in _DISTRIBUTIONS.split():
     PLACES[f"distributions.{_name}"] = Place(("distributions",))
 for _name in ("autocast_mode", "grad_scaler", "common"):
     PLACES[f"cuda.amp.{_name}"] = Place(("amp",))
