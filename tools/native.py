@@ -1,0 +1,144 @@
+"""Builds norch-cpu or norch-cuda and installs it into the environment that runs this: python tools/native.py cpu
+
+It takes uv's copy of the last build where none of the package's tool.uv.cache-keys has changed. The tools that the
+package's build-requires name are installed beside it and kept, so that a second build compiles only what changed.
+NORCH_CPU_BUILD=full builds norch-cpu as its wheel has it, for every processor; without it, quickly and for this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections import deque
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COMPILERS = ("c++", "g++", "clang++", "cl")  # those that CMake looks for, and which can compile this
+HOW = "Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install"
+WITHOUT = {
+    "cpu": "Until then norch computes with its NumPy reference.",
+    "cuda": "Until then norch computes on the CPU.",
+}
+
+
+class Failed(Exception):
+    """What went wrong and what to do about it, in a sentence."""
+
+
+def compiler() -> str:
+    """The C++ compiler that CMake will take."""
+    chosen = os.environ.get("CXX", "").split(" ")[0]
+    for name in (chosen,) if chosen else COMPILERS:
+        found = shutil.which(name)
+        if found:
+            return found
+    if chosen:
+        raise Failed(f"CXX={chosen} names no program: correct CXX or unset it.")
+    raise Failed(f"there is no C++ compiler here. Install one (GCC 12 or newer, or Clang; {HOW}), and run this again.")
+
+
+def installer() -> list[str]:
+    """uv where hatch or PATH has it, else pip."""
+    uv = os.environ.get("HATCH_UV") or shutil.which("uv")
+    if uv:
+        return [uv, "pip", "install", "--python", sys.executable]
+    return [sys.executable, "-m", "pip", "install"]
+
+
+def get_tools(package: Path) -> None:
+    """Installs what pyproject.toml says that building needs, and what scikit-build-core runs."""
+    with (package / "pyproject.toml").open("rb") as file:
+        needs = [*tomllib.load(file)["build-system"]["requires"], "cmake>=3.25", "ninja>=1.11"]
+    done = subprocess.run([*installer(), "-q", *needs], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        print(done.stdout.strip(), file=sys.stderr)
+        raise Failed(
+            "its build tools could not be installed (above). See that the package index can be reached and uv's cache "
+            "be written (UV_CACHE_DIR moves it), and run this again."
+        )
+
+
+def build(package: Path, arguments: list[str]) -> None:
+    """Builds and installs the package, and shows how far the compiler is."""
+    command = [*installer(), "-v", "--no-build-isolation", *arguments, str(package)]
+    last: deque[str] = deque(maxlen=400)
+    progress, start = Progress(package.name), time.monotonic()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as run:
+        assert run.stdout is not None
+        try:
+            for line in run.stdout:
+                last.append(line)
+                found = re.search(r"\[(\d+)/(\d+)\] (Building|Linking)", line)
+                if found:
+                    progress.show(int(found[1]), int(found[2]))
+        except KeyboardInterrupt:
+            run.terminate()
+            raise
+    progress.end()
+    if run.returncode:
+        log = ROOT / "build" / f"{package.name}.log"
+        log.parent.mkdir(exist_ok=True)
+        log.write_text("".join(last))
+        for line in [line for line in last if re.search(r"\berror\b", line, re.IGNORECASE)][:5]:
+            print(line.removeprefix("DEBUG ").rstrip(), file=sys.stderr)
+        raise Failed(f"it could not be built; what the compiler said is in {log.relative_to(ROOT)}.")
+    if progress.shown:
+        print(f"{package.name}: built in {time.monotonic() - start:.0f} s", flush=True)
+
+
+class Progress:
+    """One line that changes on a terminal; elsewhere a line every ten seconds."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.shown, self.last = name, False, float("-inf")
+        self.terminal = sys.stdout.isatty()
+
+    def show(self, done: int, total: int) -> None:
+        if not self.terminal and time.monotonic() - self.last < 10:
+            return
+        self.shown, self.last = True, time.monotonic()
+        text = f"{self.name}: compiling, {done} of {total}"
+        print(f"\r{text}\x1b[K" if self.terminal else text, end="" if self.terminal else "\n", flush=True)
+
+    def end(self) -> None:
+        if self.shown and self.terminal:
+            print("\r\x1b[K", end="")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build native packages of norch and install them here.")
+    parser.add_argument("packages", nargs="*", help="cpu, cuda, both or none")
+    parser.add_argument("--tools", action="store_true", help="install what building needs, build nothing")
+    parser.add_argument("--no-deps", action="store_true", help="without what they need at run time")
+    options = parser.parse_args()
+    if unknown := set(options.packages) - set(WITHOUT):
+        parser.error(f"there is no native package {', '.join(sorted(unknown))}, only {' and '.join(WITHOUT)}")
+    kind = os.environ.get("NORCH_CPU_BUILD") or "native"
+    os.environ.setdefault("SKBUILD_BUILD_DIR", f"build/{Path(sys.prefix).name}-{kind}")  # of this environment
+    status = 0
+    for name in options.packages:
+        package = ROOT / "packages" / f"norch-{name}"
+        arguments = ["--no-deps"] if options.no_deps else []
+        if name == "cpu":
+            arguments += ["-C", f"cmake.define.NORCH_CPU_BUILD={kind}"]
+        try:
+            compiler()
+            get_tools(package)
+            if not options.tools:
+                build(package, arguments)
+        except Failed as error:
+            print(f"{package.name} was not built: {error} {WITHOUT[name]}", file=sys.stderr)
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
