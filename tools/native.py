@@ -121,14 +121,12 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.packages) - set(WITHOUT):
         parser.error(f"there is no native package {', '.join(sorted(unknown))}, only {' and '.join(WITHOUT)}")
-    kind = os.environ.get("NORCH_CPU_BUILD") or "native"
+    kind = os.environ.setdefault("NORCH_CPU_BUILD", "native")
     os.environ.setdefault("SKBUILD_BUILD_DIR", f"build/{Path(sys.prefix).name}-{kind}")  # of this environment
     status = 0
     for name in options.packages:
         package = ROOT / "packages" / f"norch-{name}"
         arguments = ["--no-deps"] if options.no_deps else []
-        if name == "cpu":
-            arguments += ["-C", f"cmake.define.NORCH_CPU_BUILD={kind}"]
         try:
             compiler()
             get_tools(package)

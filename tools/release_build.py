@@ -3,7 +3,7 @@
 Of each package an sdist, and of that the wheel, both in an environment of their own, as pip would build them. Native
 wheels get manylinux tags; all are checked. What holds the same files twice is the same twice, byte for byte: sdists and
 pure wheels are compared with a second build, native wheels too with --twice. norch-cuda needs minutes and 104 MB of
-compiler. CMAKE_ARGS reaches CMake: -DNORCH_CPU_INSTRUCTION_SETS=avx2 makes a wheel to try things with, not to publish.
+compiler. NORCH_CPU_BUILD=native in the environment makes a norch-cpu in a minute to try this with, not to publish.
 """
 
 from __future__ import annotations
