@@ -327,3 +327,9 @@ def test_wrong_lengths_are_named():
         rnn.pad_sequence([norch.zeros(2, 1), norch.zeros(2, 2)])
     with pytest.raises(ValueError, match="padding_side"):
         rnn.pad_sequence([norch.zeros(2)], padding_side="top")
+
+
+@pytest.mark.parametrize("layer", [nn.RNN, nn.LSTM, nn.GRU])
+def test_recurrent_layers_that_no_memory_holds(layer: type[nn.Module]) -> None:
+    with pytest.raises(ValueError, match="num_layers must be at most 65536"):
+        layer(1, 1, 2**31)

@@ -62,6 +62,8 @@ def test_data_parallel_on_one_device() -> None:
     assert model(x).tolist() == model.module(x).tolist()
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
         nn.DataParallel(inner, device_ids=[0, 1])
+    with pytest.raises(norch.DTypeError, match="int is not a Module"):
+        nn.DataParallel(3, [0])  # type: ignore[arg-type]
 
 
 def test_places_of_classes() -> None:

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -182,7 +182,8 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value))
     if kind is type:
         return value in (bool, int, float)
-    return kind is Spec or not isinstance(value, np.generic | np.ndarray | TensorBase | list)
+    # A member descriptor is what the class Tensor has where a tensor has its spec.
+    return kind is Spec or not isinstance(value, np.generic | np.ndarray | TensorBase | list | MemberDescriptorType)
 
 
 def check_attributes(op: str, notes: Mapping[str, Any], values: Mapping[str, Any]) -> None:
