@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -58,28 +59,23 @@ def build(name: str, folder: Path, wheel: bool = True) -> list[Path]:
     if not wheel:
         return [sdist]
     # Where it is unpacked is the same each time, since a compiler writes paths into what it makes.
-    source = Path(tempfile.gettempdir()) / f"norch-release-{os.getuid()}" / name
+    source = ROOT / "build" / "release" / name
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
     try:
         with tarfile.open(sdist) as archive:
             archive.extractall(source, filter="data")
-        run(
-            UV,
-            "build",
-            "--wheel",
-            "--out-dir",
-            wheels,
-            only(source, "norch_*"),
-            SKBUILD_BUILD_DIR=str(source / "build"),
-        )
+        inside = {"SKBUILD_BUILD_DIR": str(source / "build")}
+        run(UV, "build", "--wheel", "--out-dir", wheels, only(source, "norch_*"), **inside)
     finally:
         shutil.rmtree(source)
     built = only(wheels, "*.whl")
     if name in NATIVE:
-        run(
-            sys.executable, "-m", "auditwheel", "repair", "--exclude", DRIVER, "--wheel-dir", folder / "repaired", built
-        )
+        # This machine's C library is new enough; auditwheel adds the tag of the oldest that is. Its own guess fails for
+        # a module that calls nothing of the C library.
+        system = f"manylinux_{platform.libc_ver()[1].replace('.', '_')}_{platform.machine()}"
+        audit = (sys.executable, "-m", "auditwheel", "repair", "--plat", system, "--exclude", DRIVER)
+        run(*audit, "--wheel-dir", folder / "repaired", built)
         built = only(folder / "repaired", "*.whl")
     return [sdist, built]
 
