@@ -9,13 +9,19 @@ import pytest
 
 TOOL = Path(__file__).parents[1] / "tools" / "native.py"
 UV = """#!{python}
-import os, sys
-if "-v" in sys.argv:
-    print("DEBUG", os.environ["NORCH_CPU_BUILD"], "build")
+import os, pathlib, sys
+if sys.argv[1] == "build":
+    print(os.environ["NORCH_CPU_BUILD"], "build in", os.environ["SKBUILD_BUILD_DIR"])
     for line in {lines}:
-        print("DEBUG", line)
+        print(line)
+    wheels = pathlib.Path(sys.argv[sys.argv.index("--out-dir") + 1])
+    wheels.mkdir(parents=True)
+    (wheels / "norch_cpu-1.0-cp311-abi3-linux_x86_64.whl").touch()
     sys.exit({build})
-print("error: Failed to fetch: https://pypi.org/simple/nanobind/")
+with open({log!r}, "a") as log:
+    print(*sys.argv[1:], file=log)
+if {tools}:
+    print("error: Failed to fetch: https://pypi.org/simple/nanobind/")
 sys.exit({tools})
 """
 COMPILED = [f"[{n}/3] Building CXX object csrc/file{n}.cpp.o" for n in (1, 2)] + ["[3/3] Linking CXX shared module"]
@@ -32,7 +38,9 @@ def tool(tmp_path):
     (tmp_path / "bin").mkdir()
 
     def run(*args, compilers=("c++",), tools=0, build=0, lines=COMPILED, **environment):
-        (tmp_path / "uv").write_text(UV.format(python=sys.executable, lines=lines, build=build, tools=tools))
+        given = {"lines": lines, "build": build, "tools": tools}
+        given |= {"python": sys.executable, "log": str(tmp_path / "installed.txt")}
+        (tmp_path / "uv").write_text(UV.format(**given))
         (tmp_path / "uv").chmod(0o755)
         for name in compilers:
             (tmp_path / "bin" / name).write_text("")
@@ -52,6 +60,18 @@ def test_progress_and_the_end_of_it(tool):
     assert "norch-cpu: built in 0 s\n" in done.stdout
 
 
+def test_the_tools_stay_apart_and_the_wheel_comes_here(tool, tmp_path):
+    tool("--no-deps", "cpu")
+    made, tools, wheel = (tmp_path / "installed.txt").read_text().splitlines()
+    apart = str(tmp_path / "build" / "norch-cpu-native" / "tools")
+    assert made.startswith("venv ")
+    assert made.endswith(f" {apart}")
+    assert f" --python {apart}" in tools
+    assert tools.endswith(" nanobind>=3 cmake>=3.25 ninja>=1.11")
+    assert f" --python {sys.executable} --no-deps " in wheel
+    assert wheel.endswith("linux_x86_64.whl")
+
+
 def test_what_was_built_before_says_nothing(tool):
     done = tool(lines=[])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -60,7 +80,8 @@ def test_what_was_built_before_says_nothing(tool):
 @pytest.mark.parametrize(("given", "kind"), [({}, "native"), ({"NORCH_CPU_BUILD": "full"}, "full")])
 def test_which_build(tool, tmp_path, given, kind):
     tool(lines=["error: so that there is a log"], build=1, **given)
-    assert f"DEBUG {kind} build" in (tmp_path / "build" / "norch-cpu.log").read_text()
+    folder = tmp_path / "build" / f"norch-cpu-{kind}"
+    assert f"{kind} build in {folder / 'cmake'}" in (folder / "log.txt").read_text()
 
 
 def sentence(done):
@@ -79,7 +100,7 @@ def test_no_compiler(tool):
 
 def test_no_package_index(tool):
     done = tool(tools=2)
-    assert "its build tools could not be installed (above)." in sentence(done)
+    assert "what it needs could not be installed (above)." in sentence(done)
     assert "Failed to fetch: https://pypi.org" in done.stderr
 
 
@@ -87,7 +108,7 @@ def test_a_build_that_fails(tool, tmp_path):
     done = tool(build=1, lines=[*COMPILED[:1], "file2.cpp:7:1: error: expected unqualified-id"])
     assert "what the compiler said is in " in sentence(done)
     assert "file2.cpp:7:1: error: expected unqualified-id" in done.stderr
-    assert COMPILED[0] in (tmp_path / "build" / "norch-cpu.log").read_text()
+    assert COMPILED[0] in (tmp_path / "build" / "norch-cpu-native" / "log.txt").read_text()
 
 
 def test_a_package_that_there_is_not(tool):
