@@ -133,3 +133,13 @@ def test_the_numbers_of_numpy_are_numbers() -> None:
     for found, expected in same:
         assert found.dtype is expected.dtype
         assert found.tolist() == expected.tolist()
+
+
+def test_what_has_an_index_is_an_int() -> None:
+    class One:
+        def __index__(self) -> int:
+            return 1
+
+    one: Any = One()
+    for function in (norch.softmax, norch.sum, norch.cumsum, norch.argmax, norch.unsqueeze, norch.squeeze):
+        assert function(X, one).tolist() == function(X, 1).tolist()
