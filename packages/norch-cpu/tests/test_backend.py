@@ -54,7 +54,7 @@ def test_the_best_build_is_chosen():
         assert chosen == usable[-1]
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", [*BUILDS, "native"])
 def test_every_build_computes(build):
     if build not in usable:
         pytest.skip(f"{build} was not built, or the processor lacks it")

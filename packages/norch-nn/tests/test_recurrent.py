@@ -115,7 +115,7 @@ def test_packed_sequences_are_as_if_alone(name, more, bidirectional):
             close(a[:, n], b)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "more"), KINDS)
 def test_gradients_of_both_orders(name, more, packed):
     norch.manual_seed(1)

@@ -1,9 +1,10 @@
 // The driver of elementwise kernels: brings operands of any layout to the contiguous loops of loop.h, tile by tile.
+#include "elementwise/elementwise.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "common/layout.h"
-#include "elementwise/loop.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 #include "runtime/tile.h"

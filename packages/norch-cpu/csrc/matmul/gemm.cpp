@@ -22,6 +22,12 @@ constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix tha
 
 template <class T>
 constexpr int64_t PANEL = TILE_VECTORS * SIMD_WIDTH<T>;
+/// Whether there are tiles of all kinds: products of integers are rare, and make do with plain ones.
+template <class T>
+constexpr bool IS_TUNED = std::is_floating_point_v<T>;
+/// The fewest columns that `direct` has vectors for.
+template <class T>
+constexpr int64_t FEWEST_COLUMNS = IS_TUNED<T> ? 4 : SIMD_WIDTH<T>;
 
 template <class T>
 const T* zeros() {
@@ -84,7 +90,7 @@ void Product<T>::choose_path() {
         path_ = Path::dots;
     else if (m_ == 1 && b_.column == 1 && c_.column == 1)
         path_ = Path::row_times_rows;
-    else if (b_.column == 1 && c_.column == 1 && n_ >= 4 && (m_ <= TILE_ROWS || b_bytes <= DIRECT_BYTES))
+    else if (b_.column == 1 && c_.column == 1 && n_ >= FEWEST_COLUMNS<T> && (m_ <= TILE_ROWS || b_bytes <= DIRECT_BYTES))
         path_ = Path::direct;
     else
         path_ = Path::packed;
@@ -220,15 +226,11 @@ int64_t Product<T>::direct_columns(const Call& call, const Area& area, int64_t l
             kernel(in, call.c + (area.top + i) * c_.row + column, c_.row);
         };
     };
-    while (left < right) {
-        if (right - left >= 2 * L) {
-            for_tiles<T, L, 2>(area.bottom - area.top, rows(left));
-            left += 2 * L;
-        } else {
-            left = std::min(left, right - L);
-            for_tiles<T, L, 1>(area.bottom - area.top, rows(left));
-            left += L;
-        }
+    if constexpr (L == SIMD_WIDTH<T>)  // with shorter vectors there are fewer columns than two have
+        for (; right - left >= 2 * L; left += 2 * L) for_tiles(area.bottom - area.top, tile_kernel<T, L, 2>, rows(left));
+    for (; left < right; left += L) {
+        left = std::min(left, right - L);
+        for_tiles(area.bottom - area.top, tile_kernel<T, L, 1>, rows(left));
     }
     return left;
 }
@@ -237,8 +239,8 @@ template <class T>
 void Product<T>::direct(const Call& call, const Area& area) const {
     constexpr int L = SIMD_WIDTH<T>;
     int64_t left = direct_columns<L>(call, area, area.left, area.right);
-    if constexpr (L >= 8) left = direct_columns<L / 2>(call, area, left, area.right);
-    if constexpr (L >= 16) left = direct_columns<L / 4>(call, area, left, area.right);
+    if constexpr (L >= 8 && IS_TUNED<T>) left = direct_columns<L / 2>(call, area, left, area.right);
+    if constexpr (L >= 16 && IS_TUNED<T>) left = direct_columns<L / 4>(call, area, left, area.right);
     if (left < area.right) packed(call, {area.top, area.bottom, left, area.right});
 }
 
@@ -248,8 +250,8 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     const int64_t blocks = divide_up(k_, most_steps), block = divide_up(k_, blocks);
     // What is left of the columns beside whole panels is better not packed, and up to a few not padded.
     const int64_t left_over = b_.column == 1 && c_.column == 1 ? (area.right - area.left) % PANEL<T> : 0;
-    if (left_over >= 4) direct(call, {area.top, area.bottom, area.right - left_over, area.right});
-    const int64_t right = left_over >= 4 ? area.right - left_over : area.right;
+    if (left_over >= FEWEST_COLUMNS<T>) direct(call, {area.top, area.bottom, area.right - left_over, area.right});
+    const int64_t right = left_over >= FEWEST_COLUMNS<T> ? area.right - left_over : area.right;
     alignas(64) T small[64 * PANEL<T>];
     std::optional<Scratch<T>> large;
     if (block > 64) large.emplace(block * PANEL<T>);
@@ -261,7 +263,7 @@ void Product<T>::packed(const Call& call, const Area& area) const {
             const int64_t padded = divide_up(width, SIMD_WIDTH<T>) * SIMD_WIDTH<T>;
             const T* b = call.b + first * b_.row + column * b_.column;
             // Whole rows of a panel are packed by the first tile that reads them.
-            const bool as_it_goes = b_.column == 1 && width == PANEL<T>;
+            const bool as_it_goes = IS_TUNED<T> && b_.column == 1 && width == PANEL<T>;
             if (!as_it_goes) pack_panel(b, b_, steps, width, panel, padded);
             panel_times_rows(call, area, first, steps, column, width, panel, as_it_goes ? b : nullptr);
         }
@@ -282,13 +284,14 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t fi
         for (int64_t j = 0; j < padded; ++j) start_row[j] = bias && j < width ? bias[column + j] : T(0);
     TileInput<T> in{nullptr, a_.row, a_.column, panel, padded, steps, start_row, 0, panel};
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
-        if (unpacked) {
-            in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
-            if (i == 0) kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
-        }
         in.a = call.a + (area.top + i) * a_.row + first_step * a_.column;
-        if (padded == PANEL<T> && !(unpacked && i == 0) && look_ahead(in, rows))
-            kernel = tile_kernel<T, L, TILE_VECTORS, Tile::looks_ahead>(rows);
+        if constexpr (IS_TUNED<T>) {
+            if (unpacked) in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
+            if (unpacked && i == 0)
+                kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
+            else if (padded == PANEL<T> && look_ahead(in, rows))
+                kernel = tile_kernel<T, L, TILE_VECTORS, Tile::looks_ahead>(rows);
+        }
         T* c = call.c + (area.top + i) * c_.row + column * c_.column;
         if (in_place) {
             if (!is_first) in.start = c, in.start_row = c_.row;
@@ -305,10 +308,7 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t fi
         for (int64_t r = 0; r < rows; ++r)
             for (int64_t j = 0; j < width; ++j) c[r * c_.row + j * c_.column] = sums[r * padded + j];
     };
-    if (padded == L)
-        for_tiles<T, L, 1>(area.bottom - area.top, tile);
-    else
-        for_tiles<T, L, 2>(area.bottom - area.top, tile);
+    for_tiles(area.bottom - area.top, padded == L ? tile_kernel<T, L, 1> : tile_kernel<T, L, 2>, tile);
 }
 
 template <class T>

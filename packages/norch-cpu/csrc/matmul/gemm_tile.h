@@ -105,14 +105,14 @@ TileKernel<T> tile_kernel(int64_t rows) {
 }
 
 /// Calls f(first row, tile kernel, rows) for tiles of about one size: of 14 rows two of 7, not one of 12 and one of 2.
-template <class T, int L, int V, class F>
-void for_tiles(int64_t rows, const F& f) {
+template <class T, class F>
+void for_tiles(int64_t rows, TileKernel<T> (*kernel_for)(int64_t rows), const F& f) {
     const int64_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS, least = rows / tiles, larger = rows % tiles;
-    const TileKernel<T> kernel = tile_kernel<T, L, V>(least);
-    const TileKernel<T> larger_kernel = larger ? tile_kernel<T, L, V>(least + 1) : nullptr;
-    int64_t i = 0;
-    for (int64_t t = 0; t < larger; ++t, i += least + 1) f(i, larger_kernel, least + 1);
-    for (int64_t t = larger; t < tiles; ++t, i += least) f(i, kernel, least);
+    const TileKernel<T> kernels[] = {kernel_for(least), larger ? kernel_for(least + 1) : nullptr};
+    for (int64_t t = 0, i = 0, here; t < tiles; ++t, i += here) {
+        here = least + (t < larger);
+        f(i, kernels[t < larger], here);
+    }
 }
 
 }  // namespace norch::matmul

@@ -40,7 +40,7 @@ void multiply(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t widt
               const Steps& steps) {
     alignas(64) static constexpr float zeros[TILE_VECTORS * L] = {};
     const int64_t whole = width / (TILE_VECTORS * L) * (TILE_VECTORS * L);
-    matmul::for_tiles<float, L, TILE_VECTORS>(rows, [&](int64_t i, TileKernel<float> kernel, int64_t count) {
+    matmul::for_tiles(rows, matmul::tile_kernel<float, L, TILE_VECTORS>, [&](int64_t i, TileKernel<float> kernel, int64_t count) {
         const Range p = steps(i, i + count);
         TileInput<float> in{a.data + i * a.row + p.begin * a.column, a.row, a.column, nullptr, b.row, p.end - p.begin,
                             zeros, 0};

@@ -2,6 +2,8 @@
 // stride s is s * s such grids, one for each remainder of a row's and a column's index.
 #include "nn/convolution.h"
 
+#include <algorithm>
+
 #include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"

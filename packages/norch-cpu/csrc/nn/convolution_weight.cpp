@@ -1,6 +1,9 @@
 // The gradient of conv2d's weight: for each window the elements that it sees, times the gradient of its result. Images
 // are summed in chunks that do not depend on the number of threads, and the chunks in order.
 #include "nn/convolution.h"
+
+#include <algorithm>
+
 #include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"

@@ -1,5 +1,7 @@
 #include "nn/convolution.h"
 
+#include <algorithm>
+
 namespace norch::nn {
 namespace {
 

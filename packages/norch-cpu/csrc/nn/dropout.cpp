@@ -1,4 +1,5 @@
 // dropout: the uniforms that `random` would draw, compared as they are made.
+#include <algorithm>
 #include <cmath>
 
 #include "common/layout.h"

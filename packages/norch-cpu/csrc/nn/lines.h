@@ -150,8 +150,8 @@ private:
             scratch += size_ * n_;
         }
         const Part& out = part_[0];
-        if (out.is_direct) return F::rows(x, reinterpret_cast<C*>(start[0]), rows, n_);
-        F::rows(x, scratch, rows, n_);
+        F::rows(x, out.is_direct ? reinterpret_cast<C*>(start[0]) : scratch, rows, n_);
+        if (out.is_direct) return;
         Plane from{reinterpret_cast<char*>(scratch), n_ * int64_t(sizeof(C)), sizeof(C)}, to{start[0], out.line, out.along};
         store_tile(to, from, rows, n_, out.size, out.convert);
     }

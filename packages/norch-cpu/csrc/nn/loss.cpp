@@ -1,4 +1,6 @@
 // Losses: nll_loss and cross_entropy by class index, of one row or a batch of rows, and mse_loss; with their gradients.
+#include <algorithm>
+
 #include "common/arithmetic_ops.h"
 #include "common/losses.h"
 #include "elementwise/loop.h"

@@ -1,6 +1,7 @@
 // What kernels of normalisation share: sums of several things at once, and operands brought to contiguous memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 

@@ -1,5 +1,6 @@
 // Steps of optimisers: one pass over all parameters of a group.
 #include <algorithm>
+#include <new>
 
 #include "common/optimizer_rules.h"
 #include "runtime/families.h"
@@ -9,29 +10,46 @@
 namespace norch::nn {
 namespace {
 
-/// n elements of one parameter: `at` are the parameter, those states that are there, and the gradient.
+constexpr int64_t RULE_BYTES = 128;  // the largest rule
+
+/// What a rule does in one dtype, for the driver below.
+struct Step {
+    int64_t size;
+    void (*prepare)(void* rule, const StepFlags& flags, const Scalar* scalars);
+    /// n elements of one parameter: `at` are the parameter, those states that are there, and the gradient.
+    void (*run)(const void* rule, char* const* at, int64_t n);
+};
+
 template <class T, class Rule, unsigned PRESENT>
-void step_loop(T* const* at, int64_t n, const Rule rule) {
+struct StepLoop {
     using C = compute_t<T>;
-    constexpr int first = 1, second = first + (PRESENT & 1), third = second + (PRESENT >> 1 & 1);
-    T* p = at[0];
-    T* a = PRESENT & 1 ? at[first] : nullptr;
-    T* b = PRESENT & 2 ? at[second] : nullptr;
-    T* c = PRESENT & 4 ? at[third] : nullptr;
-    const T* g = at[third + (PRESENT >> 2 & 1)];
-    NORCH_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) {
-        C x = load(p[i]), s = C(0), t = C(0), u = C(0);
-        if constexpr (PRESENT & 1) s = load(a[i]);
-        if constexpr (PRESENT & 2) t = load(b[i]);
-        if constexpr (PRESENT & 4) u = load(c[i]);
-        rule.template apply<PRESENT>(x, s, t, u, load(g[i]));
-        p[i] = store<T>(x);
-        if constexpr (PRESENT & 1) a[i] = store<T>(s);
-        if constexpr (PRESENT & 2) b[i] = store<T>(t);
-        if constexpr (PRESENT & 4) c[i] = store<T>(u);
+    static_assert(sizeof(Rule) <= RULE_BYTES);
+
+    static void prepare(void* rule, const StepFlags& flags, const Scalar* scalars) { new (rule) Rule(flags, scalars); }
+
+    static void run(const void* given, char* const* at, int64_t n) {
+        const Rule rule = *static_cast<const Rule*>(given);
+        constexpr int first = 1, second = first + (PRESENT & 1), third = second + (PRESENT >> 1 & 1);
+        const auto list = [at](int i) { return reinterpret_cast<T*>(at[i]); };
+        T* p = list(0);
+        T* a = PRESENT & 1 ? list(first) : nullptr;
+        T* b = PRESENT & 2 ? list(second) : nullptr;
+        T* c = PRESENT & 4 ? list(third) : nullptr;
+        const T* g = list(third + (PRESENT >> 2 & 1));
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) {
+            C x = load(p[i]), s = C(0), t = C(0), u = C(0);
+            if constexpr (PRESENT & 1) s = load(a[i]);
+            if constexpr (PRESENT & 2) t = load(b[i]);
+            if constexpr (PRESENT & 4) u = load(c[i]);
+            rule.template apply<PRESENT>(x, s, t, u, load(g[i]));
+            p[i] = store<T>(x);
+            if constexpr (PRESENT & 1) a[i] = store<T>(s);
+            if constexpr (PRESENT & 2) b[i] = store<T>(t);
+            if constexpr (PRESENT & 4) c[i] = store<T>(u);
+        }
     }
-}
+};
 
 /// Where each parameter begins in the row of all of them.
 std::vector<int64_t> starts_of(const Request& request, int64_t count) {
@@ -56,25 +74,31 @@ void for_pieces(const std::vector<int64_t>& starts, double ns, const Body& body)
         64);
 }
 
+KernelPtr step_kernel(const Request& request, int lists, const Step& step) {
+    const int64_t count = request.attrs.integer("count");
+    const StepFlags flags(request.attrs);
+    auto starts = starts_of(request, count);
+    // What an element costs: mostly the memory that is read, and written but for the gradient.
+    const double ns = 0.06 * (2 * lists - 1) * double(step.size) / 4;
+    return make_kernel(ns * double(starts.back()), [=](char* const* data, const Scalar* scalars) {
+        alignas(16) char rule[RULE_BYTES];
+        step.prepare(rule, flags, scalars + count * lists);
+        for_pieces(starts, ns, [&](size_t i, int64_t begin, int64_t n) {
+            char* at[LISTS<7>];
+            for (int k = 0; k < lists; ++k) at[k] = data[i + size_t(k * count)] + begin * step.size;
+            step.run(rule, at, n);
+        });
+    });
+}
+
 struct Make {
     template <template <class> class Rule, unsigned PRESENT, bool = false>
     static KernelPtr step(const Request& request) {
         constexpr int lists = LISTS<PRESENT>;
-        int64_t count = request.attrs.integer("count");
-        if (!suits_step(request, count, lists, Rule<float>::SCALARS)) return nullptr;
-        StepFlags flags(request.attrs);
-        auto starts = starts_of(request, count);
+        if (!suits_step(request, request.attrs.integer("count"), lists, Rule<float>::SCALARS)) return nullptr;
         return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) {
-            // What an element costs: mostly the memory that is read, and written but for the gradient.
-            double ns = 0.06 * (2 * lists - 1) * double(sizeof(T)) / 4;
-            return make_kernel(ns * double(starts.back()), [=](char* const* data, const Scalar* scalars) {
-                const Rule<compute_t<T>> rule(flags, scalars + count * lists);
-                for_pieces(starts, ns, [&](size_t i, int64_t begin, int64_t n) {
-                    T* at[lists];
-                    for (int k = 0; k < lists; ++k) at[k] = reinterpret_cast<T*>(data[i + size_t(k * count)]) + begin;
-                    step_loop<T, Rule<compute_t<T>>, PRESENT>(at, n, rule);
-                });
-            });
+            using Loop = StepLoop<T, Rule<compute_t<T>>, PRESENT>;
+            return step_kernel(request, lists, {sizeof(T), Loop::prepare, Loop::run});
         });
     }
 };

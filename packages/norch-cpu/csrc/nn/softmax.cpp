@@ -1,6 +1,8 @@
 // softmax and log_softmax along a dim, and their gradients.
 #include "nn/softmax.h"
 
+#include <algorithm>
+
 #include "elementwise/functions.h"
 #include "nn/lines.h"
 

@@ -1,4 +1,5 @@
 // random and arange. What each kind of draw makes of the words is defined in norch.numpy_backend.philox.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>

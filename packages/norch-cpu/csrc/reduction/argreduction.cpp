@@ -60,109 +60,58 @@ Best<compute_t<T>> best_of(const char* p, int64_t stride, int64_t n) {
     return best;
 }
 
-/// The inner loop is over reduced elements.
-template <class T, class Op>
-class RowSearch final : public Kernel {
-public:
-    using A = compute_t<T>;
-
-    RowSearch(const ReductionPlan& plan, double ns) : plan_(plan) {
-        contiguous_ = plan.x_stride == int64_t(sizeof(T));
-        ns_ = double(plan.n) * (contiguous_ ? ns : 1) + 10;
-        work = ns_ * double(plan.outputs);
-        if (plan.outputs < MIN_OUTPUTS) pieces_ = (plan.n + CHUNK - 1) / CHUNK;
-    }
-
-    void run(char* const* data, const Scalar*) const override {
-        if (pieces_ > 1) return run_split(data);
-        parallel_for(plan_.outputs, ns_, [&](int64_t begin, int64_t end) {
-            Odometer at(plan_.kept, begin);
-            for (int64_t i = begin; i < end; ++i, at.next())
-                put(data[0] + at.out, search(data[1] + at.x, plan_.n).index);
-        });
-    }
-
-private:
-    Best<A> search(const char* x, int64_t n) const {
-        return contiguous_ ? best_of<T, Op>(reinterpret_cast<const T*>(x), n) : best_of<T, Op>(x, plan_.x_stride, n);
-    }
-
-    static void put(char* out, int64_t index) { *reinterpret_cast<int64_t*>(out) = index; }
-
-    void run_split(char* const* data) const {
-        Scratch<Best<A>> found(plan_.outputs * pieces_);
-        parallel_for(plan_.outputs * pieces_, ns_ / double(pieces_), [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                int64_t start = i % pieces_ * CHUNK;
-                const char* x = data[1] + Odometer(plan_.kept, i / pieces_).x + start * plan_.x_stride;
-                found[i] = search(x, std::min(CHUNK, plan_.n - start));
-                found[i].index += start;
-            }
-        });
-        Odometer at(plan_.kept, 0);
-        for (int64_t i = 0; i < plan_.outputs; ++i, at.next()) {
-            Best<A> best = found[i * pieces_];
-            for (int64_t k = 1; k < pieces_; ++k)
-                if (beats<Op>(found[i * pieces_ + k].value, best.value)) best = found[i * pieces_ + k];
-            put(data[0] + at.out, best.index);
-        }
-    }
-
-    ReductionPlan plan_;
-    bool contiguous_;
-    double ns_;
-    int64_t pieces_ = 1;
+/// The loops of one search in one dtype, for the drivers below.
+struct SearchLoops {
+    int64_t size, best;  // bytes of an element, and of a Best
+    /// *found = the best of n elements, of which the first counts as number `start`.
+    void (*row)(void* found, const char* x, int64_t stride, int64_t n, int64_t start);
+    /// The index of the best of n in order.
+    int64_t (*first_of)(const void* found, int64_t n);
+    void (*columns)(const ReductionPlan& plan, char* out, const char* x, int64_t n);
 };
 
-/// The inner loop is over kept elements.
 template <class T, class Op>
-class ColumnSearch final : public Kernel {
-public:
+struct Search {
     using A = compute_t<T>;
     // As wide as the numbers, so that both are compared in vectors of as many lanes.
     using Index = std::conditional_t<sizeof(A) == 8, int64_t, int32_t>;
 
-    ColumnSearch(const ReductionPlan& plan, double ns) : plan_(plan), blocks_((plan.n + COLUMNS - 1) / COLUMNS) {
-        contiguous_ = plan.x_stride == int64_t(sizeof(T));
-        work = 2 * ns * double(plan.inputs) * double(plan.outputs);
-        ns_ = work / double(plan.kept_count * blocks_);
+    static void row(void* found, const char* x, int64_t stride, int64_t n, int64_t start) {
+        Best<A> best = stride == sizeof(T) ? best_of<T, Op>(reinterpret_cast<const T*>(x), n) : best_of<T, Op>(x, stride, n);
+        best.index += start;
+        *static_cast<Best<A>*>(found) = best;
     }
 
-    void run(char* const* data, const Scalar*) const override {
-        parallel_for(plan_.kept_count * blocks_, ns_, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                Odometer at(plan_.kept, i / blocks_);
-                int64_t start = i % blocks_ * COLUMNS;
-                search(data[0] + at.out + start * plan_.out_stride, data[1] + at.x + start * plan_.x_stride,
-                       std::min(COLUMNS, plan_.n - start));
-            }
-        });
+    static int64_t first_of(const void* found, int64_t n) {
+        const auto* p = static_cast<const Best<A>*>(found);
+        Best<A> best = p[0];
+        for (int64_t k = 1; k < n; ++k)
+            if (beats<Op>(p[k].value, best.value)) best = p[k];
+        return best.index;
     }
 
-private:
-    void search(char* out, const char* x, int64_t n) const {
+    static void columns(const ReductionPlan& plan, char* out, const char* x, int64_t n) {
         A best[COLUMNS];
         Index index[COLUMNS];
-        int64_t rows = plan_.row_count, row_stride = plan_.reduced.empty() ? 0 : plan_.reduced[0].x;
+        const auto at = [&](const char* row, int64_t j) { return A(load(*reinterpret_cast<const T*>(row + j * plan.x_stride))); };
+        int64_t rows = plan.row_count, row_stride = plan.reduced.empty() ? 0 : plan.reduced[0].x;
         if (rows > INT32_MAX && sizeof(Index) == 4) rows = INT32_MAX;
         for (int64_t j = 0; j < n; ++j) best[j] = at(x, j), index[j] = 0;
         for (int64_t i = 1; i < rows; ++i) {
             const char* row = x + i * row_stride;
-            if (contiguous_) compare(best, index, reinterpret_cast<const T*>(row), Index(i), n);
+            if (plan.x_stride == sizeof(T)) compare(best, index, reinterpret_cast<const T*>(row), Index(i), n);
             else
                 for (int64_t j = 0; j < n; ++j)
-                    if (beats<Op>(at(row, j), best[j])) best[j] = at(row, j), index[j] = Index(i);
+                    if (A y = at(row, j); beats<Op>(y, best[j])) best[j] = y, index[j] = Index(i);
         }
         for (int64_t j = 0; j < n; ++j) {
             int64_t found = index[j];
             // What 32 bits do not count is searched element by element.
-            for (int64_t i = rows; i < plan_.row_count; ++i)
+            for (int64_t i = rows; i < plan.row_count; ++i)
                 if (A y = at(x + i * row_stride, j); beats<Op>(y, best[j])) best[j] = y, found = i;
-            *reinterpret_cast<int64_t*>(out + j * plan_.out_stride) = found;
+            *reinterpret_cast<int64_t*>(out + j * plan.out_stride) = found;
         }
     }
-
-    A at(const char* row, int64_t j) const { return load(*reinterpret_cast<const T*>(row + j * plan_.x_stride)); }
 
     static void compare(A* best, Index* index, const T* row, Index i, int64_t n) {
         NORCH_INDEPENDENT
@@ -174,11 +123,58 @@ private:
         }
     }
 
-    ReductionPlan plan_;
-    int64_t blocks_;
-    bool contiguous_;
-    double ns_;
+    static constexpr SearchLoops loops = {sizeof(T), sizeof(Best<A>), row, first_of, columns};
 };
+
+/// The inner loop is over reduced elements.
+KernelPtr search_rows(const ReductionPlan& plan, const SearchLoops& loops, double element_ns) {
+    const double ns = double(plan.n) * (plan.x_stride == loops.size ? element_ns : 1) + 10;
+    const double work = ns * double(plan.outputs);
+    const int64_t pieces = (plan.n + CHUNK - 1) / CHUNK;
+    const auto put = [=](char* out, const void* found, int64_t n) {
+        *reinterpret_cast<int64_t*>(out) = loops.first_of(found, n);
+    };
+    if (pieces == 1 || plan.outputs >= MIN_OUTPUTS)
+        return make_kernel(work, [=](char* const* data, const Scalar*) {
+            parallel_for(plan.outputs, ns, [&](int64_t begin, int64_t end) {
+                Best<double> found;  // as large as any
+                Odometer at(plan.kept, begin);
+                for (int64_t i = begin; i < end; ++i, at.next()) {
+                    loops.row(&found, data[1] + at.x, plan.x_stride, plan.n, 0);
+                    put(data[0] + at.out, &found, 1);
+                }
+            });
+        });
+    return make_kernel(work, [=](char* const* data, const Scalar*) {
+        Scratch<> found(plan.outputs * pieces * loops.best);
+        parallel_for(plan.outputs * pieces, ns / double(pieces), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t start = i % pieces * CHUNK;
+                const char* x = data[1] + Odometer(plan.kept, i / pieces).x + start * plan.x_stride;
+                loops.row(found.data() + i * loops.best, x, plan.x_stride, std::min(CHUNK, plan.n - start), start);
+            }
+        });
+        Odometer at(plan.kept, 0);
+        for (int64_t i = 0; i < plan.outputs; ++i, at.next())
+            put(data[0] + at.out, found.data() + i * pieces * loops.best, pieces);
+    });
+}
+
+/// The inner loop is over kept elements.
+KernelPtr search_columns(const ReductionPlan& plan, const SearchLoops& loops, double element_ns) {
+    const int64_t blocks = (plan.n + COLUMNS - 1) / COLUMNS;
+    const double work = 2 * element_ns * double(plan.inputs) * double(plan.outputs);
+    return make_kernel(work, [=](char* const* data, const Scalar*) {
+        parallel_for(plan.kept_count * blocks, work / double(plan.kept_count * blocks), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                Odometer at(plan.kept, i / blocks);
+                const int64_t start = i % blocks * COLUMNS;
+                loops.columns(plan, data[0] + at.out + start * plan.out_stride, data[1] + at.x + start * plan.x_stride,
+                              std::min(COLUMNS, plan.n - start));
+            }
+        });
+    });
+}
 
 template <class Op>
 KernelPtr search(const Request& request) {
@@ -188,12 +184,11 @@ KernelPtr search(const Request& request) {
     if (request.operands[0].dtype != DType::i64) throw std::invalid_argument(request.op + " gives int64");
     ReductionPlan plan = plan_reduction(request.operands[0], x, dims);
     if (plan.is_empty()) return make_kernel(0, [](char* const*, const Scalar*) {});
-    return visit(x.dtype, [&]<class Given>(Tag<Given>) -> KernelPtr {
-        using T = std::conditional_t<std::is_same_v<Given, bool>, uint8_t, Given>;
-        double ns = is_half(x.dtype) ? 0.15 : 0.03 * double(sizeof(T));
-        if (plan.columns) return std::make_unique<ColumnSearch<T, Op>>(plan, ns);
-        return std::make_unique<RowSearch<T, Op>>(plan, ns);
+    const SearchLoops loops = visit(x.dtype, []<class T>(Tag<T>) {
+        return Search<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>, Op>::loops;
     });
+    const double ns = is_half(x.dtype) ? 0.15 : 0.03 * double(loops.size);
+    return plan.columns ? search_columns(plan, loops, ns) : search_rows(plan, loops, ns);
 }
 
 }  // namespace

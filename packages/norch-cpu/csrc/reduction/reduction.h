@@ -1,65 +1,16 @@
-// What reductions share: how operands of any layout become loops, walking them, and the operations.
+// What reductions share: the operations, and folding a row.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <type_traits>
-#include <vector>
 
 #include "common/arithmetic_ops.h"
 #include "common/dtype.h"
-#include "common/kernel.h"
+#include "reduction/plan.h"
 #include "runtime/simd.h"
 
 namespace norch::reduction {
-
-struct Axis {
-    int64_t size, x, out;  // byte strides of the input and the output
-};
-constexpr int MAX_AXES = 64;
-
-/// The loops of a reduction. The inner one runs over `n` elements: reduced ones, or with `columns` kept ones.
-struct ReductionPlan {
-    bool columns;
-    int64_t n, x_stride, out_stride;  // byte strides; out_stride is 0 where the inner loop is reduced
-    std::vector<Axis> kept, reduced;  // the loops around it, outermost first
-    int64_t kept_count, row_count;    // how many elements those have
-    int64_t outputs, inputs;          // of the whole reduction: elements of the output, elements behind each
-
-    /// Whether nothing is reduced or nothing comes out.
-    bool is_empty() const { return outputs == 0 || inputs == 0; }
-};
-int64_t count_of(const std::vector<Axis>& axes);
-ReductionPlan plan_reduction(const Operand& out, const Operand& x, const std::vector<int64_t>& dims);
-
-/// Walks some axes from flat index `start`: how far the input and the output are from where they begin, in bytes.
-class Odometer {
-public:
-    Odometer(const std::vector<Axis>& axes, int64_t start) : axes_(axes.data()), count_(int(axes.size())) {
-        for (int d = count_ - 1; d >= 0; --d) {
-            index_[d] = start % axes_[d].size;
-            start /= axes_[d].size;
-            x += index_[d] * axes_[d].x;
-            out += index_[d] * axes_[d].out;
-        }
-    }
-    void next() {
-        for (int d = count_ - 1; d >= 0; --d) {
-            x += axes_[d].x;
-            out += axes_[d].out;
-            if (++index_[d] < axes_[d].size) return;
-            index_[d] = 0;
-            x -= axes_[d].size * axes_[d].x;
-            out -= axes_[d].size * axes_[d].out;
-        }
-    }
-    int64_t x = 0, out = 0;
-
-private:
-    const Axis* axes_;
-    int count_;
-    int64_t index_[MAX_AXES];
-};
 
 // The operations. `identity` leaves every number as it is, `empty` is what no elements give, partial results are
 // combined in `upcast`, and bools, which are bytes, have an operation of their own.
@@ -153,10 +104,15 @@ NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, compute_t<T>* acc) {
 }
 
 /// A contiguous row, at most some thousand elements: partial results in eight vectors, so that the error of a sum stays
-/// that of a pairwise one.
+/// that of a pairwise one. Integers have no such error, and a loop that the compiler knows how to vectorise.
 template <class T, class Op>
 inline compute_t<T> fold_block(const T* p, int64_t n) {
     using A = compute_t<T>;
+    if constexpr (std::is_integral_v<A>) {
+        A all = Op::template identity<A>;
+        for (int64_t i = 0; i < n; ++i) all = Op::apply(all, A(p[i]));
+        return all;
+    }
     constexpr int LANES = 8 * SIMD_WIDTH<A>;
     if (n < LANES) return fold_rest<T, Op, 4, false>(p, n, nullptr);
     A lanes[LANES], half[LANES / 2];
@@ -172,8 +128,13 @@ inline compute_t<T> fold_block(const T* p, int64_t n) {
 template <class T, class Op>
 inline compute_t<T> fold_block(const char* p, int64_t stride, int64_t n) {
     using A = compute_t<T>;
-    A acc[8];
     auto at = [=](int64_t i) { return A(load(*reinterpret_cast<const T*>(p + i * stride))); };
+    if constexpr (std::is_integral_v<A>) {
+        A all = Op::template identity<A>;
+        for (int64_t i = 0; i < n; ++i) all = Op::apply(all, at(i));
+        return all;
+    }
+    A acc[8];
     for (int j = 0; j < 8; ++j) acc[j] = j < n ? at(j) : Op::template identity<A>;
     int64_t i = 8;
     for (; i + 8 <= n; i += 8)

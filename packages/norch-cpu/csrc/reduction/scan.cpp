@@ -65,8 +65,14 @@ struct Scan {
     }
 };
 
-template <class T, class Op>
-KernelPtr make_scan(const ReductionPlan& plan, int64_t x_row, int64_t out_row) {
+/// The loops of a dtype, for the driver below.
+struct ScanLoops {
+    void (*row)(char* out, const char* x, int64_t out_stride, int64_t x_stride, int64_t n);
+    void (*columns)(char* out, const char* x, const ReductionPlan& plan, int64_t rows, int64_t out_row, int64_t x_row,
+                    int64_t n);
+};
+
+KernelPtr make_scan(const ReductionPlan& plan, const ScanLoops& loops, int64_t x_row, int64_t out_row) {
     int64_t rows = plan.inputs;
     double ns = 0.5 * double(rows);
     if (!plan.columns)
@@ -74,7 +80,7 @@ KernelPtr make_scan(const ReductionPlan& plan, int64_t x_row, int64_t out_row) {
             parallel_for(plan.outputs, 2 * ns, [&](int64_t begin, int64_t end) {
                 Odometer at(plan.kept, begin);
                 for (int64_t i = begin; i < end; ++i, at.next())
-                    Scan<T, Op>::row(data[0] + at.out, data[1] + at.x, out_row, x_row, rows);
+                    loops.row(data[0] + at.out, data[1] + at.x, out_row, x_row, rows);
             });
         });
     int64_t width = std::min(COLUMNS, plan.n), blocks = (plan.n + width - 1) / width;
@@ -83,9 +89,8 @@ KernelPtr make_scan(const ReductionPlan& plan, int64_t x_row, int64_t out_row) {
             for (int64_t i = begin; i < end; ++i) {
                 Odometer at(plan.kept, i / blocks);
                 int64_t start = i % blocks * width;
-                Scan<T, Op>::columns(data[0] + at.out + start * plan.out_stride,
-                                     data[1] + at.x + start * plan.x_stride, plan, rows, out_row, x_row,
-                                     std::min(width, plan.n - start));
+                loops.columns(data[0] + at.out + start * plan.out_stride, data[1] + at.x + start * plan.x_stride, plan,
+                              rows, out_row, x_row, std::min(width, plan.n - start));
             }
         });
     });
@@ -102,10 +107,11 @@ KernelPtr cumsum(const Request& request) {
     ReductionPlan plan = plan_reduction(out, x, {dim});
     if (plan.is_empty()) return make_kernel(0, [](char* const*, const Scalar*) {});
     int64_t size = size_of(x.dtype), x_row = x.strides[size_t(dim)] * size, out_row = out.strides[size_t(dim)] * size;
-    return visit(x.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        if constexpr (std::is_same_v<T, bool>) return make_scan<uint8_t, Or>(plan, x_row, out_row);
-        else return make_scan<T, Sum>(plan, x_row, out_row);
+    const ScanLoops loops = visit(x.dtype, []<class T>(Tag<T>) {
+        using S = std::conditional_t<std::is_same_v<T, bool>, Scan<uint8_t, Or>, Scan<T, Sum>>;
+        return ScanLoops{S::row, S::columns};
     });
+    return make_scan(plan, loops, x_row, out_row);
 }
 
 }  // namespace

@@ -1,23 +1,9 @@
 // Which of the builds of the extension this processor can run. Compiled for the plainest processor there is.
 #include <nanobind/nanobind.h>
 
-namespace {
+#include "runtime/instruction_set.h"
 
-const char* instruction_set() {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("f16c");
-    if (!has_avx2) return "baseline";
-    bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl");
-    return has_avx512 ? "avx512" : "avx2";
-#else
-    return "baseline";
-#endif
+NB_MODULE(_detect, m) {
+    m.def("instruction_set", norch::instruction_set);
+    m.attr("native") = NORCH_CPU_NATIVE;  // the instruction set of the build "native", "" where that was not made
 }
-
-}  // namespace
-
-NB_MODULE(_detect, m) { m.def("instruction_set", instruction_set); }

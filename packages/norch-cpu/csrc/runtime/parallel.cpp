@@ -192,4 +192,31 @@ void run_parallel(int64_t count, void (*body)(const void*, int64_t), const void*
     for (int64_t i = 0; i < count; ++i) body(context, i);
 }
 
+void run_ranges(int64_t n, double ns_per_item, int64_t align, void (*body)(const void*, int64_t, int64_t),
+                const void* context) {
+    double total = double(n) * ns_per_item;
+    int threads = total < PARALLEL_NS ? 1 : num_threads();
+    if (threads == 1) {
+        if (n > 0) body(context, 0, n);
+        return;
+    }
+    // A few ranges a thread, so that one thread held up by another process does not hold up all.
+    int64_t pieces = std::min<int64_t>(threads * 4, std::max<int64_t>(2, int64_t(total / (PARALLEL_NS / 2))));
+    int64_t size = (n + pieces - 1) / pieces;
+    size = (size + align - 1) / align * align;
+    int64_t count = (n + size - 1) / size;
+    struct Ranges {
+        void (*body)(const void*, int64_t, int64_t);
+        const void* context;
+        int64_t n, size;
+    } ranges{body, context, n, size};
+    run_parallel(
+        count,
+        [](const void* given, int64_t i) {
+            const auto& r = *static_cast<const Ranges*>(given);
+            r.body(r.context, i * r.size, std::min(r.n, (i + 1) * r.size));
+        },
+        &ranges);
+}
+
 }  // namespace norch

@@ -1,7 +1,6 @@
 // The thread pool. Work that is small, nested, or met by a busy pool runs on the calling thread.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "common/kernel.h"
@@ -19,32 +18,17 @@ void run_parallel(int64_t count, void (*body)(const void* context, int64_t i), c
 /// Work below this many nanoseconds is not worth a second thread.
 constexpr double PARALLEL_NS = 15000;
 
+/// parallel_for without its template: body(context, begin, end).
+void run_ranges(int64_t n, double ns_per_item, int64_t align, void (*body)(const void* context, int64_t begin, int64_t end),
+                const void* context);
+
 /// Calls body(begin, end) on ranges that cover [0, n). `ns_per_item` is about what an item costs one core; ranges are
 /// multiples of `align` items. How the ranges are cut depends only on these numbers and num_threads().
 template <class Body>
 void parallel_for(int64_t n, double ns_per_item, const Body& body, int64_t align = 1) {
-    double total = double(n) * ns_per_item;
-    int threads = total < PARALLEL_NS ? 1 : num_threads();
-    if (threads == 1) {
-        if (n > 0) body(int64_t(0), n);
-        return;
-    }
-    // A few ranges a thread, so that one thread held up by another process does not hold up all.
-    int64_t pieces = std::min<int64_t>(threads * 4, std::max<int64_t>(2, int64_t(total / (PARALLEL_NS / 2))));
-    int64_t size = (n + pieces - 1) / pieces;
-    size = (size + align - 1) / align * align;
-    int64_t count = (n + size - 1) / size;
-    struct Context {
-        const Body& body;
-        int64_t n, size;
-    } context{body, n, size};
-    run_parallel(
-        count,
-        [](const void* given, int64_t i) {
-            const auto& c = *static_cast<const Context*>(given);
-            c.body(i * c.size, std::min(c.n, (i + 1) * c.size));
-        },
-        &context);
+    run_ranges(
+        n, ns_per_item, align,
+        [](const void* given, int64_t begin, int64_t end) { (*static_cast<const Body*>(given))(begin, end); }, &body);
 }
 
 /// A kernel of n items that parallel_for hands out: body(data, begin, end).

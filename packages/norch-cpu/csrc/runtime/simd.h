@@ -2,6 +2,10 @@
 // Clang), for loops that do not vectorise by themselves: too few iterations, or lanes that change places.
 #pragma once
 
+#ifdef NORCH_SHARED
+#error "What is compiled once for all instruction sets must not depend on one"
+#endif
+
 #include <cstring>
 #include <utility>
 

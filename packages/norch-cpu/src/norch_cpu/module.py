@@ -31,7 +31,7 @@ def empty_cache() -> None:
 
 
 def instruction_set() -> str:
-    """The build of the kernels in use: "baseline", "avx2" or "avx512"."""
+    """The build of the kernels in use: "baseline", "avx2" or "avx512"; "native" is one to develop with."""
     return chosen
 
 

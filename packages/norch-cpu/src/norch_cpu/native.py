@@ -1,6 +1,7 @@
-"""The build of the extension that this processor runs best, of those that the wheel has, as `native`.
+"""The build of the extension that this processor runs best, of those that are installed, as `native`.
 
-NORCH_CPU_INSTRUCTION_SET=baseline (or avx2, avx512) chooses another.
+NORCH_CPU_INSTRUCTION_SET=baseline (or avx2, avx512) chooses another. A build to develop with (NORCH_CPU_BUILD=native,
+see CMakeLists.txt) has one module, named "native", and is chosen where there is no other.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from types import ModuleType
 
 BUILDS = ("baseline", "avx2", "avx512")
 
-detected: str = importlib.import_module("._detect", __package__).instruction_set()
-usable = [name for name in BUILDS[: BUILDS.index(detected) + 1] if find_spec(f"._{name}", __package__) is not None]
+_detect = importlib.import_module("._detect", __package__)
+detected: str = _detect.instruction_set()
+_runs = BUILDS[: BUILDS.index(detected) + 1]
+usable = [name for name in _runs if find_spec(f"._{name}", __package__) is not None]
+if _detect.native in _runs:  # what `_native` was compiled for
+    usable.insert(0, "native")
 chosen = os.environ.get("NORCH_CPU_INSTRUCTION_SET") or (usable[-1] if usable else detected)
 
 
 def _load(name: str) -> ModuleType:
     if usable and name not in usable:
         raise ImportError(
-            f"NORCH_CPU_INSTRUCTION_SET={name}: of the builds in this wheel the processor runs {', '.join(usable)}"
+            f"NORCH_CPU_INSTRUCTION_SET={name}: of the builds that are installed the processor runs {', '.join(usable)}"
         )
     return importlib.import_module(f"._{name}", __package__)
 

@@ -1,0 +1,22 @@
+// What the driver of elementwise kernels and their loops have in common.
+#pragma once
+
+#include <cstdint>
+
+#include "common/kernel.h"
+
+namespace norch::elementwise {
+
+/// p[0] is the output, p[1..] the inputs, all of n contiguous elements but those whose bit is set in `broadcast` (bit i for
+/// p[i]), of which there is one element for all. The output may be one of the inputs. Not all inputs are broadcast.
+using Loop = void (*)(char* const* p, unsigned broadcast, int64_t n);
+
+/// How `elementwise` treats operands. BITS: 16-bit floats go to the loop as they are, not as float32. TAKES_BROADCAST: the
+/// loop copes with inputs that are all broadcast.
+enum : unsigned { BITS = 1, TAKES_BROADCAST = 2 };
+
+/// An elementwise kernel of `request` around a loop. The loop's operands have the request's dtypes, but for 16-bit floats,
+/// which are float32 there. `ns` is what an element costs a core.
+KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags = 0);
+
+}  // namespace norch::elementwise
