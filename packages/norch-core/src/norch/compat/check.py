@@ -14,7 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..device_module import DeviceModule
 from .standin import MEANS
 
 _ROOTS = MEANS | {"norch": "norch"}
@@ -76,7 +75,7 @@ def lacks(name: str) -> str | None:
         try:
             found = getattr(found, part)
         except AttributeError:
-            if isinstance(found, DeviceModule) and not found.is_available():
+            if hasattr(found, "device_type") and not found.is_available():
                 return None  # what its backend adds is not known here
             if not hasattr(found, "__path__"):
                 return shown if isinstance(found, type(sys) | type) else None
