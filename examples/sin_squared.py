@@ -124,6 +124,18 @@ def draw(runs: list[Run], device: str, path: str) -> None:
     figure.savefig(path)
 
 
+def computed_by(device: str) -> str:
+    """Which backend that was, and how to get another."""
+    module = type(norch.device(device).backend).__module__
+    if module.startswith("norch.numpy_backend"):
+        native = "native kernels: `hatch run native` in a clone, `pip install norch-cpu` elsewhere"
+        return f"computed by the NumPy reference of norch-core; {native}"
+    package = module.partition(".")[0].replace("_", "-")
+    if package == "norch-cpu":
+        package += f" ({norch.cpu.instruction_set()}); NORCH_BACKEND_CPU=numpy chooses the NumPy reference"
+    return f"computed by {package}"
+
+
 def positive(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -173,12 +185,14 @@ def main() -> int:
     print()
     for run in (article, wide):
         print(run.summary)
+    print("drawing ...", flush=True)
     try:
         draw([article, wide], args.device, args.out)
     except OSError as error:
         print(f"no picture: {error}", file=sys.stderr)
         return 1
     print(f"picture: {args.out}")
+    print(computed_by(args.device))
     return status
 
 

@@ -60,6 +60,7 @@ def test_it_learns_how_characters_follow_one_another(text, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a Windows process in another way")
+@pytest.mark.slow
 def test_ctrl_c_saves_and_resume_goes_on_as_if_nothing_had_been(text, tmp_path):
     args = ["--text", str(text), "--steps", "300", "--every", "60", *SMALL]
     whole = run(tmp_path, *args, "--checkpoint", "whole.norch")

@@ -1,5 +1,7 @@
 """The examples run as a user runs them: in a process of their own, to the end, with a picture to show for it."""
 
+import importlib.util
+import os
 import re
 import signal
 import subprocess
@@ -15,9 +17,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def run(name, cwd, *args):
+def run(name, cwd, *args, **environment):
     command = [sys.executable, str(EXAMPLES / name), *args]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+    env = os.environ | environment
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
 
 
 def losses(text, title):
@@ -31,6 +34,17 @@ def test_sin_squared_learns_the_mean_and_then_the_curve(tmp_path):
     assert losses(done.stdout, "the article's model") == pytest.approx(0.13, abs=0.01)
     assert losses(done.stdout, "a wider model") < 0.01
     assert (tmp_path / "sin_squared.png").read_bytes().startswith(PNG)
+
+
+def test_the_demos_last_line_says_what_computed_and_how_to_get_another(tmp_path):
+    done = run("sin_squared.py", tmp_path, "--epochs", "1", NORCH_BACKEND_CPU="numpy")
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("computed by the NumPy reference of norch-core; ")
+    assert "hatch run native" in last
+    assert "pip install norch-cpu" in last
+    if importlib.util.find_spec("norch_cpu"):
+        done = run("sin_squared.py", tmp_path, "--epochs", "1")
+        assert re.match(r"computed by norch-cpu \(\w+\); NORCH_BACKEND_CPU=numpy ", done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("name", ["sin_squared.py", "digits.py"])

@@ -113,6 +113,7 @@ def test_going_on_is_as_if_it_had_never_stopped(made_up, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a Windows process in another way")
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_an_epoch(made_up, tmp_path):
     options = ["--data", made_up, "--unverified", "--batch-size", 4, "--epochs", 3]
     whole = run(tmp_path, *options, "--out", "whole")

@@ -69,6 +69,7 @@ def test_a_plain_package_installs_and_passes(plain):
     assert "level 2 of 8" in (folder / "badge.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_native_package_installs_and_passes(tmp_path):
     tools = [name for name in ("scikit_build_core", "nanobind", "ninja") if find_spec(name) is None]
     if tools:

@@ -14,6 +14,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import norch
+
 
 def wheel(folder, name, files, entry_points="", version="1.0"):
     """Writes a wheel of `files` (path: text or bytes) into a folder."""
@@ -46,7 +48,7 @@ def wheel_of(folder, project):
     }
     groups = {"console_scripts": about.get("scripts", {}), **about.get("entry-points", {})}
     lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in names.items()) for group, names in groups.items()]
-    return wheel(folder, about["name"], files, "\n".join(lines), about["version"])
+    return wheel(folder, about["name"], files, "\n".join(lines), about.get("version") or norch.__version__)
 
 
 def environment(folder, wheels, needs):

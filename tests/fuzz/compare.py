@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -41,6 +42,9 @@ def difference(
     for i, line in enumerate(lines):
         mine, its = ours.errors.get(i), theirs.errors.get(i)
         if mine is not None and its is None:
+            for name in re.findall(r"\w+", re.sub(r"^\w+ = ", "", line)):
+                if name in theirs.values and name not in ours.values:  # None: the line fails for that
+                    return f"{name}: {given('variable', None, theirs.values[name])}"
             return f"line {i + 1} raises {type(mine).__name__}: {str(mine)[:300]}    {line}"
         if mine is None and its is not None:
             return f"line {i + 1} should raise {type(its).__name__}: {str(its)[:200]}    {line}"

@@ -7,6 +7,9 @@ from random import Random
 
 from program import Outcome, library, run
 
+BY = (-1.0, -0.87, -0.74, 0.69, 0.81, 0.96)
+"""Movements of several sizes: those of numbers that cancel do not cancel too."""
+
 
 def in_float64(lines: tuple[str, ...], shaken: float = 0.0) -> Outcome:
     """The same program in PyTorch in float64; the values that go in are rounded as before.
@@ -14,9 +17,7 @@ def in_float64(lines: tuple[str, ...], shaken: float = 0.0) -> Outcome:
     shaken: how far, relatively, they are moved at random: by as much results may differ that are both right.
     """
     T, r = library("torch"), Random(0)
-    known = {
-        "_moved": lambda v: v * (1 + shaken * r.choice((-1, 1))) + shaken * r.choice((-1, 1)) * (abs(shaken) > 1e-5)
-    }
+    known = {"_moved": lambda v: v * (1 + shaken * r.choice(BY)) + shaken * r.choice(BY) * (abs(shaken) > 1e-5)}
     doubled = [promoted(line, "" if not shaken or line[0] in "zd_" else ".apply_(_moved)") for line in lines]
     before = T.get_default_dtype()
     try:
@@ -28,5 +29,6 @@ def in_float64(lines: tuple[str, ...], shaken: float = 0.0) -> Outcome:
 
 def promoted(line: str, then: str) -> str:
     """The line with float64 for every floating dtype; `then` is appended to what makes a tensor of values."""
+    line = re.sub(r"T\.tensor\((?=[^()]*\.\d)[^()=]*\)", rf"\g<0>{then}", line)
     line = re.sub(r"((?:dtype=|\.to\()T\.(?:float\d\d|bfloat16)\))", rf"\1.to(T.float64){then}", line)
     return re.sub(r"dtype=T\.(float32|float16|bfloat16)(?!\))", "dtype=T.float64", line)

@@ -8,7 +8,8 @@ import literals
 
 FORWARD = (
     "(w @ w.t()).sum()", "(w * x).sum()", "F.linear(x, w).tanh().sum()", "w.softmax(-1)[0].sum()",
-    "(w - x).pow(2).mean()", "w.sort(-1)[0].cumsum(-1).sum()", "F.layer_norm(w, (4,)).abs().sum()", "m(x).sum()",
+    "(w - x).pow(2).mean()", "w.sort(dim=-1, stable=True)[0].cumsum(-1).sum()", "m(x).sum()",
+    "F.layer_norm(w, (4,)).exp().sum()",
     "w.sum(0).exp().sum()", "w[T.tensor([0, 2, 2])].sum()", "F.cross_entropy(w, T.tensor([0, 1, 2]))",
     "T.cat([w, x]).logsumexp(0).sum()", "(w.expand(2, 3, 4) * 2).sum()",
 )  # fmt: skip

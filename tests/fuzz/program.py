@@ -103,8 +103,11 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
         raise raised[0]
 
 
-def run(lines: tuple[str, ...], T: Any, known: dict[str, Any] | None = None) -> Outcome:
-    """Runs the lines, each whatever the ones before raised. Variables whose names begin with _ are not compared."""
+def run(lines: tuple[str, ...], T: Any, known: dict[str, Any] | None = None, values: bool = True) -> Outcome:
+    """Runs the lines, each whatever the ones before raised. Variables whose names begin with _ are not compared.
+
+    values: False leaves them out: of a tensor of 8 GiB there may be no second copy.
+    """
     names = namespace(T) | (known or {})
     given = set(names)
     errors: dict[int, BaseException] = {}
@@ -116,10 +119,10 @@ def run(lines: tuple[str, ...], T: Any, known: dict[str, Any] | None = None) -> 
                 errors[i] = e.with_traceback(None)
         made = {n: v for n, v in names.items() if n not in given and n[0] != "_"}
         try:
-            values = dict(leaves(made, T))
+            found = dict(leaves(made, T)) if values else {}
         except RuntimeError as e:  # PyTorch checks at the next use whether some views were changed in place
-            errors[len(lines)], values = e, {}
-    return Outcome(errors, values)
+            errors[len(lines)], found = e, {}
+    return Outcome(errors, found)
 
 
 _CODE: dict[str, Any] = {}

@@ -218,7 +218,8 @@ def make_result(w: Writer) -> None:
                 f"T.where({name} > 0, {name}, {other})", f"{name}[{advanced_index(w.r, w.shape(name))}]",
                 f"T.cat([{name}, {name}])", f"T.stack([{name}, {name}], -1)", f"{name}.max()", f"{name}.cumsum(0)",
                 f"{name}.sigmoid()", f"({name} * 1.0).softmax(-1)", f"{name}.t() @ {name}", f"{name}.repeat(2, 1)",
-                f"{name}.masked_fill({name} > 0, 1)", f"{name}.sort(0)[0]", f"{name}.prod()", f"{name}.norm()",
+                f"{name}.masked_fill({name} > 0, 1)", f"{name}.sort(dim=0, stable=True)[0]", f"{name}.prod()",
+                f"{name}.norm()",
                 f"F.pad({name}, (1, 1))", f"{name}.double()", f"{name}.to(T.float32)", f"{name}.flip(0)",
                 f"{name}.index_select(0, T.tensor([0]))", f"{name}.clamp(-1, 1)", f"{name}.logsumexp(0)",
             )

@@ -147,6 +147,20 @@ def test_gradient_of_a_product_whose_parts_overflow_float16():
     np.testing.assert_allclose(x.detach().flip(0).cumprod(0).numpy(), values[::-1].cumprod(), rtol=1e-2)
 
 
+def test_products_scaled_into_the_range_of_float16():
+    x, v = norch.full((2, 2), 200, dtype=norch.float16), norch.full((2,), 200, dtype=norch.float16)
+    for scaled in (
+        norch.addmm(x, x, x, alpha=0.5, beta=0), norch.baddbmm(x[None], x[None], x[None], alpha=0.5, beta=0)[0],
+        norch.addbmm(x, x[None], x[None], alpha=0.5, beta=0), norch.addmv(v, x, v, alpha=0.5, beta=0)[None],
+    ):  # fmt: skip
+        assert scaled.dtype is norch.float16
+        assert set(scaled.flatten().tolist()) == {40_000.0}
+    small = norch.tensor([0.01], dtype=norch.float16, requires_grad=True)
+    out = norch.addr(norch.zeros(1, 1, dtype=norch.float16), small.detach(), small, alpha=2)
+    out.backward(norch.full((1, 1), 40_000, dtype=norch.float16))
+    assert small.grad.item() == pytest.approx(800, rel=1e-3)
+
+
 def test_cosine_similarity_of_large_float16():
     a, b = (norch.tensor([v, 4000.0], dtype=norch.float16) for v in (3000.0, -3000.0))
     assert norch.cosine_similarity(a, b, dim=0).item() == pytest.approx(0.28, abs=1e-3)

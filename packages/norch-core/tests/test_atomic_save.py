@@ -21,12 +21,12 @@ HARNESS = Path(__file__).with_name("kill_harness.py")
 @pytest.mark.parametrize(
     ("how", "least"),
     [
-        ("kill at every line", 60),
+        pytest.param("kill at every line", 60, marks=pytest.mark.slow),
         ("interrupt at every line", 60),
         ("kill at every line, named", 60),
-        ("interrupt at every line, named", 60),
-        ("kill at random", 30),
-        ("interrupt at random", 30),
+        pytest.param("interrupt at every line, named", 60, marks=pytest.mark.slow),
+        pytest.param("kill at random", 30, marks=pytest.mark.slow),
+        pytest.param("interrupt at random", 30, marks=pytest.mark.slow),
         ("out of room", 6),
     ],
 )

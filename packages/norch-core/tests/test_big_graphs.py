@@ -128,6 +128,7 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [mlp, penalty, unused])
 def test_steps_leave_nothing_behind(make: Callable[[], Callable[[], None]], no_collector: None) -> None:
     step = make()

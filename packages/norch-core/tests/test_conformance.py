@@ -59,7 +59,7 @@ def test_there_are_faults_at_every_level():
     assert {level for level, *_ in FAULTS.values()} == set(conformance.LEVELS)
 
 
-@pytest.mark.parametrize("name", ["broken", "strict"])
+@pytest.mark.parametrize("name", ["broken", pytest.param("strict", marks=pytest.mark.slow)])
 def test_right_backends_pass(name, broken):
     if name == "strict":
         from norch.testing.strict import strict_device
@@ -96,6 +96,7 @@ def test_the_report_has_scripts_that_fail_alike(broken, tmp_path, capsys):
     conformance.rerun("cpu", identity)
 
 
+@pytest.mark.slow
 def test_every_script_runs():
     """The script of a case that passes runs through: one case of each op at each level."""
     firsts = {}

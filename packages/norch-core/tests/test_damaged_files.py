@@ -172,6 +172,7 @@ def test_much_that_lies_is_refused_before_it_costs_memory(name: str, tmp_path: P
             tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_long_header_of_honest_tensors_is_read(tmp_path: Path) -> None:
     names = ['a "quoted" [name]', "{", *map(str, range(20_000))]
     entries = ",".join([f"{json.dumps(name)}: {ENTRY} " for name in names])

@@ -60,6 +60,9 @@ X = norch.ones(2, 3)
         (lambda: X.long().lcm_(Tensor), r"lcm_?\(\): .*Tensor"),
         (lambda: norch.clip(1.0, 0, X), r"clamp\(\): input must be a Tensor, got float 1.0"),
         (lambda: norch.sub(norch.bool, X, alpha=2), r"an operand must be a Tensor or a number, got DType"),
+        (lambda: norch.gt(norch.Tensor, X), "operands must be tensors, numbers or arrays, got type"),
+        (lambda: norch.exp(norch.Tensor), "Tensor"),
+        (lambda: norch.zeros(2).copy_(norch.Tensor), "has no dtype for"),
         (lambda: norch.index_put({}, (norch.tensor([0]),), X), r"index_put\(\): input must be a Tensor, got dict"),
         (lambda: X.clamp("a"), r"clamp\(\): min must be a Tensor or a number or None, got str 'a'"),
         (lambda: norch.cat(3), r"cat\(\): tensors must be a sequence of Tensors, got int 3"),
@@ -130,3 +133,13 @@ def test_the_numbers_of_numpy_are_numbers() -> None:
     for found, expected in same:
         assert found.dtype is expected.dtype
         assert found.tolist() == expected.tolist()
+
+
+def test_what_has_an_index_is_an_int() -> None:
+    class One:
+        def __index__(self) -> int:
+            return 1
+
+    one: Any = One()
+    for function in (norch.softmax, norch.sum, norch.cumsum, norch.argmax, norch.unsqueeze, norch.squeeze):
+        assert function(X, one).tolist() == function(X, 1).tolist()

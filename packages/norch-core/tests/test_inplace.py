@@ -346,6 +346,25 @@ def test_retain_grad_follows_the_tensor() -> None:
     assert z.grad.tolist() == [12, 10]
 
 
+def test_retain_grad_follows_a_view() -> None:
+    base = norch.ones(3, 2, requires_grad=True) * 2
+    view = base.view(6)
+    view.retain_grad()
+    with norch.no_grad():
+        view.mul_(3)
+    view.sum().backward()
+    assert view.grad is not None
+    assert view.grad.tolist() == [1.0] * 6
+
+    base = norch.ones(3, 2, requires_grad=True) * 2
+    view = base.view(6)
+    view.retain_grad()
+    base.mul_(3)
+    (view * 2).sum().backward()
+    assert view.grad is not None
+    assert view.grad.tolist() == [2.0] * 6
+
+
 def test_a_view_of_a_constant_that_is_multiplied_by_a_leaf() -> None:
     x = norch.ones(2, 2, requires_grad=True)
     y = norch.full((2, 2), 2.0)

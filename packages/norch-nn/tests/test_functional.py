@@ -416,3 +416,16 @@ def test_attention_in_16_bits_is_float32s_rounded_once(masked):
         results.append([array(out.double()), *(array(x.grad.double()) for x in rounded)])
     for found, expected in zip(*results):
         np.testing.assert_allclose(found, expected, rtol=0.01, atol=0.01 * abs(expected).max())
+
+
+def test_lp_pool_of_signs_and_zeros() -> None:
+    x = norch.tensor([[1.0, 2.0, -3.0, 0.0, 0.0]], requires_grad=True)
+    cubes = F.lp_pool1d(x, 3, 2, 1)
+    assert cubes[0, 0].item() == pytest.approx(9 ** (1 / 3))
+    assert [math.isnan(v) for v in cubes[0].tolist()] == [False, True, True, False]  # 8 - 27 has no real root
+    squares = F.lp_pool1d(x, 2, 2, 1)
+    assert squares[0].tolist() == pytest.approx([5**0.5, 13**0.5, 3.0, 0.0])
+    squares[0, 3].backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[0.0] * 5]
+    assert F.lp_pool2d(x.detach()[None], math.inf, (1, 2), 1).tolist() == [[[2.0, 3.0, 3.0, 0.0]]]

@@ -3,6 +3,8 @@
 import gc
 import tracemalloc
 
+import pytest
+
 import norch
 from norch import nn, optim
 
@@ -37,6 +39,7 @@ def test_ten_thousand_steps_leave_no_objects():
     assert after - before < 50
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_leave_no_memory():
     train = trainer()
     grown = []

@@ -115,7 +115,7 @@ def test_packed_sequences_are_as_if_alone(name, more, bidirectional):
             close(a[:, n], b)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "more"), KINDS)
 def test_gradients_of_both_orders(name, more, packed):
     norch.manual_seed(1)
@@ -327,3 +327,9 @@ def test_wrong_lengths_are_named():
         rnn.pad_sequence([norch.zeros(2, 1), norch.zeros(2, 2)])
     with pytest.raises(ValueError, match="padding_side"):
         rnn.pad_sequence([norch.zeros(2)], padding_side="top")
+
+
+@pytest.mark.parametrize("layer", [nn.RNN, nn.LSTM, nn.GRU])
+def test_recurrent_layers_that_no_memory_holds(layer: type[nn.Module]) -> None:
+    with pytest.raises(ValueError, match="num_layers must be at most 65536"):
+        layer(1, 1, 2**31)

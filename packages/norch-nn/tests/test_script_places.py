@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 import norch
 from norch import nn
+from norch.compat.paths import PLACES
 from norch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 
@@ -62,6 +65,8 @@ def test_data_parallel_on_one_device() -> None:
     assert model(x).tolist() == model.module(x).tolist()
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
         nn.DataParallel(inner, device_ids=[0, 1])
+    with pytest.raises(norch.DTypeError, match="int is not a Module"):
+        nn.DataParallel(3, [0])  # type: ignore[arg-type]
 
 
 def test_places_of_classes() -> None:
@@ -71,8 +76,31 @@ def test_places_of_classes() -> None:
     assert conv.Conv2d is nn.Conv2d is nn.modules.Conv2d is nn.modules.conv.Conv2d
     assert isinstance(nn.BatchNorm2d(1), _BatchNorm)
     assert nn.modules.module.Module is nn.Module
+    assert nn.modules.activation.MultiheadAttention is nn.MultiheadAttention
     with pytest.raises(AttributeError, match="Nothing"):
         _ = nn.modules.Nothing
+
+
+@pytest.mark.parametrize("path", [p for p in PLACES if p.startswith(("nn", "optim", "utils"))])
+def test_every_path_is_a_module(path: str) -> None:
+    parent, _, name = f"norch.{path}".rpartition(".")
+    assert getattr(import_module(parent), name) is import_module(f"norch.{path}")
+
+
+def test_what_scripts_take_from_paths() -> None:
+    from norch.nn.modules.utils import _pair
+    from norch.nn.parallel import DataParallel, DistributedDataParallel
+    from norch.optim.adamw import AdamW
+    from norch.utils.data.dataloader import DataLoader, default_collate
+    from norch.utils.data.distributed import DistributedSampler
+
+    assert (_pair(3), _pair([1, 2])) == ((3, 3), (1, 2))
+    assert AdamW is norch.optim.AdamW
+    assert DataParallel is nn.DataParallel
+    assert (DataLoader, default_collate) == (norch.utils.data.DataLoader, norch.utils.data.default_collate)
+    assert not isinstance(nn.ReLU(), DistributedDataParallel)
+    with pytest.raises(NotImplementedError, match="DistributedSampler"):
+        DistributedSampler([1])
 
 
 class Counting(nn.Linear):

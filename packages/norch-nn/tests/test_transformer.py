@@ -352,3 +352,11 @@ def test_scaled_dot_product_attention():
     expected = softmax(np.where(below, q @ k.swapaxes(-1, -2) / math.sqrt(E), -np.inf)) @ v
     close(F.scaled_dot_product_attention(*x, is_causal=True), expected)
     assert F.scaled_dot_product_attention(*x, dropout_p=1.0).abs().sum().item() == 0
+
+
+@pytest.mark.parametrize("stack", [nn.TransformerEncoder, nn.TransformerDecoder])
+def test_stacks_of_what_cannot_be_stacked(stack: type[nn.Module]) -> None:
+    with pytest.raises(norch.DTypeError, match=f"{stack.__name__}: tuple is not a Module"):
+        stack((), 2)
+    with pytest.raises(ValueError, match="num_layers must be at most 65536"):
+        stack(nn.ReLU(), 2**31)

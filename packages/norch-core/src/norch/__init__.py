@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import sys as _sys
 from pkgutil import extend_path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,8 @@ from .settings import (
     set_num_threads,
 )
 from .spec import Size
+from .submodules import LateFinder as _LateFinder
+from .submodules import missing_names as _missing_names
 from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
 from .version import __version__
@@ -124,6 +127,7 @@ _LATER = {
         "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
     ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
+    "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
     "compat.window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
 }  # fmt: skip
@@ -137,6 +141,7 @@ def _op_of_plugin(name: str) -> Any:
 
 
 LOOKUPS.append(_op_of_plugin)
+_sys.meta_path.append(_LateFinder())
 
 
 def __dir__() -> list[str]:
@@ -163,17 +168,18 @@ def __getattr__(name: str) -> Any:
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
             found = globals()[name] = checked(getattr(Tensor, name), name)
             return found
-        if find_spec(f"norch.{name}") is not None:
-            return import_module(f"norch.{name}")
         from .device_module import lookup
 
         device_module = lookup(name)
         if device_module is not None:
             return device_module
+        if find_spec(f"norch.{name}") is not None:
+            return import_module(f"norch.{name}")
         op = _op_of_plugin(name)
         if op is not None:
             globals()[name] = op
             return op
+        _missing_names[f"norch.{name}"] = None
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
         + ("; it comes with norch-nn: pip install norch-nn" if name in ("nn", "optim", "utils", "vision") else "")

@@ -102,6 +102,8 @@ def _table(columns: tuple[str, ...], found: list[dict[str, Any]]) -> list[str]:
 COMMANDS = {
     "conformance": ("try a backend against the contract", "norch.testing.conformance.command"),
     "new-backend": ("write a plug-in package that passes at once", "norch.scaffold"),
+    "run": ("run a script, one written for PyTorch with --as-torch", "norch.compat.standin"),
+    "check": ("name what a script written for PyTorch uses and norch lacks", "norch.compat.check"),
     "coverage": ("run a script and say what its ops ran as", "norch.coverage"),
 }
 """What each further command is for, and the module that has its `add_arguments` and `main`, imported when asked for."""

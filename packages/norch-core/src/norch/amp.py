@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import AutogradError
 from .ops import isfinite, stack
+from .submodules import late_submodules
+
+__path__: list[str] = []  # PyTorch has a package here: see norch.compat.paths
+__getattr__ = late_submodules(__name__)
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -12,7 +12,6 @@ or, for a part of a program,
 from __future__ import annotations
 
 import json
-import runpy
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from .dispatch import call as dispatch
 from .dispatch import plan as planning
 from .dispatch.plan import forget_plans
+from .scripts import run_script
 from .spec import span
 
 if TYPE_CHECKING:
@@ -138,22 +138,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Runs the script as Python would, prints the table to stderr, and returns the script's exit status."""
-    status = 0
-    argv, path = sys.argv, sys.path[:]
-    sys.argv = [options.script, *options.arguments]
-    sys.path.insert(0, str(Path(options.script).resolve().parent))
-    try:
-        with watch() as seen:
-            try:
-                runpy.run_path(options.script, run_name="__main__")
-            except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-                if isinstance(end.code, str):
-                    print(end.code, file=sys.stderr)
-            finally:
-                print(seen.text(), file=sys.stderr)
-                if options.json:
-                    options.json.write_text(json.dumps(seen.json(), indent=2) + "\n")
-    finally:
-        sys.argv, sys.path[:] = argv, path
-    return status
+    with watch() as seen:
+        try:
+            return run_script(options.script, options.arguments)
+        finally:
+            print(seen.text(), file=sys.stderr)
+            if options.json:
+                options.json.write_text(json.dumps(seen.json(), indent=2) + "\n")

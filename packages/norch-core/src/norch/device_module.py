@@ -25,6 +25,9 @@ LIKE_PYTORCH: dict[str, Any] = {
 class DeviceModule:
     """The module of a device type, and what its backend adds to it in `module`: streams, memory statistics."""
 
+    __path__: tuple[str, ...] = ()  # `import norch.cuda.amp` is looked up as in a package
+    __spec__ = None
+
     def __init__(self, device_type: str) -> None:
         self.device_type = device_type
 
@@ -47,6 +50,10 @@ class DeviceModule:
         except DeviceError as error:
             return str(error)
         return None
+
+    def is_bf16_supported(self, including_emulation: bool = True) -> bool:
+        """Whether bfloat16 can be computed in: wherever the device type can be used, every backend has it."""
+        return self.is_available()
 
     def current_device(self) -> int:
         """The index of the device that a type without an index means."""

@@ -27,6 +27,10 @@ from .ops import (
 from .ops import bernoulli as draw_bernoulli
 from .spec import Size
 from .special import ndtr, ndtri
+from .submodules import late_submodules
+
+__path__: list[str] = []  # PyTorch has a package here: see norch.compat.paths
+__getattr__ = late_submodules(__name__)
 
 if TYPE_CHECKING:
     from .tensor import Tensor

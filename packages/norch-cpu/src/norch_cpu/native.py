@@ -1,7 +1,7 @@
 """The build of the extension that this processor runs best, of those that are installed, as `native`.
 
-NORCH_CPU_INSTRUCTION_SET=baseline (or avx2, avx512) chooses another. A build to develop with (NORCH_CPU_BUILD=native, see
-CMakeLists.txt) has one module, named "native", and is chosen where there is no other.
+NORCH_CPU_INSTRUCTION_SET=baseline (or avx2, avx512) chooses another. A build to develop with (NORCH_CPU_BUILD=native,
+see CMakeLists.txt) has one module, named "native", and is chosen where there is no other.
 """
 
 from __future__ import annotations

@@ -1,3 +1,1 @@
 """norch-cuda: the backend of norch for NVIDIA GPUs, device "cuda". Nothing here is imported by hand: norch finds it."""
-
-__version__ = "0.1.0"

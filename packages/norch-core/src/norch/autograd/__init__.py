@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..submodules import late_submodules
 from .engine import backward, grad
 from .graph import Node
 from .mode import (
@@ -57,6 +58,9 @@ _LATER = {
 }
 
 
+_submodule = late_submodules(__name__)
+
+
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
@@ -65,4 +69,4 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         module = _LATER[name]
         return getattr(import_module(module if module.startswith(".") else f".{module}", "norch.autograd"), name)
-    raise AttributeError(f"module 'norch.autograd' has no attribute {name!r}")
+    return _submodule(name)

@@ -254,8 +254,17 @@ def resolve(tensor: Tensor) -> Node | None:
         source = base.node
         if source is None:
             return node
-    tensor.node = fresh = view_node(base, tensor, source)
+    fresh = view_node(base, tensor, source)
+    move_retained(node, fresh)
+    tensor.node = fresh
     return fresh
+
+
+def move_retained(old: Node | None, new: Node) -> None:
+    """`retain_grad` is about the tensor as it is now, not as it was before an in-place op."""
+    hooks = getattr(old, "hooks", None)
+    if hooks and RETAIN in hooks and old is not new:
+        new.hooks = {**(new.hooks or {}), RETAIN: hooks.pop(RETAIN)}
 
 
 def view_node(base: Tensor, view: Tensor, source: Node) -> Node:

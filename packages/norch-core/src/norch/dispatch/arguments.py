@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -167,11 +167,13 @@ def _fits(note: str, value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """An attribute as plans keep it: Python's own numbers for NumPy's and 0-d tensors', tuples for lists."""
+    """An attribute as plans keep it: Python's own numbers for NumPy's, 0-d tensors' and ints in disguise, no lists."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray | TensorBase):
         return value.item() if value.shape == () else value  # type: ignore[union-attr]
+    if hasattr(type(value), "__index__"):
+        return value if isinstance(value, int) else value.__index__()
     return tuple([plain(v) for v in value]) if type(value) in (tuple, list) else value
 
 
@@ -182,7 +184,11 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value))
     if kind is type:
         return value in (bool, int, float)
-    return kind is Spec or not isinstance(value, np.generic | np.ndarray | TensorBase | list)
+    if kind is Spec or isinstance(value, int):
+        return True
+    # A member descriptor is what the class Tensor has where a tensor has its spec.
+    foreign = isinstance(value, np.generic | np.ndarray | TensorBase | list | MemberDescriptorType)
+    return not foreign and not hasattr(kind, "__index__")
 
 
 def check_attributes(op: str, notes: Mapping[str, Any], values: Mapping[str, Any]) -> None:

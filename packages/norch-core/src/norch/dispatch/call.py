@@ -78,7 +78,8 @@ def run_mixed(op: Op, a: Any, b: Any) -> Any:
     a, b = as_operand(a), as_operand(b)
     if a is NotImplemented or b is NotImplemented:
         foreign = given[0 if a is NotImplemented else 1]
-        if op.name in _COMPARISONS or hasattr(type(foreign), f"__r{_DUNDERS.get(op.name, op.name)}__"):
+        reflected = hasattr(type(foreign), f"__r{_DUNDERS.get(op.name, op.name)}__")
+        if reflected or (op.name in _COMPARISONS and a is not NotImplemented):
             return NotImplemented  # Python then asks the other operand
         raise DTypeError(f"{op.name}(): operands must be tensors, numbers or arrays, got {describe(foreign)}") from None
     if not (isinstance(a, TensorBase) or isinstance(b, TensorBase)):

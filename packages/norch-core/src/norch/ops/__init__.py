@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .optimizer.descent import *
     from .promotion import *
     from .random import *
+    from .reduction.norms import *
     from .reduction.reductions import *
     from .reduction.scan import *
     from .reduction.sorting import *
@@ -74,7 +75,7 @@ else:
         pixels,
         pooling,
     )
-    from .reduction import reductions, scan, sorting, statistics
+    from .reduction import norms, reductions, scan, sorting, statistics
     from .shape import arranging, joining, strided, views
 
     globals().update(FUNCTIONS)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import (
-    RETAIN,
     UNTRACKED,
     Leaf,
     Node,
     is_recording,
+    move_retained,
     new_node,
     next_sequence_number,
     resolve,
@@ -183,7 +183,7 @@ def rebase(tensor: Tensor, node: Node | None) -> None:
     base = tensor.base
     if base is None and (node is not None or tensor.node is None):
         if node is not None:
-            _move_retained(tensor.node, node)
+            move_retained(tensor.node, node)
         tensor.node = node
         return
     root = tensor if base is None else base
@@ -193,15 +193,11 @@ def rebase(tensor: Tensor, node: Node | None) -> None:
     form = (tuple(tensor.spec.shape), tensor.spec.strides)
     written = _write_view.plans[root.spec, tensor.spec, *form]
     root.node = written_node = new_node(written, (old, node), (None, None, *form, tensor.offset - root.offset))
-    _move_retained(old, written_node)
+    move_retained(old, written_node)
     if base is not None:
-        tensor.node = view_node(root, tensor, written_node)
-
-
-def _move_retained(old: Node | None, new: Node) -> None:
-    """`retain_grad` is about the tensor as it is now, not as it was before the in-place op."""
-    if old is not None and old is not new and old.hooks and RETAIN in old.hooks:
-        new.hooks = {**(new.hooks or {}), RETAIN: old.hooks.pop(RETAIN)}
+        shown = view_node(root, tensor, written_node)
+        move_retained(tensor.node, shown)
+        tensor.node = shown
 
 
 def _base_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
@@ -269,10 +265,10 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @method(check=False)
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
-    if check_writable(self, "zero_", alike=True):
+    spec = self.spec
+    if self.node is not None or self.base is not None or spec.overlaps:
         return fill_as("zero_", self, 0)
-    target = _once(self) if self.spec.overlaps else self
-    _fill_into(target, target.spec, 0)
+    _fill_into(self, spec, 0)
     self.buffer.modified = (next_sequence_number(), "zero_")
     return self
 
@@ -299,7 +295,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
     `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
     """
-    source = src if hasattr(src, "spec") else as_tensor(src, dtype=float64 if type(src) is float else None)
+    source: Any = src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) is float else None)
     memory = _plain_host_memory(self, source) if non_blocking else None
     if memory is None:
         return copy_as("copy_", self, source)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ..ops.reduction import reductions
+from ..ops.reduction import norms
 from ..ops.registry import IN_PLACE, METHODS, method
 from . import elements, indexing, interop, memory, shape_changes, transfer  # noqa: F401  (they register methods)
 from .inplace import inplace
@@ -27,7 +27,7 @@ _LINALG = {"det": "det", "logdet": "logdet", "slogdet": "slogdet", "inverse": "i
 for _name, _original in _LINALG.items():
     method(_name)(_of_linalg(_original))
 
-reductions.matrix_norm = lambda *args: import_module("norch.linalg").matrix_norm(*args)
+norms.matrix_norm = lambda *args: import_module("norch.linalg").matrix_norm(*args)
 
 _in_place: dict[str, Any] = {}
 _shared: dict[Any, Any] = {}  # aliases such as sub_ and subtract_ are one method

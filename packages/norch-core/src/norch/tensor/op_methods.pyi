@@ -13,6 +13,7 @@ import norch.ops.matrix.matmul as matrix_matmul
 import norch.ops.matrix.products as matrix_products
 import norch.ops.nn.activation as nn_activation
 import norch.ops.random as ops_random
+import norch.ops.reduction.norms as reduction_norms
 import norch.ops.reduction.reductions as reduction_reductions
 import norch.ops.reduction.scan as reduction_scan
 import norch.ops.reduction.sorting as reduction_sorting
@@ -165,7 +166,7 @@ class OpMethods:
     new_empty = ops_creation_like.new_empty; new_empty_strided = ops_creation_like.new_empty_strided;
     new_full = ops_creation_like.new_full; new_ones = ops_creation_like.new_ones;
     new_tensor = ops_creation_like.new_tensor; new_zeros = ops_creation_like.new_zeros; nonzero = ops_indexing.nonzero;
-    norm = reduction_reductions.norm; normal_ = ops_random.normal_; not_equal = elementwise_arithmetic.ne;
+    norm = reduction_norms.norm; normal_ = ops_random.normal_; not_equal = elementwise_arithmetic.ne;
     not_equal_ = in_place; numpy = tensor_interop.numpy; outer = matrix_matmul.outer; permute = shape_views.permute;
     permute_dims = shape_views.permute; pin_memory = tensor_memory.pin_memory; pinverse = late;
     positive = elementwise_arithmetic.positive; pow = elementwise_arithmetic.pow; pow_ = in_place;

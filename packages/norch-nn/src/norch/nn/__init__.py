@@ -1,8 +1,9 @@
 """norch.nn: modules, losses and initialisation, under PyTorch's names and on the public API of norch."""
 
+import norch
+
 from . import functional as functional
 from . import init as init
-from . import modules as modules
 from . import utils as utils
 from .activation import CELU as CELU
 from .activation import ELU as ELU
@@ -151,3 +152,5 @@ from .transformer import TransformerDecoder as TransformerDecoder
 from .transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from .transformer import TransformerEncoder as TransformerEncoder
 from .transformer import TransformerEncoderLayer as TransformerEncoderLayer
+
+__getattr__ = norch.late_submodules(__name__)

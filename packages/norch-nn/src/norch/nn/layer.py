@@ -14,6 +14,9 @@ from .module import Module
 
 M = TypeVar("M", bound=type[Module])
 
+MAX_LAYERS = 2**16
+"""Of one stack: a slip such as a size for a count raises, and is not built until memory ends."""
+
 
 @dataclass_transform()
 def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:

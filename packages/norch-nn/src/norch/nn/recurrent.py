@@ -12,7 +12,7 @@ import norch
 from . import functional as F
 from . import init
 from .functional.recurrence import recurrence
-from .layer import layer
+from .layer import MAX_LAYERS, layer
 from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence, pack, steps_of, unpack
@@ -193,6 +193,8 @@ def _check_options(
             raise ValueError(f"{mode}: {name} must be at least {least}, got {value}")
     if num_layers < 1:
         raise ValueError(f"{mode}: num_layers must be greater than zero, got {num_layers}")
+    if num_layers > MAX_LAYERS:
+        raise ValueError(f"{mode}: num_layers must be at most {MAX_LAYERS}, got {num_layers}")
     if isinstance(dropout, bool) or not 0 <= dropout <= 1:
         raise ValueError(f"{mode}: dropout should be a number from 0 to 1, got {dropout}")
     if proj_size and mode != "LSTM":

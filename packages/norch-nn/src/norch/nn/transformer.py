@@ -12,6 +12,7 @@ import norch
 from . import init
 from .container import ModuleList
 from .dropout import Dropout
+from .layer import MAX_LAYERS
 from .linear import Linear
 from .module import Module
 from .multihead_attention import MultiheadAttention
@@ -140,6 +141,11 @@ def _attended(
 class _Stack(Module):
     def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         super().__init__()
+        name = type(self).__name__
+        if not isinstance(layer, Module):
+            raise norch.DTypeError(f"{name}: {type(layer).__name__} is not a Module subclass")
+        if num_layers > MAX_LAYERS:
+            raise ValueError(f"{name}: num_layers must be at most {MAX_LAYERS}, got {num_layers}")
         self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
         self.num_layers = num_layers
         self.norm = norm
@@ -148,7 +154,8 @@ class _Stack(Module):
 class TransformerEncoder(_Stack):
     """`num_layers` copies of a layer, one after another, then `norm` if there is one.
 
-    enable_nested_tensor and mask_check are taken and change nothing: results at padded places are never zeroed.
+    enable_nested_tensor and mask_check are taken and change nothing: results at padded places are never zeroed. Raises
+    DTypeError where the layer is no Module, ValueError for more than 65,536 layers.
     """
 
     def __init__(
@@ -178,7 +185,7 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """`num_layers` copies of a layer, one after another, then `norm` if there is one."""
+    """`num_layers` copies of a layer, one after another, then `norm` if there is one. Raises as the encoder does."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__(decoder_layer, num_layers, norm)

@@ -1,5 +1,7 @@
 """norch.optim: optimisers, under PyTorch's names and on the public API of norch."""
 
+import norch
+
 from . import lr_scheduler as lr_scheduler
 from . import swa_utils as swa_utils
 from .adadelta import Adadelta as Adadelta
@@ -16,3 +18,5 @@ from .radam import RAdam as RAdam
 from .rmsprop import RMSprop as RMSprop
 from .rprop import Rprop as Rprop
 from .sgd import SGD as SGD
+
+__getattr__ = norch.late_submodules(__name__)

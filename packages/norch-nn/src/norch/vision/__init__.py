@@ -1,5 +1,5 @@
-"""norch.vision: image data sets read from their standard files, and the transforms of their images."""
+"""norch.vision: image data sets read from their standard files, the transforms of their images, and grids of them."""
 
-from . import datasets, transforms
+from . import datasets, transforms, utils
 
-__all__ = ["datasets", "transforms"]
+__all__ = ["datasets", "transforms", "utils"]

@@ -16,6 +16,7 @@ from ..elementwise.arithmetic import where
 from ..families import BinaryFunction, binary_signature, primitive
 from ..registry import method, public
 from ..shape.views import diagonal
+from ..upcast import in_float32
 from .einsum import contract
 
 if TYPE_CHECKING:
@@ -150,14 +151,19 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     `input` broadcasts to it; with beta 0 it is not read. Raises ShapeError for shapes that do not fit, DTypeError as
     matmul does.
     """
-    return add_product("addmm", input, mm(mat1, mat2), beta, alpha)
+    return add_product("addmm", input, mm, mat1, mat2, beta, alpha)
 
 
-def add_product(op: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    """beta * input + alpha * product, in its shape; of integers the two numbers are cut off, of bools they are bools.
+def add_product(op: str, input: Tensor, multiply: Any, a: Tensor, b: Tensor, beta: float, alpha: float) -> Tensor:
+    """beta * input + alpha * multiply(a, b), in its shape; integers cut the numbers off, bools take them as bools.
 
     Raises ShapeError where input does not broadcast to it.
     """
+    return (_add_product if alpha == 1 else _add_scaled_product)(a, b, input, op, multiply, beta, alpha)
+
+
+def _add_product(a: Tensor, b: Tensor, input: Tensor, op: str, multiply: Any, beta: float, alpha: float) -> Tensor:
+    product: Tensor = multiply(a, b)
     kind = (bool, int, float)[product.spec.dtype.category]
     if kind is not float:
         beta, alpha = kind(beta), kind(alpha)
@@ -169,6 +175,9 @@ def add_product(op: str, input: Tensor, product: Tensor, beta: float, alpha: flo
     if out.spec.shape != product.spec.shape:
         raise ShapeError(f"{op}(): input {tuple(input.spec.shape)} does not broadcast to {tuple(product.spec.shape)}")
     return out
+
+
+_add_scaled_product = in_float32(_add_product)  # a 16-bit product, or its gradient, may overflow before it is scaled
 
 
 @public(inplace=True)

@@ -9,7 +9,8 @@ from ...errors import ShapeError
 from ...spec import as_int, broadcast_shapes, wrap_dim
 from ..elementwise.arithmetic import where
 from ..families import floating
-from ..reduction.reductions import _root, norm
+from ..reduction.norms import norm
+from ..reduction.reductions import _root
 from ..reduction.reductions import sum as total
 from ..registry import public
 from ..shape.joining import cat
@@ -116,19 +117,19 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
 @public(inplace=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec), of shape (m), to which `input` broadcasts. Raises as addmm does."""
-    return add_product("addmv", input, mv(mat, vec), beta, alpha)
+    return add_product("addmv", input, mv, mat, vec, beta, alpha)
 
 
 @public(inplace=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2), of shape (n, m), to which `input` broadcasts. Raises as addmm does."""
-    return add_product("addr", input, outer(vec1, vec2), beta, alpha)
+    return add_product("addr", input, outer, vec1, vec2, beta, alpha)
 
 
 @public(inplace=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2): (b, m, n), to which `input` broadcasts. Raises as addmm does."""
-    return add_product("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+    return add_product("baddbmm", input, bmm, batch1, batch2, beta, alpha)
 
 
 @public(inplace=True)
@@ -136,8 +137,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
     """beta * input + alpha * bmm(batch1, batch2).sum(0), by one matrix product: (m, n). Raises as addmm does."""
     check_product("addbmm", batch1, 3, batch2, 3)
     b, m, k = batch1.spec.shape
-    left = reshape(permute(batch1, [1, 0, 2]), (m, b * k))
-    return add_product("addbmm", input, mm(left, reshape(batch2, (b * k, batch2.spec.shape[2]))), beta, alpha)
+    left, right = reshape(permute(batch1, [1, 0, 2]), (m, b * k)), reshape(batch2, (b * k, batch2.spec.shape[2]))
+    return add_product("addbmm", input, mm, left, right, beta, alpha)
 
 
 # --- Blocks ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from ...spec import Shape, Spec, as_shape
 from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
 from ..optimizer.averaging import update_averages_
-from ..reduction.reductions import centred, mean, norm
+from ..reduction.norms import norm
+from ..reduction.reductions import centred, mean
 from ..registry import public
 from ..shape.views import broadcast_tensors, expand
 from ..upcast import upcast, upcast_dtype

@@ -202,7 +202,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if input.spec.ndim != 1 or r < 0:
         raise ShapeError(f"combinations(): expected a vector and r >= 0, got shape {tuple(input.spec.shape)} and {r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    chosen = list(choose(range(input.spec.shape[0]), r)) if r else []
+    count = input.spec.shape[0]
+    chosen = list(choose(range(count), r)) if 0 < r <= count or (r and with_replacement) else []
     if not chosen:
         return input.new_empty(0, r) if r else input.new_empty(0)
     index = as_tensor([i for row in chosen for i in row], device=input.device)

@@ -19,3 +19,5 @@ from .weight_norm import remove_weight_norm as remove_weight_norm
 from .weight_norm import weight_norm as weight_norm
 
 norch.check_functions(globals(), "norch.nn.utils")
+
+__getattr__ = norch.late_submodules(__name__)

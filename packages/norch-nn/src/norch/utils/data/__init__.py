@@ -1,5 +1,7 @@
 """norch.utils.data: datasets, samplers and loaders of batches, under PyTorch's names."""
 
+import norch
+
 from .collate import default_collate as default_collate
 from .collate import default_convert as default_convert
 from .dataset import ChainDataset as ChainDataset
@@ -21,3 +23,5 @@ from .sampler import WeightedRandomSampler as WeightedRandomSampler
 from .worker import WorkerError as WorkerError
 from .worker import WorkerInfo as WorkerInfo
 from .worker import get_worker_info as get_worker_info
+
+__getattr__ = norch.late_submodules(__name__)

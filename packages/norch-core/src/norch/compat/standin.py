@@ -1,0 +1,102 @@
+"""norch in place of PyTorch: `import torch` means norch in this process, in a script and in all that it imports.
+
+    import norch.compat.standin
+    norch.compat.standin.install()
+
+or, from the shell, `norch run --as-torch script.py arguments...`, which also lists with `--report` what the script
+asked for and norch lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from ..scripts import run_script
+from ..submodules import missing_names
+
+MEANS = {"torch": "norch", "torchvision": "norch.vision"}
+
+
+def _ours(name: str) -> str:
+    root, dot, rest = name.partition(".")
+    return MEANS[root] + dot + rest
+
+
+class _Alias(Loader):
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        try:
+            sys.modules[name] = import_module(_ours(name))
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith("norch"):
+                raise
+            missing_names[_ours(name)] = None
+            raise ModuleNotFoundError(f"norch, here in place of PyTorch, has no {name}", name=name) from None
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in MEANS:
+            return None
+        return ModuleSpec(fullname, _Alias(), is_package=True)
+
+
+_finder = _Finder()
+
+
+def install() -> None:
+    """From now on `torch`, `torchvision` and their submodules are norch's in this process. A second call does nothing.
+
+    Raises ImportError where PyTorch itself is loaded already: two of them would mix.
+    """
+    for name, ours in MEANS.items():
+        loaded = sys.modules.get(name)
+        if loaded is not None and loaded is not sys.modules.get(ours):
+            raise ImportError(
+                f"{name} is already loaded from {getattr(loaded, '__file__', 'somewhere')}: install norch in its place "
+                "before anything imports it",
+                name=name,
+            )
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def uninstall() -> None:
+    """Undoes `install`: what is imported from now on is PyTorch's own, if there is one."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    for name in [name for name in sys.modules if name.partition(".")[0] in MEANS]:
+        del sys.modules[name]
+
+
+def report() -> str:
+    """What was asked for and is missing, under PyTorch's names, a line each."""
+    theirs = [name.replace("norch.vision", "torchvision", 1).replace("norch", "torch", 1) for name in missing_names]
+    return "\n".join(["norch lacks of what was asked for:", *theirs] if theirs else ["norch lacks nothing of it"])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--as-torch", action="store_true", help="import torch, and torchvision, gives norch")
+    parser.add_argument("--report", action="store_true", help="list at the end what was asked for and norch lacks")
+    parser.add_argument("script", help="the Python file to run")
+    parser.add_argument("arguments", nargs="...", help="its arguments")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Runs the script as Python would, in this process, and returns its exit status."""
+    if options.as_torch:
+        install()
+    try:
+        return run_script(options.script, options.arguments)
+    finally:
+        if options.report:
+            print(report(), file=sys.stderr)

@@ -1,0 +1,158 @@
+"""norch in place of PyTorch: paths that are no files, `norch run --as-torch`, `norch check`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import norch
+from norch.__main__ import main
+from norch.compat import check
+from norch.compat.paths import PLACES
+
+
+def run(code: str, *arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=folder, env=dict(os.environ)
+    )
+
+
+def test_paths_are_imported_and_reached_by_attributes() -> None:
+    import norch.cuda.amp.grad_scaler
+    import norch.distributions.categorical
+    from norch.autograd.variable import Variable
+
+    assert norch.cuda.amp.grad_scaler.GradScaler is norch.amp.GradScaler
+    assert norch.amp.autocast_mode.autocast is norch.autocast
+    assert norch.distributions.categorical.Categorical is norch.distributions.Categorical
+    assert Variable is norch.autograd.Variable
+    assert repr(norch.cuda) == "<device module norch.cuda>"
+    assert norch.jit.script(len) is len
+    assert not norch.distributed.is_available()
+
+
+def test_no_path_hides_a_function() -> None:
+    code = """
+from importlib import import_module
+import norch.nn, norch.optim, norch.utils.data, sys
+from norch.compat.paths import PLACES
+for path in PLACES:
+    parent, _, name = f"norch.{path}".rpartition(".")
+    before = vars(import_module(parent)).get(name) if parent != "norch.cuda" else None
+    assert before is None or type(before) is type(sys), path
+names = [p.removeprefix("autograd.") for p in PLACES if p.startswith("autograd.")]
+assert names and not any(callable(getattr(norch.autograd, name)) for name in names)
+"""
+    assert run(code).stderr == ""
+
+
+@pytest.mark.parametrize("path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils"))])
+def test_every_path_is_a_module(path: str) -> None:
+    assert import_module(f"norch.{path}") is not None
+
+
+def test_what_is_lacking_raises_when_it_is_used() -> None:
+    from norch.distributed import init_process_group
+
+    assert not isinstance(norch.ones(1), init_process_group)  # type: ignore[arg-type]
+    with pytest.raises(NotImplementedError, match=r"norch has no distributed\.init_process_group; one process"):
+        init_process_group("nccl")
+    with pytest.raises(ModuleNotFoundError, match=r"norch\.fx"):
+        import_module("norch.fx")
+    with pytest.raises(AttributeError, match="no attribute 'trce'"):
+        norch.jit.trce
+
+
+def test_install_makes_torch_norch() -> None:
+    code = """
+import norch.compat.standin as standin
+standin.install(); standin.install()
+import torch, torch.cuda.amp, norch
+from torch.autograd import Variable
+assert torch is norch and torch.cuda.amp is norch.amp
+assert norch.__spec__.name == norch.__name__ == "norch"
+try:
+    import torch.fx
+except ModuleNotFoundError as error:
+    print(error)
+torch.nothing_of_that_name if hasattr(torch, "nothing_of_that_name") else None
+print(standin.report())
+standin.uninstall()
+assert "torch" not in __import__("sys").modules
+"""
+    done = run(code)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "norch, here in place of PyTorch, has no torch.fx",
+        "norch lacks of what was asked for:", "torch.fx", "torch.nothing_of_that_name",
+    ]  # fmt: skip
+
+
+def test_install_refuses_beside_pytorch(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+    done = run("import torch, norch.compat.standin as s; s.install()", folder=tmp_path)
+    assert "torch is already loaded from" in done.stderr
+    assert "before anything imports it" in done.stderr
+
+
+SCRIPT = """
+import sys
+import helper
+import torch
+print(torch.ones(2).sum().item(), sys.argv[1:], __name__, helper.torch is torch)
+torch.fill_of_nothing
+"""
+
+
+def test_run_as_torch(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "helper.py").write_text("import torch")
+    command = ["-m", "norch", "run", "--as-torch", "--report", str(tmp_path / "script.py"), "--lr", "3"]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == "2.0 ['--lr', '3'] __main__ True\n"
+    assert "has no attribute 'fill_of_nothing'" in done.stderr
+    assert done.stderr.endswith("norch lacks of what was asked for:\ntorch.fill_of_nothing\n") or (
+        "torch.fill_of_nothing" in done.stderr.splitlines()
+    )
+
+
+USES = """
+import torch, os.path
+import torch.fx as fx
+import torch.linalg
+from torch import ones as one, Nothing
+from torch.distributed import init_process_group
+x = one(3).whatever()
+y = torch.linalg.norm(x) + torch.special.wrong(torch.ones(1))
+torch.manual_seed(1).later
+torch.cuda.set_device(torch.cuda.is_bf16_supported())
+os.path.join("a")
+def f(torch_): return torch_.neither
+"""
+
+
+def test_check_names_what_is_missing(tmp_path: Path, capsys: Any) -> None:
+    assert [use.name for use in check.uses("import a, torch.nn as n; n.functional.relu(n.x)")] == [
+        "torch.nn", "torch.nn.functional.relu", "torch.nn.x",
+    ]  # fmt: skip
+    file = tmp_path / "uses.py"
+    file.write_text(USES)
+    (tmp_path / "broken.py").write_text("def")
+    assert main(["check", str(file)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{file}:3: norch lacks torch.fx",
+        f"{file}:5: norch lacks torch.Nothing",
+        f"{file}:6: norch lacks torch.distributed.init_process_group: one process trains on one device",
+        f"{file}:8: norch lacks torch.special.wrong",
+    ]
+    file.write_text("import torch\ntorch.ones(1)")
+    assert main(["check", str(file)]) == 0
+    assert main(["check", str(tmp_path)]) == 2
+    assert "broken.py" in capsys.readouterr().err
