@@ -108,10 +108,9 @@ TileKernel<T> tile_kernel(int64_t rows) {
 template <class T, class F>
 void for_tiles(int64_t rows, TileKernel<T> (*kernel_for)(int64_t rows), const F& f) {
     const int64_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS, least = rows / tiles, larger = rows % tiles;
-    const TileKernel<T> kernels[] = {kernel_for(least), larger ? kernel_for(least + 1) : nullptr};
     for (int64_t t = 0, i = 0, here; t < tiles; ++t, i += here) {
         here = least + (t < larger);
-        f(i, kernels[t < larger], here);
+        f(i, kernel_for(here), here);
     }
 }
 

@@ -77,7 +77,8 @@ struct Search {
     using Index = std::conditional_t<sizeof(A) == 8, int64_t, int32_t>;
 
     static void row(void* found, const char* x, int64_t stride, int64_t n, int64_t start) {
-        Best<A> best = stride == sizeof(T) ? best_of<T, Op>(reinterpret_cast<const T*>(x), n) : best_of<T, Op>(x, stride, n);
+        Best<A> best =
+            stride == sizeof(T) ? best_of<T, Op>(reinterpret_cast<const T*>(x), n) : best_of<T, Op>(x, stride, n);
         best.index += start;
         *static_cast<Best<A>*>(found) = best;
     }
@@ -93,7 +94,9 @@ struct Search {
     static void columns(const ReductionPlan& plan, char* out, const char* x, int64_t n) {
         A best[COLUMNS];
         Index index[COLUMNS];
-        const auto at = [&](const char* row, int64_t j) { return A(load(*reinterpret_cast<const T*>(row + j * plan.x_stride))); };
+        const auto at = [stride = plan.x_stride](const char* row, int64_t j) {
+            return A(load(*reinterpret_cast<const T*>(row + j * stride)));
+        };
         int64_t rows = plan.row_count, row_stride = plan.reduced.empty() ? 0 : plan.reduced[0].x;
         if (rows > INT32_MAX && sizeof(Index) == 4) rows = INT32_MAX;
         for (int64_t j = 0; j < n; ++j) best[j] = at(x, j), index[j] = 0;

@@ -16,11 +16,10 @@ constexpr int64_t MIN_OUTPUTS = 16;  // with fewer, outputs do not give every th
 /// A reduction whose inner loop is over reduced elements.
 class RowFold final : public Kernel {
 public:
-    RowFold(const ReductionPlan& plan, const FoldLoops& loops, double ns)
-        : plan_(plan), loops_(loops), ns_(ns * double(plan.inputs)) {
+    RowFold(const ReductionPlan& plan, const FoldLoops& loops, const Elements& elements, double ns)
+        : plan_(plan), loops_(loops), elements_(elements), ns_(ns * double(plan.inputs)) {
         work = ns_ * double(plan.outputs) + 30 * double(plan.outputs);
-        is_short_ = plan.row_count == 1 && plan.kept.size() <= 1 &&
-                    plan.n <= most_direct(plan.x_stride == loops.size, loops.lanes);
+        is_short_ = plan.row_count == 1 && plan.kept.size() <= 1 && plan.n <= 16 * loops.lanes;
         if (plan.outputs < MIN_OUTPUTS && plan.inputs >= 2 * CHUNK) {
             pieces_ = (plan.n + CHUNK - 1) / CHUNK;
             rows_per_unit_ = pieces_ > 1 ? 1 : CHUNK / plan.n;
@@ -37,16 +36,16 @@ private:
     void run_outputs(char* const* data, int64_t begin, int64_t end) const {
         if (is_short_) {
             Axis axis = plan_.kept.empty() ? Axis{1, 0, 0} : plan_.kept[0];
-            loops_.short_rows({data[0] + begin * axis.out, data[1] + begin * axis.x, axis.out, axis.x, plan_.x_stride,
-                               plan_.n, end - begin});
+            loops_.short_rows(elements_, {data[0] + begin * axis.out, data[1] + begin * axis.x, axis.out, axis.x,
+                                           plan_.x_stride, plan_.n, end - begin});
             return;
         }
         Odometer at(plan_.kept, begin);
         for (int64_t i = begin; i < end; ++i, at.next()) {
             double partial;  // as wide as any
             Odometer row(plan_.reduced, 0);
-            loops_.rows(&partial, data[1] + at.x, row, plan_.row_count, plan_.x_stride, plan_.n);
-            loops_.combine(data[0] + at.out, &partial, 1);
+            loops_.rows(elements_, &partial, data[1] + at.x, row, plan_.row_count, plan_.x_stride, plan_.n);
+            loops_.combine(elements_, data[0] + at.out, &partial, 1);
         }
     }
 
@@ -58,17 +57,19 @@ private:
                 int64_t unit = i % units_, first = unit / pieces_ * rows_per_unit_, start = unit % pieces_ * CHUNK;
                 const char* x = data[1] + Odometer(plan_.kept, i / units_).x + start * plan_.x_stride;
                 Odometer row(plan_.reduced, first);
-                loops_.rows(partials.data() + i * loops_.wide, x, row, std::min(plan_.row_count - first, rows_per_unit_),
-                            plan_.x_stride, std::min(CHUNK, plan_.n - start));
+                loops_.rows(elements_, partials.data() + i * loops_.wide, x, row,
+                            std::min(plan_.row_count - first, rows_per_unit_), plan_.x_stride,
+                            std::min(CHUNK, plan_.n - start));
             }
         });
         Odometer at(plan_.kept, 0);
         for (int64_t i = 0; i < plan_.outputs; ++i, at.next())
-            loops_.combine(data[0] + at.out, partials.data() + i * units_ * loops_.wide, units_);
+            loops_.combine(elements_, data[0] + at.out, partials.data() + i * units_ * loops_.wide, units_);
     }
 
     ReductionPlan plan_;
     FoldLoops loops_;
+    Elements elements_;
     double ns_;  // an output's
     bool is_short_;
     // An output's elements in pieces, where outputs are few: so many rows each, or so many pieces of a row.
@@ -78,22 +79,24 @@ private:
 /// A reduction whose inner loop is over kept elements.
 class ColumnFold final : public Kernel {
 public:
-    ColumnFold(const ReductionPlan& plan, const FoldLoops& loops, double ns) : loops_(loops) {
+    ColumnFold(const ReductionPlan& plan, const FoldLoops& loops, const Elements& elements, double ns) : loops_(loops) {
         c_.plan = plan;
+        c_.elements = elements;
         c_.columns = plan.n;
         c_.rows = plan.row_count;
         work = ns * double(plan.inputs) * double(plan.outputs);
-        c_.contiguous = plan.x_stride == loops.size;
-        if (c_.contiguous) merge_rows();
+        const bool is_contiguous = plan.x_stride == elements.size;
+        if (is_contiguous) merge_rows();
         // One tile after the other reads the rows in bits: only what lies in the cache or is one tile wide bears that.
-        c_.in_registers = loops.has_tile && c_.contiguous && c_.plan.reduced.size() == 1 && c_.rows >= 16 &&
+        c_.in_registers = loops.has_tile && elements.is_computed_in && is_contiguous &&
+                          c_.plan.reduced.size() == 1 && c_.rows >= 16 &&
                           (width() == loops.lanes ||
-                           double(plan.inputs) * double(plan.n) * double(loops.size) <= double(CACHED));
+                           double(plan.inputs) * double(plan.n) * double(elements.size) <= double(CACHED));
         c_.blocks = (width() + BLOCK - 1) / BLOCK;
         c_.block = (width() + c_.blocks - 1) / c_.blocks;
         if (c_.blocks > 1) c_.block = (c_.block + 63) / 64 * 64;
         c_.chunks = (c_.rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
-        c_.in_place = loops.narrow == loops.size && plan.out_stride == loops.size && c_.merged == 1;
+        c_.in_place = elements.is_computed_in && plan.out_stride == elements.size && c_.merged == 1;
         tasks_ = plan.kept_count * c_.blocks;
         ns_ = work / double(tasks_);
     }
@@ -112,7 +115,7 @@ private:
     /// Several short rows that lie one after the other become one.
     void merge_rows() {
         auto& reduced = c_.plan.reduced;
-        if (reduced.empty() || reduced.back().x != c_.columns * loops_.size) return;
+        if (reduced.empty() || reduced.back().x != c_.columns * c_.elements.size) return;
         Axis& axis = reduced.back();
         bool alone = reduced.size() == 1;
         int64_t times = 1;
@@ -148,8 +151,8 @@ private:
         parallel_for(tasks_ * c_.chunks, ns_ / double(c_.chunks), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 const Task t = task(data, i / c_.chunks);
-                int64_t first = i % c_.chunks * CHUNK_ROWS;
-                loops_.accumulate(c_, partials.data() + i * stride, t.x, first, std::min(c_.rows, first + CHUNK_ROWS), t.n);
+                const int64_t first = i % c_.chunks * CHUNK_ROWS, last = std::min(c_.rows, first + CHUNK_ROWS);
+                loops_.accumulate(c_, partials.data() + i * stride, t.x, first, last, t.n);
             }
         });
         for (int64_t i = 0; i < tasks_; ++i) {
@@ -165,25 +168,25 @@ private:
 };
 
 /// What no elements give.
-KernelPtr fill_empty(const ReductionPlan& plan, const FoldLoops& loops) {
+KernelPtr fill_empty(const ReductionPlan& plan, const FoldLoops& loops, const Elements& elements) {
     std::vector<Axis> axes = plan.kept;
     axes.push_back({plan.columns ? plan.n : 1, 0, plan.out_stride});
-    return make_kernel(double(plan.outputs), [axes, count = plan.outputs, loops](char* const* data, const Scalar*) {
+    return make_kernel(double(plan.outputs), [=, count = plan.outputs](char* const* data, const Scalar*) {
         Odometer at(axes, 0);
-        for (int64_t i = 0; i < count; ++i, at.next()) loops.combine(data[0] + at.out, nullptr, 0);
+        for (int64_t i = 0; i < count; ++i, at.next()) loops.combine(elements, data[0] + at.out, nullptr, 0);
     });
 }
 
 }  // namespace
 
-KernelPtr fold_kernel(const Request& request, const FoldLoops& loops) {
+KernelPtr fold_kernel(const Request& request, const FoldLoops& loops, const Elements& elements) {
     const Operand& x = request.operands[1];
     const ReductionPlan plan = plan_reduction(request.operands[0], x, request.attrs.integers("dims"));
     if (plan.outputs == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
-    if (plan.inputs == 0) return fill_empty(plan, loops);
-    double ns = is_half(x.dtype) ? 0.08 : 0.02 * double(loops.size);
-    if (plan.columns) return std::make_unique<ColumnFold>(plan, loops, ns);
-    return std::make_unique<RowFold>(plan, loops, plan.x_stride == loops.size ? ns : ns + 0.3);
+    if (plan.inputs == 0) return fill_empty(plan, loops, elements);
+    double ns = is_half(x.dtype) ? 0.08 : 0.02 * double(elements.size);
+    if (plan.columns) return std::make_unique<ColumnFold>(plan, loops, elements, ns);
+    return std::make_unique<RowFold>(plan, loops, elements, plan.x_stride == elements.size ? ns : ns + 0.3);
 }
 
 }  // namespace norch::reduction

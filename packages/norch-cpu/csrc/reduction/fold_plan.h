@@ -8,8 +8,13 @@ namespace norch::reduction {
 constexpr int64_t CHUNK_ROWS = 256;  // rows that are added up before their sum goes to a wider type
 constexpr int64_t BLOCK = 1024;      // columns that are added up at a time
 
-/// Elements of a row that are folded without a detour by a wider type; `lanes` are of eight vectors.
-constexpr int64_t most_direct(bool is_contiguous, int64_t lanes) { return is_contiguous ? 16 * lanes : 128; }
+/// How elements of a dtype are read as, and written from, numbers that they are computed in.
+struct Elements {
+    int64_t size;
+    bool is_computed_in;  // whether these are the elements themselves
+    void (*load)(void* to, const char* x, int64_t stride, int64_t n);
+    void (*store)(char* out, int64_t stride, const void* from, int64_t n);
+};
 
 /// `count` rows of n elements, `stride` bytes apart; the steps are from row to row.
 struct ShortRows {
@@ -21,23 +26,24 @@ struct ShortRows {
 /// A reduction whose inner loop is over kept elements.
 struct ColumnPlan {
     ReductionPlan plan;
+    Elements elements;
     int64_t columns, rows;
     int64_t merged = 1, left_over = 0;  // how many rows make a wide one, and how many then remain
     int64_t blocks, block, chunks;
-    bool contiguous, in_place, in_registers;
+    bool in_place, in_registers;
 };
 
-/// The loops of an operation on a dtype. Partial results are narrow, or where many were added up, wide.
+/// The loops of an operation on numbers of one type. Partial results are narrow, or where many were added up, wide.
 struct FoldLoops {
-    int64_t size, narrow, wide;  // bytes of an element, and of partial results
-    int64_t lanes;               // of eight vectors
-    bool has_tile;               // whether so many columns can stay in registers
+    int64_t narrow, wide;  // bytes of partial results
+    int64_t lanes;         // of eight vectors
+    bool has_tile;         // whether so many columns can stay in registers
 
-    void (*short_rows)(const ShortRows&);
+    void (*short_rows)(const Elements&, const ShortRows&);
     /// A wide partial result of n elements of each of some rows, from where the odometer is.
-    void (*rows)(void* partial, const char* x, Odometer& at, int64_t rows, int64_t stride, int64_t n);
+    void (*rows)(const Elements&, void* partial, const char* x, Odometer& at, int64_t rows, int64_t stride, int64_t n);
     /// *out = n wide partial results; what no elements give where n is 0.
-    void (*combine)(char* out, const void* partials, int64_t n);
+    void (*combine)(const Elements&, char* out, const void* partials, int64_t n);
 
     /// Narrow partial results of n columns of rows [first, last).
     void (*accumulate)(const ColumnPlan&, void* partials, const char* x, int64_t first, int64_t last, int64_t n);
@@ -47,6 +53,6 @@ struct FoldLoops {
 };
 
 /// The kernel of a reduction with these loops.
-KernelPtr fold_kernel(const Request& request, const FoldLoops& loops);
+KernelPtr fold_kernel(const Request& request, const FoldLoops& loops, const Elements& elements);
 
 }  // namespace norch::reduction

@@ -54,6 +54,10 @@ KernelPtr amin(const Request& request);
 KernelPtr argmax(const Request& request);  // argreduction.cpp
 KernelPtr argmin(const Request& request);
 
+/// Numbers that are folded by a plain loop: the order does not matter, and the compiler knows how to vectorise it.
+template <class A>
+constexpr bool is_plain = std::is_integral_v<A> && sizeof(A) < 8;
+
 /// The N numbers of `acc` as one, in a tree.
 template <int N, class Op, class A>
 NORCH_INLINE A fold_lanes(const A* acc) {
@@ -104,11 +108,11 @@ NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, compute_t<T>* acc) {
 }
 
 /// A contiguous row, at most some thousand elements: partial results in eight vectors, so that the error of a sum stays
-/// that of a pairwise one. Integers have no such error, and a loop that the compiler knows how to vectorise.
+/// that of a pairwise one.
 template <class T, class Op>
 inline compute_t<T> fold_block(const T* p, int64_t n) {
     using A = compute_t<T>;
-    if constexpr (std::is_integral_v<A>) {
+    if constexpr (is_plain<A>) {
         A all = Op::template identity<A>;
         for (int64_t i = 0; i < n; ++i) all = Op::apply(all, A(p[i]));
         return all;
@@ -129,7 +133,7 @@ template <class T, class Op>
 inline compute_t<T> fold_block(const char* p, int64_t stride, int64_t n) {
     using A = compute_t<T>;
     auto at = [=](int64_t i) { return A(load(*reinterpret_cast<const T*>(p + i * stride))); };
-    if constexpr (std::is_integral_v<A>) {
+    if constexpr (is_plain<A>) {
         A all = Op::template identity<A>;
         for (int64_t i = 0; i < n; ++i) all = Op::apply(all, at(i));
         return all;
