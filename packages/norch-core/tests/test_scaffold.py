@@ -13,6 +13,7 @@ from norch.__main__ import main
 from norch.backend import registry
 from norch.scaffold import RESERVED, WORD, ScaffoldError, new_backend
 from norch.testing import conformance
+from norch.testing.null import NullBackend
 
 PLAIN = {
     "pyproject.toml",
@@ -70,6 +71,17 @@ def test_the_command(tmp_path, capsys):
     assert f"pip install -e {tmp_path / 'norch-abacus'}" in capsys.readouterr().out
     assert main(["new-backend", "abacus", "--to", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"{tmp_path / 'norch-abacus'} is there already\n"
+
+
+def test_the_device_of_a_plugin_that_is_installed_can_be_written_again(tmp_path):
+    class Abacus(NullBackend):
+        device_type = "abacus"
+
+    registry.register(Abacus())
+    try:
+        assert main(["new-backend", "abacus", "--to", str(tmp_path)]) == 0
+    finally:
+        registry.unregister("abacus")
 
 
 @pytest.mark.parametrize(
