@@ -72,7 +72,9 @@ def test_the_tools_stay_apart_and_the_wheel_comes_here(tool, tmp_path):
     assert wheel.endswith("linux_x86_64.whl")
 
 
-def test_what_was_built_before_says_nothing(tool):
+def test_what_was_built_before_says_nothing(tool, tmp_path):
+    (tmp_path / "build" / "norch-cpu-native" / "tools").mkdir(parents=True)
+    (tmp_path / "build" / "norch-cpu-native" / "tools" / "pyvenv.cfg").touch()
     done = tool(lines=[])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -75,6 +75,7 @@ def build(package: Path, folder: Path) -> Path:
     scripts = folder / "tools" / ("Scripts" if os.name == "nt" else "bin")
     python = scripts / "python"
     if not (folder / "tools" / "pyvenv.cfg").exists():
+        print(f"{package.name}: getting what builds it, then compiling; later only what changed", flush=True)
         get_tools([*uv(), "venv", "-q", "--clear", "--python", sys.executable, folder / "tools"])
     get_tools([*uv(), "pip", "install", "-q", "--python", python, *requirements(package)])
     wheels = folder / "wheel"
@@ -151,6 +152,9 @@ def main() -> int:
             else:
                 wheel = build(package, folder)
                 get_tools([*uv(), *install, *["--no-deps"] * options.no_deps, wheel])
+        except KeyboardInterrupt:
+            print(f"\n{package.name}: interrupted; what was compiled is kept", file=sys.stderr)
+            return 130
         except Failed as error:
             print(f"{package.name} was not built: {error} {WITHOUT[name]}", file=sys.stderr)
             status = 1

@@ -13,10 +13,10 @@ ACTIVATIONS = ("nn.ReLU()", "nn.Tanh()", "nn.GELU()", "nn.SiLU()", "nn.Sigmoid()
 
 OPTIMIZERS = (
     "SGD(P, lr=0.1)", "SGD(P, lr=0.1, momentum=0.9)", "SGD(P, lr=0.1, momentum=0.9, nesterov=True)", "ASGD(P)",
-    "SGD(P, lr=0.1, weight_decay=0.1)", "SGD(P, lr=0.1, maximize=True)", "Adam(P, lr=0.01, eps=0.01)",
-    "AdamW(P, lr=0.01, eps=0.01)", "RMSprop(P, lr=0.01, eps=0.01)", "Adagrad(P, lr=0.1, eps=0.01)",
-    "Adamax(P, eps=0.01)", "Adam(P, lr=0.01, amsgrad=True, eps=0.01)", "Adadelta(P, eps=0.01)",
-    "NAdam(P, eps=0.01)", "RAdam(P, eps=0.01)",
+    "SGD(P, lr=0.1, weight_decay=0.1)", "SGD(P, lr=0.1, maximize=True)", "Adam(P, lr=0.01, eps=0.1)",
+    "AdamW(P, lr=0.01, eps=0.1)", "RMSprop(P, lr=0.01, eps=0.1)", "Adagrad(P, lr=0.1, eps=0.1)",
+    "Adamax(P, eps=0.1)", "Adam(P, lr=0.01, amsgrad=True, eps=0.1)", "Adadelta(P, eps=0.1)",
+    "NAdam(P, eps=0.1)", "RAdam(P, eps=0.1)",
 )  # fmt: skip
 """With a large eps: what rounding leaves of a gradient of 0, as of a bias before a norm, is else a whole step."""
 

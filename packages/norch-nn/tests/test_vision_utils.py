@@ -17,11 +17,11 @@ def images(n: int, channels: int = 3) -> norch.Tensor:
 
 def test_a_grid_has_padding_around_each_image() -> None:
     x = images(3)
-    grid = make_grid(x, nrow=2, padding=1, pad_value=-1.0).numpy()
+    grid = make_grid(x, nrow=2, padding=1, pad_value=-1.0).cpu().numpy()
     assert grid.shape == (3, 7, 9)
     expected = np.full((3, 7, 9), -1.0)
     for i, (top, left) in enumerate([(1, 1), (1, 5), (4, 1)]):
-        expected[:, top : top + 2, left : left + 3] = x[i].numpy()
+        expected[:, top : top + 2, left : left + 3] = x[i].cpu().numpy()
     np.testing.assert_array_equal(grid, expected)
 
 

@@ -99,7 +99,6 @@ PLACES: dict[str, Place] = {
     "multiprocessing": Place(("/multiprocessing",), lacks={"spawn": _ONE_PROCESS}),
     "nn.attention": Place(names={"SDPBackend": SDPBackend, "sdpa_kernel": lambda *kernels, **more: nullcontext()}),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
-    "nn.modules": Place(("nn",)),
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
     ),
