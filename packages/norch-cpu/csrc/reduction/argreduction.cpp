@@ -63,8 +63,8 @@ Best<compute_t<T>> best_of(const char* p, int64_t stride, int64_t n) {
 /// The loops of one search in one dtype, for the drivers below.
 struct SearchLoops {
     int64_t size, best;  // bytes of an element, and of a Best
-    /// *found = the best of n elements, of which the first counts as number `start`.
-    void (*row)(void* found, const char* x, int64_t stride, int64_t n, int64_t start);
+    /// *found = the best of n elements, of which the first counts as number `start`; returns its index.
+    int64_t (*row)(void* found, const char* x, int64_t stride, int64_t n, int64_t start);
     /// The index of the best of n in order.
     int64_t (*first_of)(const void* found, int64_t n);
     void (*columns)(const ReductionPlan& plan, char* out, const char* x, int64_t n);
@@ -76,11 +76,12 @@ struct Search {
     // As wide as the numbers, so that both are compared in vectors of as many lanes.
     using Index = std::conditional_t<sizeof(A) == 8, int64_t, int32_t>;
 
-    static void row(void* found, const char* x, int64_t stride, int64_t n, int64_t start) {
+    static int64_t row(void* found, const char* x, int64_t stride, int64_t n, int64_t start) {
         Best<A> best =
             stride == sizeof(T) ? best_of<T, Op>(reinterpret_cast<const T*>(x), n) : best_of<T, Op>(x, stride, n);
         best.index += start;
         *static_cast<Best<A>*>(found) = best;
+        return best.index;
     }
 
     static int64_t first_of(const void* found, int64_t n) {
@@ -134,18 +135,14 @@ KernelPtr search_rows(const ReductionPlan& plan, const SearchLoops& loops, doubl
     const double ns = double(plan.n) * (plan.x_stride == loops.size ? element_ns : 1) + 10;
     const double work = ns * double(plan.outputs);
     const int64_t pieces = (plan.n + CHUNK - 1) / CHUNK;
-    const auto put = [=](char* out, const void* found, int64_t n) {
-        *reinterpret_cast<int64_t*>(out) = loops.first_of(found, n);
-    };
+    const auto put = [](char* out, int64_t index) { *reinterpret_cast<int64_t*>(out) = index; };
     if (pieces == 1 || plan.outputs >= MIN_OUTPUTS)
         return make_kernel(work, [=](char* const* data, const Scalar*) {
             parallel_for(plan.outputs, ns, [&](int64_t begin, int64_t end) {
                 Best<double> found;  // as large as any
                 Odometer at(plan.kept, begin);
-                for (int64_t i = begin; i < end; ++i, at.next()) {
-                    loops.row(&found, data[1] + at.x, plan.x_stride, plan.n, 0);
-                    put(data[0] + at.out, &found, 1);
-                }
+                for (int64_t i = begin; i < end; ++i, at.next())
+                    put(data[0] + at.out, loops.row(&found, data[1] + at.x, plan.x_stride, plan.n, 0));
             });
         });
     return make_kernel(work, [=](char* const* data, const Scalar*) {
@@ -159,7 +156,7 @@ KernelPtr search_rows(const ReductionPlan& plan, const SearchLoops& loops, doubl
         });
         Odometer at(plan.kept, 0);
         for (int64_t i = 0; i < plan.outputs; ++i, at.next())
-            put(data[0] + at.out, found.data() + i * pieces * loops.best, pieces);
+            put(data[0] + at.out, loops.first_of(found.data() + i * pieces * loops.best, pieces));
     });
 }
 

@@ -88,7 +88,7 @@ public:
         const bool is_contiguous = plan.x_stride == elements.size;
         if (is_contiguous) merge_rows();
         // One tile after the other reads the rows in bits: only what lies in the cache or is one tile wide bears that.
-        c_.in_registers = loops.has_tile && elements.is_computed_in && is_contiguous &&
+        c_.in_registers = loops.has_tile && elements.is_seen && is_contiguous &&
                           c_.plan.reduced.size() == 1 && c_.rows >= 16 &&
                           (width() == loops.lanes ||
                            double(plan.inputs) * double(plan.n) * double(elements.size) <= double(CACHED));
@@ -96,7 +96,7 @@ public:
         c_.block = (width() + c_.blocks - 1) / c_.blocks;
         if (c_.blocks > 1) c_.block = (c_.block + 63) / 64 * 64;
         c_.chunks = (c_.rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
-        c_.in_place = elements.is_computed_in && plan.out_stride == elements.size && c_.merged == 1;
+        c_.in_place = elements.is_seen && loops.narrow == elements.size && plan.out_stride == elements.size && c_.merged == 1;
         tasks_ = plan.kept_count * c_.blocks;
         ns_ = work / double(tasks_);
     }

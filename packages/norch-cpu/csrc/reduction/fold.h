@@ -10,19 +10,25 @@
 namespace norch::reduction {
 namespace {
 
-template <class T>
+/// T is a dtype's type, S the one that loops see: T itself, or what T is computed in.
+template <class T, class S>
 struct ElementsOf {
     using A = compute_t<T>;
     static constexpr int64_t SIZE = sizeof(T);
 
+    static S seen(T x) {
+        if constexpr (std::is_same_v<S, T>) return x;
+        else return load(x);
+    }
+
     static void load_row(void* to, const char* x, int64_t stride, int64_t n) {
-        A* out = static_cast<A*>(to);
+        S* out = static_cast<S*>(to);
         if (stride == SIZE) {
             const T* from = reinterpret_cast<const T*>(x);
             NORCH_INDEPENDENT
-            for (int64_t j = 0; j < n; ++j) out[j] = load(from[j]);
+            for (int64_t j = 0; j < n; ++j) out[j] = seen(from[j]);
         } else {
-            for (int64_t j = 0; j < n; ++j) out[j] = load(*reinterpret_cast<const T*>(x + j * stride));
+            for (int64_t j = 0; j < n; ++j) out[j] = seen(*reinterpret_cast<const T*>(x + j * stride));
         }
     }
 
@@ -37,30 +43,32 @@ struct ElementsOf {
         }
     }
 
-    static constexpr Elements all = {SIZE, std::is_same_v<A, T>, load_row, store_row};
+    static constexpr Elements all = {SIZE, std::is_same_v<S, T>, load_row, store_row};
 };
 
 /// Element j of R rows, added up in a tree.
-template <class Op, int R, class A>
-NORCH_INLINE A fold_column(const A* const* r, int64_t j) {
-    if constexpr (R == 1) return r[0][j];
-    else return Op::apply(fold_column<Op, R / 2>(r, j), fold_column<Op, R / 2>(r + R / 2, j));
+template <class Op, int R, class S>
+NORCH_INLINE compute_t<S> fold_column(const S* const* r, int64_t j) {
+    using A = compute_t<S>;
+    if constexpr (R == 1) return load(r[0][j]);
+    else return Op::apply(A(fold_column<Op, R / 2>(r, j)), A(fold_column<Op, R / 2>(r + R / 2, j)));
 }
 
-/// The loops of one operation on numbers of type A.
-template <class A, class Op>
+/// The loops of one operation on elements of type S.
+template <class S, class Op>
 struct Fold {
+    using A = compute_t<S>;
     using Upcast = typename Op::template upcast<A>;
     static constexpr int64_t LANES = 8 * SIMD_WIDTH<A>;
     static constexpr int64_t MAX_DIRECT = 16 * LANES;  // elements that are folded without a detour by a wider type
     static constexpr int64_t NARROW = 256;  // columns up to which rows are better added up element by element first
     static constexpr bool IS_PLAIN = is_plain<A>;
 
-    static bool is_direct(const Elements& e, int64_t stride) { return e.is_computed_in && stride == sizeof(A); }
+    static bool is_direct(const Elements& e, int64_t stride) { return e.is_seen && stride == sizeof(S); }
 
-    /// n elements as they are computed in: where they lie, or loaded to `buffer`.
-    static const A* row_of(const Elements& e, const char* x, int64_t stride, int64_t n, A* buffer) {
-        if (is_direct(e, stride)) return reinterpret_cast<const A*>(x);
+    /// n elements as loops see them: where they lie, or loaded to `buffer`.
+    static const S* row_of(const Elements& e, const char* x, int64_t stride, int64_t n, S* buffer) {
+        if (is_direct(e, stride)) return reinterpret_cast<const S*>(x);
         e.load(buffer, x, stride, n);
         return buffer;
     }
@@ -68,8 +76,8 @@ struct Fold {
     // --- Rows -------------------------------------------------------------------------------------------------------
 
     static __attribute__((noinline)) A block(const Elements& e, const char* x, int64_t stride, int64_t n) {
-        A buffer[MAX_DIRECT];
-        return fold_block<A, Op>(row_of(e, x, stride, n, buffer), n);
+        S buffer[MAX_DIRECT];
+        return fold_block<S, Op>(row_of(e, x, stride, n, buffer), n);
     }
 
     static void short_rows(const Elements& e, const ShortRows& r) {
@@ -80,7 +88,7 @@ struct Fold {
             const int64_t count = std::min(MANY, r.count - i);
             for (int64_t k = 0; k < count; ++k) {
                 const char* x = r.x + (i + k) * r.x_step;
-                folded[k] = direct ? fold_block<A, Op>(reinterpret_cast<const A*>(x), r.n) : block(e, x, r.stride, r.n);
+                folded[k] = direct ? fold_block<S, Op>(reinterpret_cast<const S*>(x), r.n) : block(e, x, r.stride, r.n);
             }
             e.store(r.out + i * r.out_step, r.out_step, folded, count);
         }
@@ -124,22 +132,22 @@ struct Fold {
 
     /// acc[j] gets R rows' elements j, the rows being added up first.
     template <int R>
-    static void add(A* acc, const A* const* p, int64_t n) {
-        const A* r[R];
+    static void add(A* acc, const S* const* p, int64_t n) {
+        const S* r[R];
         for (int i = 0; i < R; ++i) r[i] = p[i];
         NORCH_INDEPENDENT
-        for (int64_t j = 0; j < n; ++j) acc[j] = Op::apply(acc[j], fold_column<Op, R>(r, j));
+        for (int64_t j = 0; j < n; ++j) acc[j] = Op::apply(acc[j], A(fold_column<Op, R>(r, j)));
     }
 
     template <int R>
     static void add(const Elements& e, A* acc, const char* const* rows, int64_t stride, int64_t n) {
         constexpr int64_t PART = 256;  // columns that are loaded at a time
-        const A* p[R];
+        const S* p[R];
         if (is_direct(e, stride)) {
-            for (int k = 0; k < R; ++k) p[k] = reinterpret_cast<const A*>(rows[k]);
+            for (int k = 0; k < R; ++k) p[k] = reinterpret_cast<const S*>(rows[k]);
             return add<R>(acc, p, n);
         }
-        alignas(64) A buffer[R][PART];
+        alignas(64) S buffer[R][PART];
         for (int64_t j = 0; j < n; j += PART) {
             const int64_t count = std::min(PART, n - j);
             for (int k = 0; k < R; ++k) e.load(buffer[k], rows[k] + j * stride, stride, count), p[k] = buffer[k];
@@ -167,11 +175,11 @@ struct Fold {
         constexpr int64_t DEPTH = 32;  // rows in one chain of additions
         for (int64_t start = 0; start < rows; start += DEPTH) {
             A lanes[LANES];
-            const A* p = reinterpret_cast<const A*>(x + start * stride);
-            for (int j = 0; j < LANES; ++j) lanes[j] = p[j];
+            const S* p = reinterpret_cast<const S*>(x + start * stride);
+            for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
             for (int64_t i = start + 1, end = std::min(rows, start + DEPTH); i < end; ++i) {
-                p = reinterpret_cast<const A*>(x + i * stride);
-                for (int j = 0; j < LANES; ++j) lanes[j] = Op::apply(lanes[j], p[j]);
+                p = reinterpret_cast<const S*>(x + i * stride);
+                for (int j = 0; j < LANES; ++j) lanes[j] = Op::apply(lanes[j], A(load(p[j])));
             }
             if (start == 0)
                 for (int j = 0; j < LANES; ++j) acc[j] = lanes[j];
@@ -186,7 +194,7 @@ struct Fold {
         A* acc = static_cast<A*>(partials);
         Odometer at(c.plan.reduced, first);
         if (c.in_registers) {
-            for (; n >= LANES; n -= LANES, acc += LANES, x += LANES * int64_t(sizeof(A)))
+            for (; n >= LANES; n -= LANES, acc += LANES, x += LANES * int64_t(sizeof(S)))
                 add_tile(acc, x + at.x, c.plan.reduced[0].x, last - first);
         }
         if (n > 0) add_rows(c.elements, acc, x, at, last - first, c.plan.x_stride, n);
@@ -223,19 +231,20 @@ struct Fold {
     /// Brings what was merged back to the columns, adds the rows left over, and writes.
     template <class W>
     static __attribute__((noinline)) void finish(const ColumnPlan& c, char* out, const char* x, W* total, int64_t n) {
-        alignas(64) A narrow[BLOCK];
         for (int64_t times = c.merged / 2; times > 0; times /= 2) {
             n = times * c.columns;
             for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], total[j + n]);
         }
         for (int64_t i = 0; i < c.left_over; ++i) {
+            S buffer[BLOCK];
             const char* row = x + c.rows * c.plan.reduced.back().x + i * n * c.elements.size;
-            const A* p = row_of(c.elements, row, c.elements.size, n, narrow);
-            for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], W(p[j]));
+            const S* p = row_of(c.elements, row, c.elements.size, n, buffer);
+            for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], W(load(p[j])));
         }
         if constexpr (std::is_same_v<W, A>) {
             c.elements.store(out, c.plan.out_stride, total, n);
         } else {
+            A narrow[BLOCK];
             std::copy_n(total, n, narrow);
             c.elements.store(out, c.plan.out_stride, narrow, n);
         }
@@ -248,10 +257,15 @@ struct Fold {
 template <class Op>
 KernelPtr fold(const Request& request) {
     return visit(request.operands[1].dtype, [&]<class T>(Tag<T>) {
+        constexpr bool is_modular = std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>;
         if constexpr (std::is_same_v<T, bool>)
-            return fold_kernel(request, Fold<uint8_t, typename Op::Bool>::loops, ElementsOf<uint8_t>::all);
+            return fold_kernel(request, Fold<uint8_t, typename Op::Bool>::loops, ElementsOf<uint8_t, uint8_t>::all);
+        else if constexpr (std::is_same_v<T, int8_t> && is_modular)  // of the same bits
+            return fold_kernel(request, Fold<uint8_t, Op>::loops, ElementsOf<uint8_t, uint8_t>::all);
+        else if constexpr (std::is_same_v<T, half>)  // whose conversion is what it costs
+            return fold_kernel(request, Fold<float, Op>::loops, ElementsOf<T, float>::all);
         else
-            return fold_kernel(request, Fold<compute_t<T>, Op>::loops, ElementsOf<T>::all);
+            return fold_kernel(request, Fold<T, Op>::loops, ElementsOf<T, T>::all);
     });
 }
 

@@ -8,10 +8,10 @@ namespace norch::reduction {
 constexpr int64_t CHUNK_ROWS = 256;  // rows that are added up before their sum goes to a wider type
 constexpr int64_t BLOCK = 1024;      // columns that are added up at a time
 
-/// How elements of a dtype are read as, and written from, numbers that they are computed in.
+/// How elements of a dtype are read for the loops, and written from numbers that they are computed in.
 struct Elements {
     int64_t size;
-    bool is_computed_in;  // whether these are the elements themselves
+    bool is_seen;  // whether the loops see the elements themselves
     void (*load)(void* to, const char* x, int64_t stride, int64_t n);
     void (*store)(char* out, int64_t stride, const void* from, int64_t n);
 };
