@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import norch
-from norch.__main__ import main, show
+from norch.__main__ import collect, main, show
 from norch.backend import registry
 from norch.testing.null import NullBackend
 
@@ -37,6 +37,22 @@ def test_a_choice_that_nothing_has_is_shown(capsys, monkeypatch):
     monkeypatch.setenv("NORCH_BACKEND_CPU", "nmpy")
     assert main([]) == 0
     assert "NORCH_BACKEND_CPU=nmpy: no provider of 'cpu' has that name" in capsys.readouterr().out
+
+
+def test_the_selected_backend_of_a_device_comes_first(monkeypatch):
+    class Second(NullBackend):
+        device_type = "cpu"
+        priority = -200
+
+    found = registry.providers(load=True)
+    registry.register(Second(), "norch-second")
+    monkeypatch.setattr(registry, "providers", lambda load: [*registry.installed()[::-1]])
+    try:
+        rows = [row for row in collect()["backends"] if row["device"] == "cpu"]
+    finally:
+        registry.unregister("cpu")
+    assert len(rows) >= len(found)
+    assert [row["state"] == "selected" for row in rows] == [True, *[False] * (len(rows) - 1)]
 
 
 def test_a_backend_that_breaks_later_does_not_break_the_report(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 
 import pytest
 
@@ -84,6 +85,7 @@ def test_places_of_classes() -> None:
 @pytest.mark.parametrize("path", [p for p in PLACES if p.startswith(("nn", "optim", "utils"))])
 def test_every_path_is_a_module(path: str) -> None:
     parent, _, name = f"norch.{path}".rpartition(".")
+    assert isinstance(vars(import_module(parent)).get(name), ModuleType | None)  # it hides nothing
     assert getattr(import_module(parent), name) is import_module(f"norch.{path}")
 
 

@@ -35,7 +35,9 @@ def collect() -> dict[str, Any]:
     versions |= {"python": platform.python_version(), "numpy": numpy.__version__, "platform": platform.platform()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the table has what `registry.find` warns of
-        backends = [_of_backend(provider) for provider in registry.providers(load=True)]
+        found = [_of_backend(provider) for provider in registry.providers(load=True)]
+    devices = list(dict.fromkeys(row["device"] for row in found))
+    backends = sorted(found, key=lambda row: (devices.index(row["device"]), row["state"] != "selected"))
     return {"versions": versions, "backends": backends, "ops": [_of_op(plugin) for plugin in plugin_ops.installed()]}
 
 
