@@ -79,7 +79,7 @@ def save_image(
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("save_image() needs Pillow: pip install pillow") from None
+        raise ImportError("save_image() needs Pillow: pip install norch-nn[vision]") from None
     grid = make_grid(tensor, **kwargs)
     pixels = (grid.float() * 255 + 0.5).clamp(0, 255).permute(1, 2, 0).to("cpu").to(norch.uint8)
     Image.fromarray(pixels.contiguous().numpy()).save(fp, format=format)
