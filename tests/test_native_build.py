@@ -21,7 +21,7 @@ if sys.argv[1] == "build":
 with open({log!r}, "a") as log:
     print(*sys.argv[1:], file=log)
 if {tools}:
-    print("error: Failed to fetch: https://pypi.org/simple/nanobind/")
+    print("error: Failed to fetch: https://index.example/simple/nanobind/")
 sys.exit({tools})
 """
 COMPILED = [f"[{n}/3] Building CXX object csrc/file{n}.cpp.o" for n in (1, 2)] + ["[3/3] Linking CXX shared module"]
@@ -103,7 +103,7 @@ def test_no_compiler(tool):
 def test_no_package_index(tool):
     done = tool(tools=2)
     assert "what it needs could not be installed (above)." in sentence(done)
-    assert "Failed to fetch: https://pypi.org" in done.stderr
+    assert "Failed to fetch: https://index.example" in done.stderr
 
 
 def test_a_build_that_fails(tool, tmp_path):
