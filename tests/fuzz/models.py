@@ -61,7 +61,7 @@ def generate(r: Random) -> list[str]:
 
 def values(shape: Shape, r: Random) -> str:
     """Numbers that differ, between -2 and 2."""
-    return f"((T.arange({prod(shape)}) * {r.choice((37, 101, 7919))} % 97 - 48) / 24).reshape({shape})"
+    return f"((T.arange({prod(shape)}) * {r.choice((37, 101, 7919))} % 97 - 48) / 32).reshape({shape})"
 
 
 def loss(r: Random) -> str:
