@@ -72,6 +72,25 @@ def test_what_counts_as_a_difference(fuzz: ModuleType, ours: str, theirs: str, f
     assert said is None if found is None else said is not None and found in said
 
 
+def test_programs_run_in_float64_with_inputs_that_are_moved(fuzz: ModuleType) -> None:
+    pytest.importorskip("torch")
+    from exact import in_float64
+
+    lines = (
+        "m = filled(nn.Linear(2, 2).to(T.float32), 0)",
+        "x = T.arange(4).reshape(2, 2).to(T.float32)",
+        "y = m(x); y.sum().backward()",
+        "p = dict(m.named_parameters())",
+    )
+    here, moved = in_float64(lines), in_float64(lines, 1e-7)
+    assert not here.errors
+    assert not moved.errors
+    a, b = (o.values["p['weight']"] for o in (here, moved))
+    assert a.dtype == "float64"
+    assert (a.values == b.values).all()
+    assert 0 < abs(a.grad.values - b.grad.values).max() < 1e-5
+
+
 def test_a_worker_that_dies_takes_only_its_case_with_it(fuzz: ModuleType) -> None:
     pytest.importorskip("torch")
     from worker import Worker

@@ -18,7 +18,8 @@ def in_float64(lines: tuple[str, ...], shaken: float = 0.0) -> Outcome:
     """
     T, r = library("torch"), Random(0)
     known = {"_moved": lambda v: v * (1 + shaken * r.choice(BY)) + shaken * r.choice(BY) * (abs(shaken) > 1e-5)}
-    doubled = [promoted(line, "" if not shaken or line[0] in "zd_" else ".apply_(_moved)") for line in lines]
+    unmoved = ("z", "d", "_", "m = filled(")  # results, and a module
+    doubled = [promoted(line, "" if not shaken or line.startswith(unmoved) else ".apply_(_moved)") for line in lines]
     before = T.get_default_dtype()
     try:
         T.set_default_dtype(T.float64)
