@@ -23,12 +23,13 @@ from ..errors import CheckpointError, DTypeError
 from ..spec import Spec, span
 from ..tensor import Tensor
 from ..tensor_base import make_tensor
-from . import header
+from . import header, pytorch
 from .dtypes import name_of, numpy_dtype
+from .files import File
 from .header import Entry
 from .location import Locations, MapLocation
 from .memory import Block, blocks
-from .source import Source
+from .source import PYTORCH_HEADS, Source
 from .tree import Decoder, Encoder, device_named
 from .writing import BLANK, write_file
 
@@ -133,9 +134,12 @@ def load(
     if pickle_module is not None:
         raise DTypeError("load(): norch does not pickle; leave out pickle_module")
     locations = Locations(map_location)
-    with Source(f, "load") as source:
-        if mmap and not source.mappable:
+    with File(f, "load") as file:
+        if mmap and not file.mappable:
             raise ValueError("load(): mmap=True needs the path of a file")
+        if file.head.startswith(PYTORCH_HEADS):
+            return pytorch.load(file, locations, bool(mmap))
+        source = Source(file, "load")
         structure = _structure(source)
         if structure is None:
             return _foreign(source, locations, bool(mmap))

@@ -13,8 +13,8 @@ import numpy as np
 from ..errors import CheckpointError, DTypeError
 from . import header
 from .atomic import replace
+from .files import CHUNK
 from .header import Entry
-from .source import CHUNK
 
 BLANK = "00000000"
 
