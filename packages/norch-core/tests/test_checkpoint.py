@@ -368,9 +368,9 @@ Pair = namedtuple("Pair", "a b")
         ({norch.ones(1): 1}, "Tensor as a key"),
     ],
 )
-def test_what_is_no_data_is_refused_by_name(value: Any, advice: str, tmp_path: Path) -> None:
+def test_what_no_state_can_hold_is_refused_by_name(value: Any, advice: str, tmp_path: Path) -> None:
     with pytest.raises(DTypeError, match=advice) as caught:
-        norch.save({"run": [0, {"x": value}]}, tmp_path / "x.pt")
+        norch.save({"run": [0, {"x": value}]}, tmp_path / "x.pt", format="pytorch")
     assert str(caught.value).startswith("save(): the object['run']['1']['x'] ")
     assert list(tmp_path.iterdir()) == []
 

@@ -81,6 +81,8 @@ _DOWNLOAD = "download the file and read it with norch.load or norch.load_safeten
 _PROFILE = "python -m cProfile and py-spy show where a program's time goes, norch coverage what its ops ran as"
 
 PLACES: dict[str, Place] = {
+    "_C": Place(),
+    "_C._nn": Place(("nn.functional",)),
     "amp.autocast_mode": Place(("amp",)),
     "amp.grad_scaler": Place(("amp",)),
     "autograd.grad_mode": Place(("",)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import norch
 
+from . import pickled
 from .hooks import Hookable, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import Registry, uninitialised
@@ -45,6 +46,18 @@ class Module(Movable, Hookable):
             _module_names={},
             _hooks=None,
         )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Takes what pickle and copy kept, or what PyTorch pickled of a module with this one's attributes."""
+        if pickled.is_pytorch(state):
+            Module.__init__(self)
+            pickled.adopt(self, state)
+            self._complete()
+        else:
+            self.__dict__.update(state)
+
+    def _complete(self) -> None:
+        """Sets the attributes that a module of PyTorch does not have."""
 
     if TYPE_CHECKING:  # only there: with a `__getattr__` every attribute of a module is found eight times slower
 

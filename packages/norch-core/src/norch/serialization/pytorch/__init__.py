@@ -17,15 +17,31 @@ if TYPE_CHECKING:
     from ..location import Locations
 
 
-def load(file: File, locations: Locations, mapped: bool) -> Any:
-    """The object in a file of PyTorch."""
+def load(file: File, locations: Locations, mapped: bool, weights_only: bool) -> Any:
+    """The object in a file of PyTorch, or of objects that `save` pickled."""
 
-    def run(pickle: bytes, storages: Load) -> Any:
-        return Machine(WeightNames(storages), file.fail).run(pickle)
+    def run(pickle: bytes, stored: Load, trusted: bool = not weights_only) -> Any:
+        if trusted:
+            from .. import objects
+
+            return objects.load(pickle, stored, file.fail)
+        return Machine(WeightNames(stored), file.fail).run(pickle)
 
     if not file.head.startswith(b"PK"):
         if mapped:
             raise ValueError(f"load(): mmap=True needs a zip file of PyTorch, and {file.name} has the format before it")
         return legacy.load(file, locations, run)
     archive = Archive(file)
-    return run(archive.bytes("data.pkl"), Storages(archive, locations, mapped).load)
+    storages = Storages(archive, locations, mapped)
+    pickle = archive.bytes("data.pkl")
+    if not archive.has("tensors.pkl"):
+        return run(pickle, storages.load)
+    tensors = run(archive.bytes("tensors.pkl"), storages.load, trusted=False)
+
+    def numbered(key: Any) -> Any:
+        tag, number = key
+        if tag != "tensor" or type(number) is not int or type(tensors) is not list or number < 0:
+            raise ValueError("it refers to something that is no tensor")
+        return tensors[number]
+
+    return run(pickle, numbered)

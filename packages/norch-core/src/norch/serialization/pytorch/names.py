@@ -70,6 +70,13 @@ def _from_type(machine: Machine, function: Any, kind: Any, args: Any, state: Any
     return _parameter(machine, out, out.requires_grad) if kind is parameter_class() else out
 
 
+def _subclass(machine: Machine, kind: Any, data: Any, requires_grad: Any) -> Tensor:
+    """A tensor of norch's own files."""
+    if kind is not Tensor and kind is not parameter_class():
+        raise ValueError("a tensor is of another class")
+    return data if kind is Tensor else _parameter(machine, data, requires_grad)
+
+
 def _size(machine: Machine, sizes: Any = ()) -> Size:
     machine.spend(len(sizes))
     if not all(type(n) is int for n in sizes):
@@ -212,7 +219,7 @@ def _functions(**calls: Callable[..., Any]) -> dict[str, tuple[Any, Callable[...
 
 
 _WRITE_IT = "where PyTorch is installed, save its dequantize()"
-_KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
+KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     **{
         f"torch._utils.{name}": pair
         for name, pair in _functions(
@@ -230,9 +237,13 @@ _KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     "torch._tensor._rebuild_from_type_v2": (_Function(), _from_type),
     "torch.Tensor": (Tensor, None),
     "torch.Size": (Size, _size),
-    "torch.device": (Device, _device),
+    "torch.device": (_Function(), _device),
     "torch.serialization._get_layout": (_Function(), _layout),
     "torch.strided": (strided, None),
+    f"{_ROOT}.spec.Size": (Size, _size),
+    f"{_ROOT}.device.Device": (Device, _device),
+    f"{_ROOT}.serialization.objects.make_subclass": (_Function(), _subclass),
+    **{f"{_ROOT}.dtype.{dtype.__reduce__()}": (dtype, None) for dtype in DTYPES},
     "_codecs.encode": (_Function(), _encode),
     "collections.OrderedDict": (OrderedDict, _ordered_dict),
     "collections.Counter": (Counter, _copied(Counter, True)),
@@ -258,11 +269,13 @@ _KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     "torch.storage.UntypedStorage": (UNTYPED, None),
 }
 for _core in ("numpy.core", "numpy._core"):
-    _KNOWN[f"{_core}.multiarray._reconstruct"] = (_Function(), _numpy_new)
-    _KNOWN[f"{_core}.multiarray.scalar"] = (_Function(), _numpy_scalar)
-    _KNOWN[f"{_core}.numeric._frombuffer"] = (_Function(), _numpy_from_buffer)
-_REBUILDING = {id(value) for name, (value, _) in _KNOWN.items() if name.startswith("torch._utils.")}
-_CALLS: dict[int, Callable[..., Any]] = {id(value): call for value, call in _KNOWN.values() if call is not None}
+    KNOWN[f"{_core}.multiarray._reconstruct"] = (_Function(), _numpy_new)
+    KNOWN[f"{_core}.multiarray.scalar"] = (_Function(), _numpy_scalar)
+    KNOWN[f"{_core}.numeric._frombuffer"] = (_Function(), _numpy_from_buffer)
+FUNCTIONS = {name: call for name, (value, call) in KNOWN.items() if call and isinstance(value, _Function)}
+"""What stands for functions of PyTorch, each with the machine before its arguments."""
+_REBUILDING = {id(value) for name, (value, _) in KNOWN.items() if name.startswith("torch._utils.")}
+_CALLS: dict[int, Callable[..., Any]] = {id(value): call for value, call in KNOWN.values() if call is not None}
 
 
 class WeightNames:
@@ -273,10 +286,10 @@ class WeightNames:
 
     def find(self, machine: Machine, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        found = _KNOWN.get(full)
+        found = KNOWN.get(full)
         if found is not None:
             return found[0]
-        if full == "torch.nn.parameter.Parameter":
+        if full in ("torch.nn.parameter.Parameter", f"{_ROOT}.nn.parameter.Parameter"):
             return parameter_class() or Tensor
         declared = allowed(full)
         if declared is not None:
