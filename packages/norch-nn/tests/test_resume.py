@@ -117,9 +117,7 @@ def test_a_module_is_loaded_on_trust_alone_and_its_state_always(tmp_path):
     model = nn.Linear(2, 3)
     for whole in (model, {"m": model}, optim.SGD(model.parameters(), lr=1)):
         norch.save(whole, tmp_path / "x")
-        with pytest.raises(
-            norch.CheckpointError, match=r"holds norch\S+, .*weights_only="
-        ):
+        with pytest.raises(norch.CheckpointError, match=r"holds norch\S+, .*weights_only="):
             norch.load(tmp_path / "x")
         assert type(norch.load(tmp_path / "x", weights_only=False)) is type(whole)
     norch.save(model.state_dict(), tmp_path / "x")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 from ..tensor import Tensor
@@ -20,6 +21,7 @@ from .pytorch.names import FUNCTIONS, KNOWN
 from .pytorch.writer import Pickle, storage_members
 from .pytorch.zipped import Member
 
+_ROOT = __name__.partition(".")[0]
 _OURS = {"torch": "norch", "torchvision": "norch.vision"}
 
 
@@ -39,9 +41,28 @@ class _Pickler(pickle.Pickler):
         return ("tensor", number)
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, FunctionType) and obj.__module__.partition(".")[0] == _ROOT:
+            home = _home(obj)
+            return (find, (home, obj.__name__)) if home not in (None, obj.__module__) else NotImplemented
         if not isinstance(obj, Tensor):
             return NotImplemented
         return make_subclass, (type(obj), obj.detach().as_subclass(Tensor), obj.requires_grad), _attributes(obj) or None
+
+
+def _home(function: FunctionType) -> str | None:
+    """The module of norch under whose name a function is reached: where it was defined it may stand undecorated."""
+    name = function.__name__
+    if vars(sys.modules[function.__module__]).get(name) is function:
+        return function.__module__
+    homes: list[str] = [
+        key for key, module in sys.modules.items() if key.partition(".")[0] == _ROOT and module is not None
+    ]
+    return min((key for key in homes if vars(sys.modules[key]).get(name) is function), key=len, default=None)
+
+
+def find(module: str, name: str) -> Any:
+    """A function of norch, in a pickle."""
+    return getattr(import_module(module), name)
 
 
 def _attributes(tensor: Tensor) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import legacy
+from . import legacy, script
 from .archive import Archive, Storages
 from .machine import Machine
 from .names import Load, WeightNames
@@ -33,6 +33,8 @@ def load(file: File, locations: Locations, mapped: bool, weights_only: bool) -> 
         return legacy.load(file, locations, run)
     archive = Archive(file)
     storages = Storages(archive, locations, mapped)
+    if archive.is_script:
+        return script.load(archive, storages.load)
     pickle = archive.bytes("data.pkl")
     if not archive.has("tensors.pkl"):
         return run(pickle, storages.load)

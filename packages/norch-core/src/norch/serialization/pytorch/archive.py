@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from ..location import Locations
 
 
+MAX_TEXT = 1 << 26
+"""How much of a compressed member is read."""
+
+
 class Member(NamedTuple):
-    """A file of the archive: where its bytes are, their CRC-32, 0 where the writer left it out."""
+    """A file of the archive: where its bytes are, their CRC-32 (0 where the writer left it out), how they are kept."""
 
     at: int
     size: int
     crc: int
+    method: int
 
 
 class Archive:
@@ -59,10 +64,9 @@ class Archive:
                 raise file.fail(f"is damaged: {name!r:.80} is not where it should be")
             if info.flag_bits & 1:
                 raise file.fail("is encrypted; unpack it, and zip it again without a password")
-            stored = info.compress_type == zipfile.ZIP_STORED
-            if stored and info.file_size != info.compress_size:
+            if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
                 raise file.fail(f"is damaged: {name!r:.80} has two sizes")
-            found[name] = Member(at, info.file_size if stored else -1, info.CRC)
+            found[name] = Member(at, info.compress_size, info.CRC, info.compress_type)
         return found
 
     def has(self, name: str) -> bool:
@@ -72,7 +76,7 @@ class Archive:
         found = self.members.get(self._root + name)
         if found is None:
             raise self.file.fail(f"is damaged: it has no {name!r:.80}")
-        if found.size < 0:
+        if found.method != zipfile.ZIP_STORED:
             raise self.file.fail(
                 f"is compressed by another program than PyTorch ({name!r:.80}); unpack it, and zip it with zip -0"
             )
@@ -84,6 +88,17 @@ class Archive:
         if member.crc and zlib.crc32(data) != member.crc:
             raise self.file.fail(f"is damaged: {name} does not have the checksum that it was saved with")
         return data
+
+    def text(self, name: str) -> str:
+        """A member that may be compressed."""
+        member = self.members[self._root + name]
+        data = self.file.bytes(member.at, member.size)
+        try:
+            if member.method != zipfile.ZIP_STORED:
+                data = zlib.decompressobj(-15).decompress(data, MAX_TEXT)
+            return data.decode("utf-8")
+        except (zlib.error, UnicodeDecodeError) as error:
+            raise self.file.fail(f"is damaged: {name}: {error}") from None
 
 
 class Storages:
