@@ -155,8 +155,8 @@ def load(
     weights_only: bool | None = True,
     mmap: bool | None = None,
 ) -> Any:
-    """What `save` wrote to `f`, a path or a binary file; what torch.save wrote; of another safetensors file, and of a
-    TorchScript archive, a dict of its tensors.
+    """What `save` wrote to `f`, a path or a binary file; what torch.save wrote; of another safetensors file, of a
+    TorchScript archive and of a GGUF file (whose quantised tensors become float32), a dict of its tensors.
 
     Nothing in the file is ever run, and what is no tensor, container or number is refused by name, unless
     `weights_only=False` says that the file is trusted: then pickled objects are made, which can run any code. Classes
@@ -177,6 +177,10 @@ def load(
             raise ValueError("load(): mmap=True needs the path of a file")
         if file.head.startswith(PYTORCH_HEADS):
             return pytorch.load(file, locations, bool(mmap), weights_only is not False)
+        if file.head.startswith(b"GGUF"):
+            from . import gguf_file
+
+            return gguf_file.load(file, locations, bool(mmap))
         source = Source(file, "load")
         structure = _structure(source)
         if structure is None:

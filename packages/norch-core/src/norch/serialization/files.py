@@ -78,6 +78,11 @@ class File:
                 raise self.fail(f"ended {len(view) - at} bytes too early while it was read")
             at += got
 
+    def view(self) -> memoryview:
+        """All bytes: mapped where that can be, else read."""
+        whole = self._whole()
+        return memoryview(self.bytes(0, self.size)) if whole is None else whole[self.start :]
+
     # --- Tensors --------------------------------------------------------------------------------------------------
 
     def tensor(

@@ -49,14 +49,12 @@ class _Pickler(pickle.Pickler):
         return make_subclass, (type(obj), obj.detach().as_subclass(Tensor), obj.requires_grad), _attributes(obj) or None
 
 
-def _home(function: FunctionType) -> str | None:
+def _home(function: Any) -> str | None:
     """The module of norch under whose name a function is reached: where it was defined it may stand undecorated."""
     name = function.__name__
     if vars(sys.modules[function.__module__]).get(name) is function:
         return function.__module__
-    homes: list[str] = [
-        key for key, module in sys.modules.items() if key.partition(".")[0] == _ROOT and module is not None
-    ]
+    homes = [key for key in sys.modules if key.partition(".")[0] == _ROOT]
     return min((key for key in homes if vars(sys.modules[key]).get(name) is function), key=len, default=None)
 
 
