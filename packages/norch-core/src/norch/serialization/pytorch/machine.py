@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
-from ...errors import NorchError
+from ...errors import CheckpointError, DeviceError, DTypeError, OutOfMemoryError
 from ..header import MAX_CONTAINERS
 
 SLACK = 1 << 16
@@ -98,7 +98,7 @@ class Machine:
             if len(self._stack) != 1 or self._marked:
                 raise ValueError("it does not end with one object")
             return self._stack[0]
-        except NorchError:
+        except (CheckpointError, DTypeError, DeviceError, OutOfMemoryError):
             raise
         except MemoryError:
             raise self.fail("there is not the memory to read it") from None
