@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
+import random
 import struct
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
@@ -114,6 +117,47 @@ def legacy(obj: Any, storages: dict[str, tuple[int, bytes]] | None = None, littl
     parts = [pickle.dumps(MAGIC, 2), pickle.dumps(1001, 2), pickle.dumps(system, 2)]
     parts += [obj if isinstance(obj, bytes) else pickled(obj, legacy=True), pickle.dumps(list(storages), 2)]
     return b"".join(parts + [struct.pack("<q", count) + data for count, data in storages.values()])
+
+
+def repickled(content: bytes, damage: Callable[[bytes], bytes]) -> bytes:
+    """An archive whose pickle was changed by someone who knows how to zip it again."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name.removeprefix("m/"): archive.read(name) for name in archive.namelist()}
+    return zipped(damage(members.pop("data.pkl")), {}, members)
+
+
+def unpickled(data: bytes, chance: random.Random) -> bytes:
+    """A pickle of which some opcodes are gone, come twice, come elsewhere or have other arguments."""
+    ends = [at for _, _, at in pickletools.genops(data)][1:] + [len(data)]
+    parts = [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    for _ in range(chance.randint(1, 4)):
+        at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
+        kind = chance.randrange(6)
+        if kind == 0:
+            parts[at] = b""
+        elif kind == 1:
+            parts[at] += parts[other]
+        elif kind == 2:
+            parts[at], parts[other] = parts[other], parts[at]
+        elif kind == 3:
+            parts[at] = chance.choice(STRANGE_OPS)
+        elif kind == 4:
+            parts[at] *= chance.choice((2, 100, 10_000))
+        else:
+            piece = bytearray(parts[at] or b"N")
+            piece[chance.randrange(len(piece))] = chance.randrange(256)
+            parts[at] = bytes(piece)
+    return b"".join(parts)
+
+
+STRANGE_OPS = [
+    *b"N ] } ) ( \x8f 0 1 2 e u t \x85 \x86 R \x81 b Q a s".split(), b"K\0", b"J\xff\xff\xff\xff", b"h\1", b"\x8c\2f8",
+    b"\x8a\x09" + b"\xff" * 8 + b"\x7f", b"G\x7f\xf8\0\0\0\0\0\0", b"r\xff\xff\xff\x7f", b"X\xff\xff\xff\xff",
+    *(f"c{name}\n".encode() for name in (
+        "os\nsystem", "__builtin__\nset", "torch\nTensor", "torch\nSize", "torch\nLongStorage", "torch\nfloat64",
+        "collections\nOrderedDict", "_codecs\nencode", "numpy\ndtype", "numpy\nndarray", "torch._utils\n_rebuild_parameter",
+    )),
+]  # fmt: skip
 
 
 def floats(*values: float, order: str = "<") -> bytes:
