@@ -155,7 +155,8 @@ STRANGE_OPS = [
     b"\x8a\x09" + b"\xff" * 8 + b"\x7f", b"G\x7f\xf8\0\0\0\0\0\0", b"r\xff\xff\xff\x7f", b"X\xff\xff\xff\xff",
     *(f"c{name}\n".encode() for name in (
         "os\nsystem", "__builtin__\nset", "torch\nTensor", "torch\nSize", "torch\nLongStorage", "torch\nfloat64",
-        "collections\nOrderedDict", "_codecs\nencode", "numpy\ndtype", "numpy\nndarray", "torch._utils\n_rebuild_parameter",
+        "collections\nOrderedDict", "_codecs\nencode", "numpy\ndtype", "numpy\nndarray",
+        "torch._utils\n_rebuild_parameter",
     )),
 ]  # fmt: skip
 

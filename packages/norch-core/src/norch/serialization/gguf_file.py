@@ -116,7 +116,7 @@ def load(file: File, locations: Locations, mapped: bool) -> dict[str, Tensor]:
             raise file.fail(f"is damaged: {what} comes twice in it")
         block, size = _block(file, entry)
         row = entry.shape[-1] if entry.shape else 1
-        if prod(n for n in entry.shape if n) >= 2**56 or row % block:
+        if max(entry.shape, default=0) >= 2**48 or row % block:
             raise file.fail(f"is damaged: {what} cannot have shape {entry.shape}")
         nbytes = prod(entry.shape) // block * size
         if entry.begin < end or entry.begin + nbytes > file.size:
