@@ -154,7 +154,7 @@ GGUF = {
     "arrays of arrays": (gguf({}, text("a") + struct.pack("<IIQ", 9, 9, 1), 1), "metadata of type 9"),
     "alignment": (gguf({}, text("general.alignment") + struct.pack("<II", 4, 3), 1), "alignment of 3"),
     "many dims": (gguf({"a": (0, (1,) * 40, SIX)}), "has 40 dims"),
-    "huge": (gguf({"a": (0, (2**40, 2**40), SIX)}), "cannot have shape"),
+    "huge": (gguf({"a": (0, (2**40, 2**40), SIX)}), "reaches beyond the end"),
     "huge and empty": (gguf({"a": (0, (2**62, 2**62, 0), b"")}), "cannot have shape"),
     "twice": (gguf({"a": (0, (6,), SIX)}).replace(struct.pack("<QQ", 1, 0), struct.pack("<QQ", 2, 0), 1), "damaged"),
     "not text": (gguf({"a": (0, (6,), SIX)}).replace(b"a", b"\xff", 1), "damaged"),

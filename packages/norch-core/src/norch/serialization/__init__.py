@@ -5,8 +5,8 @@ Reading one runs nothing that it holds, but for what `load` is told to trust. Lo
 
 from __future__ import annotations
 
+from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .checkpoint import load, save
-from .pytorch.allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .safetensors import load_safetensors, safe_open, save_safetensors
 
 __all__ = [

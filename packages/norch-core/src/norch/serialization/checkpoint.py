@@ -23,7 +23,7 @@ from ..errors import CheckpointError, DTypeError, NorchError
 from ..spec import Spec, span
 from ..tensor import Tensor
 from ..tensor_base import make_tensor
-from . import header, pytorch
+from . import header
 from .dtypes import name_of, numpy_dtype
 from .files import File
 from .header import Entry
@@ -176,7 +176,9 @@ def load(
         if mmap and not file.mappable:
             raise ValueError("load(): mmap=True needs the path of a file")
         if file.head.startswith(PYTORCH_HEADS):
-            return pytorch.load(file, locations, bool(mmap), weights_only is not False)
+            from . import objects, pytorch
+
+            return pytorch.load(file, locations, bool(mmap), objects.load if weights_only is False else None)
         if file.head.startswith(b"GGUF"):
             from . import gguf_file
 

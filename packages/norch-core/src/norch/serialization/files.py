@@ -93,16 +93,22 @@ class File:
         what: the name that errors have for them.
         """
         spec = Spec(shape, None, dtype, device)
-        buffer, backend = allocate_on(device, spec.nbytes), device.backend
-        view = backend.host_view(buffer) if spec.nbytes else None
+        out = make_tensor(spec, allocate_on(device, spec.nbytes))
+        self.fill(out, what, at, checksum)
+        return out
+
+    def fill(self, tensor: Tensor, what: str, at: int, checksum: str | None = None) -> None:
+        """Reads into a contiguous tensor."""
+        spec, backend = tensor.spec, tensor.spec.device.backend
+        view = backend.host_view(tensor.buffer) if spec.nbytes else None
+        begin = tensor.offset * spec.dtype.itemsize
         if view is None:
             data = np.empty(spec.nbytes, np.uint8)
-            self.data(memory(data), what, at, dtype is bool_, checksum)
+            self.data(memory(data), what, at, spec.dtype is bool_, checksum)
             if spec.nbytes:
-                backend.copy_in(buffer, 0, memory(data))
+                backend.copy_in(tensor.buffer, begin, memory(data))
         else:
-            self.data(view[: spec.nbytes], what, at, dtype is bool_, checksum)
-        return make_tensor(spec, buffer)
+            self.data(view[begin : begin + spec.nbytes], what, at, spec.dtype is bool_, checksum)
 
     def data(self, view: memoryview, what: str, at: int, bools: bool = False, checksum: str | None = None) -> None:
         """Fills `view` from `at` on, and compares with `checksum`, the CRC-32 in hexadecimal."""

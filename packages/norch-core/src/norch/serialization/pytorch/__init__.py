@@ -5,6 +5,7 @@ Reading one runs nothing that it says: see `machine` and `names`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import legacy, script
@@ -13,18 +14,23 @@ from .machine import Machine
 from .names import Load, WeightNames
 
 if TYPE_CHECKING:
+    from ...errors import CheckpointError
     from ..files import File
     from ..location import Locations
 
 
-def load(file: File, locations: Locations, mapped: bool, weights_only: bool) -> Any:
-    """The object in a file of PyTorch, or of objects that `save` pickled."""
+Trusting = Callable[[bytes, Load, Callable[[str], "CheckpointError"]], Any]
 
-    def run(pickle: bytes, stored: Load, trusted: bool = not weights_only) -> Any:
-        if trusted:
-            from .. import objects
 
-            return objects.load(pickle, stored, file.fail)
+def load(file: File, locations: Locations, mapped: bool, unpickle: Trusting | None) -> Any:
+    """The object in a file of PyTorch, or of objects that `save` pickled.
+
+    unpickle: what makes any object of a pickle, where the user trusts the file.
+    """
+
+    def run(pickle: bytes, stored: Load, trusted: bool = True) -> Any:
+        if unpickle is not None and trusted:
+            return unpickle(pickle, stored, file.fail)
         return Machine(WeightNames(stored), file.fail).run(pickle)
 
     if not file.head.startswith(b"PK"):

@@ -8,7 +8,6 @@ import pickletools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ...device import CPU
 from ...dispatch.failure import allocate_on
 from ...dtype import DType
 from ...spec import Spec
@@ -140,10 +139,9 @@ class _Storages:
                 raise file.fail(f"is cut off or damaged at storage {name!r:.40}")
             what = f"storage {name!r}"
             if self._swapped:
-                source = byteswapped(file, what, at + 8, tuple(spec.shape), spec.dtype, None)
+                target.copy_(byteswapped(file, what, at + 8, tuple(spec.shape), spec.dtype, None))
             else:
-                source = file.tensor(what, at + 8, tuple(spec.shape), spec.dtype, CPU)
-            target.copy_(source)
+                file.fill(target, what, at + 8)
             at += 8 + spec.nbytes
         if file.owned and at != file.size:
             raise file.fail(f"is damaged: {file.size - at} bytes follow its last storage")

@@ -15,7 +15,7 @@ from ...errors import DTypeError
 from ...memory_format import strided
 from ...spec import Size
 from ...tensor import Tensor
-from .allowed import allowed, is_allowed
+from ..allowed import allowed, is_allowed
 from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild
 
 if TYPE_CHECKING:

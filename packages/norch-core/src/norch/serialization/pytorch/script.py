@@ -89,7 +89,7 @@ def load(archive: Archive, load_storage: Load) -> OrderedDict[str, Tensor]:
         weights, children = module.kind.weights, []
         for name, value in module.state.items():
             if isinstance(value, Tensor) and (weights is None or name in weights):
-                found[f"{prefix}{name}"] = value
+                found[f"{prefix}{name}"] = value.detach()
             elif type(value) is _Object:
                 children.append((f"{prefix}{name}.", value, depth + 1))
         if len(found) > MAX_WEIGHTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import DTypeError
+from ..errors import DTypeError
 
 _NEVER = frozenset({"builtins.eval", "builtins.exec", "builtins.compile", "builtins.__import__", "builtins.getattr"})
 _NEVER_MODULES = frozenset({"os", "posix", "nt", "sys", "subprocess"})
