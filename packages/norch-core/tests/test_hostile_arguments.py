@@ -143,3 +143,14 @@ def test_what_has_an_index_is_an_int() -> None:
     one: Any = One()
     for function in (norch.softmax, norch.sum, norch.cumsum, norch.argmax, norch.unsqueeze, norch.squeeze):
         assert function(X, one).tolist() == function(X, 1).tolist()
+
+
+def test_arrays_are_operands_beside_alpha() -> None:
+    array, x = np.array([3]), norch.tensor(2.0)
+    for out, wanted in (
+        (norch.sub(array, x, alpha=2), -1),
+        (norch.rsub(x, array, alpha=2), -1),
+        (x.sub(array, alpha=2), -4),
+    ):
+        assert out.dtype is norch.float32
+        assert out.tolist() == [wanted]
