@@ -47,18 +47,6 @@ class Module(Movable, Hookable):
             _hooks=None,
         )
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Takes what pickle and copy kept, or what PyTorch pickled of a module with this one's attributes."""
-        if pickled.is_pytorch(state):
-            Module.__init__(self)
-            pickled.adopt(self, state)
-            self._complete()
-        else:
-            self.__dict__.update(state)
-
-    def _complete(self) -> None:
-        """Sets the attributes that a module of PyTorch does not have."""
-
     if TYPE_CHECKING:  # only there: with a `__getattr__` every attribute of a module is found eight times slower
 
         def __getattr__(self, name: str) -> Any: ...
@@ -83,6 +71,18 @@ class Module(Movable, Hookable):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes. Subclasses define it; users call the module itself."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Takes what pickle and copy kept, or what PyTorch pickled of a module with this one's attributes."""
+        if pickled.is_pytorch(state):
+            Module.__init__(self)
+            pickled.adopt(self, state)
+            self._complete()
+        else:
+            self.__dict__.update(state)
+
+    def _complete(self) -> None:
+        """Sets the attributes that a module of PyTorch does not have."""
 
     # --- Registration -----------------------------------------------------------------------------------------------
 
