@@ -274,6 +274,7 @@ def test_names_of_pytorch_are_accepted(tmp_path: Path) -> None:
     norch.save(norch.ones(1), str(tmp_path / "x"))
     for weights_only in (True, False, None):
         assert norch.load(tmp_path / "x", "cpu", weights_only=weights_only).item() == 1
+    norch.save(norch.ones(1), tmp_path / "x", pickle_protocol=4, _use_new_zipfile_serialization=False)
     with pytest.raises(DTypeError, match="pickle_module"):
         norch.load(tmp_path / "x", pickle_module=json)
     with pytest.raises(DTypeError, match="pickle_module"):

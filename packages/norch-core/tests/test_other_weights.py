@@ -174,3 +174,11 @@ def test_tensors_of_gguf_that_overlap() -> None:
     assert content[at] == 32
     with pytest.raises(CheckpointError, match="tensor 'b' overlaps another"):
         load(content[:at] + b"\x10" + content[at + 1 :])
+
+
+@pytest.mark.parametrize(("content", "kind"), [(script(), "a checkpoint of PyTorch"), (gguf(PLAIN), "a GGUF file")])
+def test_who_asks_for_safetensors_is_told_of_load(content: bytes, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(content)
+    for read in (norch.load_safetensors, norch.safe_open):
+        with pytest.raises(CheckpointError, match=f"x is {kind}, whose tensors norch.load reads"):
+            read(tmp_path / "x")

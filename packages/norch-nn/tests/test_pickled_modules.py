@@ -1,6 +1,8 @@
 """Whole modules, pickled: norch's own, and PyTorch's, which become norch's."""
 
+import copy
 import io
+import pickle
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -48,6 +50,17 @@ def test_a_model_is_saved_and_loaded_whole(tmp_path):
         assert [type(p) for p in again.parameters()] == [nn.Parameter] * len(list(model.parameters()))
         assert list(again.state_dict()) == list(model.state_dict())
         assert not again.training
+
+
+class Slotted(nn.Linear):
+    __slots__ = ("note",)
+
+
+def test_slots_are_kept():
+    model = Slotted(2, 3)
+    model.note = "x"
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert (again.note, again.weight.tolist()) == ("x", model.weight.tolist())
 
 
 def double(module, args, result):

@@ -40,13 +40,23 @@ _PREFIX = b'{"__metadata__":{"norch.header":"'
 # --- Saving ---------------------------------------------------------------------------------------------------------
 
 
-def save(obj: Any, f: Any, pickle_module: None = None, *, format: str = "safetensors") -> None:
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: None = None,
+    pickle_protocol: int | None = None,
+    _use_new_zipfile_serialization: bool = True,
+    *,
+    format: str = "safetensors",
+) -> None:
     """Writes a tensor, a nested state or any other object to `f`, a path or a binary file.
 
     A state is dicts, lists, tuples and sets of tensors, NumPy arrays, numbers, strings, bytes, dtypes, devices, None.
     It becomes a safetensors file, or with `format="pytorch"` a zip archive that `torch.load(f, weights_only=True)`
     reads. Any other object (a module, a dataclass) is pickled, tensors apart: `load` then wants `weights_only=False`,
     and the classes where they were.
+
+    pickle_protocol, _use_new_zipfile_serialization: PyTorch's, ignored.
 
     Tensors that share memory share it again after loading; gradients are not kept, and hooks only with a module. A path
     is written in one step and fsynced: whatever interrupts that, its old contents stay whole.

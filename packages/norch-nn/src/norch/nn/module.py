@@ -72,14 +72,17 @@ class Module(Movable, Hookable):
         """What the module computes. Subclasses define it; users call the module itself."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Any) -> None:
         """Takes what pickle and copy kept, or what PyTorch pickled of a module with this one's attributes."""
-        if pickled.is_pytorch(state):
+        attributes, slots = state if isinstance(state, tuple) else (state, {})
+        if pickled.is_pytorch(attributes):
             Module.__init__(self)
-            pickled.adopt(self, state)
+            pickled.adopt(self, attributes)
             self._complete()
         else:
-            self.__dict__.update(state)
+            self.__dict__.update(attributes or {})
+        for name, value in slots.items():
+            setattr(self, name, value)
 
     def _complete(self) -> None:
         """Sets the attributes that a module of PyTorch does not have."""
