@@ -23,10 +23,15 @@ def _entries(given: list[Named], op: str) -> dict[str, Any]:
             name = f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', None)}"
         if not callable(value) or not isinstance(name, str):
             raise DTypeError(f"{op}(): expected classes and functions, or pairs of one and its name, got {item!r:.80}")
-        if name in _NEVER or name.partition(".")[0] in _NEVER_MODULES:
+        if is_never_safe(name):
             raise DTypeError(f"{op}(): {name} is never safe; load(weights_only=False) reads a file that you trust")
         found[name] = value
     return found
+
+
+def is_never_safe(name: str) -> bool:
+    """Whether to call what has this name is to run any code."""
+    return name in _NEVER or name.partition(".")[0] in _NEVER_MODULES
 
 
 def add_safe_globals(safe_globals: list[Named]) -> None:

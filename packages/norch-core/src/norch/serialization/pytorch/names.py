@@ -15,7 +15,7 @@ from ...errors import DTypeError
 from ...memory_format import strided
 from ...spec import Size
 from ...tensor import Tensor
-from ..allowed import allowed, is_allowed
+from ..allowed import allowed, is_allowed, is_never_safe
 from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild
 
 if TYPE_CHECKING:
@@ -341,8 +341,11 @@ def _set_state(instance: Any, state: Any) -> None:
 
 
 def refusal(fail: Callable[[str], Exception], full: str) -> Exception:
-    return fail(
+    text = (
         f"it holds {full}, which is no tensor, container or number, and load() runs nothing that a file says. If you "
-        "trust the file, load(..., weights_only=False) reads it, which may run any code; or declare this one safe: "
-        f"with norch.serialization.safe_globals([{full.removeprefix('builtins.')}])"
+        "trust the file, load(..., weights_only=False) reads it, which may run any code"
     )
+    if is_never_safe(full):
+        return fail(text)
+    name = full.removeprefix("builtins.")
+    return fail(f"{text}; or declare this one safe: with norch.serialization.safe_globals([{name}])")
