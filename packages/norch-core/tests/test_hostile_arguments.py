@@ -62,6 +62,7 @@ X = norch.ones(2, 3)
         (lambda: norch.sub(norch.bool, X, alpha=2), r"an operand must be a Tensor or a number, got DType"),
         (lambda: norch.gt(norch.Tensor, X), "operands must be tensors, numbers or arrays, got type"),
         (lambda: norch.exp(norch.Tensor), "Tensor"),
+        (lambda: norch.zeros_like(norch.Tensor), r"zeros_like\(\): input must be a Tensor, got type"),
         (lambda: norch.zeros(2).copy_(norch.Tensor), "has no dtype for"),
         (lambda: norch.index_put({}, (norch.tensor([0]),), X), r"index_put\(\): input must be a Tensor, got dict"),
         (lambda: X.clamp("a"), r"clamp\(\): min must be a Tensor or a number or None, got str 'a'"),
