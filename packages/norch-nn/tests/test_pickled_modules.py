@@ -148,6 +148,31 @@ def test_each_module_of_pytorch_computes_the_same(case):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+LOSSES = [name for name in dir(nn) if name.endswith("Loss")]
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning")
+@pytest.mark.parametrize("name", [*LOSSES, "LSTM", "GRU", "RNN", "LSTMCell", "MultiheadAttention", "Transformer"])
+def test_other_modules_of_pytorch_have_all_that_ours_have(name):
+    torch = pytest.importorskip("torch")
+    args = {"Transformer": (8, 2, 1, 1), "MultiheadAttention": (8, 2)}.get(name, () if name in LOSSES else (3, 4))
+    file = io.BytesIO()
+    torch.save(getattr(torch.nn, name)(*args), file)
+    ours, made = load(file.getvalue()), getattr(nn, name)(*args)
+    for a, b in zip(ours.modules(), made.modules(), strict=True):
+        assert type(a) is type(b)
+        assert set(vars(b)) <= set(vars(a))
+    assert repr(ours) == repr(made)
+
+
+def test_a_module_of_an_older_pytorch():
+    weight = Name("torch._utils", "_rebuild_parameter")(tensor("0", 2, (1, 1, 2)), True, OrderedDict())
+    sizes = {name: (size,) for name, size in {"kernel_size": 2, "stride": 1, "padding": 0, "dilation": 1}.items()}
+    old = module("torch.nn.modules.conv", "Conv1d", in_channels=1, out_channels=1, groups=1, **sizes)
+    old.state["_parameters"] = {"weight": weight, "bias": None}
+    assert load(zipped(old, {"0": floats(1, 2)}))(norch.ones(1, 3)).tolist() == [[3, 3]]
+
+
 @pytest.mark.filterwarnings("ignore:Couldn't retrieve source code:UserWarning")
 def test_a_model_of_pytorch(tmp_path, monkeypatch):
     """A class whose module imports torch, and then norch in its place."""

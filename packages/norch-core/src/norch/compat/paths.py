@@ -136,6 +136,7 @@ _HOMES = {
 _SAME = "activation container distance dropout lazy linear loss module normalization padding pooling transformer"
 for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
+PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
 _DISTRIBUTIONS = """bernoulli beta binomial categorical constraints dirichlet distribution exponential gamma gumbel
     half_normal independent kl laplace log_normal multivariate_normal normal one_hot_categorical poisson studentT
     transforms uniform utils"""

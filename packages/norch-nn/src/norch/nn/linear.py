@@ -60,9 +60,6 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-NonDynamicallyQuantizableLinear = Linear  # PyTorch's MultiheadAttention pickles its `out_proj` so
-
-
 @layer()
 class Bilinear(Module):
     """x1 @ weight[k] @ x2 + bias[k] for each k: (*, in1_features) and (*, in2_features) to (*, out_features).

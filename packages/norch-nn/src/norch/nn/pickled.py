@@ -42,6 +42,9 @@ def adopt(module: Module, state: dict[str, Any]) -> None:
         module._register("_buffer_names", name, value, name not in passing)
     for name, value in state["_modules"].items():
         module._register("_module_names", name, value)
+    for name, option in getattr(type(module), "_fields", {}).items():
+        if name not in own and option.default is not option.empty and not option.annotation.startswith("InitVar"):
+            own[name] = option.default  # which PyTorch, or an older version of it, does not have
     for registry, register in _HOOKS.items():
         wanting = state.get(f"{registry}_with_kwargs", ())
         for key, hook in (state.get(registry) or {}).items():
