@@ -10,13 +10,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-from ..autograd.graph import resolve
-from ..dtype import DType
 from ..errors import AutogradError, NorchError, ShapeError
 from ..ops.registry import IN_PLACE, METHODS
-from ..spec import Size, Spec
+from ..spec import Spec
 from ..tensor import Tensor
-from ..tensor_base import TakenOver, TensorBase
+from ..tensor_base import TakenOver
 
 
 class Level:
@@ -35,9 +33,14 @@ find_rule: dict[str, Callable[..., Any]] = {}
 """How an op is run ("run"), or its result written ("into"): filled by `rules.py`."""
 
 
-class _Batched(TakenOver):
+class VmapError(TakenOver, NorchError, RuntimeError):
+    """What vmap cannot do, or, of a spec that a plan is looked up by, that a rule is to do it."""
+
     def run(self, op: Any, args: tuple[Any, ...]) -> Any:
-        return find_rule["run"](op, args)
+        try:
+            return find_rule["run"](op, args)
+        except Exception as found:
+            raise found from None
 
     def into(self, op: Any, out: Any, args: tuple[Any, ...]) -> None:
         find_rule["into"](op, out, args)
@@ -56,7 +59,7 @@ class BatchedSpec(Spec):
     level: Level
 
     def __hash__(self) -> int:
-        raise _Batched(_IN_PLACE_HINT)
+        raise VmapError(_IN_PLACE_HINT)
 
     def like(self, shape: Any = None, strides: Any = None, dtype: Any = None, device: Any = None) -> Spec:
         shape = self.shape if shape is None else shape
@@ -74,7 +77,7 @@ def batched_spec(level: Level, spec: Spec) -> BatchedSpec:
 
 def _refuse(name: str) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NorchError(
+        raise VmapError(
             f"vmap(): {name} reads a value on the host, which differs from sample to sample; use norch.where in place "
             "of a branch, or loop over the batch"
         )
@@ -90,18 +93,18 @@ class Batched(Tensor):
     value: Tensor
 
     @property
-    def buffer(self) -> Any:  # type: ignore[override]
-        raise NorchError(f"{_IN_PLACE_HINT}. Nor can a function be mapped that works on memory itself")
+    def buffer(self) -> Any:
+        raise VmapError(f"{_IN_PLACE_HINT}. Nor can a function be mapped that works on memory itself")
 
     def detach(self) -> Tensor:
         return batched(self.level, self.value.detach())
 
-    @property
-    def data(self) -> Tensor:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def data(self) -> Tensor:
         return self.detach()
 
-    @property
-    def requires_grad(self) -> bool:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def requires_grad(self) -> bool:
         return self.value.requires_grad
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -120,9 +123,11 @@ class Batched(Tensor):
         raise AutogradError("backward(): a tensor inside vmap() has none; use norch.func.grad")
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        given = [x for a in args for x in ((a.dtype, a.device) if isinstance(a, TensorBase) else (a,))]
+        given = [x for a in args for x in ((a.dtype, a.device) if isinstance(a, Tensor) else (a,))]
         other = kwargs.pop("other", None)
-        return batched(self.level, self.value.to(*given, *(() if other is None else (other.dtype, other.device)), **kwargs))
+        return batched(
+            self.level, self.value.to(*given, *(() if other is None else (other.dtype, other.device)), **kwargs)
+        )
 
     def clone(self, *, memory_format: object = None) -> Tensor:
         return METHODS["clone"](self)  # type: ignore[no-any-return]
@@ -133,13 +138,18 @@ class Batched(Tensor):
     def __repr__(self) -> str:
         return f"Batched(level={self.level.depth}, value={self.value!r})"
 
+    __str__ = __repr__
+
+    def zero_(self) -> Tensor:
+        return self.write(0)
+
     def write(self, source: Any, name: str = "copy_") -> Tensor:
         """Takes the values of `source`, which broadcasts to this shape."""
-        if not isinstance(source, TensorBase):
+        if not isinstance(source, Tensor):
             self.value.fill_(source) if isinstance(source, bool | int | float) else self.value.copy_(source)
             return self
         if depth_of(source) > self.level.depth:
-            raise _Batched(_IN_PLACE_HINT)
+            raise VmapError(_IN_PLACE_HINT)
         if name != "copy_" and source.spec.shape != self.spec.shape:
             raise ShapeError(f"{name}(): a result of shape {tuple(source.shape)} for one of {tuple(self.shape)}")
         front = physical(source, self.level)
@@ -164,11 +174,14 @@ def _made(name: str) -> Callable[..., Any]:
     return call
 
 
+def _taken(self: Batched, value: Any, *rest: Any, **more: Any) -> Tensor:
+    return self.write(value)
+
+
 for _name, _function in IN_PLACE.items():
     setattr(Batched, _name, _written(_name, _function))
 for _name in ("copy_", "fill_"):
-    setattr(Batched, _name, lambda self, value, *rest, **more: self.write(value))
-setattr(Batched, "zero_", lambda self: self.write(0))
+    setattr(Batched, _name, _taken)
 for _name in ("clamp_", "clip_"):
     setattr(Batched, _name, _written(_name, METHODS["clamp"]))
 for _name in ("new_zeros", "new_ones", "new_empty", "new_full"):
@@ -195,7 +208,7 @@ def depth_of(value: Any) -> int:
 def physical(x: Tensor, level: Level) -> Tensor:
     """`x` with its samples of a level along a dim 0, repeated where it does not differ there."""
     if not isinstance(x, Batched) or x.level.depth < level.depth:
-        return x.expand(level.size, *x.spec.shape)  # type: ignore[no-any-return]
+        return x.expand(level.size, *x.spec.shape)
     if x.level is level:
         return x.value
     return batched(x.level, physical(x.value, level).transpose(0, 1))

@@ -10,7 +10,6 @@ from ..ops.creation import fill_spec
 from ..ops.families import by_name
 from ..spec import Spec, wrap_dim, wrap_dims
 from ..tensor import Tensor
-from ..tensor_base import TensorBase
 from .batched import Level
 from .randomness import draw_batched, refuse
 from .rules import RULES, front, fronts, is_at, rule
@@ -20,10 +19,10 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> list[Any]:
     """Operands in the dtype that they have in common as samples: a 0-d one widens none, but as a batch it would."""
     given = list(args)
     at = [i for i in op.tensors if i or op.name != "where"]
-    tensors = [i for i in at if isinstance(args[i], TensorBase)]
+    tensors = [i for i in at if isinstance(args[i], Tensor)]
     if len({args[i].spec.dtype for i in tensors}) < 2 or len({args[i].spec.ndim > 0 for i in tensors}) < 2:
         return given
-    scalars = [type(args[i]) for i in at if not isinstance(args[i], TensorBase)]
+    scalars = [type(args[i]) for i in at if not isinstance(args[i], Tensor)]
     common = result_dtype([(args[i].spec.dtype, args[i].spec.ndim) for i in tensors], scalars)
     for i in tensors:
         given[i] = args[i].to(common)
@@ -33,7 +32,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> list[Any]:
 def elementwise(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     """Operands aligned behind the samples; they broadcast as they do without."""
     given = _promoted(op, args) if len(op.tensors) > 1 else list(args)
-    n = max(given[i].spec.ndim for i in op.tensors if isinstance(given[i], TensorBase))
+    n = max(given[i].spec.ndim for i in op.tensors if isinstance(given[i], Tensor))
     for i in op.tensors:
         x = given[i]
         if is_at(x, level):
@@ -47,11 +46,11 @@ def elementwise(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 
 def alike(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     """The same where kernels want all operands in one shape."""
-    n = max(args[i].spec.ndim for i in op.tensors if isinstance(args[i], TensorBase))
+    n = max(args[i].spec.ndim for i in op.tensors if isinstance(args[i], Tensor))
     given = fronts(op, level, tuple(_promoted(op, args)))
     for i in op.tensors:
         x = given[i]
-        if isinstance(x, TensorBase) and x.spec.ndim <= n:
+        if isinstance(x, Tensor) and x.spec.ndim <= n:
             given[i] = x.reshape((x.spec.shape[0], *(1,) * (n + 1 - x.spec.ndim), *x.spec.shape[1:]))
     return op.call(*given)
 
@@ -59,10 +58,14 @@ def alike(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 for _op in by_name().values():
     if _op.kind == "primitive" and _op.infer.__qualname__.startswith(("unary.", "binary.")):
         RULES[_op.name] = elementwise
-rule("where copy clamp relu gelu silu mish elu leaky_relu hardtanh hardswish hardsigmoid softplus softsign logsigmoid "
-     "erfc erfinv lgamma digamma entr sinc logit")(elementwise)  # fmt: skip
-rule("axpy clamp_between copysign hypot fmod logaddexp logaddexp2 trunc_divide xlogy relu_grad gelu_grad silu_grad "
-     "elu_grad leaky_relu_grad hardtanh_grad softplus_grad sigmoid_grad tanh_grad binary_cross_entropy kl_div")(alike)  # fmt: skip
+rule(
+    "where copy clamp relu gelu silu mish elu leaky_relu hardtanh hardswish hardsigmoid softplus softsign logsigmoid "
+    "erfc erfinv lgamma digamma entr sinc logit"
+)(elementwise)
+rule(
+    "axpy clamp_between copysign hypot fmod logaddexp logaddexp2 trunc_divide xlogy relu_grad gelu_grad silu_grad "
+    "elu_grad leaky_relu_grad hardtanh_grad softplus_grad sigmoid_grad tanh_grad binary_cross_entropy kl_div"
+)(alike)
 
 
 @rule("dropout")
@@ -146,4 +149,3 @@ def _normalised(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
             shown = w.reshape(-1, *(1,) * (x.spec.ndim - 2)) if op.name == "group_norm" else w
             plain = getattr(plain, combine)(shown)
     return front(plain, level)
-

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ..errors import NorchError
 from ..ops.generator import chosen_generator, current_generator
 from ..ops.shape.joining import cat
 from ..spec import wrap_dim
 from ..tensor import Tensor
-from ..tensor_base import TensorBase
 from . import elementwise_rules, product_rules, shape_rules  # noqa: F401  (they register rules)
-from .batched import Level, batched, current_levels, physical
+from .batched import Level, VmapError, batched, current_levels, physical
 from .randomness import MODES, MappedGenerator
 from .trees import flatten, spread, unflatten
 
@@ -68,7 +66,7 @@ def _in_dims(in_dims: Any, leaves: list[Any], structure: Any) -> list[int | None
     for x, d in zip(leaves, found, strict=True):
         if d is not None and type(d) is not int:
             raise ValueError(f"vmap(): in_dims holds ints and None, got {d!r}")
-        if d is not None and not isinstance(x, TensorBase):
+        if d is not None and not isinstance(x, Tensor):
             raise ValueError(f"vmap(): in_dims has {d} for an argument of type {type(x).__name__}; it needs None there")
         if d is not None and not -x.spec.ndim <= d < x.spec.ndim:
             raise ValueError(f"vmap(): in_dims has {d} for a tensor of shape {tuple(x.shape)}")
@@ -97,8 +95,7 @@ def _mapped(
     outer = current_levels.get()
     level = Level(size, randomness, len(outer))
     given = [
-        x if d is None else batched(level, x if d == 0 else x.movedim(d, 0))
-        for x, d in zip(leaves, dims, strict=True)
+        x if d is None else batched(level, x if d == 0 else x.movedim(d, 0)) for x, d in zip(leaves, dims, strict=True)
     ]
     token = current_levels.set((*outer, level))
     drawing = chosen_generator.set(MappedGenerator(current_generator(), level))
@@ -115,7 +112,7 @@ def _mapped(
 
 
 def _result(x: Any, dim: int | None, level: Level) -> Tensor:
-    if not isinstance(x, TensorBase):
+    if not isinstance(x, Tensor):
         raise ValueError(f"vmap(): the function must return tensors, got {type(x).__name__}")
     tensor: Any = x
     if dim is None:
@@ -145,7 +142,7 @@ def _joined(parts: list[Any], out_dims: Any) -> Any:
         columns.append(leaves)
     places = spread(out_dims, shape)
     if places is None:
-        raise NorchError("vmap(): the chunks' results differ in structure")
+        raise VmapError("vmap(): the chunks' results differ in structure")
     return unflatten(
         shape, [c[0] if d is None else cat(list(c), d) for c, d in zip(zip(*columns, strict=True), places, strict=True)]
     )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import NorchError
 from ..ops.generator import Generator
 from ..ops.random import draw_keyed
 from ..spec import Spec
 from ..tensor import Tensor
-from .batched import Level, batched
+from .batched import Level, VmapError, batched
 
 MODES = ("error", "different", "same")
 
 
 def refuse() -> None:
-    raise NorchError(
+    raise VmapError(
         "vmap(): a random op, for which norch does not know whether samples should differ; pass "
         "randomness='different' or randomness='same' to vmap"
     )
@@ -49,5 +48,6 @@ def draw_batched(level: Level, spec: Spec, kind: str, seed: int, offset: int) ->
         return draw_keyed(Spec(tuple(spec.shape), None, spec.dtype, spec.device), kind, seed, offset)
     if level.randomness == "error":
         refuse()
-    return batched(level, draw_keyed(Spec((level.size, *spec.shape), None, spec.dtype, spec.device), kind, seed, offset))
-
+    return batched(
+        level, draw_keyed(Spec((level.size, *spec.shape), None, spec.dtype, spec.device), kind, seed, offset)
+    )

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..dispatch.op import Op
-from ..errors import NorchError
 from ..ops.shape.joining import stack
 from ..tensor import Tensor
 from ..tensor_base import TensorBase
-from .batched import Batched, BatchedSpec, Level, batched, depth_of, find_rule, physical
+from .batched import Batched, BatchedSpec, Level, VmapError, batched, depth_of, find_rule, physical
 from .randomness import draw_batched
 
 Rule = Callable[[Op, Level, tuple[Any, ...]], Any]
@@ -50,18 +49,14 @@ def values(args: tuple[Any, ...], level: Level) -> list[Any]:
 
 def fronts(op: Op, level: Level, args: tuple[Any, ...]) -> list[Any]:
     """The arguments, all tensor operands with their samples along dim 0."""
-    return [front(a, level) if i in op.tensors and isinstance(a, TensorBase) else a for i, a in enumerate(args)]
+    return [front(a, level) if i in op.tensors and isinstance(a, Tensor) else a for i, a in enumerate(args)]
 
 
 def _innermost(op: Op, args: tuple[Any, ...]) -> Level:
-    found: list[Level] = []
-    for a in args[0] if op.variadic else args:
-        if isinstance(a, Batched | BatchedSpec):
-            found.append(a.level)
-    if op.variadic or not found:
-        found += [a.level for a in args if isinstance(a, BatchedSpec)]
+    given = [*args[0], *args] if op.variadic else args
+    found = [a.level for a in given if isinstance(a, Batched | BatchedSpec)]
     if not found:
-        raise NorchError(f"vmap(): {op.name} cannot be mapped")
+        raise VmapError(f"vmap(): {op.name} cannot be mapped")
     return max(found, key=lambda level: level.depth)
 
 
@@ -103,10 +98,29 @@ def _loop(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     return one_by_one(op.name, op.call, level, args)
 
 
+class MapInfo(NamedTuple):
+    """What `Function.vmap` is told of the vmap that it is within."""
+
+    batch_size: int
+    randomness: str
+
+
 def apply_function(function: Any, args: tuple[Any, ...]) -> Any:
-    """`Function.apply` where an argument is batched: a sample at a time."""
+    """`Function.apply` where an argument is batched: by its own `vmap(info, in_dims, *args)`, which returns the results
+    and their dims; where it works on batches of matrices, on one more; else a sample at a time."""
     level = max((a.level for a in args if isinstance(a, Batched)), key=lambda level: level.depth)
-    found = one_by_one(function.__name__, function.apply, level, args)
+    if hasattr(function, "vmap"):
+        in_dims = tuple([0 if is_at(a, level) else None for a in args])
+        found, dims = function.vmap(MapInfo(level.size, level.randomness), in_dims, *values(args, level))
+        several = isinstance(found, tuple)
+        results = found if several else (found,)
+        places = dims if isinstance(dims, tuple) else (dims,) * len(results)
+        out = tuple([x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(results, places, strict=True)])
+        return out if several else out[0]
+    if getattr(function, "over_batches", False):
+        found = function.apply(*[front(a, level) if isinstance(a, Tensor) else a for a in args])
+    else:
+        found = one_by_one(function.__name__, function.apply, level, args)
     return tuple([batched(level, x) for x in found]) if isinstance(found, tuple) else batched(level, found)
 
 

@@ -6,14 +6,13 @@ from typing import Any
 
 from ..dispatch.op import Op
 from ..dtype import bool_
-from ..errors import NorchError
 from ..ops.from_data import as_tensor
 from ..ops.indexing import gather, masked_fill, scatter
 from ..ops.shape.views import SELECT, SLICE, permute
 from ..spec import infer_size, wrap_dim
 from ..tensor import indexing
 from ..tensor_base import TensorBase
-from .batched import Level, find_rule
+from .batched import Level, VmapError, find_rule
 from .rules import front, fronts, is_at, rule
 
 
@@ -136,7 +135,7 @@ def _setitem(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`, in the memory of all samples."""
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) and p.step is not None and p.step < 0 for p in parts):
-        raise NorchError("vmap(): cannot write through a slice of a negative step; flip() the values instead")
+        raise VmapError("vmap(): cannot write through a slice of a negative step; flip() the values instead")
     if isinstance(index, TensorBase) and index.spec.dtype is bool_ and isinstance(value, bool | int | float):
         x.write(masked_fill(x, index, value))  # type: ignore[arg-type]
         return

@@ -7,7 +7,7 @@ own gradient: no sample's result depends on another's argument.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from ..autograd.engine import grad as engine_grad
@@ -16,10 +16,9 @@ from ..autograd.mode import enable_grad
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.creation import fill_spec
 from ..tensor import Tensor
-from ..tensor_base import TensorBase
 from .batched import Batched, current_levels, lift, lower
 from .mapping import vmap
-from .trees import flatten, tree_map, unflatten
+from .trees import LEAF, flatten, tree_map, unflatten
 
 Argnums = int | tuple[int, ...]
 
@@ -27,8 +26,15 @@ Argnums = int | tuple[int, ...]
 class Tape:
     """One call of a function, recorded: by what it is differentiated, and what it gave."""
 
-    def __init__(self, op: str, func: Callable[..., Any], args: tuple[Any, ...], argnums: Argnums, has_aux: bool,
-                 kwargs: dict[str, Any]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        op: str,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        argnums: Argnums,
+        has_aux: bool,
+        kwargs: dict[str, Any],
+    ) -> None:
         self.op, self.levels = op, current_levels.get()
         was_recording = is_recording()
         self.positions = _positions(op, argnums, len(args))
@@ -50,7 +56,7 @@ class Tape:
                     raise AutogradError(f"{op}(): with has_aux the function must return a pair (output, aux)")
                 result, self.aux = result
             outputs, self.out_structure = flatten(result)
-            if not outputs or any(not isinstance(out, TensorBase) for out in outputs):
+            if not outputs or any(not isinstance(out, Tensor) for out in outputs):
                 raise AutogradError(f"{op}(): the function must return a tensor, or a tree of them")
             self.shapes = [tuple(out.spec.shape) for out in outputs]
             self.outputs = [lower(out, self.levels) for out in outputs]
@@ -77,12 +83,14 @@ class Tape:
 
     def extra(self) -> Any:
         """Its auxiliary result."""
-        return tree_map(lambda x: self._shown(x) if isinstance(x, TensorBase) else x, self.aux)
+        return tree_map(lambda x: self._shown(x) if isinstance(x, Tensor) else x, self.aux)
 
     def _shown(self, x: Any) -> Any:
         return x if self.tracked else x.detach()
 
-    def pull(self, seeds: list[Tensor], outputs: list[Tensor] | None = None, by: list[Tensor] | None = None) -> list[Any]:
+    def pull(
+        self, seeds: list[Tensor], outputs: list[Tensor] | None = None, by: list[Tensor] | None = None
+    ) -> list[Any]:
         """The gradients of `outputs` (the results) by the inputs, for these gradients of theirs, lowered."""
         outputs, by = self.outputs if outputs is None else outputs, self.inputs if by is None else by
         pairs = [(out, seed) for out, seed in zip(outputs, seeds, strict=True) if out.requires_grad]
@@ -107,8 +115,8 @@ class Tape:
         if given != structure:
             raise AutogradError(f"{self.op}(): {what} must have the structure of what they belong to")
         for x, shape in zip(leaves, shapes, strict=True):
-            if not isinstance(x, TensorBase) or tuple(x.spec.shape) != shape:
-                found = tuple(x.shape) if isinstance(x, TensorBase) else type(x).__name__
+            if not isinstance(x, Tensor) or tuple(x.spec.shape) != shape:
+                found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
                 raise ShapeError(f"{self.op}(): {what} has {found} where {shape} is expected")
         return [lower(x, self.levels) for x in leaves]
 
@@ -128,11 +136,11 @@ def _positions(op: str, argnums: Argnums, count: int) -> list[int]:
 
 def _leaf(op: str, x: Any, levels: Any, recording: bool) -> tuple[Tensor, bool]:
     """An input that can be differentiated by, lowered, and whether it is part of a graph further out."""
-    if not isinstance(x, TensorBase):
+    if not isinstance(x, Tensor):
         raise AutogradError(f"{op}(): expected tensors to differentiate by, got {type(x).__name__}")
     if not x.spec.dtype.is_floating_point:
         raise DTypeError(f"{op}(): only floating tensors can be differentiated by, got {x.spec.dtype}")
-    low = lower(x, levels)  # type: ignore[arg-type]
+    low = lower(x, levels)
     if recording and low.requires_grad:
         return low.view_as(low), True
     return low.detach().requires_grad_(), False
@@ -151,7 +159,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     @wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         tape = Tape("grad", func, args, argnums, has_aux, kwargs)
-        if len(tape.shapes) != 1 or tape.shapes[0] not in ((), (1,)) or not isinstance(tape.out_structure, object):
+        if len(tape.shapes) != 1 or tape.shapes[0] not in ((), (1,)) or tape.out_structure is not LEAF:
             raise ShapeError(f"grad(): the function must return one tensor of one element, got shapes {tape.shapes}")
         out = tape.outputs[0]
         grads = tape.gradients([fill_spec(out.spec.like(out.spec.shape), 1)])
@@ -184,10 +192,9 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(output, vjp_fn): what `func` gives of the primals, and a function from the gradient of that to those of them.
 
-    vjp_fn gives a gradient of one primal, else a tuple. With `has_aux` (output, vjp_fn, aux).
+    vjp_fn gives a tuple, a gradient for each primal. With `has_aux` (output, vjp_fn, aux).
     """
     tape = Tape("vjp", func, primals, tuple(range(len(primals))), has_aux, {})
-    tape.single = len(primals) == 1
 
     def vjp_fn(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
@@ -221,9 +228,7 @@ class _Pushed:
         return unflatten(tape.out_structure, [lift(x, tape.levels) for x in self.push(tangents)])
 
 
-def jvp(
-    func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
-) -> Any:
+def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """(output, the change of it for a change `tangents` of the primals): the Jacobian times a vector.
 
     By two backward passes, the second through the first. With `has_aux` (output, change, aux).
@@ -249,6 +254,11 @@ def _basis(x: Any) -> Tensor:
 
 def _like(x: Any) -> Tensor:
     return fill_spec(x.spec.like(x.spec.shape), 0)
+
+
+def _unrolled(shape: tuple[int, ...], rows: Tensor) -> Tensor:
+    """The rows of a Jacobian by the dims of the output that they belong to."""
+    return rows.reshape((*shape, *rows.spec.shape[1:]))
 
 
 def jacrev(
@@ -279,7 +289,7 @@ def jacrev(
 
             shape = tuple(out.spec.shape)
             rows = vmap(row, chunk_size=chunk_size)(_basis(out.detach()))
-            blocks.append(tree_map(lambda g, shape=shape: g.reshape((*shape, *g.spec.shape[1:])), rows))
+            blocks.append(tree_map(partial(_unrolled, shape), rows))
         found = unflatten(tape.out_structure, blocks)
         return (found, tape.extra()) if has_aux else found
 

@@ -10,6 +10,7 @@ import norch
 if TYPE_CHECKING:
     from ..module import Module
 
+
 def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
     """By dotted name where each parameter and buffer is kept; a shared one has several names."""
     found = {}
@@ -31,8 +32,8 @@ def functional_call(
     """What `module` gives with these tensors in place of its parameters and buffers, which are put back afterwards.
 
     parameter_and_buffer_dicts: tensors by dotted name, in one dict or several; what is not named stays as it is.
-    tie_weights: a tensor that has several names is replaced under all of them. What the module assigns to a name anew is
-    put into the dict.
+    tie_weights: a tensor that has several names is replaced under all of them. What the module assigns to a name anew
+    is put into the dict.
 
     Raises ValueError for a name in two dicts, and for two tensors given for one that is shared; KeyError with `strict`
     for names that are missing or are none of the module's.
@@ -97,13 +98,14 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, norch.Tensor
         raise ValueError("stack_module_state(): expected all models to have the same training mode")
     if len({type(m) for m in models}) > 1:
         raise ValueError("stack_module_state(): expected all models to be of the same class")
-    params = {name: _stacked([dict(m.named_parameters())[name] for m in models]) for name, _ in models[0].named_parameters()}
-    buffers = {name: _stacked([dict(m.named_buffers())[name] for m in models]) for name, _ in models[0].named_buffers()}
-    return params, buffers
+    return _stacked([dict(m.named_parameters()) for m in models]), _stacked([dict(m.named_buffers()) for m in models])
 
 
-def _stacked(tensors: list[norch.Tensor]) -> norch.Tensor:
-    if len({t.requires_grad for t in tensors}) > 1:
-        raise ValueError("stack_module_state(): a tensor requires grad in some of the models only")
-    out = norch.stack([t.detach() for t in tensors])
-    return out.requires_grad_() if tensors[0].requires_grad else out
+def _stacked(states: list[dict[str, norch.Tensor]]) -> dict[str, norch.Tensor]:
+    out = {}
+    for name in states[0]:
+        tensors = [state[name] for state in states]
+        if len({t.requires_grad for t in tensors}) > 1:
+            raise ValueError(f"stack_module_state(): {name} requires grad in some of the models only")
+        out[name] = norch.stack([t.detach() for t in tensors]).requires_grad_(tensors[0].requires_grad)
+    return out
