@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
+from ..autograd.graph import is_recording
 from ..errors import AutogradError, NorchError, ShapeError
 from ..ops.registry import IN_PLACE, METHODS
 from ..spec import Spec
@@ -160,7 +161,10 @@ class Batched(Tensor):
 
 def _written(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Batched, *args: Any, **kwargs: Any) -> Any:
-        found = function(self, *args, **kwargs)
+        source = self
+        if is_recording() and any(isinstance(a, Tensor) and a.requires_grad for a in (self, *args)):
+            source = self.clone()  # type: ignore[assignment]  # the graph may keep it
+        found = function(source, *[source if a is self else a for a in args], **kwargs)
         return found if found is NotImplemented else self.write(found, name)
 
     return call
