@@ -16,7 +16,7 @@ from ..autograd.mode import enable_grad
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..ops.creation import fill_spec
 from ..tensor import Tensor
-from .batched import Batched, current_levels, lift, lower
+from .batched import current_levels, lift, lower
 from .mapping import vmap
 from .trees import LEAF, flatten, tree_map, unflatten
 
@@ -94,14 +94,17 @@ class Tape:
         """The gradients of `outputs` (the results) by the inputs, for these gradients of theirs, lowered."""
         outputs, by = self.outputs if outputs is None else outputs, self.inputs if by is None else by
         pairs = [(out, seed) for out, seed in zip(outputs, seeds, strict=True) if out.requires_grad]
-        record = self.tracked or any(isinstance(seed, Batched) for seed in seeds)
         grads: list[Any] = [None] * len(by)
         if pairs:
             found = engine_grad(
-                [out for out, _ in pairs], by, [seed for _, seed in pairs], retain_graph=True, create_graph=record,
+                [out for out, _ in pairs],
+                by,
+                [seed for _, seed in pairs],
+                retain_graph=True,
+                create_graph=self.tracked,
                 allow_unused=True,
-            )  # fmt: skip
-            grads = [g if g is None or self.tracked else g.detach() for g in found]
+            )
+            grads = list(found)
         return [fill_spec(x.spec.like(x.spec.shape), 0) if g is None else g for g, x in zip(grads, by, strict=True)]
 
     def gradients(self, seeds: list[Tensor]) -> Any:
