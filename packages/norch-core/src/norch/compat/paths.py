@@ -121,6 +121,8 @@ PLACES: dict[str, Place] = {
     "utils.tensorboard": Place(
         ("/tensorboardX",), lacks={"SummaryWriter": "pip install tensorboardX, which has the same class"}
     ),
+    "vision.models.mobilenet": Place(("vision.models",)),
+    "vision.models.utils": Place(lacks={"load_state_dict_from_url": _DOWNLOAD}),
 }
 """By path under `norch`, as PyTorch has it under `torch`."""
 
