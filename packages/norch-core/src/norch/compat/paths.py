@@ -118,9 +118,6 @@ PLACES: dict[str, Place] = {
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
     "utils.data.distributed": Place(lacks={"DistributedSampler": _ONE_PROCESS}),
     "utils.model_zoo": Place(lacks={"load_url": _DOWNLOAD}),
-    "utils.tensorboard": Place(
-        ("/tensorboardX",), lacks={"SummaryWriter": "pip install tensorboardX, which has the same class"}
-    ),
     "vision.models.mobilenet": Place(("vision.models",)),
     "vision.models.utils": Place(lacks={"load_state_dict_from_url": _DOWNLOAD}),
 }
