@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .nn.normalization import *
     from .nn.pixels import *
     from .nn.pooling import *
+    from .nn.volumes import *
     from .optimizer.adam import *
     from .optimizer.adaptive import *
     from .optimizer.descent import *
@@ -74,6 +75,7 @@ else:
         normalization,
         pixels,
         pooling,
+        volumes,
     )
     from .reduction import norms, reductions, scan, sorting, statistics
     from .shape import arranging, joining, strided, views
