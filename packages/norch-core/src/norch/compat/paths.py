@@ -36,14 +36,14 @@ def lacking(path: str, name: str, instead: str) -> type:
     """A class of that name that cannot be made: it can be imported, inherited from and asked for with isinstance."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"norch has no {path}.{name}; {instead}")
+        raise NotImplementedError(f"norch has no {f'{path}.{name}'.lstrip('.')}; {instead}")
 
     return type(
         name,
         (),
         {
             "__init__": __init__,
-            "__module__": f"{ROOT}.{path}",
+            "__module__": f"{ROOT}.{path}".rstrip("."),
             "__doc__": f"Not there: {instead}.",
             "_instead": instead,
         },
@@ -117,6 +117,7 @@ PLACES: dict[str, Place] = {
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
     "utils.data.distributed": Place(lacks={"DistributedSampler": _ONE_PROCESS}),
+    "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__()}),
     "utils.model_zoo": Place(lacks={"load_url": _DOWNLOAD}),
     "vision.models.mobilenet": Place(("vision.models",)),
     "vision.models.utils": Place(lacks={"load_state_dict_from_url": _DOWNLOAD}),

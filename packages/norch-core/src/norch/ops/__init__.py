@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .creation import *
     from .creation_like import *
     from .elementwise.arithmetic import *
+    from .elementwise.bits import *
     from .elementwise.composites import *
     from .elementwise.gamma import *
     from .elementwise.special import *
@@ -61,7 +62,7 @@ else:
         sampling,
         scatter_copies,
     )
-    from .elementwise import arithmetic, composites, gamma, special
+    from .elementwise import arithmetic, bits, composites, gamma, special
     from .matrix import matmul, products
     from .nn import (
         activation,

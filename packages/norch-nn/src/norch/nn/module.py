@@ -13,7 +13,7 @@ import norch
 
 from .hooks import Hookable, call_with_hooks
 from .parameter import Buffer, Parameter
-from .registry import Registry, uninitialised
+from .registry import NamedAccess, Registry, names_getattr, uninitialised
 from .state import LoadResult, load_state, save_state
 from .transfer import Movable
 
@@ -46,7 +46,12 @@ class Module(Movable, Hookable):
             _hooks=None,
         )
 
-    if TYPE_CHECKING:  # only there: with a `__getattr__` every attribute of a module is found eight times slower
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if names_getattr(cls) and not issubclass(cls, NamedAccess):
+            cls.__bases__ = (*cls.__bases__, NamedAccess)
+
+    if TYPE_CHECKING:  # see NamedAccess
 
         def __getattr__(self, name: str) -> Any: ...
 
