@@ -154,8 +154,8 @@ def register_parametrization(
     value = module.__dict__.get(tensor_name)
     if (tensor_name not in module._parameter_names and tensor_name not in module._buffer_names) or value is None:
         raise ValueError(
-            f"register_parametrization(): {type(module).__name__} has no parameter, buffer or parametrized tensor named "
-            f"{tensor_name!r}"
+            f"register_parametrization(): {type(module).__name__} has no parameter, buffer or parametrized tensor "
+            f"named {tensor_name!r}"
         )
     if not unsafe and not hasattr(parametrization, "right_inverse"):
         with norch.no_grad():
