@@ -33,6 +33,11 @@ def test_paths_are_imported_and_reached_by_attributes() -> None:
     assert norch.distributions.categorical.Categorical is norch.distributions.Categorical
     assert Variable is norch.autograd.Variable
     assert repr(norch.cuda) == "<device module norch.cuda>"
+    import norch.backends.cudnn as cudnn
+
+    assert cudnn is norch.backends.cudnn
+    with pytest.raises(ModuleNotFoundError):
+        import_module("norch.backends.nothing")
     assert norch.jit.script(len) is len
     assert not norch.distributed.is_available()
 

@@ -179,14 +179,17 @@ class _Made(Loader):
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__.partition(".")[2]
         if name not in PLACES:
-            device, _, part = name.partition(".")
-            found: Any = getattr(sys.modules[ROOT], device)
+            first, _, part = name.partition(".")
+            found: Any = getattr(sys.modules[ROOT], first)
             sys.modules[module.__name__] = getattr(found, part) if part else found
 
 
 def find_spec(fullname: str) -> ModuleSpec | None:
-    """Of a path of the table, and of the module of a device type (`import norch.cuda`, `norch.cuda.amp`)."""
+    """Of a path of the table, of switches (`norch.backends.cudnn`), and of the module of a device type (`norch.cuda`,
+    `norch.cuda.amp`)."""
     path = fullname.partition(".")[2]
+    if path.startswith("backends.") and path[9:] in vars(import_module(f"{ROOT}.backends")):
+        return ModuleSpec(fullname, _Made(), is_package=True)
     device = path.removesuffix(".amp")
     if path in PLACES or (device.isidentifier() and registry.is_device_type(device)):
         return ModuleSpec(fullname, _Made(), is_package=True)
