@@ -78,9 +78,38 @@ def test_googlenet_gives_its_other_classifiers_in_training():
         lambda: models.VGG16_Weights.DEFAULT.transforms(),
     ],
 )
-def test_weights_to_download_are_refused_in_a_sentence(make):
-    with pytest.raises(NotImplementedError, match=r"downloads no weights; .* call model.load_state_dict"):
+def test_weights_that_are_not_there_are_refused_in_a_sentence(make, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(
+        NotImplementedError, match=r"downloads no weights; .* or .* call model.load_state_dict"
+    ) as error:
         make()
+    assert str(tmp_path / "hub" / "checkpoints") in str(error.value)
+
+
+@pytest.fixture
+def checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    folder = tmp_path / "hub" / "checkpoints"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_weights_are_read_from_pytorchs_cache(checkpoints):
+    state = {key: value + 1 for key, value in models.squeezenet1_1().state_dict().items()}
+    norch.save(state, checkpoints / "squeezenet1_1-0123abcd.pth")
+    for option in ({"pretrained": True}, {"weights": models.SqueezeNet1_1_Weights.DEFAULT}):
+        model = models.squeezenet1_1(**option)
+        assert all(norch.equal(value, state[key]) for key, value in model.state_dict().items())
+    norch.save(state, checkpoints / "squeezenet1_1-4567abcd.pth")
+    with pytest.raises(NotImplementedError, match=r"squeezenet1_1-0123abcd.pth, squeezenet1_1-4567abcd.pth; make"):
+        models.squeezenet1_1(pretrained=True)
+
+
+def test_googlenet_with_weights_has_one_classifier_and_takes_images_as_the_others(checkpoints):
+    norch.save(models.googlenet().state_dict(), checkpoints / "googlenet-1.pth")
+    model = models.googlenet(pretrained=True)
+    assert (model.aux1, model.transform_input) == (None, True)
 
 
 def test_no_weights_are_none_or_false():

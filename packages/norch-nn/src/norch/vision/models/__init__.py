@@ -3,7 +3,7 @@
     model = norch.vision.models.resnet18()
     model.load_state_dict(norch.load("resnet18-f37072fd.pth"))
 
-Nothing is downloaded: `weights=` and `pretrained=` other than None and False are refused.
+Nothing is downloaded: `weights=` and `pretrained=` read the file that PyTorch's cache has, or say where to put it.
 """
 
 from typing import Any

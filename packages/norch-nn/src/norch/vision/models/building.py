@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
+import norch
 from norch import nn
 
 BUILDERS: dict[str, Callable[..., nn.Module]] = {}
 
 
+def downloads() -> Path:
+    """Where PyTorch keeps what it downloads: norch reads files of weights there, and writes none."""
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return Path(os.environ.get("TORCH_HOME", f"{cache}/torch")).expanduser() / "hub" / "checkpoints"
+
+
 def no_download(what: str) -> NoReturn:
     raise NotImplementedError(
-        f"{what}: norch downloads no weights; make the model with weights=None, download the file that torchvision's "
-        "page of this model names, and call model.load_state_dict(norch.load(path))"
+        f"{what}: norch downloads no weights; download the file that torchvision's page of this model names and put it "
+        f"into {downloads()}, or make the model with weights=None and call model.load_state_dict(norch.load(path))"
     )
 
 
+def _weights_file(name: str, what: str) -> Path:
+    """The file of weights that is there. Raises NotImplementedError for none and for several."""
+    patterns = (f"{name}-*.pth", f"{name}_rwightman-*.pth", f"{name}_lukemelas-*.pth")
+    found = sorted(file for pattern in patterns for file in downloads().glob(pattern))
+    if not found:
+        no_download(what)
+    if len(found) > 1:
+        raise NotImplementedError(
+            f"{what}: {downloads()} has {', '.join(file.name for file in found)}; make the model with weights=None and "
+            "call model.load_state_dict(norch.load(path)) with one of them"
+        )
+    return found[0]
+
+
 class _Weights(type):
-    """A class of torchvision's weights: any member of it can be named, and is refused where it is used."""
+    """A class of torchvision's weights: any member of it can be named."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):
@@ -28,7 +52,7 @@ class _Weights(type):
 
 
 class Weights:
-    """A name of weights, which are not there."""
+    """A name of weights."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,16 +70,33 @@ def weights_class(name: str) -> Any:
     return _Weights(name, (), {"__module__": "norch.vision.models"})
 
 
-def builder(name: str, make: Callable[..., nn.Module], *args: Any, doc: str = "", **options: Any) -> Any:
-    """The constructor of a model by its name: `make(*args, **options)`, where callers may give more options."""
+def builder(
+    name: str,
+    make: Callable[..., nn.Module],
+    *args: Any,
+    doc: str = "",
+    with_weights: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> Any:
+    """The constructor of a model by its name: `make(*args, **options)`, where callers may give more options.
+
+    with_weights: options where weights are asked for.
+    """
 
     def build(weights: Any = None, progress: bool = True, *, pretrained: Any = False, **more: Any) -> nn.Module:
-        if weights or pretrained:
-            no_download(f"{name}(weights={weights or pretrained!r})")
-        return make(*args, **{**options, **more})
+        if not weights and not pretrained:
+            return make(*args, **{**options, **more})
+        path = _weights_file(name, f"{name}(weights={weights or pretrained!r})")
+        model = make(*args, **{**options, **with_weights, **more})
+        model.load_state_dict(norch.load(path))
+        return model
 
     build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"{doc or name}, with weights drawn at random. Options: those of {make.__name__}."
+    build.__doc__ = f"""{doc or name}. Options: those of {make.__name__}.
+
+    weights: by default drawn at random; any others are read from the file that PyTorch's cache has of this model.
+    Raises NotImplementedError, which says where to put it, where it has none: nothing is downloaded.
+    """
     build.__module__ = make.__module__
     BUILDERS[name] = build
     return build

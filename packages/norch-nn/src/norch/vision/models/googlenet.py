@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import norch
@@ -121,6 +122,12 @@ class GoogLeNet(nn.Module):
                 if isinstance(module, nn.Conv2d | nn.Linear):
                     _trunc_normal(module.weight)
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """As that of every module; the weights of classifiers that this one does not have are left out."""
+        if not self.aux_logits:
+            state_dict = {key: value for key, value in state_dict.items() if not key.startswith(("aux1.", "aux2."))}
+        return super().load_state_dict(state_dict, *args, **kwargs)
+
     def _transform_input(self, x: norch.Tensor) -> norch.Tensor:
         if not self.transform_input:
             return x
@@ -142,4 +149,6 @@ class GoogLeNet(nn.Module):
         return GoogLeNetOutputs(x, second, first) if self.training and self.aux_logits else x
 
 
-googlenet = builder("googlenet", GoogLeNet, doc="GoogLeNet")
+googlenet = builder(
+    "googlenet", GoogLeNet, with_weights={"transform_input": True, "aux_logits": False}, doc="GoogLeNet"
+)
