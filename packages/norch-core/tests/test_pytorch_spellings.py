@@ -75,3 +75,8 @@ def test_matrices_without_elements():
         assert np.from_dlpack(x).shape == (rows, columns)
     assert norch.from_dlpack(np.array([True, False])).tolist() == [True, False]
     assert np.from_dlpack(norch.tensor([True, False])).tolist() == [True, False]
+
+
+def test_the_type_tensor_is_the_default_dtype():
+    assert norch.arange(3).type(norch.Tensor).dtype is norch.float32
+    assert norch.ones(2, dtype=norch.float64).type(norch.Tensor).dtype is norch.get_default_dtype()
