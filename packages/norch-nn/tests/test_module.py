@@ -446,3 +446,21 @@ def test_conv_forward_takes_another_weight():
 
     layer = Standardised(1, 1, 3, padding=1, padding_mode="reflect")
     assert layer(norch.ones(1, 1, 4, 4)).tolist() == [[[[9.0] * 4] * 4]]
+
+
+def test_registries_are_read_and_changed_as_dicts():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    assert list(model._modules.items()) == [("0", model[0]), ("1", model[1])]
+    model._modules["1"] = nn.Tanh()
+    model._modules["last"] = nn.Identity()
+    assert [type(child).__name__ for child in model] == ["Linear", "Tanh", "Identity"]
+    del model._modules["last"]
+    assert len(model) == 2
+    assert model[0]._parameters["bias"] is model[0].bias
+    model[0]._parameters["bias"] = None
+    assert model[0].bias is None
+    assert "running_mean" in nn.BatchNorm1d(3)._buffers
+    assert model._modules.get("nothing") is None
+    assert repr(model[1]._modules) == "{}"
+    with pytest.raises(KeyError, match="weight"):
+        model._modules["weight"]

@@ -13,7 +13,7 @@ import norch
 
 from .hooks import Hookable, call_with_hooks
 from .parameter import Buffer, Parameter
-from .registry import NamedAccess, Registry, names_getattr, uninitialised
+from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
 from .state import LoadResult, load_state, save_state
 from .transfer import Movable
 
@@ -171,6 +171,11 @@ class Module(Movable, Hookable):
         else:
             return
         raise norch.DTypeError(f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({wanted})")
+
+    # As scripts know them from PyTorch.
+    _parameters = property(lambda self: Registered(self, "_parameter_names"))
+    _buffers = property(lambda self: Registered(self, "_buffer_names"))
+    _modules = property(lambda self: Registered(self, "_module_names"))
 
     # --- Traversal --------------------------------------------------------------------------------------------------
 
