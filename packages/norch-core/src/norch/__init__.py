@@ -127,6 +127,9 @@ _LATER = {
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
     ),
+    "ops.nn.volumes": (
+        "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
+    ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
     "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),

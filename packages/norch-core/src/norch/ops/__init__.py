@@ -76,7 +76,6 @@ else:
         normalization,
         pixels,
         pooling,
-        volumes,
     )
     from .reduction import norms, reductions, scan, sorting, statistics
     from .shape import arranging, joining, strided, views

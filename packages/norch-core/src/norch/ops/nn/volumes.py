@@ -1,9 +1,13 @@
-"""Convolution and pooling of volumes (n, c, d, h, w): those of images, over h and w, and one more step over d."""
+"""Convolution and pooling of volumes (n, c, d, h, w): those of images, over h and w, and one more step over d.
+
+Loaded when one is first used.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...dispatch.arguments import check_functions
 from ...dtype import FLOATING
 from ...errors import DTypeError, ShapeError
 from ...spec import as_int
@@ -11,7 +15,6 @@ from ..copying import contiguous
 from ..families import one_dtype
 from ..indexing import gather
 from ..reduction.reductions import ValuesIndices
-from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import slice_dim
 from ..upcast import upcast
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 Triple = tuple[int, int, int]
 
 
-def triple(value: Any, op: str, what: str, least: int) -> Triple:
+def _triple(value: Any, op: str, what: str, least: int) -> Triple:
     """One int for the three dims, or one for each. ShapeError below `least` and for another number, DTypeError else."""
     values = tuple(value) if isinstance(value, tuple | list) else (value,)
     if len(values) not in (1, 3):
@@ -49,7 +52,6 @@ def _like(out: Tensor, input: Tensor) -> Tensor:
 # --- Convolution ----------------------------------------------------------------------------------------------------
 
 
-@public(method=False)
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -67,7 +69,7 @@ def conv3d(
     op = "conv3d"
     channels = check_conv(op, input.spec, weight.spec, None if bias is None else bias.spec, groups, 3, False)
     one_dtype(op, input.spec, weight.spec, None if bias is None else bias.spec)
-    steps, gaps = triple(stride, op, "stride", 1), triple(dilation, op, "dilation", 1)
+    steps, gaps = _triple(stride, op, "stride", 1), _triple(dilation, op, "dilation", 1)
     planes, kernel = _batched(input, op), tuple(weight.spec.shape[2:])
     before, after, around = _pads(padding, op, kernel, steps, gaps)
     n, c, d, h, w = planes.spec.shape
@@ -100,7 +102,7 @@ def _pads(padding: Any, op: str, kernel: tuple[int, ...], stride: Triple, dilati
         return whole // 2, whole - whole // 2, "same"
     if isinstance(padding, str):
         raise ValueError(f"{op}(): padding must be ints, 'same' or 'valid', got {padding!r}")
-    pads = triple(padding, op, "padding", 0)
+    pads = _triple(padding, op, "padding", 0)
     return pads[0], pads[0], pads[1:]
 
 
@@ -116,7 +118,6 @@ def _windows(x: Tensor, pads: tuple[int, int], moves: Triple, count: int) -> Ten
     return seen.reshape(n * count, c * kernel, h, w)
 
 
-@public(method=False)
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
@@ -137,7 +138,7 @@ def conv_transpose3d(
     one_dtype(op, input.spec, weight.spec, biased)
     limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
     given = (stride, padding, output_padding, dilation)
-    steps, pads, extra, gaps = (triple(v, op, what, least) for v, (what, least) in zip(given, limits))
+    steps, pads, extra, gaps = (_triple(v, op, what, least) for v, (what, least) in zip(given, limits))
     x, kernel = _batched(input, op), weight.spec.shape[2]
     n, c, d = x.spec.shape[:3]
     whole = (d - 1) * steps[0] + effective_size(kernel, gaps[0]) + extra[0]
@@ -174,9 +175,9 @@ def conv_transpose3d(
 
 
 def _pools(kernel_size: Any, stride: Any, padding: Any, op: str) -> tuple[Triple, Triple, Triple]:
-    kernel = triple(kernel_size, op, "kernel_size", 1)
-    steps = kernel if stride is None or stride in ((), []) else triple(stride, op, "stride", 1)
-    return kernel, steps, triple(padding, op, "padding", 0)
+    kernel = _triple(kernel_size, op, "kernel_size", 1)
+    steps = kernel if stride is None or stride in ((), []) else _triple(stride, op, "stride", 1)
+    return kernel, steps, _triple(padding, op, "padding", 0)
 
 
 def _flat_planes(x: Tensor) -> Tensor:
@@ -191,7 +192,6 @@ def _columns(x: Tensor, planes: Tensor) -> Tensor:
     return planes.reshape(n, c, d, planes.spec.shape[2] * planes.spec.shape[3])
 
 
-@public(method=False)
 def max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -207,7 +207,7 @@ def max_pool3d(
     """
     op = "max_pool3d"
     kernel, steps, pads = _pools(kernel_size, stride, padding, op)
-    gaps, x = triple(dilation, op, "dilation", 1), _batched(input, op)
+    gaps, x = _triple(dilation, op, "dilation", 1), _batched(input, op)
     within = (kernel[1:], steps[1:], pads[1:], gaps[1:], ceil_mode)
     along = ((kernel[0], 1), (steps[0], 1), (pads[0], 0), (gaps[0], 1), ceil_mode)
     planes = max_pool2d(_flat_planes(x), *within, return_indices)
@@ -225,7 +225,6 @@ def max_pool3d(
     return ValuesIndices(_like(out.reshape(shape), input), _like(indices.reshape(shape), input))
 
 
-@public(method=False)
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -253,7 +252,9 @@ def avg_pool3d(
     return _like(out.reshape(*out.spec.shape[:3], *planes.spec.shape[2:]).to(input.dtype), input)
 
 
-@public(method=False)
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of z * y * x parts: (…, d, h, w) -> (…, z, y, x). See adaptive_avg_pool2d, as which it raises."""
     return adaptive_average(input, output_size, 3)
+
+
+check_functions(globals())

@@ -97,6 +97,17 @@ def _adaptive(v: Array, size: Any) -> Array:
     return out
 
 
+def _late(name: str) -> Any:
+    """The function, which is loaded when it is first called."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from ...ops.nn import volumes
+
+        return getattr(volumes, name)(*args, **kwargs)
+
+    return call
+
+
 SAMPLES = samples(
     Sample("conv3d", _conv3d, (
         case(x(1, 2, 2, 3, 3), x(2, 2, 2, 2, 2)),
@@ -105,20 +116,21 @@ SAMPLES = samples(
         case(x(1, 2, 2, 2), x(1, 1, 2, 1, 2)),
         case(x(1, 1, 3, 2, 2), x(1, 1, 2, 3, 1), None, 1, "same"),
         case(x(1, 2, 2, 2, 2), x(3, 2, 1, 1, 1)),
-    ), "float", strict=False, loose=16),
+    ), "float", strict=False, loose=16, call=_late("conv3d")),
     Sample("conv_transpose3d", _conv_transpose3d, (
         case(x(1, 2, 2, 1, 2), x(2, 1, 2, 2, 1)),
         case(x(1, 2, 2, 2, 2), x(2, 1, 3, 2, 2), x(2), (2, 1, 2), (1, 0, 1), (1, 0, 1), 2),
         case(x(1, 2, 2, 2, 1), x(2, 1, 1, 1, 1)),
-    ), "float", strict=False, loose=16),
+    ), "float", strict=False, loose=16, call=_late("conv_transpose3d")),
     Sample("max_pool3d", _pooled(True), (
         case(x(1, 2, 4, 2, 4), 2), case(x(1, 3, 4, 3), (3, 2, 1), (1, 2, 2), (1, 1, 0)),
-        case(x(1, 1, 3, 3, 5), 2, ceil_mode=True), case(x(1, 1, 5, 3, 3), 2, 1, dilation=2)), "float", strict=False),
+        case(x(1, 1, 3, 3, 5), 2, ceil_mode=True), case(x(1, 1, 5, 3, 3), 2, 1, dilation=2)), "float", strict=False,
+        call=_late("max_pool3d")),
     Sample("avg_pool3d", _averages, (
         case(x(1, 2, 4, 2, 4), 2), case(x(1, 3, 4, 3), (3, 2, 1), (1, 2, 2), (1, 1, 0)),
         case(x(1, 1, 4, 3, 4), 3, 2, 1, count_include_pad=False), case(x(1, 1, 3, 5, 3), 2, ceil_mode=True),
-        case(x(1, 1, 2, 4, 4), 2, divisor_override=3)), "float", strict=False, loose=8),
+        case(x(1, 1, 2, 4, 4), 2, divisor_override=3)), "float", strict=False, loose=8, call=_late("avg_pool3d")),
     Sample("adaptive_avg_pool3d", _adaptive, (
         case(x(1, 2, 4, 2, 4), 2), case(x(1, 3, 5, 4), (2, 2, 3)), case(x(1, 1, 3, 4, 2), (None, 2, 1))), "float",
-        loose=8),
+        loose=8, call=_late("adaptive_avg_pool3d")),
 )  # fmt: skip
