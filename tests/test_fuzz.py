@@ -87,7 +87,7 @@ def test_programs_run_in_float64_with_inputs_that_are_moved(fuzz: ModuleType) ->
     assert not moved.errors
     a, b = (o.values["p['weight']"] for o in (here, moved))
     assert a.dtype == "float64"
-    assert (a.values == b.values).all()
+    assert 0 < abs(a.values - b.values).max() < 1e-6
     assert 0 < abs(a.grad.values - b.grad.values).max() < 1e-5
 
 

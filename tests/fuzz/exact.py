@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from random import Random
+from typing import Any
 
-from program import Outcome, library, run
+from program import Outcome, filled, library, run
 
 BY = (-1.0, -0.87, -0.74, 0.69, 0.81, 0.96)
 """Movements of several sizes: those of numbers that cancel do not cancel too."""
@@ -17,8 +18,17 @@ def in_float64(lines: tuple[str, ...], shaken: float = 0.0) -> Outcome:
     shaken: how far, relatively, they are moved at random: by as much results may differ that are both right.
     """
     T, r = library("torch"), Random(0)
-    known = {"_moved": lambda v: v * (1 + shaken * r.choice(BY)) + shaken * r.choice(BY) * (abs(shaken) > 1e-5)}
-    unmoved = ("z", "d", "_", "m = filled(")  # results, and a module
+
+    def moved(v: float) -> float:
+        return v * (1 + shaken * r.choice(BY)) + shaken * r.choice(BY) * (abs(shaken) > 1e-5)
+
+    def moved_parameters(module: Any, seed: int) -> Any:
+        for parameter in filled(T, module, seed).parameters():
+            parameter.data.apply_(moved)
+        return module
+
+    known: dict[str, Any] = {"_moved": moved} | ({"filled": moved_parameters} if shaken else {})
+    unmoved = ("z", "d", "_", "m = ")  # results; a module, whose parameters are moved above
     doubled = [promoted(line, "" if not shaken or line.startswith(unmoved) else ".apply_(_moved)") for line in lines]
     before = T.get_default_dtype()
     try:

@@ -11,6 +11,7 @@ import differences
 import files
 import hostile
 import models
+import numpy as np
 import ops
 import parallel
 import views
@@ -26,11 +27,17 @@ class Kind(NamedTuple):
     check: Callable[[Lines], str | None]
 
 
-def beside_pytorch(lines: Lines, floor: float = 0.0) -> str | None:
-    """What norch and PyTorch disagree about, unless it is a documented difference. `floor` is as in `difference`."""
+def beside_pytorch(lines: Lines, floor: float = 0.0, network: bool = False) -> str | None:
+    """What norch and PyTorch disagree about, unless it is a documented difference. `floor` is as in `difference`.
+
+    network: it is relative to the largest gradient, whose rounding comes through the layers to those that are 0.
+    """
     theirs = run(lines, library("torch"))
     if differences.undefined(lines, theirs):
         return None
+    if network:
+        gradients = [v.grad.values for v in theirs.values.values() if v.grad is not None]
+        floor *= max([1.0, *[np.abs(g[np.isfinite(g)]).max(initial=0.0) for g in gradients]])
     found = difference(run(lines, library("norch")), theirs, lines, partial(in_float64, lines), floor)
     return None if found is None or differences.name_of(lines, found) else found
 
@@ -52,5 +59,5 @@ KINDS: dict[str, Kind] = {
     "arguments": Kind(hostile.generate, hostile.check),
     "files": Kind(files.generate, files.check),
     "threads": Kind(parallel.generate, partial(beside_pytorch, floor=512.0)),
-    "models": Kind(until_refused(models.generate), partial(beside_pytorch, floor=512.0)),
+    "models": Kind(until_refused(models.generate), partial(beside_pytorch, floor=512.0, network=True)),
 }

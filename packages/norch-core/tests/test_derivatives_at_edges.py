@@ -204,3 +204,10 @@ def test_second_derivative_at_a_tie(expression: str, first: float, second: float
     slope = norch.autograd.grad(y.sum(), x, create_graph=True)[0]
     assert slope.item() == pytest.approx(first)
     assert norch.autograd.grad(slope, x)[0].item() == pytest.approx(second)
+
+
+def test_mixed_derivative_of_xlogy_at_zero() -> None:
+    x, y = tensor([0.0, 1.0]).requires_grad_(), tensor([-1.0, 2.0]).requires_grad_()
+    (slope,) = norch.autograd.grad(norch.xlogy(x, y).sum(), y, create_graph=True)
+    assert slope.tolist() == [0, 0.5]
+    assert norch.autograd.grad(slope.sum(), x)[0].tolist() == [-1, 0.5]

@@ -62,6 +62,7 @@ X = norch.ones(2, 3)
         (lambda: norch.sub(norch.bool, X, alpha=2), r"an operand must be a Tensor or a number, got DType"),
         (lambda: norch.gt(norch.Tensor, X), "operands must be tensors, numbers or arrays, got type"),
         (lambda: norch.exp(norch.Tensor), "Tensor"),
+        (lambda: norch.zeros_like(norch.Tensor), r"zeros_like\(\): input must be a Tensor, got type"),
         (lambda: norch.zeros(2).copy_(norch.Tensor), "has no dtype for"),
         (lambda: norch.index_put({}, (norch.tensor([0]),), X), r"index_put\(\): input must be a Tensor, got dict"),
         (lambda: X.clamp("a"), r"clamp\(\): min must be a Tensor or a number or None, got str 'a'"),
@@ -143,3 +144,14 @@ def test_what_has_an_index_is_an_int() -> None:
     one: Any = One()
     for function in (norch.softmax, norch.sum, norch.cumsum, norch.argmax, norch.unsqueeze, norch.squeeze):
         assert function(X, one).tolist() == function(X, 1).tolist()
+
+
+def test_arrays_are_operands_beside_alpha() -> None:
+    array, x = np.array([3]), norch.tensor(2.0)
+    for out, wanted in (
+        (norch.sub(array, x, alpha=2), -1),
+        (norch.rsub(x, array, alpha=2), -1),
+        (x.sub(array, alpha=2), -4),
+    ):
+        assert out.dtype is norch.float32
+        assert out.tolist() == [wanted]

@@ -152,18 +152,18 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __gri
     }
 }
 
-constexpr int TALL = 8;  // threads that share a column
+constexpr int COLUMN_THREADS = 8;  // threads that share a column
 
 template <class T>
-__global__ void __launch_bounds__(WARP * TALL) norm_columns_kernel(const __grid_constant__ GradRows a) {
+__global__ void __launch_bounds__(WARP * COLUMN_THREADS) norm_columns_kernel(const __grid_constant__ GradRows a) {
     using C = computed<T>;
-    __shared__ C shared[2][TALL][WARP];
+    __shared__ C shared[2][COLUMN_THREADS][WARP];
     const int64_t i = int64_t(blockIdx.x) * WARP + threadIdx.x;
     const C* stats = reinterpret_cast<const C*>(a.stats);
     C to_weight = 0, to_bias = 0;
     if (i < a.n) {
 #pragma unroll 4
-        for (int64_t row = int64_t(blockIdx.y) * TALL + threadIdx.y; row < a.rows; row += int64_t(gridDim.y) * TALL) {
+        for (int64_t row = int64_t(blockIdx.y) * COLUMN_THREADS + threadIdx.y; row < a.rows; row += int64_t(gridDim.y) * COLUMN_THREADS) {
             const C x = C(upcast(reinterpret_cast<const T*>(a.in)[row * a.n + i]));
             const C g = C(upcast(reinterpret_cast<const T*>(a.grad)[row * a.n + i]));
             const C* found = stats + STATS * row;
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(WARP * TALL) norm_columns_kernel(const __grid_
     __syncthreads();
     if (i >= a.n || threadIdx.y >= (a.is_centred ? 2 : 1)) return;
     C sum = 0;
-    for (int k = 0; k < TALL; ++k) sum += shared[threadIdx.y][k][threadIdx.x];
+    for (int k = 0; k < COLUMN_THREADS; ++k) sum += shared[threadIdx.y][k][threadIdx.x];
     reinterpret_cast<C*>(a.parts)[(int64_t(blockIdx.y) * (a.is_centred ? 2 : 1) + threadIdx.y) * a.n + i] = sum;
 }
 
@@ -211,7 +211,7 @@ void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
     const bool is_block = plan.kind == RowPlan::block_packets;
     const unsigned blocks = plan.blocks(a.rows, is_affine && !is_loop ? std::max(1, 1024 / plan.threads) : 64);
     const int64_t columns = ceil_div(a.n, WARP);
-    const int64_t tall = std::min(ceil_div(a.rows, 4 * TALL), ceil_div(int64_t(multiprocessors()) * 16, columns));
+    const int64_t tall = std::min(ceil_div(a.rows, 4 * COLUMN_THREADS), ceil_div(int64_t(multiprocessors()) * 16, columns));
     int64_t parts = is_loop ? tall : is_block ? blocks : int64_t(blocks) * (ROW_THREADS / WARP);
     if (!is_affine || !a.rows) parts = 0;
     const Scratch<C> part_scratch(std::max<int64_t>(1, parts * a.n * (to_bias ? 2 : 1)));
@@ -227,7 +227,7 @@ void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
             } else {
                 norm_grad_loop_kernel<T><<<blocks, plan.threads, 0, stream>>>(a);
                 const dim3 grid{unsigned(columns), unsigned(tall)};
-                if (is_affine) norm_columns_kernel<T><<<grid, dim3(WARP, TALL), 0, stream>>>(a);
+                if (is_affine) norm_columns_kernel<T><<<grid, dim3(WARP, COLUMN_THREADS), 0, stream>>>(a);
             }
         });
     }

@@ -172,10 +172,9 @@ def full(
 
 
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
-    try:
-        spec = tensor.spec
-    except AttributeError:
-        raise DTypeError(f"{op}(): {must_be('input', 'Tensor', tensor)}") from None
+    spec = getattr(tensor, "spec", None)
+    if not isinstance(spec, Spec):
+        raise DTypeError(f"{op}(): {must_be('input', 'Tensor', tensor)}")
     if size is None and dtype is None and device is None and spec.is_contiguous:
         return spec
     return spec_for(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.arguments import fits, must_be
+from ...dispatch.arguments import must_be
+from ...dispatch.call import as_operand
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import bool_, finfo, result_dtype
 from ...errors import DTypeError
@@ -149,10 +150,11 @@ def scaled(x: Operand, factor: Number, *others: Any) -> Any:
     """x * factor, where x is a tensor in the dtype that it and `others` promote to: it may hold more than x's does."""
     if not isinstance(x, TensorBase) or type(factor) not in SCALARS:
         return x * factor
-    for value in others:
-        if not fits("Operand", value):
+    operands = [as_operand(v) for v in others]
+    for value, operand in zip(others, operands):
+        if operand is NotImplemented:
             raise DTypeError(f"add(): {must_be('an operand', 'Operand', value)}")
-    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (x, factor, *others)]))
+    dtype = result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in (x, factor, *operands)]))
     wide: Any = x.to(dtype)
     return wide if factor == 1 else wide * factor
 

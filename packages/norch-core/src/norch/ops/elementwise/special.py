@@ -194,13 +194,27 @@ def _logit(input: Tensor, eps: float | None) -> Tensor:
     return log(x / (1 - x))
 
 
+def _log_beside(x: Tensor, y: Tensor) -> Tensor:
+    # Where the logarithm is infinite or NaN it must not meet the 0, in the derivative neither.
+    return log(where(eq(x, 0) & ((y <= 0) | eq(y, math.inf)), 1.0, y))
+
+
+@composite(
+    lambda *values: infer_elementwise("xlogy", values),
+    {
+        "x": lambda g, x, y: g * _log_beside(x, y),
+        "y": lambda g, x, y: g * (x / where(eq(y, 0), where(eq(x, 0), 1.0, y), y)),
+    },
+    name="xlogy",
+)
+def _xlogy(x: Tensor, y: Tensor) -> Tensor:
+    return x * _log_beside(x, y)
+
+
 @public(inplace=True)
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), 0 where input is 0 (unless other is NaN). Either may be a number; always floating."""
-    x, y = floating_pair("xlogy", input, other)
-    # Where the logarithm is infinite it must not meet the 0, in the derivative neither.
-    zero = eq(x, 0) & ((y <= 0) | eq(y, math.inf))
-    return x * log(where(zero, 1.0, y))
+    return _xlogy(*floating_pair("xlogy", input, other))
 
 
 def _entropy_rule(g: Tensor, input: Tensor) -> Tensor:

@@ -252,7 +252,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     if not (math.isfinite(min) and math.isfinite(max)):
         raise ValueError(f"histc(): the range from {min} to {max} is not finite")
     inside = (x >= min) & (x <= max)
-    index = where(inside, floor((x - min) * (bins / (max - min))), 0.0).to(int64).clamp(max=bins - 1)
+    index = where(inside, floor((x - min) * bins / (max - min)), 0.0).to(int64).clamp(max=bins - 1)
     return scatter_add(fill_spec(x.spec.like((bins,)), 0), 0, index, inside.to(x.spec.dtype)).to(dtype)
 
 
