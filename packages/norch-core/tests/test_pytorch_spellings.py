@@ -80,3 +80,10 @@ def test_matrices_without_elements():
 def test_the_type_tensor_is_the_default_dtype():
     assert norch.arange(3).type(norch.Tensor).dtype is norch.float32
     assert norch.ones(2, dtype=norch.float64).type(norch.Tensor).dtype is norch.get_default_dtype()
+
+
+def test_capsules_are_taken():
+    x = norch.arange(3)
+    y = norch.from_dlpack(x.__dlpack__())
+    y[0] = 7
+    assert x.tolist() == [7, 1, 2]
