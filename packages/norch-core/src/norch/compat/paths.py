@@ -117,7 +117,7 @@ PLACES: dict[str, Place] = {
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
     "utils.data.distributed": Place(lacks={"DistributedSampler": _ONE_PROCESS}),
-    "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__()}),
+    "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(lacks={"load_url": _DOWNLOAD}),
     "vision.models.mobilenet": Place(("vision.models",)),
     "vision.models.utils": Place(lacks={"load_state_dict_from_url": _DOWNLOAD}),

@@ -214,7 +214,7 @@ class _Exported:
 def from_dlpack(source: Any) -> Tensor:
     """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …); else DeviceError.
 
-    A capsule, which `__dlpack__` gives, is taken too, and for one on the CPU.
+    A capsule, which `__dlpack__` gives, is taken too, as one on the CPU; what it says must not be written is copied.
     """
     if type(source).__name__ == "PyCapsule":
         source = _Exported(source)
