@@ -146,6 +146,12 @@ def test_what_has_an_index_is_an_int() -> None:
         assert function(X, one).tolist() == function(X, 1).tolist()
 
 
+def test_an_argument_given_twice_is_a_type_error() -> None:
+    call: Any = norch.lerp
+    with pytest.raises(TypeError, match=r"multiple values for argument 'weight'|lerp\(\)"):
+        call(norch.Tensor, X, 0.0, weight=True)
+
+
 def test_arrays_are_operands_beside_alpha() -> None:
     array, x = np.array([3]), norch.tensor(2.0)
     for out, wanted in (

@@ -68,8 +68,8 @@ def explain(
         raise error
     try:
         given = inspect.signature(function).bind_partial(*args, **kwargs)
-    except TypeError:  # too many, or none of that name: Python says so
-        raise error from None
+    except TypeError as unbound:  # too many, or none of that name: Python says so, unless something else failed before
+        raise error if isinstance(error, TypeError) else TypeError(f"{title}(): {unbound}") from None
     wrong = _mismatch(function, given)
     if wrong is not None:
         raise DTypeError(f"{title}(): {wrong}") from None
