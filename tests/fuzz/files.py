@@ -30,17 +30,21 @@ def generate(r: Random) -> list[str]:
     """A saved file, damaged in one to four ways, and read in one of the ways that norch has."""
     if r.random() < 0.1:
         return [f"kill_saver({r.randrange(1 << 30)}, {r.choice(('SIGKILL', 'SIGTERM', 'SIGINT'))!r})"]
-    lines = [r.choice(("content = checkpoint()", "content = checkpoint()", "content = safetensors()"))]
-    how = [r.choice(("damaged", "restructured", "crowded")) for _ in range(r.randint(1, 4))]
+    kind = r.choice(("checkpoint", "checkpoint", "safetensors", "archive", "archive", "legacy", "script", "gguf"))
+    lines = [f"content = {kind}()"]
+    of_kind = {"archive": ("repickled",), "script": ("repickled",), "checkpoint": ("restructured", "crowded"),
+               "safetensors": ("restructured", "crowded")}  # fmt: skip
+    how = [r.choice(("damaged", *of_kind.get(kind, ()))) for _ in range(r.randint(1, 4))]
     lines += [f"content = {name}(content, {r.randrange(1 << 30)})" for name in how]
-    return [*lines, f"read(content, {r.choice(('load', 'mmap', 'load_safetensors', 'safe_open', 'file'))!r})"]
+    ways = ("load", "load_safetensors", "safe_open", "file", *(("mmap",) if kind != "legacy" else ()))
+    return [*lines, f"read(content, {r.choice(ways)!r})"]
 
 
 def check(lines: tuple[str, ...]) -> str | None:
     """What went wrong with a file."""
     norch = library("norch")
-    known = {"checkpoint": checkpoint, "safetensors": safetensors, "damaged": damaged, "restructured": restructured,
-             "crowded": crowded, "read": read, "kill_saver": kill_saver}  # fmt: skip
+    known = {f.__name__: f for f in (checkpoint, safetensors, archive, legacy, script, gguf, damaged, restructured,
+                                     crowded, repickled, read, kill_saver)}  # fmt: skip
     start = time.process_time()
     for i, error in run(lines, norch, known).errors.items():
         return f"line {i + 1} raises {type(error).__name__}: {str(error)[:300]}    {lines[i]}"
@@ -60,6 +64,44 @@ def safetensors() -> bytes:
         path = Path(folder) / "x"
         norch.save_safetensors({"a": norch.ones(3, 2), "b": norch.arange(4), "c": norch.tensor([True, False])}, path)
         return path.read_bytes()
+
+
+def archive() -> bytes:
+    """What torch.save writes, and before 1.6 wrote; what torch.jit.save writes; what llama.cpp reads."""
+    from pytorch_files import state
+
+    return bytes(state("zip"))
+
+
+def legacy() -> bytes:
+    from pytorch_files import state
+
+    return bytes(state("legacy"))
+
+
+def script() -> bytes:
+    from test_other_weights import script as made
+
+    return bytes(made())
+
+
+def gguf() -> bytes:
+    from test_other_weights import PAIRS, PLAIN
+    from test_other_weights import gguf as made
+
+    return bytes(made(PLAIN, b"".join(PAIRS), len(PAIRS)))
+
+
+def repickled(content: bytes, seed: int) -> bytes:
+    """The pickle of an archive with opcodes in the wrong places, zipped anew."""
+    from pytorch_files import repickled as again
+    from pytorch_files import unpickled
+
+    try:
+        found = bytes(again(content, lambda data: unpickled(data, random.Random(seed))))
+    except Exception:  # damaged already
+        return content
+    return found if len(found) < 4 << 20 else content
 
 
 def damaged(content: bytes, seed: int) -> bytes:
@@ -145,8 +187,8 @@ def read(content: bytes, how: str) -> None:
                 found = {"mmap": lambda: norch.load(path, mmap=True), "file": lambda: norch.load(path),
                          "load_safetensors": lambda: norch.load_safetensors(path)}[how]()  # fmt: skip
                 if isinstance(found, dict):
-                    [v.tolist() for v in found.values() if isinstance(v, norch.Tensor)]
-    except (norch.CheckpointError, norch.DTypeError):
+                    [v.tolist() for v in found.values() if isinstance(v, norch.Tensor) and 0 < v.numel() < 1e6]
+    except (norch.CheckpointError, norch.DTypeError, norch.DeviceError):
         pass
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -274,6 +274,7 @@ def test_names_of_pytorch_are_accepted(tmp_path: Path) -> None:
     norch.save(norch.ones(1), str(tmp_path / "x"))
     for weights_only in (True, False, None):
         assert norch.load(tmp_path / "x", "cpu", weights_only=weights_only).item() == 1
+    norch.save(norch.ones(1), tmp_path / "x", pickle_protocol=4, _use_new_zipfile_serialization=False)
     with pytest.raises(DTypeError, match="pickle_module"):
         norch.load(tmp_path / "x", pickle_module=json)
     with pytest.raises(DTypeError, match="pickle_module"):
@@ -368,9 +369,9 @@ Pair = namedtuple("Pair", "a b")
         ({norch.ones(1): 1}, "Tensor as a key"),
     ],
 )
-def test_what_is_no_data_is_refused_by_name(value: Any, advice: str, tmp_path: Path) -> None:
+def test_what_no_state_can_hold_is_refused_by_name(value: Any, advice: str, tmp_path: Path) -> None:
     with pytest.raises(DTypeError, match=advice) as caught:
-        norch.save({"run": [0, {"x": value}]}, tmp_path / "x.pt")
+        norch.save({"run": [0, {"x": value}]}, tmp_path / "x.pt", format="pytorch")
     assert str(caught.value).startswith("save(): the object['run']['1']['x'] ")
     assert list(tmp_path.iterdir()) == []
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from damaged import saved, signed
+from pytorch_files import repickled, state, unpickled
 
 import norch
-from norch import CheckpointError, DTypeError
+from norch import CheckpointError, DeviceError, DTypeError
 
 
 def same(a: Any, b: Any) -> bool:
@@ -181,3 +182,56 @@ def test_damage_is_judged_as_the_package_safetensors_does(tmp_path: Path) -> Non
         assert {n: t.numpy().tobytes() for n, t in found.items()} == {n: bytes(t["data"]) for n, t in theirs.items()}
         accepted += 1
     assert accepted > 10
+
+
+# --- PyTorch's ------------------------------------------------------------------------------------------------------
+
+
+def test_every_flipped_bit_of_an_archive_is_found_or_does_not_matter() -> None:
+    content = bytearray(state())
+    whole, found = norch.load(io.BytesIO(content)), 0
+    for at in range(len(content)):
+        bit = 1 << random.Random(at).randrange(8)
+        content[at] ^= bit
+        try:
+            assert same(norch.load(io.BytesIO(content)), whole)
+        except (CheckpointError, DTypeError):
+            found += 1
+        content[at] ^= bit
+    assert found > len(content) / 2
+
+
+@pytest.mark.parametrize("kind", ["zip", "legacy"])
+def test_thousands_of_mutations_of_pytorchs_files(kind: str, tmp_path: Path) -> None:
+    content, chance, path, passed = state(kind), random.Random(5), tmp_path / "x", 0
+    for i in range(3000):
+        damaged = mutated(content, chance)
+        try:
+            if i % 3 == 0 and kind == "zip":
+                path.write_bytes(damaged)
+                norch.load(path, mmap=True)
+            else:
+                norch.load(io.BytesIO(damaged))
+            passed += 1
+        except (CheckpointError, DTypeError, DeviceError):
+            pass
+    assert 0 < passed < 1500
+
+
+def test_every_truncation_of_pytorchs_files_is_found() -> None:
+    for content in (state("zip"), state("legacy")):
+        for size in range(len(content)):
+            with pytest.raises(CheckpointError):
+                norch.load(io.BytesIO(content[:size]))
+
+
+def test_thousands_of_mutations_of_a_pickle() -> None:
+    """Zipped anew, so that they reach what builds the objects."""
+    content, chance, passed = state(), random.Random(6), 0
+    for _ in range(3000):
+        try:
+            norch.load(io.BytesIO(repickled(content, lambda data: unpickled(data, chance))))
+            passed += 1
+        except (CheckpointError, DTypeError, DeviceError):
+            pass
+    assert 0 < passed < 2000

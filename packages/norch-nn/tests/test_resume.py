@@ -113,11 +113,13 @@ def test_resumed_training_is_uninterrupted_training(name, mmap, tmp_path):
     assert resumed.model.last.weight is resumed.model.first.weight
 
 
-def test_a_module_is_refused_and_its_state_taken(tmp_path):
+def test_a_module_is_loaded_on_trust_alone_and_its_state_always(tmp_path):
     model = nn.Linear(2, 3)
-    for wrong in (model, {"m": model}, optim.SGD(model.parameters(), lr=1)):
-        with pytest.raises(norch.DTypeError, match=r"save what its state_dict\(\) returns"):
-            norch.save(wrong, tmp_path / "x")
+    for whole in (model, {"m": model}, optim.SGD(model.parameters(), lr=1)):
+        norch.save(whole, tmp_path / "x")
+        with pytest.raises(norch.CheckpointError, match=r"holds norch\S+, .*weights_only="):
+            norch.load(tmp_path / "x")
+        assert type(norch.load(tmp_path / "x", weights_only=False)) is type(whole)
     norch.save(model.state_dict(), tmp_path / "x")
     other = nn.Linear(2, 3)
     assert not other.load_state_dict(norch.load(tmp_path / "x")).missing_keys

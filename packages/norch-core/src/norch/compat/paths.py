@@ -77,10 +77,13 @@ _DISTRIBUTED = dict.fromkeys(
 _JIT = {"script": unchanged, "ignore": unchanged, "export": unchanged, "unused": unchanged, "script_method": unchanged}
 _NOT_COMPILING = dict.fromkeys(("is_scripting", "is_tracing", "is_compiling", "is_dynamo_compiling"), lambda: False)
 _CHECKPOINT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"
+_SCRIPT = "norch.load gives the state_dict of a TorchScript archive, to load into a model"
 _DOWNLOAD = "download the file and read it with norch.load or norch.load_safetensors"
 _PROFILE = "python -m cProfile and py-spy show where a program's time goes, norch coverage what its ops ran as"
 
 PLACES: dict[str, Place] = {
+    "_C": Place(),
+    "_C._nn": Place(("nn.functional",)),
     "amp.autocast_mode": Place(("amp",)),
     "amp.grad_scaler": Place(("amp",)),
     "autograd.grad_mode": Place(("",)),
@@ -94,7 +97,8 @@ PLACES: dict[str, Place] = {
     ),
     "hub": Place(lacks=dict.fromkeys(("load", "load_state_dict_from_url", "download_url_to_file"), _DOWNLOAD)),
     "jit": Place(
-        names=_JIT | _NOT_COMPILING, lacks=dict.fromkeys(("trace", "load", "save", "ScriptModule"), _CHECKPOINT)
+        names=_JIT | _NOT_COMPILING,
+        lacks=dict.fromkeys(("trace", "save", "ScriptModule"), _CHECKPOINT) | {"load": _SCRIPT},
     ),
     "multiprocessing": Place(("/multiprocessing",), lacks={"spawn": _ONE_PROCESS}),
     "nn.attention": Place(names={"SDPBackend": SDPBackend, "sdpa_kernel": lambda *kernels, **more: nullcontext()}),
@@ -132,6 +136,7 @@ _HOMES = {
 _SAME = "activation container distance dropout lazy linear loss module normalization padding pooling transformer"
 for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
+PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
 _DISTRIBUTIONS = """bernoulli beta binomial categorical constraints dirichlet distribution exponential gamma gumbel
     half_normal independent kl laplace log_normal multivariate_normal normal one_hot_categorical poisson studentT
     transforms uniform utils"""

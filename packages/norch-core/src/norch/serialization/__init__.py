@@ -1,23 +1,15 @@
-"""Files: checkpoints of nested states (`save`, `load`), and safetensors files of any origin.
+"""Files: checkpoints of nested states (`save`, `load`), safetensors files of any origin, and PyTorch's.
 
-Both are safetensors files. Reading one never runs anything that it holds. Loaded when one of these is first used.
+Reading one runs nothing that it holds, but for what `load` is told to trust. Loaded when one of these is first used.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Any
-
+from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .checkpoint import load, save
 from .safetensors import load_safetensors, safe_open, save_safetensors
 
-__all__ = ["load", "load_safetensors", "safe_open", "save", "save_safetensors"]
-
-
-def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Nothing: `load` runs nothing that a file says, so that no class has to be declared safe."""
-
-
-def safe_globals(safe_globals: list[Any]) -> nullcontext[None]:
-    """A `with` block that changes nothing: see add_safe_globals."""
-    return nullcontext()
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_safetensors", "safe_globals",
+    "safe_open", "save", "save_safetensors",
+]  # fmt: skip

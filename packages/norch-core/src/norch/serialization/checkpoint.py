@@ -19,18 +19,19 @@ from typing import Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..errors import CheckpointError, DTypeError
+from ..errors import CheckpointError, DTypeError, NorchError
 from ..spec import Spec, span
 from ..tensor import Tensor
 from ..tensor_base import make_tensor
 from . import header
 from .dtypes import name_of, numpy_dtype
+from .files import File
 from .header import Entry
 from .location import Locations, MapLocation
 from .memory import Block, blocks
-from .source import Source
-from .tree import Decoder, Encoder, device_named
-from .writing import BLANK, write_file
+from .source import PYTORCH_HEADS, Source
+from .tree import Decoder, Encoder, NoStateError, device_named
+from .writing import BLANK, write_file, write_to
 
 VERSION = 1
 _PREFIX = b'{"__metadata__":{"norch.header":"'
@@ -39,19 +40,46 @@ _PREFIX = b'{"__metadata__":{"norch.header":"'
 # --- Saving ---------------------------------------------------------------------------------------------------------
 
 
-def save(obj: Any, f: Any, pickle_module: None = None) -> None:
-    """Writes a tensor or a nested state to `f`, a path or a binary file, as a safetensors file.
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: None = None,
+    pickle_protocol: int | None = None,
+    _use_new_zipfile_serialization: bool = True,
+    *,
+    format: str = "safetensors",
+) -> None:
+    """Writes a tensor, a nested state or any other object to `f`, a path or a binary file.
 
-    obj: dicts, lists, tuples and sets of tensors, NumPy arrays, numbers, strings, bytes, dtypes, devices and None. For
-    anything else (a module, an optimizer) DTypeError says where it is, and to save its `state_dict()`.
+    A state is dicts, lists, tuples and sets of tensors, NumPy arrays, numbers, strings, bytes, dtypes, devices, None.
+    It becomes a safetensors file, or with `format="pytorch"` a zip archive that `torch.load(f, weights_only=True)`
+    reads. Any other object (a module, a dataclass) is pickled, tensors apart: `load` then wants `weights_only=False`,
+    and the classes where they were.
 
-    Tensors that share memory share it again after loading; gradients and hooks are not kept. A path is written in one
-    step and fsynced: whatever interrupts that, its old contents stay whole.
+    pickle_protocol, _use_new_zipfile_serialization: PyTorch's, ignored.
+
+    Tensors that share memory share it again after loading; gradients are not kept, and hooks only with a module. A path
+    is written in one step and fsynced: whatever interrupts that, its old contents stay whole.
+
+    Raises DTypeError for what cannot be pickled, and with `format="pytorch"` for all but a state.
     """
     if pickle_module is not None:
-        raise DTypeError("save(): norch does not pickle; leave out pickle_module")
+        raise DTypeError("save(): norch has one way to pickle; leave out pickle_module")
+    if format not in ("safetensors", "pytorch"):
+        raise ValueError(f"save(): format must be 'safetensors' or 'pytorch', got {format!r}")
     encoder = Encoder()
-    tree = encoder.encode(obj)
+    try:
+        tree = encoder.encode(obj)
+    except NoStateError as error:
+        if format == "pytorch":
+            raise
+        _save_object(obj, f, error)
+        return
+    if format == "pytorch":
+        from .pytorch.writer import members
+
+        _save_archive(f, members(obj, encoder))
+        return
     memory = blocks(encoder.tensors)
     parts: dict[str, Block | np.ndarray[Any, Any]] = {block.name: block for block in memory}
     parts.update(encoder.arrays)
@@ -73,6 +101,24 @@ def save(obj: Any, f: Any, pickle_module: None = None) -> None:
         return raw.replace(BLANK.encode(), f"{zlib.crc32(raw[8:]):08x}".encode(), 1)
 
     write_file(f, "save", {name: _layout(part) for name, part in parts.items()}, head, lambda name: _bytes(parts[name]))
+
+
+def _save_archive(f: Any, members: Any) -> None:
+    from .pytorch.zipped import write_archive
+
+    write_to(f, "save", lambda file: write_archive(file, members))
+
+
+def _save_object(obj: Any, f: Any, error: DTypeError) -> None:
+    from . import objects
+
+    try:
+        members = objects.members(obj)
+    except NorchError:
+        raise
+    except Exception as reason:  # whatever a class raises that does not want to be pickled
+        raise DTypeError(f"{error}. Nor can it be pickled: {reason}") from reason
+    _save_archive(f, members)
 
 
 def _records(memory: list[Block], tensors: list[Tensor]) -> list[dict[str, Any]]:
@@ -119,9 +165,12 @@ def load(
     weights_only: bool | None = True,
     mmap: bool | None = None,
 ) -> Any:
-    """What `save` wrote to `f`, a path or a binary file; of another safetensors file, a dict of its tensors.
+    """What `save` wrote to `f`, a path or a binary file; what torch.save wrote; of another safetensors file, of a
+    TorchScript archive and of a GGUF file (whose quantised tensors become float32), a dict of its tensors.
 
-    Nothing in the file is ever run, whatever `weights_only` says. Every byte is compared with the checksums.
+    Nothing in the file is ever run, and what is no tensor, container or number is refused by name, unless
+    `weights_only=False` says that the file is trusted: then pickled objects are made, which can run any code. Classes
+    of PyTorch become norch's. Every byte is compared with the checksums that the file has.
 
     map_location: where the tensors go, if not to the devices that they were saved from: a device, a dict from device to
     device, or a function of a tensor and the name of its device. mmap: tensors on the CPU stay in the file until they
@@ -131,11 +180,20 @@ def load(
     cannot be used here, ValueError for `mmap` of anything but a path, DTypeError for a `pickle_module`.
     """
     if pickle_module is not None:
-        raise DTypeError("load(): norch does not pickle; leave out pickle_module")
+        raise DTypeError("load(): norch has one way to unpickle; leave out pickle_module")
     locations = Locations(map_location)
-    with Source(f, "load") as source:
-        if mmap and not source.mappable:
+    with File(f, "load") as file:
+        if mmap and not file.mappable:
             raise ValueError("load(): mmap=True needs the path of a file")
+        if file.head.startswith(PYTORCH_HEADS):
+            from . import objects, pytorch
+
+            return pytorch.load(file, locations, bool(mmap), objects.load if weights_only is False else None)
+        if file.head.startswith(b"GGUF"):
+            from . import gguf_file
+
+            return gguf_file.load(file, locations, bool(mmap))
+        source = Source(file, "load")
         structure = _structure(source)
         if structure is None:
             return _foreign(source, locations, bool(mmap))

@@ -31,6 +31,10 @@ _DTYPES = {dtype.name: dtype for dtype in DTYPES}
 # --- Objects to JSON ------------------------------------------------------------------------------------------------
 
 
+class NoStateError(DTypeError):
+    """An object is, or holds, something else than a state."""
+
+
 class Encoder:
     """`encode(object)` gives JSON; the tensors and arrays that it found, each once, are in `tensors` and `arrays`."""
 
@@ -78,7 +82,7 @@ class Encoder:
             name = name_of(value.dtype)
             if name is not None:
                 return {"$scalar": [name, value.tobytes().hex()]}
-        raise DTypeError(f"save(): {self._where()} is a {_title(kind)}, which a checkpoint cannot hold{_advice(value)}")
+        raise NoStateError(f"save(): {self._where()} is a {_title(kind)}, which a state cannot hold{_advice(value)}")
 
     def _items(self, values: Any) -> list[Any]:
         found = []

@@ -13,8 +13,8 @@ import numpy as np
 from ..errors import CheckpointError, DTypeError
 from . import header
 from .atomic import replace
+from .files import CHUNK
 from .header import Entry
-from .source import CHUNK
 
 BLANK = "00000000"
 
@@ -35,12 +35,18 @@ def write_file(
     """
     entries = header.arrange(layout)
 
+    write_to(f, op, lambda file: _write(file, op, entries, head, data))
+
+
+def write_to(f: Any, op: str, write_seekable: Callable[[BinaryIO], object]) -> None:
+    """Has a function write to a path, in one step, or to a binary file where it stands."""
+
     def write(file: BinaryIO) -> None:
         if file.seekable():
-            _write(file, op, entries, head, data)
+            write_seekable(file)
         else:
             whole = io.BytesIO()
-            _write(whole, op, entries, head, data)
+            write_seekable(whole)
             _write_all(file, whole.getbuffer())
 
     if isinstance(f, str | os.PathLike):

@@ -48,11 +48,14 @@ class _Convolution(Module):
         for name in ("kernel_size", "stride", "dilation", "output_padding"):
             setattr(self, name, _sizes(getattr(self, name), dims, title, name))
         self.padding: Any = self._checked_padding(self.padding, title)
-        self._around = self._pads_of_modes()
+        self._complete()
         channels = (inputs, outputs // groups) if self.transposed else (outputs, inputs // groups)
         self.weight = Parameter(norch.empty((*channels, *self.kernel_size), device=device, dtype=dtype))
         self.register_parameter("bias", optional_parameter(bias, (outputs,), device, dtype))
         self.reset_parameters()
+
+    def _complete(self) -> None:
+        self._around = self._pads_of_modes()
 
     def _checked_padding(self, padding: Any, title: str) -> Any:
         if not isinstance(padding, str):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import norch
 
+from . import pickled
 from .hooks import Hookable, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
@@ -75,6 +76,21 @@ class Module(Movable, Hookable):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes. Subclasses define it; users call the module itself."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __setstate__(self, state: Any) -> None:
+        """Takes what pickle and copy kept, or what PyTorch pickled of a module with this one's attributes."""
+        attributes, slots = state if isinstance(state, tuple) else (state, {})
+        if pickled.is_pytorch(attributes):
+            Module.__init__(self)
+            pickled.adopt(self, attributes)
+            self._complete()
+        else:
+            self.__dict__.update(attributes or {})
+        for name, value in slots.items():
+            setattr(self, name, value)
+
+    def _complete(self) -> None:
+        """Sets the attributes that a module of PyTorch does not have."""
 
     # --- Registration -----------------------------------------------------------------------------------------------
 

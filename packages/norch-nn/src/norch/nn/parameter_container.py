@@ -37,6 +37,9 @@ class ParameterList(ListOfAttributes):
     def __setitem__(self, index: int, value: Any) -> None:
         setattr(self, self._name(index), _held(value))
 
+    def _complete(self) -> None:
+        self._names = [str(i) for i in range(self.__dict__.pop("_size"))]
+
     def append(self, value: Any) -> Self:
         """Adds a value at the end. Returns the list."""
         name = str(len(self._names))

@@ -47,7 +47,6 @@ class RNNBase(Module):
         self.dropout = float(self.dropout)
         directions = 2 if self.bidirectional else 1
         rows, width = _GATES[mode] * hidden_size, proj_size or hidden_size
-        self._all_names: list[list[str]] = []
         for depth in range(self.num_layers):
             columns = width * directions if depth else input_size
             for suffix in ("", "_reverse")[:directions]:
@@ -56,11 +55,18 @@ class RNNBase(Module):
                     shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
                 if proj_size:
                     shapes["weight_hr"] = (proj_size, hidden_size)
-                names = {name: f"{name}_l{depth}{suffix}" for name in shapes}
                 for name, shape in shapes.items():
-                    setattr(self, names[name], Parameter(norch.empty(shape, device=device, dtype=dtype)))
-                self._all_names.append([names.get(n, "") for n in _ORDER[: 5 if mode == "LSTM" else 4]])
+                    parameter = Parameter(norch.empty(shape, device=device, dtype=dtype))
+                    setattr(self, f"{name}_l{depth}{suffix}", parameter)
+        self._complete()
         self.reset_parameters()
+
+    def _complete(self) -> None:
+        """The names of the parameters of each layer and direction, "" in place of those that it lacks."""
+        order = _ORDER[: 5 if self.mode == "LSTM" else 4]
+        ends = [f"_l{n}{end}" for n in range(self.num_layers) for end in ("", "_reverse")[: 1 + self.bidirectional]]
+        known = self._parameter_names
+        self._all_names = [[name + end if name + end in known else "" for name in order] for end in ends]
 
     def reset_parameters(self) -> None:
         """Draws every parameter again from the default generator."""

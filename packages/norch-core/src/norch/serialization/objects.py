@@ -1,0 +1,160 @@
+"""Whole objects (modules, dataclasses), pickled: `save` does where a state cannot hold them, `load` unpickles them only
+with `weights_only=False`, since a pickle can run any code.
+
+The file is a zip archive as PyTorch's, whose `data.pkl` has numbers in place of tensors; `tensors.pkl` lists these.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+from ..tensor import Tensor
+from .memory import blocks
+from .pytorch.names import FUNCTIONS, KNOWN
+from .pytorch.writer import Pickle, storage_members
+from .pytorch.zipped import Member
+
+_ROOT = __name__.partition(".")[0]
+_OURS = {"torch": "norch", "torchvision": "norch.vision"}
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, 4)
+        self.tensors: list[tuple[str, Tensor]] = []
+        self._numbers: dict[int, int] = {}
+
+    def persistent_id(self, obj: Any) -> Any:
+        if type(obj) is not Tensor or _attributes(obj):
+            return None
+        number = self._numbers.get(id(obj))
+        if number is None:
+            number = self._numbers[id(obj)] = len(self.tensors)
+            self.tensors.append((str(number), obj))
+        return ("tensor", number)
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, FunctionType) and obj.__module__.partition(".")[0] == _ROOT:
+            home = _home(obj)
+            return (find, (home, obj.__name__)) if home not in (None, obj.__module__) else NotImplemented
+        if not isinstance(obj, Tensor):
+            return NotImplemented
+        return make_subclass, (type(obj), obj.detach().as_subclass(Tensor), obj.requires_grad), _attributes(obj) or None
+
+
+def _home(function: Any) -> str | None:
+    """The module of norch under whose name a function is reached: where it was defined it may stand undecorated."""
+    name = function.__name__
+    if vars(sys.modules[function.__module__]).get(name) is function:
+        return function.__module__
+    homes = [key for key in sys.modules if key.partition(".")[0] == _ROOT]
+    return min((key for key in homes if vars(sys.modules[key]).get(name) is function), key=len, default=None)
+
+
+def find(module: str, name: str) -> Any:
+    """A function of norch, in a pickle."""
+    return getattr(import_module(module), name)
+
+
+def _attributes(tensor: Tensor) -> dict[str, Any]:
+    return {key: value for key, value in tensor.__dict__.items() if key != "_retains"}
+
+
+def make_subclass(kind: type[Tensor], data: Tensor, requires_grad: bool) -> Tensor:
+    """A parameter, or another tensor of a class or with attributes of its own."""
+    out: Tensor = data.as_subclass(kind)
+    return out.requires_grad_() if requires_grad else out
+
+
+def members(obj: Any) -> list[Member]:
+    """The members of an archive of any object that pickle takes. Raises what pickle raises."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(obj)
+    memory = blocks(pickler.tensors)
+    tensors = [tensor for _, tensor in pickler.tensors]
+    listed = Pickle(memory, tensors)
+    listed.write(tensors)
+    return [("data.pkl", file.getvalue()), ("tensors.pkl", listed.done()), *storage_members(memory)]
+
+
+class _Trusting:
+    """Stands for the machine in calls that rebuild tensors: nothing is bounded."""
+
+    def __init__(self, fail: Callable[[str], Exception]) -> None:
+        self.fail = fail
+
+    def spend(self, size: int) -> None:
+        pass
+
+    def check_keys(self, keys: Any) -> None:
+        pass
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, stored: Callable[[Any], Any], fail: Callable[[str], Exception]) -> None:
+        super().__init__(io.BytesIO(data), encoding="utf-8")
+        self._stored, self._fail = stored, fail
+
+    def persistent_load(self, pid: Any) -> Any:
+        try:
+            return pid[1] if pid[0] == "module" else self._stored(pid)  # a class, its source behind it
+        except (TypeError, ValueError, IndexError) as error:
+            raise self._fail(f"its pickle is damaged: {error}") from error
+
+    def find_class(self, module: str, name: str) -> Any:
+        full = f"{module}.{name}"
+        root, _, rest = module.partition(".")
+        if root in _OURS:
+            if full in FUNCTIONS:
+                return partial(FUNCTIONS[full], _Trusting(self._fail))
+            if full in KNOWN:
+                return KNOWN[full][0]
+            return self._ours(_OURS[root] + (rest and f".{rest}"), name, full)
+        try:
+            found = super().find_class(module, name)
+        except (ImportError, AttributeError) as error:
+            raise self._fail(
+                f"it holds {full}, which is not found here ({error}); define or import it where it was when the file "
+                "was saved"
+            ) from None
+        _refuse_theirs(found, full, self._fail)
+        return found
+
+    def _ours(self, module: str, name: str, full: str) -> Any:
+        try:
+            found: Any = import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError):
+            raise self._fail(
+                f"it holds {full}, which norch lacks; where PyTorch is installed, save the model's state_dict() and "
+                "load that into a model of norch"
+            ) from None
+        return found
+
+
+def _refuse_theirs(found: Any, full: str, fail: Callable[[str], Exception]) -> None:
+    """A class that stands on PyTorch's own cannot have norch's tensors."""
+    theirs = sys.modules.get("torch")
+    if theirs is None or theirs.__name__ == "norch" or not isinstance(found, type):
+        return
+    if any(base.__module__.partition(".")[0] == "torch" for base in found.__mro__):
+        raise fail(
+            f"it holds {full}, a class of PyTorch itself here; import norch in place of torch where it is defined"
+        )
+
+
+def load(data: bytes, stored: Callable[[Any], Any], fail: Callable[[str], Exception]) -> Any:
+    """The object of a pickle that the user trusts. `stored(key)` gives what is outside of it."""
+    try:
+        return _Unpickler(data, stored, fail).load()
+    except (pickle.UnpicklingError, EOFError) as error:
+        raise fail(f"its pickle is damaged: {error}") from error

@@ -1,0 +1,351 @@
+"""What files of weights name: tensors, storages, containers, numbers, dtypes. All else is refused."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...device import Device
+from ...dtype import DTYPES
+from ...errors import DTypeError
+from ...memory_format import strided
+from ...spec import Size
+from ...tensor import Tensor
+from ..allowed import allowed, is_allowed, is_never_safe
+from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Load = Callable[[Any], Tensor]
+_ROOT = __name__.partition(".")[0]
+
+# --- Calls that files make, each with the machine before the arguments ----------------------------------------------
+
+
+def _tensor_v2(machine: Machine, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Tensor:
+    return rebuild(storage, offset, size, stride, rest[0] if rest else False)
+
+
+def _tensor_v3(
+    machine: Machine, storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, dtype: Any,
+    metadata: Any = None,
+) -> Tensor:  # fmt: skip
+    return rebuild(storage, offset, size, stride, requires_grad, dtype)
+
+
+def parameter_class() -> type[Tensor] | None:
+    """norch-nn's Parameter, where that is installed."""
+    try:
+        found: type[Tensor] = import_module(f"{_ROOT}.nn.parameter").Parameter
+    except ModuleNotFoundError:
+        return None
+    return found
+
+
+def _parameter(machine: Machine, data: Any, requires_grad: Any = True, *rest: Any) -> Tensor:
+    if not isinstance(data, Tensor) or type(requires_grad) is not bool:
+        raise ValueError("a parameter is no tensor")
+    kind = parameter_class()
+    if requires_grad and not data.is_floating_point():
+        raise ValueError("a parameter of integers requires a gradient")
+    if kind is None:
+        return data.detach().requires_grad_(requires_grad)
+    return kind(data, requires_grad)
+
+
+def _parameter_with_state(machine: Machine, data: Any, requires_grad: Any, hooks: Any, state: Any) -> Tensor:
+    return _parameter(machine, data, requires_grad)
+
+
+def _from_type(machine: Machine, function: Any, kind: Any, args: Any, state: Any) -> Any:
+    """A tensor with attributes, which are left out."""
+    if id(function) not in _REBUILDING:
+        raise ValueError("a tensor is made by another function")
+    out = _CALLS[id(function)](machine, *args)
+    return _parameter(machine, out, out.requires_grad) if kind is parameter_class() else out
+
+
+def _subclass(machine: Machine, kind: Any, data: Any, requires_grad: Any) -> Tensor:
+    """A tensor of norch's own files."""
+    if kind is not Tensor and kind is not parameter_class():
+        raise ValueError("a tensor is of another class")
+    return data if kind is Tensor else _parameter(machine, data, requires_grad)
+
+
+def _size(machine: Machine, sizes: Any = ()) -> Size:
+    machine.spend(len(sizes))
+    if not all(type(n) is int for n in sizes):
+        raise ValueError("a size is no int")
+    return Size(sizes)
+
+
+def _device(machine: Machine, kind: Any, index: Any = None) -> Device:
+    if type(kind) is not str or not (index is None or type(index) is int):
+        raise ValueError("no device")
+    return device_at(kind if index is None else f"{kind}:{index}")
+
+
+def _layout(machine: Machine, name: Any) -> Any:
+    if name != "torch.strided":
+        raise machine.fail(f"it holds a tensor of layout {name!r:.40}; save its to_dense()")
+    return strided
+
+
+def _encode(machine: Machine, text: Any, encoding: Any = "latin1") -> bytes:
+    if type(text) is not str or encoding not in ("latin1", "latin-1", "utf-8", "ascii"):
+        raise ValueError("no bytes")
+    machine.spend(len(text))
+    return text.encode(encoding)
+
+
+def _copied(kind: Callable[[Any], Any], keys: bool) -> Callable[..., Any]:
+    """A container made of one that was read."""
+
+    def make(machine: Machine, items: Any = ()) -> Any:
+        if not isinstance(items, list | tuple | dict | set | frozenset | bytes | bytearray):
+            raise ValueError(f"{kind.__name__} of a {type(items).__name__}")
+        machine.spend(len(items))
+        if keys:
+            machine.check_keys(items)
+        return kind(items)
+
+    return make
+
+
+def _ordered_dict(machine: Machine, items: Any = ()) -> OrderedDict[Any, Any]:
+    """Of pairs: Python 2 wrote them so."""
+    machine.spend(len(items))
+    pairs = list(items.items()) if isinstance(items, dict) else [(key, value) for key, value in items]
+    machine.check_keys([key for key, _ in pairs])
+    return OrderedDict(pairs)
+
+
+def _default_dict(machine: Machine, factory: Any = None, items: Any = ()) -> defaultdict[Any, Any]:
+    if factory is not None and factory not in (list, dict, set, int, float, str, tuple, bool, OrderedDict):
+        raise ValueError("a defaultdict of another factory")
+    return defaultdict(factory, _ordered_dict(machine, items))
+
+
+def _number(kind: Callable[..., Any]) -> Callable[..., Any]:
+    def make(machine: Machine, *args: Any) -> Any:
+        if len(args) > 2 or not all(type(a) in (int, float, bool) for a in args):
+            raise ValueError(f"{kind.__name__} of something else than numbers")
+        return kind(*args)
+
+    return make
+
+
+def _refuse_call(what: str, instead: str) -> Callable[..., Any]:
+    def refuse(machine: Machine, *args: Any) -> Any:
+        raise machine.fail(f"it holds {what}; {instead}")
+
+    return refuse
+
+
+# --- NumPy's --------------------------------------------------------------------------------------------------------
+
+
+def _numpy_dtype(machine: Machine, code: Any, align: Any = False, copy: Any = True) -> np.dtype[Any]:
+    code = code.decode("ascii") if isinstance(code, bytes) else code
+    found = np.dtype(code, False, True) if type(code) is str and len(code) <= 4 else None
+    if found is None or found.kind not in "biufc":
+        raise machine.fail(f"it holds a NumPy array of {code!r:.40}, where only numbers are read")
+    return found
+
+
+def _raw(data: Any) -> bytes:
+    return data.encode("utf-8") if isinstance(data, str) else bytes(data)
+
+
+def _numpy_new(machine: Machine, kind: Any, shape: Any = None, code: Any = None) -> np.ndarray[Any, Any]:
+    if kind is not np.ndarray:
+        raise ValueError("a NumPy array is of another class")
+    return np.zeros(0, np.int8)
+
+
+def _numpy_array(data: bytes, dtype: Any, shape: Any) -> int:
+    """Checks that the data are those of an array; gives their size."""
+    sizes = (shape,) if type(shape) is int else shape
+    if not isinstance(dtype, np.dtype) or not all(type(n) is int and 0 <= n < 2**48 for n in sizes) or len(sizes) > 32:
+        raise ValueError("a NumPy array has no dtype or shape")
+    count = 1
+    for n in sizes:
+        count *= n
+    if count * dtype.itemsize != len(data):
+        raise ValueError(f"a NumPy array of shape {sizes!r:.80} has {len(data)} bytes")
+    return len(data)
+
+
+def _numpy_scalar(machine: Machine, dtype: Any, data: Any = b"") -> Any:
+    raw = _raw(data)
+    _numpy_array(raw, dtype, ())
+    return np.frombuffer(raw, dtype)[0]
+
+
+def _numpy_from_buffer(machine: Machine, data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
+    raw = _raw(data)
+    machine.spend(_numpy_array(raw, dtype, shape))
+    return np.frombuffer(raw, dtype).reshape(shape, order="F" if order == "F" else "C").copy("K")
+
+
+def _build_array(machine: Machine, array: np.ndarray[Any, Any], state: Any) -> None:
+    *_, shape, dtype, fortran, data = state
+    raw = _raw(data)
+    machine.spend(_numpy_array(raw, dtype, shape))
+    array.__setstate__((1, shape, dtype, fortran is True, raw))  # type: ignore[arg-type]
+
+
+def _build_dtype(machine: Machine, dtype: np.dtype[Any], state: Any) -> None:
+    if state[1] not in ("<", ">", "|", "=") or dtype.isbuiltin == 1:
+        raise ValueError("a NumPy dtype has no byte order")
+    if dtype.itemsize > 1:
+        dtype.__setstate__((3, state[1], None, None, None, -1, -1, 0))  # type: ignore[attr-defined]
+
+
+# --- The tables -----------------------------------------------------------------------------------------------------
+
+
+class _Function:
+    """Stands for a function that only files call."""
+
+
+def _functions(**calls: Callable[..., Any]) -> dict[str, tuple[Any, Callable[..., Any]]]:
+    return {name: (_Function(), call) for name, call in calls.items()}
+
+
+_WRITE_IT = "where PyTorch is installed, save its dequantize()"
+KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
+    **{
+        f"torch._utils.{name}": pair
+        for name, pair in _functions(
+            _rebuild_tensor=_tensor_v2,
+            _rebuild_tensor_v2=_tensor_v2,
+            _rebuild_tensor_v3=_tensor_v3,
+            _rebuild_parameter=_parameter,
+            _rebuild_parameter_with_state=_parameter_with_state,
+            _rebuild_qtensor=_refuse_call("a quantised tensor", _WRITE_IT),
+            _rebuild_sparse_tensor=_refuse_call("a sparse tensor", "where PyTorch is installed, save its to_dense()"),
+            _rebuild_meta_tensor_no_storage=_refuse_call("a tensor on meta, which has no values", "save one that has"),
+            _rebuild_nested_tensor=_refuse_call("a nested tensor", "where PyTorch is installed, save its unbind()"),
+        ).items()
+    },
+    "torch._tensor._rebuild_from_type_v2": (_Function(), _from_type),
+    "torch.Tensor": (Tensor, None),
+    "torch.Size": (Size, _size),
+    "torch.device": (_Function(), _device),
+    "torch.serialization._get_layout": (_Function(), _layout),
+    "torch.strided": (strided, None),
+    f"{_ROOT}.spec.Size": (Size, _size),
+    f"{_ROOT}.device.Device": (Device, _device),
+    f"{_ROOT}.serialization.objects.make_subclass": (_Function(), _subclass),
+    **{f"{_ROOT}.dtype.{dtype.__reduce__()}": (dtype, None) for dtype in DTYPES},
+    "_codecs.encode": (_Function(), _encode),
+    "collections.OrderedDict": (OrderedDict, _ordered_dict),
+    "collections.Counter": (Counter, _copied(Counter, True)),
+    "collections.defaultdict": (defaultdict, _default_dict),
+    "builtins.list": (list, _copied(list, False)),
+    "builtins.tuple": (tuple, _copied(tuple, False)),
+    "builtins.bytearray": (bytearray, _copied(bytearray, False)),
+    "builtins.bytes": (bytes, _copied(bytes, False)),
+    "builtins.set": (set, _copied(set, True)),
+    "builtins.frozenset": (frozenset, _copied(frozenset, True)),
+    "builtins.dict": (dict, None),
+    "builtins.str": (str, None),
+    "builtins.int": (int, _number(int)),
+    "builtins.float": (float, _number(float)),
+    "builtins.bool": (bool, _number(bool)),
+    "builtins.complex": (complex, _number(complex)),
+    "builtins.slice": (slice, _number(slice)),
+    "builtins.range": (range, _number(range)),
+    "numpy.ndarray": (np.ndarray, None),
+    "numpy.dtype": (np.dtype, _numpy_dtype),
+    **{f"torch.{dtype.name}": (dtype, None) for dtype in DTYPES},
+    **{f"torch.{name}": (kind, None) for name, kind in STORAGES.items()},
+    "torch.storage.UntypedStorage": (UNTYPED, None),
+}
+for _core in ("numpy.core", "numpy._core"):
+    KNOWN[f"{_core}.multiarray._reconstruct"] = (_Function(), _numpy_new)
+    KNOWN[f"{_core}.multiarray.scalar"] = (_Function(), _numpy_scalar)
+    KNOWN[f"{_core}.numeric._frombuffer"] = (_Function(), _numpy_from_buffer)
+FUNCTIONS = {name: call for name, (value, call) in KNOWN.items() if call and isinstance(value, _Function)}
+"""What stands for functions of PyTorch, each with the machine before its arguments."""
+_REBUILDING = {id(value) for name, (value, _) in KNOWN.items() if name.startswith("torch._utils.")}
+_CALLS: dict[int, Callable[..., Any]] = {id(value): call for value, call in KNOWN.values() if call is not None}
+
+
+class WeightNames:
+    """The names of files of weights; `load` gives the storage of a key."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def find(self, machine: Machine, module: str, name: str) -> Any:
+        full = f"{module}.{name}"
+        found = KNOWN.get(full)
+        if found is not None:
+            return found[0]
+        if full in ("torch.nn.parameter.Parameter", f"{_ROOT}.nn.parameter.Parameter"):
+            return parameter_class() or Tensor
+        declared = allowed(full)
+        if declared is not None:
+            return declared
+        if module == "torch" and name in LACKED:
+            raise DTypeError(str(machine.fail(lacked(name))))
+        raise refusal(machine.fail, full)
+
+    def call(self, machine: Machine, function: Any, args: tuple[Any, ...], new: bool) -> Any:
+        known = _CALLS.get(id(function))
+        if known is not None:
+            return known(machine, *args)
+        if isinstance(function, type) and function is parameter_class():
+            return _parameter(machine, *args)
+        if is_allowed(function):
+            return function.__new__(function, *args) if new else function(*args)
+        raise ValueError(f"it calls a {type(function).__name__}")
+
+    def build(self, machine: Machine, instance: Any, state: Any) -> None:
+        kind = type(instance)
+        if kind is OrderedDict:
+            machine.spend(len(state))
+            instance.__dict__.update({key: value for key, value in state.items() if not hasattr(OrderedDict, key)})
+        elif kind is np.ndarray:
+            _build_array(machine, instance, state)
+        elif isinstance(instance, np.dtype):
+            _build_dtype(machine, instance, state)
+        elif is_allowed(kind):
+            _set_state(instance, state)
+        else:
+            raise ValueError(f"it sets the state of a {kind.__name__}")
+
+    def persistent(self, machine: Machine, key: Any) -> Tensor:
+        return self._load(key)
+
+
+def _set_state(instance: Any, state: Any) -> None:
+    """As pickle does."""
+    if hasattr(instance, "__setstate__"):
+        instance.__setstate__(state)
+        return
+    slots = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, slots = state
+    if state:
+        instance.__dict__.update(state)
+    for name, value in (slots or {}).items():
+        setattr(instance, name, value)
+
+
+def refusal(fail: Callable[[str], Exception], full: str) -> Exception:
+    text = (
+        f"it holds {full}, which is no tensor, container or number, and load() runs nothing that a file says. If you "
+        "trust the file, load(..., weights_only=False) reads it, which may run any code"
+    )
+    if is_never_safe(full):
+        return fail(text)
+    name = full.removeprefix("builtins.")
+    return fail(f"{text}; or declare this one safe: with norch.serialization.safe_globals([{name}])")

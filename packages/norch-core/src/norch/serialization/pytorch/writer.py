@@ -1,0 +1,192 @@
+"""Files that PyTorch reads, with `torch.load(path, weights_only=True)`: the pickle and the storages beside it."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ...device import Device
+from ...dtype import TENSOR_TYPES, DType
+from ...errors import DTypeError
+from ...spec import Size, contiguous_strides
+from ...tensor import Tensor
+from ..dtypes import DTYPES
+from ..memory import Block, blocks
+from ..tree import Encoder
+from .names import parameter_class
+from .zipped import Member
+
+_STORAGE_NAMES = {dtype: name.replace("Tensor", "Storage") for name, dtype in TENSOR_TYPES.items()}
+
+
+def members(obj: Any, encoder: Encoder) -> list[Member]:
+    """The members of an archive of a state, which was encoded. Raises DTypeError for NumPy arrays in it."""
+    if encoder.arrays:
+        raise DTypeError(
+            f"save(): {encoder.arrays[0][0]!r} is a NumPy array, which PyTorch does not read with weights_only=True; "
+            "save norch.from_numpy(it)"
+        )
+    memory = blocks(encoder.tensors)
+    pickle = Pickle(memory, [tensor for _, tensor in encoder.tensors])
+    pickle.write(obj)
+    return [("data.pkl", pickle.done()), *storage_members(memory)]
+
+
+def storage_members(memory: list[Block]) -> list[Member]:
+    """The rest of an archive whose tensors lie on this memory."""
+    data: list[Member] = [(f"data/{i}", block.array) for i, block in enumerate(memory)]
+    return [("byteorder", sys.byteorder.encode()), *data, ("version", b"3\n")]
+
+
+class Pickle:
+    """A pickle of protocol 2 that names PyTorch's classes, which need not be installed."""
+
+    def __init__(self, memory: list[Block], tensors: list[Tensor]) -> None:
+        self._out: list[bytes] = [b"\x80\x02"]
+        self._places: dict[int, tuple[int, Block, Any]] = {}
+        for i, block in enumerate(memory):
+            for view in block.views:
+                self._places[id(tensors[view[0]])] = (i, block, view)
+        self._memo: dict[int, int] = {}
+        self._parameter = parameter_class()
+        self._kinds: dict[type, Callable[[Any], None]] = {
+            int: self._int, float: self._float, str: self._text, bytes: self._bytes, bytearray: self._bytearray,
+            complex: self._complex, list: self._list, tuple: self._tuple, set: self._set, dict: self._dict,
+            OrderedDict: self._ordered, Counter: self._counter, Size: self._size, DType: self._dtype,
+            Device: self._device,
+        }  # fmt: skip
+
+    def done(self) -> bytes:
+        return b"".join([*self._out, b"."])
+
+    def write(self, value: Any) -> None:
+        if value is None or value is True or value is False:
+            self._out.append(b"N" if value is None else b"\x88" if value else b"\x89")
+        elif isinstance(value, Tensor):
+            self._tensor(value)
+        elif type(value) in self._kinds:
+            self._kinds[type(value)](value)
+        else:
+            raise DTypeError(
+                f"save(): PyTorch reads no {type(value).__name__} with weights_only=True; save a list, a number or a "
+                "tensor in its place"
+            )
+
+    # --- Numbers and text -----------------------------------------------------------------------------------------
+
+    def _int(self, value: int) -> None:
+        if -(2**31) <= value < 2**31:
+            self._out.append(b"J" + struct.pack("<i", value))
+            return
+        data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        if len(data) > 255:
+            raise DTypeError(f"save(): PyTorch reads no int of {value.bit_length()} bits; save it as text")
+        self._out.append(b"\x8a" + bytes([len(data)]) + data)
+
+    def _float(self, value: float) -> None:
+        self._out.append(b"G" + struct.pack(">d", value))
+
+    def _text(self, value: str) -> None:
+        data = value.encode("utf-8", "surrogatepass")
+        self._out.append(b"X" + struct.pack("<I", len(data)) + data)
+
+    def _complex(self, value: complex) -> None:
+        self._call("__builtin__", "complex", value.real, value.imag)
+
+    def _bytes(self, value: bytes) -> None:
+        self._call("_codecs", "encode", value.decode("latin1"), "latin1")
+
+    def _bytearray(self, value: bytearray) -> None:
+        self._call("__builtin__", "bytearray", bytes(value))
+
+    # --- Containers -----------------------------------------------------------------------------------------------
+
+    def _all(self, values: Any, last: bytes) -> None:
+        self._out.append(b"(")
+        for value in values:
+            self.write(value)
+        self._out.append(last)
+
+    def _list(self, value: list[Any]) -> None:
+        self._out.append(b"]")
+        self._all(value, b"e")
+
+    def _tuple(self, value: tuple[Any, ...]) -> None:
+        self._all(value, b"t")
+
+    def _dict(self, value: dict[Any, Any]) -> None:
+        self._out.append(b"}")
+        self._items(value)
+
+    def _items(self, value: dict[Any, Any]) -> None:
+        self._all([part for item in value.items() for part in item], b"u")
+
+    def _ordered(self, value: OrderedDict[Any, Any]) -> None:
+        self._call("collections", "OrderedDict")
+        self._items(value)
+
+    def _counter(self, value: Counter[Any]) -> None:
+        self._call("collections", "Counter", dict(value))
+
+    def _set(self, value: set[Any]) -> None:
+        self._call("__builtin__", "set", list(value))
+
+    # --- PyTorch's ------------------------------------------------------------------------------------------------
+
+    def _size(self, value: Size) -> None:
+        self._call("torch", "Size", tuple(value))
+
+    def _device(self, value: Device) -> None:
+        self._call("torch", "device", *([value.type] if value.type == "cpu" else [value.type, value.index]))
+
+    def _dtype(self, value: DType) -> None:
+        self._global("torch", value.name)
+
+    def _global(self, module: str, name: str) -> None:
+        self._out.append(f"c{module}\n{name}\n".encode())
+
+    def _call(self, module: str, name: str, *args: Any) -> None:
+        self._global(module, name)
+        self._all(args, b"tR")
+
+    def _tensor(self, value: Tensor) -> None:
+        known = self._memo.get(id(value))
+        if known is not None:
+            self._out.append(b"j" + struct.pack("<I", known))
+            return
+        key, block, (_, shape, strides, offset) = self._places[id(value)]
+        is_parameter = type(value) is self._parameter
+        if is_parameter:
+            self._global("torch._utils", "_rebuild_parameter")
+            self._out.append(b"(")
+        self._global("torch._utils", "_rebuild_tensor_v2")
+        self._out.append(b"((")
+        self._text("storage")
+        self._global("torch", _STORAGE_NAMES[DTYPES[block.dtype]])
+        self._text(str(key))
+        self._text(str(block.device) if block.device.type == "cuda" else "cpu")
+        self._int(_numel(block.shape))
+        self._out.append(b"tQ")
+        for part in (offset, tuple(shape), tuple(strides or contiguous_strides(shape))):
+            self.write(part)
+        self._hooks(value.requires_grad and not is_parameter)
+        if is_parameter:
+            self._hooks(value.requires_grad)
+        self._memo[id(value)] = len(self._memo)
+        self._out.append(b"r" + struct.pack("<I", self._memo[id(value)]))
+
+    def _hooks(self, requires_grad: bool) -> None:
+        """The last arguments of a tensor: whether it requires a gradient, and hooks, of which there are none."""
+        self.write(requires_grad)
+        self.write(OrderedDict())
+        self._out.append(b"tR")
+
+
+def _numel(shape: tuple[int, ...]) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count
