@@ -61,3 +61,16 @@ def test_gradients_in_training_are_torchvisions(name):
     for key, value in expected.items():
         close = 1e-6 * float(value.grad.abs().max()) + 1e-12 * largest  # those of a bias before a norm are 0
         assert abs(mine[key].grad.numpy() - value.grad.numpy()).max() <= close, key
+
+
+def test_a_file_that_pytorch_wrote_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    folder = tmp_path / "hub" / "checkpoints"
+    folder.mkdir(parents=True)
+    theirs = torchvision.models.mobilenet_v2().eval()
+    torch.save(theirs.state_dict(), folder / "mobilenet_v2-b0353104.pth")
+    ours = models.mobilenet_v2(weights=models.MobileNet_V2_Weights.DEFAULT).eval()
+    x = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        expected = theirs(x).numpy()
+    assert abs(ours(norch.tensor(x.numpy())).detach().numpy() - expected).max() <= 2e-5 * abs(expected).max()
