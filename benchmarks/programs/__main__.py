@@ -58,7 +58,7 @@ def programs() -> list[Program]:
             options = [*words[1:], *group.get("options", [])]
             what = {"script": [file.replace("%", " "), *options], "before": group.get("before", "")}
             what |= {"losses": group["losses"]} if "losses" in group else {}
-            found.append(Program(group["repository"], words[0].replace("%", " "), folder.replace("%", " "), what))
+            found.append(Program(group["repository"], line.replace("%", " "), folder.replace("%", " "), what))
     return found
 
 

@@ -49,7 +49,7 @@ class _Alias(Loader):
 
 def _set_version(name: str, module: ModuleType) -> None:
     if name in VERSIONS:
-        module.__version__ = f"{VERSIONS[name]}+norch.{__version__}"
+        vars(module)["__version__"] = f"{VERSIONS[name]}+norch.{__version__}"
 
 
 class _Finder(MetaPathFinder):
@@ -86,7 +86,7 @@ def uninstall() -> None:
         sys.meta_path.remove(_finder)
     for name in [name for name in sys.modules if name.partition(".")[0] in MEANS]:
         if name in VERSIONS:
-            sys.modules[name].__version__ = __version__
+            vars(sys.modules[name])["__version__"] = __version__
         del sys.modules[name]
 
 
