@@ -88,7 +88,10 @@ except ModuleNotFoundError as error:
     print(error)
 torch.nothing_of_that_name if hasattr(torch, "nothing_of_that_name") else None
 print(standin.report())
+version, ours = torch.__version__.split("+")
+assert tuple(map(int, version.split("."))) >= (2, 0) and ours == "norch.0.1.0"
 standin.uninstall()
+assert norch.__version__ == "0.1.0"
 assert "torch" not in __import__("sys").modules
 """
     done = run(code)
