@@ -66,13 +66,9 @@ def model(torch: Any, module: str, expression: str, inputs: str, before: str) ->
         for _, parameter in sorted(built.named_parameters()):
             values = r.uniform(-1, 1, tuple(parameter.shape))
             if parameter.ndim > 1:
-                parameter.copy_(torch.from_numpy(values / np.sqrt(max(1, np.prod(parameter.shape[1:])))))
+                parameter.copy_(torch.from_numpy(values * np.sqrt(3 / max(1, np.prod(parameter.shape[1:])))))
             else:  # scales of norms, and biases
-                parameter.copy_(
-                    1 + torch.from_numpy(values) / 8
-                    if bool((parameter == 1).all())
-                    else values.flat[0] / 8 + 0 * parameter
-                )
+                parameter.copy_(torch.from_numpy(values / 8 + float(bool((parameter == 1).all()))))
     given = eval(f"({inputs},)", names)
     given = tuple(x.requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in given)
     seconds = []
