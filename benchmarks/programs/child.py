@@ -68,7 +68,7 @@ def model(torch: Any, module: str, expression: str, inputs: str, before: str) ->
             if parameter.ndim > 1:
                 parameter.copy_(torch.from_numpy(values * np.sqrt(3 / max(1, np.prod(parameter.shape[1:])))))
             else:  # scales of norms, and biases
-                parameter.copy_(torch.from_numpy(values / 8 + float(bool((parameter == 1).all()))))
+                parameter.copy_(torch.from_numpy(np.asarray(values / 8)) + float((parameter == 1).all()))
     given = eval(f"({inputs},)", names)
     given = tuple(x.requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in given)
     seconds = []

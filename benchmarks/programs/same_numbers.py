@@ -61,8 +61,10 @@ def _factories(torch: Any) -> None:
     factory("randn", lambda r, size: r.standard_normal(size))
 
     def randint(*args: Any, generator: Any = None, dtype: Any = None, **more: Any) -> Any:
-        low, high, size = args if len(args) == 3 else (0, *args) if len(args) == 2 else (0, args[0], more["size"])
-        return made(draws("randint").integers(more.get("low", low), more.get("high", high), tuple(size)), None, dtype)
+        size = more.get("size") if "size" in more else args[-1]
+        bounds = args if "size" in more else args[:-1]
+        low, high = bounds if len(bounds) == 2 else (more.get("low", 0), more.get("high", *bounds))
+        return made(draws("randint").integers(low, high, tuple(size)), None, dtype)
 
     def normal(mean: Any, std: Any = 1.0, size: Any = None, **_: Any) -> Any:
         shape = tuple(size if size is not None else getattr(mean, "shape", None) or std.shape)
@@ -168,8 +170,8 @@ class Noise:
 
     def __init__(self, *args: Any, transform: Any = None, target_transform: Any = None, **_: Any) -> None:
         r = draws(type(self).__name__)
-        self.pictures = r.integers(0, 256, (512, *self.shape), np.uint8)
-        self.labels = [int(v) for v in r.integers(0, 10, 512)]
+        self.pictures = r.integers(0, 256, (600, *self.shape), np.uint8)
+        self.labels = [int(v) for v in r.integers(0, 10, 600)]
         self.transform, self.target_transform = transform, target_transform
         torch = sys.modules["torch"]
         self.data = self.train_data = torch.from_numpy(self.pictures)
