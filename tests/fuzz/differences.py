@@ -61,6 +61,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("all-any-uint8", r"uint8.*\b(all|any)\(", "dtype bool, should be uint8|norch.bool cannot hold"),
     Difference("bool-arithmetic", r"T\.bool.*\b(matmul|bmm|mv|mm|inner|v?dot|tensordot|einsum)\(", "cannot take bool"),
     Difference("bool-arithmetic", r"T\.bool.*\b(add|index_add)_?\(.*alpha=", r"norch\.(bool|int64)|should be bool"),
+    Difference("bool-arithmetic", r"(True|False)\).*\b(cumsum|cumprod)_\(", "a tensor of norch.bool cannot hold"),
     Difference("bool-arithmetic", r"T\.bool.*\bpow_?\(", r"pow\(\): cannot take bool"),
     Difference("sign-of-nan", r"\b(sign|sgn)_?\(", r"values \[nan"),
     Difference(

@@ -33,6 +33,11 @@ def test_paths_are_imported_and_reached_by_attributes() -> None:
     assert norch.distributions.categorical.Categorical is norch.distributions.Categorical
     assert Variable is norch.autograd.Variable
     assert repr(norch.cuda) == "<device module norch.cuda>"
+    import norch.backends.cudnn as cudnn
+
+    assert cudnn is norch.backends.cudnn
+    with pytest.raises(ModuleNotFoundError):
+        import_module("norch.backends.nothing")
     assert norch.jit.script(len) is len
     assert not norch.distributed.is_available()
 
@@ -42,7 +47,7 @@ def test_no_path_hides_a_function() -> None:
 from importlib import import_module
 import norch, sys
 from norch.compat.paths import PLACES
-for path in [p for p in PLACES if not p.startswith(("nn", "optim", "utils"))]:
+for path in [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision"))]:
     parent, _, name = f"norch.{path}".rpartition(".")
     before = vars(import_module(parent)).get(name) if parent != "norch.cuda" else None
     assert before is None or type(before) is type(sys), path
@@ -52,7 +57,7 @@ assert names and not any(callable(getattr(norch.autograd, name)) for name in nam
     assert run(code).stderr == ""
 
 
-@pytest.mark.parametrize("path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils"))])
+@pytest.mark.parametrize("path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision"))])
 def test_every_path_is_a_module(path: str) -> None:
     assert import_module(f"norch.{path}") is not None
 
@@ -83,7 +88,10 @@ except ModuleNotFoundError as error:
     print(error)
 torch.nothing_of_that_name if hasattr(torch, "nothing_of_that_name") else None
 print(standin.report())
+version, ours = torch.__version__.split("+")
+assert tuple(map(int, version.split("."))) >= (2, 0) and ours == "norch.0.1.0"
 standin.uninstall()
+assert norch.__version__ == "0.1.0"
 assert "torch" not in __import__("sys").modules
 """
     done = run(code)

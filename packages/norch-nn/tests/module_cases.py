@@ -41,7 +41,7 @@ def case(name: str, *args: Any, on: Any = (2, 4), **kwargs: Any) -> Case:
     return Case(name, args, kwargs, inputs)
 
 
-IMAGE, SERIES = (2, 4, 5, 6), (2, 4, 7)
+IMAGE, SERIES, VOLUME = (2, 4, 5, 6), (2, 4, 7), (2, 4, 4, 5, 3)
 
 SIMPLE = """ReLU ReLU6 LeakyReLU PReLU ELU SELU CELU GELU SiLU Mish Sigmoid Tanh Softplus Softsign Hardtanh Hardsigmoid
     Hardswish Hardshrink Softshrink Tanhshrink LogSigmoid""".split()
@@ -101,6 +101,32 @@ POOLING = [
     case("LPPool2d", 1.5, 2, 1, on=IMAGE)._replace(positive=True),
 ]  # fmt: skip
 
+VOLUMES = [
+    case("Conv3d", 4, 6, 3, on=VOLUME), case("Conv3d", 4, 6, 1, on=VOLUME), case("Conv3d", 4, 6, (1, 3, 2), on=VOLUME),
+    case("Conv3d", 4, 6, (3, 2, 1), (2, 1, 2), (1, 0, 1), (1, 2, 1), 2, False, on=VOLUME),
+    case("Conv3d", 4, 2, (2, 3, 3), padding="same", on=(4, 4, 5, 3)),
+    case("Conv3d", 4, 2, 2, padding="valid", on=VOLUME), case("Conv3d", 4, 8, 3, 2, 1, groups=4, on=VOLUME),
+    *[case("Conv3d", 4, 2, 3, padding=(2, 1, 1), padding_mode=mode, on=VOLUME)
+      for mode in ("reflect", "replicate", "circular")],
+    case("ConvTranspose3d", 4, 6, 3, on=VOLUME), case("ConvTranspose3d", 4, 6, 1, on=VOLUME),
+    case("ConvTranspose3d", 4, 6, (3, 2, 2), (2, 3, 1), (1, 0, 1), (1, 2, 0), 2, True, (1, 2, 1), on=VOLUME),
+    case("ConvTranspose3d", 4, 3, 3, stride=2, on=(4, 4, 5, 3))._replace(call={"output_size": [10, 12, 8]}),
+    case("MaxPool3d", 2, on=VOLUME), case("MaxPool3d", 2, return_indices=True, on=VOLUME),
+    case("MaxPool3d", (3, 2, 1), (1, 2, 1), (1, 0, 0), (1, 2, 1), on=VOLUME),
+    case("MaxPool3d", 3, 2, 1, ceil_mode=True, return_indices=True, on=(4, 4, 5, 3)), case("AvgPool3d", 2, on=VOLUME),
+    case("AvgPool3d", (3, 2, 1), (2, 1, 1), (1, 1, 0), ceil_mode=True, on=VOLUME),
+    case("AvgPool3d", 3, 2, 1, count_include_pad=False, on=VOLUME), case("AvgPool3d", 2, divisor_override=3, on=VOLUME),
+    case("AdaptiveAvgPool3d", 2, on=VOLUME), case("AdaptiveAvgPool3d", (3, None, 1), on=VOLUME),
+    case("AdaptiveMaxPool3d", (3, 2, 1), on=VOLUME), case("AdaptiveMaxPool3d", 2, return_indices=True, on=VOLUME),
+    case("LPPool3d", 2, 2, on=VOLUME)._replace(positive=True), case("BatchNorm3d", 4, on=VOLUME),
+    case("InstanceNorm3d", 4, affine=True, on=VOLUME), case("Upsample", scale_factor=1.7, mode="trilinear", on=VOLUME),
+    case("Upsample", (3, 7, 4), mode="trilinear", align_corners=True, on=VOLUME),
+    case("Upsample", scale_factor=2, on=VOLUME), case("Upsample", (7, 3, 5), on=VOLUME),
+    *[case(f"{kind}Pad3d", (1, 2, 0, 1, 2, 1), on=VOLUME)
+      for kind in ("Zero", "Reflection", "Replication", "Circular")],
+    case("ConstantPad3d", 1, 0.5, on=VOLUME),
+]  # fmt: skip
+
 NORMALIZATION = [
     case("BatchNorm1d", 4), case("BatchNorm1d", 4, on=SERIES), case("BatchNorm1d", 4, affine=False, on=SERIES),
     case("BatchNorm2d", 4, on=IMAGE), case("BatchNorm2d", 4, 1e-3, 0.3, bias=False, on=IMAGE),
@@ -153,7 +179,7 @@ PIXELS = [
     case("ZeroPad3d", 1, on=(1, 2, 2, 2, 2)), case("ConstantPad3d", 1, 0.5, on=(1, 2, 2, 2, 2)),
 ]  # fmt: skip
 
-CASES = [*ACTIVATIONS, *LINEAR, *CONVOLUTION, *POOLING, *NORMALIZATION, *DROPOUT, *EMBEDDING, *PIXELS]
+CASES = [*ACTIVATIONS, *LINEAR, *CONVOLUTION, *POOLING, *VOLUMES, *NORMALIZATION, *DROPOUT, *EMBEDDING, *PIXELS]
 
 
 # --- Running one ----------------------------------------------------------------------------------------------------

@@ -127,8 +127,11 @@ def test_dropout_of_channels_without_a_batch():
     assert (out == out[:, :1]).all()
     with pytest.warns(UserWarning, match="3 dims"):
         assert F.dropout2d(norch.ones(2, 3, 4), 0.0).shape == (2, 3, 4)
+    with pytest.warns(UserWarning, match="2 dims"):
+        out = F.dropout2d(norch.ones(100, 3), 0.25)
+    assert set(out.flatten().tolist()) == {0.0, norch.tensor(1 / 0.75).item()}
     with pytest.raises(norch.ShapeError, match="dropout2d"):
-        F.dropout2d(norch.ones(2, 3))
+        F.dropout2d(norch.ones(2))
 
 
 def test_dropout_in_place():

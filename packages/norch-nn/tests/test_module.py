@@ -407,3 +407,60 @@ def test_an_attribute_error_of_a_users_module_is_left_alone():
 
     with pytest.raises(AttributeError, match="nonsense"):
         nn.Sequential(Wrong())(norch.ones(2))
+
+
+def test_classes_whose_code_names_getattr():
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(2, 3)
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(self.__dict__["inner"], name)
+
+    class Numbered(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer0 = nn.Linear(2, 3)
+
+        def forward(self, x):
+            return self.__getattr__("layer0")(x)
+
+    assert Wrapper().out_features == 3
+    assert Numbered()(norch.ones(1, 2)).shape == (1, 3)
+    with pytest.raises(AttributeError, match="'Wrapper|'Linear' object has no attribute 'nothing'"):
+        _ = Wrapper().nothing
+    with pytest.raises(AttributeError, match="'Numbered' object has no attribute 'nothing'"):
+        _ = Numbered().nothing
+    assert not hasattr(nn.Linear, "__getattr__")  # attributes of most modules stay quick
+    assert issubclass(type("More", (Wrapper,), {}), nn.Module)
+
+
+def test_conv_forward_takes_another_weight():
+    class Standardised(nn.Conv2d):
+        def forward(self, x):
+            return self._conv_forward(x, self.weight * 0 + 1, None)
+
+    layer = Standardised(1, 1, 3, padding=1, padding_mode="reflect")
+    assert layer(norch.ones(1, 1, 4, 4)).tolist() == [[[[9.0] * 4] * 4]]
+
+
+def test_registries_are_read_and_changed_as_dicts():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    assert list(model._modules.items()) == [("0", model[0]), ("1", model[1])]
+    model._modules["1"] = nn.Tanh()
+    model._modules["last"] = nn.Identity()
+    assert [type(child).__name__ for child in model] == ["Linear", "Tanh", "Identity"]
+    del model._modules["last"]
+    assert len(model) == 2
+    assert model[0]._parameters["bias"] is model[0].bias
+    model[0]._parameters["bias"] = None
+    assert model[0].bias is None
+    assert "running_mean" in nn.BatchNorm1d(3)._buffers
+    assert model._modules.get("nothing") is None
+    assert repr(model[1]._modules) == "{}"
+    with pytest.raises(KeyError, match="weight"):
+        model._modules["weight"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import import_module
 from types import ModuleType
 
@@ -139,3 +141,34 @@ def test_old_names_of_init_warn() -> None:
 
 def test_packed_sequences_say_whether_they_are_pinned() -> None:
     assert not nn.utils.rnn.pack_sequence([norch.ones(3)]).is_pinned()
+
+
+def test_torchvisions_paths_are_ours() -> None:
+    code = """
+from norch.compat.standin import install
+install()
+import torch, torchvision
+import torch.backends.cudnn as cudnn
+import torch.nn.utils.parametrize as parametrize
+import torchvision.transforms.functional as TF
+from torch.utils._pytree import tree_map
+from torch.utils.dlpack import from_dlpack, to_dlpack
+from torch.utils.tensorboard import SummaryWriter
+from torchvision.datasets.folder import IMG_EXTENSIONS
+from torchvision.models import ResNet18_Weights, resnet18
+from torchvision.models.mobilenet import MobileNetV2
+from torchvision.models.resnet import BasicBlock, ResNet
+from torchvision.models.utils import load_state_dict_from_url
+from torchvision.ops.misc import Conv2dNormActivation
+assert torchvision.models.resnet.BasicBlock is BasicBlock
+assert isinstance(resnet18(num_classes=2), ResNet)
+assert torchvision.models.__dict__["resnet18"] is resnet18
+assert from_dlpack(to_dlpack(torch.ones(2))).tolist() == [1, 1]
+try:
+    load_state_dict_from_url("https://…")
+except NotImplementedError as error:
+    print(error)
+"""
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert made.stderr == ""
+    assert "norch has no vision.models.utils.load_state_dict_from_url; download the file" in made.stdout

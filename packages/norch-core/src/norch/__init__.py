@@ -116,6 +116,7 @@ _LATER = {
         "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
         "strided",
     ),
+    "compat.complex_numbers": ("complex", "polar", "view_as_complex", "view_as_real"),
     "compat.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
@@ -126,6 +127,9 @@ _LATER = {
     "compat.queries": (
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
+    ),
+    "ops.nn.volumes": (
+        "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
     ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
     "submodules": ("late_submodules",),

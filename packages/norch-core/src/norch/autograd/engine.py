@@ -56,14 +56,19 @@ def grad(
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
+    only_inputs and is_grads_batched are PyTorch's: the first says what is so anyway, the second must be False.
     Raises AutogradError as `backward` does, and for an input that the outputs do not depend on, unless `allow_unused`
     (its gradient is then None) or `materialize_grads` (then zeros).
     """
+    if is_grads_batched:
+        raise NotImplementedError("grad(): there is no is_grads_batched; call grad for each of the grad_outputs")
     ins = _as_list(inputs)
     starts = _starts(outputs, grad_outputs, "grad")
     targets: dict[Node, Tensor | None] = {}

@@ -7,6 +7,7 @@ with `norch.backend`, the contract of norch's own backends.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from ..backend import registry
@@ -58,6 +59,15 @@ class _CUDA:
     def is_built(self) -> bool:
         """Whether device "cuda" can be used."""
         return registry.is_usable("cuda")
+
+    def sdp_kernel(self, *kernels: Any, **enabled: Any) -> nullcontext[None]:
+        """Accepted: backends choose among kernels of attention themselves."""
+        return nullcontext()
+
+    def enable_flash_sdp(self, enabled: bool) -> None:
+        """Accepted, as `sdp_kernel`."""
+
+    enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp = enable_flash_sdp
 
 
 class _Device:

@@ -36,14 +36,14 @@ def lacking(path: str, name: str, instead: str) -> type:
     """A class of that name that cannot be made: it can be imported, inherited from and asked for with isinstance."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"norch has no {path}.{name}; {instead}")
+        raise NotImplementedError(f"norch has no {f'{path}.{name}'.lstrip('.')}; {instead}")
 
     return type(
         name,
         (),
         {
             "__init__": __init__,
-            "__module__": f"{ROOT}.{path}",
+            "__module__": f"{ROOT}.{path}".rstrip("."),
             "__doc__": f"Not there: {instead}.",
             "_instead": instead,
         },
@@ -121,10 +121,10 @@ PLACES: dict[str, Place] = {
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
     "utils.data.distributed": Place(lacks={"DistributedSampler": _ONE_PROCESS}),
+    "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(lacks={"load_url": _DOWNLOAD}),
-    "utils.tensorboard": Place(
-        ("/tensorboardX",), lacks={"SummaryWriter": "pip install tensorboardX, which has the same class"}
-    ),
+    "vision.models.mobilenet": Place(("vision.models",)),
+    "vision.models.utils": Place(lacks={"load_state_dict_from_url": _DOWNLOAD}),
 }
 """By path under `norch`, as PyTorch has it under `torch`."""
 
@@ -184,14 +184,17 @@ class _Made(Loader):
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__.partition(".")[2]
         if name not in PLACES:
-            device, _, part = name.partition(".")
-            found: Any = getattr(sys.modules[ROOT], device)
+            first, _, part = name.partition(".")
+            found: Any = getattr(sys.modules[ROOT], first)
             sys.modules[module.__name__] = getattr(found, part) if part else found
 
 
 def find_spec(fullname: str) -> ModuleSpec | None:
-    """Of a path of the table, and of the module of a device type (`import norch.cuda`, `norch.cuda.amp`)."""
+    """Of a path of the table, of switches (`norch.backends.cudnn`), and of the module of a device type (`norch.cuda`,
+    `norch.cuda.amp`)."""
     path = fullname.partition(".")[2]
+    if path.startswith("backends.") and path[9:] in vars(import_module(f"{ROOT}.backends")):
+        return ModuleSpec(fullname, _Made(), is_package=True)
     device = path.removesuffix(".amp")
     if path in PLACES or (device.isidentifier() and registry.is_device_type(device)):
         return ModuleSpec(fullname, _Made(), is_package=True)

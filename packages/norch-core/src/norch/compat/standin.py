@@ -19,8 +19,11 @@ from typing import Any
 
 from ..scripts import run_script
 from ..submodules import missing_names
+from ..version import __version__
 
 MEANS = {"torch": "norch", "torchvision": "norch.vision"}
+VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}
+"""Of PyTorch, by whose documentation norch goes: scripts ask for at least some version."""
 
 
 def _ours(name: str) -> str:
@@ -36,11 +39,17 @@ class _Alias(Loader):
         name = module.__name__
         try:
             sys.modules[name] = import_module(_ours(name))
+            _set_version(name, sys.modules[name])
         except ModuleNotFoundError as error:
             if error.name is None or not error.name.startswith("norch"):
                 raise
             missing_names[_ours(name)] = None
             raise ModuleNotFoundError(f"norch, here in place of PyTorch, has no {name}", name=name) from None
+
+
+def _set_version(name: str, module: ModuleType) -> None:
+    if name in VERSIONS:
+        vars(module)["__version__"] = f"{VERSIONS[name]}+norch.{__version__}"
 
 
 class _Finder(MetaPathFinder):
@@ -56,6 +65,7 @@ _finder = _Finder()
 def install() -> None:
     """From now on `torch`, `torchvision` and their submodules are norch's in this process. A second call does nothing.
 
+    `torch.__version__` is the version of PyTorch that norch goes by, with norch's own behind a +.
     Raises ImportError where PyTorch itself is loaded already: two of them would mix.
     """
     for name, ours in MEANS.items():
@@ -75,6 +85,8 @@ def uninstall() -> None:
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     for name in [name for name in sys.modules if name.partition(".")[0] in MEANS]:
+        if name in VERSIONS:
+            vars(sys.modules[name])["__version__"] = __version__
         del sys.modules[name]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError, ShapeError
 from ..ops import norm as _norm
+from ..ops.families import accepts_axis
 from ..spec import wrap_dim
 from .decompositions import svdvals
 from .solving import inv
@@ -22,12 +23,14 @@ def _converted(x: Tensor, dtype: Any, op: str) -> Tensor:
     return out
 
 
+@accepts_axis
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The `ord`-norm of the elements over `dim` (None for all): any number, inf or -inf. DTypeError unless floating."""
     x = _converted(x, dtype, "vector_norm")
     return _norm(x, ord, tuple(dim) if isinstance(dim, list) else dim, keepdim)
 
 
+@accepts_axis
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -65,6 +68,7 @@ def _flat(sums: Tensor, over: int, rest: int, ord: float) -> Tensor:
     return (sums.amax if ord > 0 else sums.amin)((over, rest))
 
 
+@accepts_axis
 def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`vector_norm` of all elements, or over one `dim`; `matrix_norm` over two, or of a matrix with `ord` given.
 

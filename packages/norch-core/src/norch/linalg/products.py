@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import ops
+from ..ops.families import accepts_axis
 from ..ops.matrix.multi_dot import multi_dot
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["cross", "diagonal", "multi_dot", "vecdot"]
 
 
+@accepts_axis
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The cross product of vectors of 3 along `dim`; the two broadcast. Raises ShapeError for another size of `dim`."""
     return ops.cross(input, other, dim)
@@ -23,6 +25,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return ops.diagonal(A, offset, dim1, dim2)
 
 
+@accepts_axis
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The inner products of vectors along `dim`; the two broadcast."""
     return (x * y).sum(dim, dtype=(x * y).dtype)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .creation import *
     from .creation_like import *
     from .elementwise.arithmetic import *
+    from .elementwise.bits import *
     from .elementwise.composites import *
     from .elementwise.gamma import *
     from .elementwise.special import *
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .nn.normalization import *
     from .nn.pixels import *
     from .nn.pooling import *
+    from .nn.volumes import *
     from .optimizer.adam import *
     from .optimizer.adaptive import *
     from .optimizer.descent import *
@@ -60,7 +62,7 @@ else:
         sampling,
         scatter_copies,
     )
-    from .elementwise import arithmetic, composites, gamma, special
+    from .elementwise import arithmetic, bits, composites, gamma, special
     from .matrix import matmul, products
     from .nn import (
         activation,

@@ -197,9 +197,27 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
     return (1, 0)
 
 
+class _Exported:
+    """A capsule, once, as an object that gives it."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
 @checked
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …); else DeviceError."""
+    """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …); else DeviceError.
+
+    A capsule, which `__dlpack__` gives, is taken too, as one on the CPU; what it says must not be written is copied.
+    """
+    if type(source).__name__ == "PyCapsule":
+        source = _Exported(source)
     if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) != 1:
         raise DeviceError("from_dlpack(): the data are not on the CPU")
     return array_to_tensor(np.from_dlpack(source), None, False)

@@ -5,6 +5,7 @@ import norch.dispatch.codegen as dispatch_codegen
 import norch.ops.copying as ops_copying
 import norch.ops.creation_like as ops_creation_like
 import norch.ops.elementwise.arithmetic as elementwise_arithmetic
+import norch.ops.elementwise.bits as elementwise_bits
 import norch.ops.elementwise.composites as elementwise_composites
 import norch.ops.elementwise.gamma as elementwise_gamma
 import norch.ops.elementwise.special as elementwise_special
@@ -165,7 +166,8 @@ class OpMethods:
     negative = elementwise_arithmetic.neg; negative_ = in_place; new = ops_creation_like.new;
     new_empty = ops_creation_like.new_empty; new_empty_strided = ops_creation_like.new_empty_strided;
     new_full = ops_creation_like.new_full; new_ones = ops_creation_like.new_ones;
-    new_tensor = ops_creation_like.new_tensor; new_zeros = ops_creation_like.new_zeros; nonzero = ops_indexing.nonzero;
+    new_tensor = ops_creation_like.new_tensor; new_zeros = ops_creation_like.new_zeros;
+    nextafter = elementwise_bits.nextafter; nextafter_ = in_place; nonzero = ops_indexing.nonzero;
     norm = reduction_norms.norm; normal_ = ops_random.normal_; not_equal = elementwise_arithmetic.ne;
     not_equal_ = in_place; numpy = tensor_interop.numpy; outer = matrix_matmul.outer; permute = shape_views.permute;
     permute_dims = shape_views.permute; pin_memory = tensor_memory.pin_memory; pinverse = late;

@@ -18,6 +18,7 @@ from ..dtype import (
     float16,
     float32,
     float64,
+    get_default_dtype,
     int8,
     int16,
     int32,
@@ -28,7 +29,7 @@ from ..dtype import (
 from ..errors import DTypeError
 from ..ops.creation import COPY
 from ..ops.registry import method
-from ..tensor_base import make_tensor
+from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -121,7 +122,12 @@ def cuda(self: Tensor, device: int | str | Device | None = None, non_blocking: b
 
 @method("type")
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype."""
+    """This tensor in another dtype (or of an old tensor type, or its name); without one, the name of its dtype.
+
+    `norch.Tensor` stands for the default dtype, as in PyTorch.
+    """
+    if isinstance(dtype, type) and issubclass(dtype, TensorBase):
+        return to(self, get_default_dtype())
     if isinstance(dtype, str) and dtype.endswith("Tensor"):
         name, device_type = split_tensor_type(dtype, "type")
         return to(self, device_type, TENSOR_TYPES[name])

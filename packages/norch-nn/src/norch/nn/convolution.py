@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions over one and two dims."""
+"""Convolutions and transposed convolutions over one, two and three dims."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _sizes(value: Any, dims: int, title: str, what: str) -> tuple[int, ...]:
 
 
 class _Convolution(Module):
-    """What the four have in common: parameters, their initialisation and the printed form."""
+    """What they have in common: parameters, their initialisation and the printed form."""
 
     dims: ClassVar[int]
     transposed: ClassVar[bool] = False
@@ -123,10 +123,14 @@ class _Conv(_Convolution):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ShapeError for another number of channels, and where the kernel is larger than the padded input."""
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: norch.Tensor, weight: norch.Tensor, bias: norch.Tensor | None) -> norch.Tensor:
+        """The convolution with other parameters: subclasses that make theirs anew each time call it, as PyTorch's."""
         padding = self.padding
         if self._around:
             input, padding = F.pad(input, self._around, self.padding_mode), 0
-        return self._function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return self._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):
@@ -150,6 +154,16 @@ class Conv2d(_Conv):
 
     dims = 2
     _function = staticmethod(F.conv2d)
+
+
+class Conv3d(_Conv):
+    """3-D cross-correlation: (n, in_channels, d, h, w) or (in_channels, d, h, w) -> (n, out_channels, z, y, x).
+
+    The arguments are those of Conv2d, ints or three.
+    """
+
+    dims = 3
+    _function = staticmethod(F.conv3d)
 
 
 @layer()
@@ -220,3 +234,10 @@ class ConvTranspose2d(_Transposed):
 
     dims = 2
     _function = staticmethod(F.conv_transpose2d)
+
+
+class ConvTranspose3d(_Transposed):
+    """The transpose of Conv3d: (n, in_channels, z, y, x) -> (n, out_channels, d, h, w). See ConvTranspose2d."""
+
+    dims = 3
+    _function = staticmethod(F.conv_transpose3d)

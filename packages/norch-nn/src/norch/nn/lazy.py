@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import norch
 
-from .convolution import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, _Convolution
+from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, _Convolution
 from .linear import Linear
 from .module import Module
 from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
@@ -108,12 +108,20 @@ class LazyConv2d(_LazyConvolution, Conv2d):
     """A Conv2d whose in_channels are those of its first input."""
 
 
+class LazyConv3d(_LazyConvolution, Conv3d):
+    """A Conv3d whose in_channels are those of its first input."""
+
+
 class LazyConvTranspose1d(_LazyConvolution, ConvTranspose1d):
     """A ConvTranspose1d whose in_channels are those of its first input."""
 
 
 class LazyConvTranspose2d(_LazyConvolution, ConvTranspose2d):
     """A ConvTranspose2d whose in_channels are those of its first input."""
+
+
+class LazyConvTranspose3d(_LazyConvolution, ConvTranspose3d):
+    """A ConvTranspose3d whose in_channels are those of its first input."""
 
 
 class _LazyBatchNorm(_Lazy, _BatchNorm):

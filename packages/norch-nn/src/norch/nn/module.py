@@ -14,7 +14,7 @@ import norch
 from . import pickled
 from .hooks import Hookable, call_with_hooks
 from .parameter import Buffer, Parameter
-from .registry import Registry, uninitialised
+from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
 from .state import LoadResult, load_state, save_state
 from .transfer import Movable
 
@@ -47,7 +47,12 @@ class Module(Movable, Hookable):
             _hooks=None,
         )
 
-    if TYPE_CHECKING:  # only there: with a `__getattr__` every attribute of a module is found eight times slower
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if names_getattr(cls) and not issubclass(cls, NamedAccess):
+            cls.__bases__ = (*cls.__bases__, NamedAccess)
+
+    if TYPE_CHECKING:  # see NamedAccess
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -182,6 +187,11 @@ class Module(Movable, Hookable):
         else:
             return
         raise norch.DTypeError(f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({wanted})")
+
+    # As scripts know them from PyTorch.
+    _parameters = property(lambda self: Registered(self, "_parameter_names"))
+    _buffers = property(lambda self: Registered(self, "_buffer_names"))
+    _modules = property(lambda self: Registered(self, "_module_names"))
 
     # --- Traversal --------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,14 @@ class MaxPool2d(_MaxPool):
     """
 
 
+@layer(F.max_pool3d)
+class MaxPool3d(_MaxPool):
+    """The largest of each window: (n, c, d, h, w) or (c, d, h, w) -> (n, c, z, y, x). See `norch.max_pool3d`.
+
+    return_indices: a (values, indices) pair, for MaxUnpool3d.
+    """
+
+
 @layer()
 class _MaxUnpool(Module):
     dims: ClassVar[int]
@@ -68,6 +76,12 @@ class MaxUnpool2d(_MaxUnpool):
     """The values of MaxPool2d back at their indices, zeros elsewhere."""
 
     dims, _function = 2, staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The values of MaxPool3d back at their indices, zeros elsewhere."""
+
+    dims, _function = 3, staticmethod(F.max_unpool3d)
 
 
 @layer(F.avg_pool1d)
@@ -104,6 +118,11 @@ class AvgPool2d(Module):
             self.stride = self.kernel_size
 
 
+@layer(F.avg_pool3d)
+class AvgPool3d(AvgPool2d):
+    """The average of each window: (n, c, d, h, w) or (c, d, h, w) -> (n, c, z, y, x). See `norch.avg_pool3d`."""
+
+
 @layer()
 class _LPPool(Module):
     _function: ClassVar[Callable[..., norch.Tensor]]
@@ -128,6 +147,12 @@ class LPPool2d(_LPPool):
     _function = staticmethod(F.lp_pool2d)
 
 
+class LPPool3d(_LPPool):
+    """The `norm_type`-norm of each window: (n, c, d, h, w) -> (n, c, z, y, x)."""
+
+    _function = staticmethod(F.lp_pool3d)
+
+
 @layer(F.adaptive_avg_pool1d)
 class AdaptiveAvgPool1d(Module):
     """Averages of `output_size` parts of the last dim: (n, c, w) -> (n, c, x)."""
@@ -138,6 +163,13 @@ class AdaptiveAvgPool1d(Module):
 @layer(F.adaptive_avg_pool2d)
 class AdaptiveAvgPool2d(Module):
     """Averages of y * x parts: (n, c, h, w) -> (n, c, y, x). output_size: an int or two, of which None keeps a size."""
+
+    output_size: Any
+
+
+@layer(F.adaptive_avg_pool3d)
+class AdaptiveAvgPool3d(Module):
+    """Averages of z * y * x parts: (n, c, d, h, w) -> (n, c, z, y, x). output_size: an int or three, None keeps one."""
 
     output_size: Any
 
@@ -154,6 +186,15 @@ class AdaptiveMaxPool1d(Module):
 @layer(F.adaptive_max_pool2d)
 class AdaptiveMaxPool2d(Module):
     """The largest of y * x parts: (n, c, h, w) -> (n, c, y, x). output_size: an int or two, None keeps a size."""
+
+    output_size: Any
+    return_indices: bool = False
+    _shown = ("output_size",)
+
+
+@layer(F.adaptive_max_pool3d)
+class AdaptiveMaxPool3d(Module):
+    """The largest of z * y * x parts: (n, c, d, h, w) -> (n, c, z, y, x). output_size: an int or three."""
 
     output_size: Any
     return_indices: bool = False

@@ -1,7 +1,8 @@
-"""What a module says that is used before `Module.__init__` has run."""
+"""The names that a module has registered, and what it says of those that it has not."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,3 +23,55 @@ def uninitialised(module: Module) -> AttributeError:
     return AttributeError(
         f"{title}: Module.__init__() was not called; call super().__init__() first in {title}.__init__()"
     )
+
+
+class Registered(MutableMapping[str, Any]):
+    """A registry as the dict that PyTorch's modules keep: `model._modules["fc"] = layer`."""
+
+    def __init__(self, module: Module, names: str) -> None:
+        self._module, self._names = module, names
+
+    def _own(self) -> dict[str, Any]:
+        own: dict[str, Any] = getattr(self._module, self._names)
+        return own
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._own():
+            raise KeyError(name)
+        return self._module.__dict__[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._module._register(self._names, name, value, self._own().get(name, True))
+
+    def __delitem__(self, name: str) -> None:
+        del self._own()[name], self._module.__dict__[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._own()))
+
+    def __len__(self) -> int:
+        return len(self._own())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class NamedAccess:
+    """The last base of modules whose code names `__getattr__`, for `super().__getattr__(name)`.
+
+    Module itself has none: with it every attribute of a module would be found four times slower.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__[name]
+        except KeyError:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'") from None
+
+
+def names_getattr(cls: type) -> bool:
+    """Whether a function of the class is called `__getattr__`, or names it."""
+    codes = [value.__code__ for value in vars(cls).values() if hasattr(value, "__code__")]
+    return "__getattr__" in vars(cls) or any("__getattr__" in code.co_names for code in codes)

@@ -176,7 +176,7 @@ def _pads(padding: Any, op: str, kernel: tuple[int, ...], stride: Pair, dilation
     return h // 2, h - h // 2, w // 2, w - w // 2
 
 
-def _check(op: str, input: Spec, weight: Spec, bias: Spec | None, groups: int, dims: int, transposed: bool) -> int:
+def check_conv(op: str, input: Spec, weight: Spec, bias: Spec | None, groups: int, dims: int, transposed: bool) -> int:
     """Checks the shapes and returns the number of channels that come out."""
     channels = "in, out / groups" if transposed else "out, in / groups"
     if input.ndim not in (dims + 1, dims + 2) or weight.ndim != dims + 2:
@@ -246,7 +246,7 @@ def _conv_plan(
     op: str, dims: int, input: Spec, weight: Spec, bias: Spec | None, groups: int, *settings: Any
 ) -> tuple[Pair, Pads, Pair]:
     """Stride, pads and dilation of the 2-D op, all checked."""
-    _check(op, input, weight, bias, groups, dims, False)
+    check_conv(op, input, weight, bias, groups, dims, False)
     stride, dilation = pair(settings[0], op, "stride", 1, dims), pair(settings[2], op, "dilation", 1, dims)
     kernel = (*(1,) * (2 - dims), *weight.shape[2:])
     return stride, _pads(settings[1], op, kernel, stride, dilation, dims), dilation
@@ -308,7 +308,7 @@ def _conv_transpose_plan(
     op: str, dims: int, input: Spec, weight: Spec, bias: Spec | None, groups: int, *settings: Any
 ) -> tuple[Any, Pair, Pads, Pair]:
     """The result's shape, and stride, pads and dilation, of the 2-D op, all checked. An input without n has n 1."""
-    channels = _check(op, input, weight, bias, as_int(groups, op, "groups"), dims, True)
+    channels = check_conv(op, input, weight, bias, as_int(groups, op, "groups"), dims, True)
     one_dtype(op, input, weight, bias)
     limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
     stride, pad, extra, dilation = (pair(v, op, w, low, dims) for v, (w, low) in zip(settings, limits))

@@ -299,7 +299,7 @@ def _average_parts(x: Tensor, dim: int, count: int) -> Tensor:
     return parts.sum(dim + 1) / sizes.reshape((count, *trail)).to(x.dtype)
 
 
-def _adaptive(input: Tensor, output_size: Any, dims: int) -> Tensor:
+def adaptive_average(input: Tensor, output_size: Any, dims: int) -> Tensor:
     op = f"adaptive_avg_pool{dims}d"
     floating(op, input.spec)
     if input.spec.ndim not in (dims + 1, dims + 2):
@@ -333,10 +333,10 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     output_size: an int, or two, of which None keeps a size. Raises ShapeError unless input has 3 or 4 dims, DTypeError
     unless floating.
     """
-    return _adaptive(input, output_size, 2)
+    return adaptive_average(input, output_size, 2)
 
 
 @public(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Averages of x parts of the last dim: (…, w) -> (…, x). See adaptive_avg_pool2d, as which it raises."""
-    return _adaptive(input, output_size, 1)
+    return adaptive_average(input, output_size, 1)

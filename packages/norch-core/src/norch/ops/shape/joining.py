@@ -137,12 +137,19 @@ MAX_EMPTY = 1 << 20
 
 
 @public("split_with_sizes", check="function")
-def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(
+    input: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`.
 
-    Raises ShapeError for a 0-d tensor, sizes below 0, and a list that does not add up.
+    split_size: the same, as PyTorch's method has it. Raises TypeError unless one of the two is given, ShapeError for a
+    0-d tensor, sizes below 0, and a list that does not add up.
     """
     at = wrap_dim(dim, input.spec.ndim, "split")
+    if (split_size is None) == (split_size_or_sections is None):
+        raise TypeError("split(): expected split_size_or_sections, or split_size")
+    if split_size_or_sections is None:
+        split_size_or_sections = split_size
     if not input.spec.ndim:
         raise ShapeError("split(): a 0-d tensor cannot be split")
     size = input.spec.shape[at]

@@ -18,6 +18,7 @@ from . import (
     reduction,
     special,
     statistics,
+    volumes,
 )
 from .record import LAYOUTS, Case, Operand, Sample, build
 
@@ -26,7 +27,7 @@ SAMPLES: dict[str, Sample] = {}
 
 for _family in (
     elementwise, special, activation, reduction, statistics, linalg, products, movement, arranging, indexing, loss,
-    network,
+    network, volumes,
 ):  # fmt: skip
     for _sample in _family.SAMPLES:
         if _sample.name in SAMPLES:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import norch
 from norch import adaptive_avg_pool1d as adaptive_avg_pool1d
 from norch import adaptive_avg_pool2d as adaptive_avg_pool2d
+from norch import adaptive_avg_pool3d as adaptive_avg_pool3d
 from norch import avg_pool1d as avg_pool1d
 from norch import avg_pool2d as avg_pool2d
+from norch import avg_pool3d as avg_pool3d
 from norch import batch_norm as batch_norm
 from norch import bilinear as bilinear
 from norch import channel_shuffle as channel_shuffle
 from norch import conv1d as conv1d
 from norch import conv2d as conv2d
+from norch import conv3d as conv3d
 from norch import conv_transpose1d as conv_transpose1d
 from norch import conv_transpose2d as conv_transpose2d
+from norch import conv_transpose3d as conv_transpose3d
 from norch import cosine_similarity as cosine_similarity
 from norch import gelu as gelu
 from norch import glu as glu
@@ -24,6 +28,7 @@ from norch import linear as linear
 from norch import logsigmoid as logsigmoid
 from norch import max_pool1d as max_pool1d
 from norch import max_pool2d as max_pool2d
+from norch import max_pool3d as max_pool3d
 from norch import normalize as normalize
 from norch import one_hot as one_hot
 from norch import pad as pad
@@ -105,11 +110,16 @@ from .pooling import adaptive_max_pool1d as adaptive_max_pool1d
 from .pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices
 from .pooling import adaptive_max_pool2d as adaptive_max_pool2d
 from .pooling import adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices
+from .pooling import adaptive_max_pool3d as adaptive_max_pool3d
+from .pooling import adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices
 from .pooling import lp_pool1d as lp_pool1d
 from .pooling import lp_pool2d as lp_pool2d
+from .pooling import lp_pool3d as lp_pool3d
 from .pooling import max_pool1d_with_indices as max_pool1d_with_indices
 from .pooling import max_pool2d_with_indices as max_pool2d_with_indices
+from .pooling import max_pool3d_with_indices as max_pool3d_with_indices
 from .pooling import max_unpool1d as max_unpool1d
 from .pooling import max_unpool2d as max_unpool2d
+from .pooling import max_unpool3d as max_unpool3d
 
 norch.check_functions(globals(), "norch.nn.functional")

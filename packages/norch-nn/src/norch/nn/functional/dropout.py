@@ -48,11 +48,11 @@ def dropout1d(input: norch.Tensor, p: float = 0.5, training: bool = True, inplac
 def dropout2d(input: norch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> norch.Tensor:
     """Each channel of (n, c, h, w) 0 with probability `p`, the others over 1 - p. See dropout1d.
 
-    An input of three dims is taken for (n, c, w), with a warning, as PyTorch does.
+    An input of other dims is taken for (n, c, ...), with a warning, as PyTorch does.
     """
-    if input.ndim == 3:
-        warnings.warn("dropout2d: input of 3 dims is taken for (n, c, w), as dropout1d does", stacklevel=2)
-        return _dropped("dropout2d", input, p, training, inplace, (2, 3))
+    if input.ndim != 4 and input.ndim >= 2:
+        warnings.warn(f"dropout2d: input of {input.ndim} dims is taken for (n, c, ...)", stacklevel=2)
+        return _dropped("dropout2d", input, p, training, inplace, (input.ndim - 1, input.ndim))
     return _dropped("dropout2d", input, p, training, inplace, (3, 4))
 
 

@@ -106,14 +106,8 @@ def interpolate(
     if min(sizes) < 1 or 0 in input.shape[1:]:
         raise norch.ShapeError(f"interpolate(): cannot make {sizes} of shape {tuple(input.shape)}")
     if mode == "area":
-        if len(sizes) == 1:
-            return norch.adaptive_avg_pool1d(input, sizes)
-        # Averages over d are averages of those over h and w.
-        planes = norch.adaptive_avg_pool2d(input.flatten(1, -3), sizes[-2:])
-        if len(sizes) == 2:
-            return planes
-        lines = planes.reshape((*input.shape[:3], -1))
-        return norch.adaptive_avg_pool2d(lines, (sizes[0], None)).reshape((*input.shape[:2], *sizes))
+        pools = norch.adaptive_avg_pool1d, norch.adaptive_avg_pool2d, norch.adaptive_avg_pool3d
+        return pools[len(sizes) - 1](input, sizes)
     if mode in ("nearest", "nearest-exact"):
         out = _to_nearest(input, sizes, factors, mode != "nearest")
     else:

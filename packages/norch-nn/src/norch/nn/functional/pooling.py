@@ -21,6 +21,7 @@ def _with_indices(pool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 max_pool1d_with_indices, max_pool2d_with_indices = _with_indices(norch.max_pool1d), _with_indices(norch.max_pool2d)
+max_pool3d_with_indices = _with_indices(norch.max_pool3d)
 
 
 # --- To a size ------------------------------------------------------------------------------------------------------
@@ -85,18 +86,33 @@ def adaptive_max_pool2d(input: norch.Tensor, output_size: Any, return_indices: b
     return _adaptive_max(input, output_size, return_indices, 2)
 
 
+def adaptive_max_pool3d(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest of z * y * x parts: (..., d, h, w) -> (..., z, y, x). See adaptive_max_pool2d."""
+    z, y, x = _output_size("adaptive_max_pool3d", input, output_size, 3)
+    lead, (d, h, w) = tuple(input.shape[:-3]), input.shape[-3:]
+    # The largest of each plane's parts, then of these the largest of each part of d.
+    planes, at = _adaptive_max(input.reshape((-1, d, h, w)), (y, x), True, 2)
+    values, deep = _adaptive_max(planes.reshape((-1, d, y * x)), (z, y * x), True, 2)
+    values = values.reshape((*lead, z, y, x))
+    if not return_indices:
+        return values
+    within = at.reshape((-1, d * y * x)).gather(1, deep.reshape((-1, z * y * x)))
+    return values, (deep.reshape((-1, z * y * x)) // (y * x) * (h * w) + within).reshape((*lead, z, y, x))
+
+
 adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d)
 adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d)
+adaptive_max_pool3d_with_indices = _with_indices(adaptive_max_pool3d)
 
 
 # --- By a power -----------------------------------------------------------------------------------------------------
 
 
 def _lp(input: norch.Tensor, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool, dims: int) -> norch.Tensor:
-    count = kernel**dims if isinstance(kernel, int) else kernel[0] * (kernel[1] if dims == 2 else 1)
-    pool = norch.avg_pool2d if dims == 2 else norch.avg_pool1d
+    count = kernel**dims if isinstance(kernel, int) else math.prod(kernel)
+    pool = (norch.avg_pool1d, norch.avg_pool2d, norch.avg_pool3d)[dims - 1]
     if math.isinf(norm_type):
-        largest = norch.max_pool2d if dims == 2 else norch.max_pool1d
+        largest = (norch.max_pool1d, norch.max_pool2d, norch.max_pool3d)[dims - 1]
         sign = math.copysign(1.0, norm_type)
         return largest(input.abs() * sign, kernel, stride, 0, 1, ceil_mode) * sign
     mean = pool(input**norm_type, kernel, stride, 0, ceil_mode)
@@ -122,6 +138,16 @@ def lp_pool2d(
     See lp_pool1d.
     """
     return _lp(input, norm_type, kernel_size, stride, ceil_mode, 2)
+
+
+def lp_pool3d(
+    input: norch.Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> norch.Tensor:
+    """The sum of the `norm_type`-th powers of each window, to the power 1 / norm_type, over the last three dims.
+
+    See lp_pool1d.
+    """
+    return _lp(input, norm_type, kernel_size, stride, ceil_mode, 3)
 
 
 # --- Back -----------------------------------------------------------------------------------------------------------
@@ -180,3 +206,18 @@ def max_unpool2d(
     Raises ShapeError where the shapes differ, ValueError for an `output_size` that no such pooling has.
     """
     return _unpool(input, indices, kernel_size, stride, padding, output_size, 2)
+
+
+def max_unpool3d(
+    input: norch.Tensor,
+    indices: norch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> norch.Tensor:
+    """The values of max_pool3d back at their `indices`, zeros elsewhere: (..., z, y, x) -> (..., d, h, w).
+
+    Raises as max_unpool2d does.
+    """
+    return _unpool(input, indices, kernel_size, stride, padding, output_size, 3)

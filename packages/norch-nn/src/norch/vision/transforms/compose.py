@@ -60,3 +60,28 @@ class RandomApply(nn.Module):
     def __repr__(self) -> str:
         lines = [f"    {transform!r}" for transform in self.transforms]
         return "\n".join([f"{type(self).__name__}(", f"    p={self.p}", *lines, ")"])
+
+
+class RandomChoice:
+    """Applies one of `transforms`, each as likely as the other or as the weights `p` say."""
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: Sequence[float] | None = None) -> None:
+        if p is not None and (len(p) != len(transforms) or min(p) < 0 or sum(p) <= 0):
+            raise ValueError(f"RandomChoice: p must have a weight for each of {len(transforms)} transforms, got {p!r}")
+        self.transforms, self.p = transforms, p
+
+    def __call__(self, img: Any) -> Any:
+        shares = None if self.p is None else [weight / sum(self.p) for weight in self.p]
+        return self.transforms[int(generator().choice(len(self.transforms), p=shares))](img)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(transforms={self.transforms}, p={self.p})"
+
+
+class RandomOrder(Compose):
+    """Applies `transforms` one after the other, in a random order."""
+
+    def __call__(self, img: Any) -> Any:
+        for i in generator().permutation(len(self.transforms)):
+            img = self.transforms[i](img)
+        return img

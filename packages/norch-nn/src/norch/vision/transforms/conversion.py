@@ -12,9 +12,17 @@ import norch
 from norch import nn
 from norch.nn.layer import layer
 
-from .images import as_image
+from .images import as_image, as_picture, is_picture, pillow
 
 _INTEGERS = (norch.uint8, norch.int8, norch.int16, norch.int32, norch.int64)
+
+
+def _array(image: Any) -> np.ndarray:
+    """The numbers of an image that is no tensor; of black and white of PIL 0 and 255."""
+    if not is_picture(image):
+        return image
+    array = np.asarray(image)
+    return array * np.uint8(255) if image.mode == "1" else array
 
 
 def to_tensor(pic: Any) -> norch.Tensor:
@@ -27,7 +35,7 @@ def to_tensor(pic: Any) -> norch.Tensor:
         return norch.tensor(pic)
     if isinstance(pic, norch.Tensor):
         raise TypeError("to_tensor: expected an image, got a tensor")
-    image = as_image(pic, "to_tensor")
+    image = _array(as_image(pic, "to_tensor"))
     planes = image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
     if image.dtype != np.uint8:
         return norch.from_numpy(np.ascontiguousarray(planes))
@@ -35,6 +43,37 @@ def to_tensor(pic: Any) -> norch.Tensor:
     if dtype is norch.float32:
         return norch.from_numpy(np.divide(planes, 255, dtype=np.float32, order="C"))
     return norch.from_numpy(np.ascontiguousarray(planes)).to(dtype).div(255)
+
+
+def pil_to_tensor(pic: Any) -> norch.Tensor:
+    """The numbers of a PIL image or an array as they are: (H, W) or (H, W, C) to (C, H, W). TypeError for a tensor."""
+    if isinstance(pic, norch.Tensor):
+        raise TypeError("pil_to_tensor: expected an image, got a tensor")
+    image = np.asarray(as_image(pic, "pil_to_tensor"))
+    return norch.from_numpy(np.array(image[None] if image.ndim == 2 else image.transpose(2, 0, 1), order="C"))
+
+
+def to_pil_image(pic: Any, mode: str | None = None) -> Any:
+    """A tensor (C, H, W) or (H, W), or an array (H, W) or (H, W, C), as a PIL image; floats are from 0 to 1.
+
+    mode: Pillow's name of what the channels mean, by default L, LA, RGB or RGBA by their number, and I, I;16 or F for
+    one of 32 or 16 bits or floats. Raises ShapeError for other numbers of channels, ImportError without Pillow.
+    """
+    Image = pillow("to_pil_image()")
+    array = as_image(pic, "to_pil_image")
+    if is_picture(array):
+        raise TypeError("to_pil_image: expected a tensor or an array, got a PIL image")
+    if isinstance(array, norch.Tensor):
+        if array.is_floating_point() and mode != "F":
+            array = array.mul(255).to(norch.uint8)
+        array = array.detach().cpu().numpy()
+        array = array if array.ndim == 2 else np.moveaxis(array, -3, -1)
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[..., 0]
+    if array.ndim != 2 and (array.ndim != 3 or array.shape[2] not in (2, 3, 4)):
+        raise norch.ShapeError(f"to_pil_image: expected 1 to 4 channels, got shape {tuple(pic.shape)}")
+    made = Image.fromarray(np.ascontiguousarray(array))
+    return made if mode in (None, made.mode) else as_picture(array, Image.new(mode, (1, 1)))
 
 
 def convert_image_dtype(image: norch.Tensor, dtype: norch.DType = norch.float32) -> norch.Tensor:
@@ -103,6 +142,29 @@ class ToTensor:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+class PILToTensor:
+    """`pil_to_tensor`: an image's numbers as they are, with the channels first."""
+
+    def __call__(self, pic: Any) -> norch.Tensor:
+        return pil_to_tensor(pic)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class ToPILImage:
+    """`to_pil_image`: a tensor or array as a PIL image of that `mode`."""
+
+    def __init__(self, mode: str | None = None) -> None:
+        self.mode = mode
+
+    def __call__(self, pic: Any) -> Any:
+        return to_pil_image(pic, self.mode)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'' if self.mode is None else f'mode={self.mode}'})"
 
 
 @layer(convert_image_dtype)

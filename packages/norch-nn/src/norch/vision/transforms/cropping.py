@@ -12,7 +12,8 @@ from norch import nn
 from norch.nn.layer import layer
 from norch.utils.data import sample_rng as generator
 
-from .images import Image, as_image, height_width, two_sizes
+from .flipping import hflip, vflip
+from .images import Image, as_image, height_width, on_arrays, two_sizes
 
 _MODES = {"constant": "constant", "edge": "replicate", "reflect": "reflect", "symmetric": ""}
 
@@ -43,6 +44,7 @@ def _places(n: int, before: int, after: int, mode: str) -> np.ndarray:
     return places[max(-before, 0) : len(places) - max(-after, 0)]
 
 
+@on_arrays
 def pad(image: Image, padding: int | Sequence[int], fill: Any = 0, padding_mode: str = "constant") -> Image:
     """The image with a border: `padding` pixels on all sides, (left and right, top and bottom) or (left, top, right,
     bottom), cut off where negative.
@@ -74,6 +76,7 @@ def pad(image: Image, padding: int | Sequence[int], fill: Any = 0, padding_mode:
     return out
 
 
+@on_arrays
 def crop(image: Image, top: int, left: int, height: int, width: int) -> Image:
     """height x width pixels of the image, from (top, left) on; zeros where it has none."""
     image = as_image(image, "crop")
@@ -85,6 +88,7 @@ def crop(image: Image, top: int, left: int, height: int, width: int) -> Image:
     return image[..., top : top + height, left : left + width]
 
 
+@on_arrays
 def center_crop(image: Image, output_size: int | Sequence[int]) -> Image:
     """The middle of the image, with zeros around where it is smaller."""
     image = as_image(image, "center_crop")
@@ -95,6 +99,22 @@ def center_crop(image: Image, output_size: int | Sequence[int]) -> Image:
         image = pad(image, (across // 2, down // 2, (across + 1) // 2, (down + 1) // 2))
         h, w = height_width(image)
     return crop(image, round((h - th) / 2), round((w - tw) / 2), th, tw)
+
+
+def five_crop(image: Image, size: int | Sequence[int]) -> tuple[Image, Image, Image, Image, Image]:
+    """The four corners, in the order of reading, and the middle. Raises ValueError for an image that is smaller."""
+    height, width = two_sizes(size, "five_crop")
+    h, w = height_width(as_image(image, "five_crop"))
+    if height > h or width > w:
+        raise ValueError(f"five_crop: an image of {h} x {w} is smaller than the size {height} x {width}")
+    corners = [crop(image, top, left, height, width) for top in (0, h - height) for left in (0, w - width)]
+    return corners[0], corners[1], corners[2], corners[3], center_crop(image, (height, width))
+
+
+def ten_crop(image: Image, size: int | Sequence[int], vertical_flip: bool = False) -> tuple[Image, ...]:
+    """`five_crop` of the image, and of it mirrored: left and right exchanged, or top and bottom."""
+    mirrored = vflip(image) if vertical_flip else hflip(image)
+    return *five_crop(image, size), *five_crop(mirrored, size)
 
 
 @layer()
@@ -128,6 +148,34 @@ class CenterCrop(nn.Module):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(size={self.size})"
+
+
+class FiveCrop(nn.Module):
+    """`five_crop`: the four corners and the middle."""
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        super().__init__()
+        self.size = two_sizes(size, type(self).__name__)
+
+    def forward(self, img: Image) -> tuple[Image, ...]:
+        return five_crop(img, self.size)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(size={self.size})"
+
+
+class TenCrop(FiveCrop):
+    """`ten_crop`: the four corners and the middle, and those of the image mirrored."""
+
+    def __init__(self, size: int | Sequence[int], vertical_flip: bool = False) -> None:
+        super().__init__(size)
+        self.vertical_flip = vertical_flip
+
+    def forward(self, img: Image) -> tuple[Image, ...]:
+        return ten_crop(img, self.size, self.vertical_flip)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(size={self.size}, vertical_flip={self.vertical_flip})"
 
 
 @layer()

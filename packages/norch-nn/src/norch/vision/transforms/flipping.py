@@ -8,15 +8,17 @@ from norch import nn
 from norch.nn.layer import layer
 from norch.utils.data import sample_rng as generator
 
-from .images import Image, as_image, probability
+from .images import Image, as_image, on_arrays, probability
 
 
+@on_arrays
 def hflip(img: Image) -> Image:
     """Left and right exchanged. Of an array, a view."""
     img = as_image(img, "hflip")
     return img[:, ::-1] if isinstance(img, np.ndarray) else img.flip(-1)
 
 
+@on_arrays
 def vflip(img: Image) -> Image:
     """Top and bottom exchanged. Of an array, a view."""
     img = as_image(img, "vflip")

@@ -1,23 +1,87 @@
-"""The two kinds of image that the transforms take.
+"""The kinds of image that the transforms take.
 
-A NumPy array of shape (H, W) or (H, W, C), which is what the data sets give and what a PIL image, or anything else with
-the array interface, is made into; and a tensor of shape (..., H, W). A transform gives back the kind that it got.
+A NumPy array of shape (H, W) or (H, W, C), which is what most data sets give and what anything with the array interface
+is made into; a PIL image; and a tensor of shape (..., H, W). A transform gives back the kind that it got.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import norch
 
-Image = Any  # np.ndarray or norch.Tensor
+Image = Any  # np.ndarray, PIL.Image.Image or norch.Tensor
+
+
+def is_picture(image: Any) -> bool:
+    """Whether it is a PIL image. Pillow is not imported for that."""
+    pillow = sys.modules.get("PIL.Image")
+    return pillow is not None and isinstance(image, pillow.Image)
+
+
+def pillow(name: str) -> Any:
+    """The module PIL.Image. Raises ImportError that says who needs it."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError(f"{name} needs Pillow for images that are no tensors: pip install norch-nn[vision]") from None
+    return Image
+
+
+def has_pillow() -> bool:
+    return "PIL.Image" in sys.modules or importlib.util.find_spec("PIL") is not None
+
+
+def as_picture(image: np.ndarray, like: Any) -> Any:
+    """An array as a PIL image of the mode of another."""
+    Image = pillow("as_picture()")
+    if image.dtype == bool:
+        return Image.fromarray(image)
+    made = Image.frombytes(like.mode, image.shape[1::-1], np.ascontiguousarray(image).tobytes())
+    if like.mode == "P":
+        made.putpalette(like.getpalette())
+    return made
+
+
+def on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays and tensors, for PIL images too."""
+
+    @functools.wraps(function)
+    def call(img: Image, *args: Any, **kwargs: Any) -> Image:
+        if not is_picture(img):
+            return function(img, *args, **kwargs)
+        return as_picture(function(np.asarray(img), *args, **kwargs), img)
+
+    return call
+
+
+def on_pictures(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of PIL images and tensors, for arrays of bytes too. Raises DTypeError for other arrays."""
+
+    @functools.wraps(function)
+    def call(img: Image, *args: Any, **kwargs: Any) -> Image:
+        img = as_image(img, function.__name__)
+        if not isinstance(img, np.ndarray):
+            return function(img, *args, **kwargs)
+        if img.dtype != np.uint8:
+            raise norch.DTypeError(f"{function.__name__}: expected an array of bytes, got {img.dtype}")
+        squeezed = img[..., 0] if img.ndim == 3 and img.shape[2] == 1 else img
+        out = np.asarray(function(pillow(f"{function.__name__}()").fromarray(squeezed), *args, **kwargs))
+        return out[..., None] if out.ndim < img.ndim else out
+
+    return call
 
 
 def as_image(image: Any, name: str) -> Image:
-    """An array or tensor of at least two dims, else TypeError or ShapeError."""
+    """A PIL image, an array or tensor of at least two dims, else TypeError or ShapeError."""
+    if is_picture(image):
+        return image
     if isinstance(image, norch.Tensor):
         if image.ndim < 2:
             raise norch.ShapeError(f"{name}: a tensor image has shape (..., H, W), got {tuple(image.shape)}")
@@ -32,6 +96,8 @@ def as_image(image: Any, name: str) -> Image:
 
 
 def height_width(image: Image) -> tuple[int, int]:
+    if is_picture(image):
+        return image.height, image.width
     if isinstance(image, np.ndarray):
         return image.shape[0], image.shape[1]
     return image.shape[-2], image.shape[-1]

@@ -16,7 +16,7 @@ from norch.nn.layer import layer
 from norch.utils.data import sample_rng as generator
 
 from .cropping import crop
-from .images import Image, as_image, height_width, two_sizes
+from .images import Image, as_image, has_pillow, height_width, is_picture, on_pictures, two_sizes
 
 
 class InterpolationMode(Enum):
@@ -26,6 +26,28 @@ class InterpolationMode(Enum):
     NEAREST_EXACT = "nearest-exact"
     BILINEAR = "bilinear"
     BICUBIC = "bicubic"
+    BOX = "box"
+    HAMMING = "hamming"
+    LANCZOS = "lanczos"
+
+
+_SMOOTH = ("bilinear", "bicubic")
+_PILLOW_CODES = dict(enumerate(("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")))
+
+
+def interpolation_mode(interpolation: Any, name: str) -> InterpolationMode:
+    """The mode of an InterpolationMode, its name or Pillow's number. Raises ValueError for others."""
+    try:
+        return InterpolationMode(_PILLOW_CODES.get(interpolation, getattr(interpolation, "value", interpolation)))
+    except (ValueError, TypeError):
+        known = ", ".join(m.value for m in InterpolationMode)
+        raise ValueError(f"{name}: interpolation must be one of {known}, got {interpolation!r}") from None
+
+
+def pillow_code(mode: InterpolationMode) -> int:
+    """Pillow's number of a mode."""
+    value = mode.value.removesuffix("-exact")
+    return next(code for code, name in _PILLOW_CODES.items() if name == value)
 
 
 def _triangle(x: np.ndarray) -> np.ndarray:
@@ -39,19 +61,53 @@ def _cubic(x: np.ndarray) -> np.ndarray:
     return np.where(x < 1, near, np.where(x < 2, far, 0))
 
 
+def _box(x: np.ndarray) -> np.ndarray:
+    return ((x > -0.5) & (x <= 0.5)).astype(np.float64)
+
+
+def _hamming(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < 1, np.sinc(x) * (0.54 + 0.46 * np.cos(np.pi * x)), 0)
+
+
+def _lanczos(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0)
+
+
+_KERNELS = {"bilinear": _triangle, "bicubic": _cubic, "box": _box, "hamming": _hamming, "lanczos": _lanczos}
+_SUPPORTS = {"bilinear": 1.0, "bicubic": 2.0, "box": 0.5, "hamming": 1.0, "lanczos": 3.0}
+
+
 @functools.lru_cache(64)
-def _weights(old: int, new: int, mode: str, antialias: bool) -> np.ndarray:
-    """(new, old) float64: how much of each old pixel goes into each new one."""
-    scale = old / new
-    centres = (np.arange(new)[:, None] + 0.5) * scale
-    spread = max(scale, 1.0) if antialias else 1.0
-    weights = (_cubic if mode == "bicubic" else _triangle)((np.arange(old) + 0.5 - centres) / spread)
+def _weights(old: int, new: int, mode: str, antialias: bool, dtype: Any = np.float64) -> np.ndarray:
+    """(new, old): how much of each old pixel goes into each new one."""
+    # In the order of operations that Pillow and PyTorch have, which decides what lies on the edge of a kernel.
+    scale = dtype(old) / dtype(new)
+    centres = (np.arange(new, dtype=dtype)[:, None] + dtype(0.5)) * scale
+    spread = max(scale, dtype(1.0)) if antialias else dtype(1.0)
+    places, support = np.arange(old, dtype=dtype), dtype(_SUPPORTS[mode]) * spread
+    first, last = np.trunc(centres - support + 0.5), np.trunc(centres + support + 0.5)
+    weights = _KERNELS[mode]((places - centres + dtype(0.5)) * (dtype(1.0) / spread))
+    weights[(places < first) | (places >= last)] = 0
     return weights / weights.sum(1, keepdims=True)
 
 
-def _nearest(old: int, new: int, centred: bool) -> np.ndarray:
-    places = np.floor((np.arange(new) + (0.5 if centred else 0.0)) * np.float32(old / new)).astype(np.int64)
-    return np.minimum(places, old - 1)
+@functools.lru_cache(64)
+def _fixed_weights(old: int, new: int, mode: str) -> np.ndarray:
+    """Those of Pillow for bytes: integers of 22 bits after the point, as float64, whose products are exact."""
+    weights = _weights(old, new, mode, True) * 2**22
+    return np.trunc(weights + np.copysign(0.5, weights))
+
+
+def _nearest(old: int, new: int, mode: str, array: bool) -> np.ndarray:
+    """Which old pixel becomes each new one: of an array as Pillow adds it up, of a tensor as PyTorch multiplies."""
+    if array:
+        steps = np.full(new, old / new)
+        steps[0] /= 2
+        places = np.add.accumulate(steps)
+    else:
+        offset = np.float32(0.5 if mode == "nearest-exact" else 0)
+        places = (np.arange(new, dtype=np.float32) + offset) * (np.float32(old) / np.float32(new))
+    return np.minimum(places.astype(np.int64), old - 1)
 
 
 def _sizes(h: int, w: int, size: Any, max_size: int | None) -> tuple[int, int]:
@@ -74,11 +130,7 @@ def _check(size: Any, interpolation: Any, antialias: bool | None) -> str:
     sizes = (size,) if isinstance(size, int) else tuple(size) if isinstance(size, Sequence) else ()
     if len(sizes) not in (1, 2) or not all(isinstance(n, int) and n > 0 for n in sizes):
         raise ValueError(f"resize: size must be the shorter side, or (height, width), got {size!r}")
-    try:
-        mode: str = InterpolationMode(getattr(interpolation, "value", interpolation)).value
-    except ValueError:
-        known = ", ".join(m.value for m in InterpolationMode)
-        raise ValueError(f"resize: interpolation must be one of {known}, got {interpolation!r}") from None
+    mode: str = interpolation_mode(interpolation, "resize").value
     if mode == "bicubic" and not antialias:
         raise ValueError("resize: bicubic interpolation is there with antialias=True only")
     return mode
@@ -93,12 +145,14 @@ def resize(
 ) -> Image:
     """The image as `size` = (height, width), or with its shorter side of `size` pixels, the longer at most `max_size`.
 
-    With `antialias` a pixel of a smaller image is made of all those that it covers; an array of bytes is always
-    treated so, as a PIL image is. Raises ShapeError for an image without pixels, ValueError for another mode or size.
+    With `antialias` a pixel of a smaller image is made of all those that it covers; an array or a PIL image is always
+    treated so: of grey levels or three colours by Pillow where it is installed, else with its arithmetic, to a level.
+    Raises ShapeError for an image without pixels, ValueError for another size or mode, and for a tensor and a mode
+    that Pillow alone has.
     """
     img = as_image(img, "resize")
     array = isinstance(img, np.ndarray)
-    antialias = True if array else antialias
+    antialias = True if array or is_picture(img) else antialias
     mode = _check(size, interpolation, antialias)
     h, w = height_width(img)
     if not h or not w:
@@ -106,14 +160,42 @@ def resize(
     new_h, new_w = _sizes(h, w, size, max_size)
     if (new_h, new_w) == (h, w):
         return img
+    if is_picture(img):
+        return img.resize((new_w, new_h), pillow_code(InterpolationMode(mode)))
+    if not array and mode not in (*_SMOOTH, "nearest", "nearest-exact"):
+        raise ValueError(f"resize: {mode} interpolation is there for images that are no tensors")
     if mode.startswith("nearest"):
-        rows, columns = (_nearest(old, new, array or mode != "nearest") for old, new in ((h, new_h), (w, new_w)))
+        rows, columns = (_nearest(old, new, mode, array) for old, new in ((h, new_h), (w, new_w)))
         if array:
             return img[rows[:, None], columns]
         down, across = (norch.from_numpy(places).to(img.device) for places in (rows, columns))
         return img.index_select(-2, down).index_select(-1, across)
-    weights = _weights(h, new_h, mode, bool(antialias)), _weights(w, new_w, mode, bool(antialias))
+    if array and img.dtype == np.uint8:
+        if img.shape[2:] in ((), (1,), (3,)) and has_pillow():
+            return _by_pillow(img, (new_w, new_h), pillow_code(InterpolationMode(mode)))
+        return _resize_bytes(img, new_h, new_w, mode)
+    dtype = np.float64 if array or img.dtype is norch.float64 else np.float32
+    weights = (_weights(*sizes, mode, bool(antialias), dtype) for sizes in ((h, new_h), (w, new_w)))
     return _resize_array(img, *weights) if array else _resize_tensor(img, *weights)
+
+
+@on_pictures
+def _by_pillow(img: Any, size: tuple[int, int], code: int) -> Any:
+    return img.resize(size, code)
+
+
+def _resize_bytes(img: np.ndarray, height: int, width: int, mode: str) -> np.ndarray:
+    """As Pillow does it: across, rounded to bytes, then down; a side that stays as it is is left out."""
+
+    def rounded(sums: np.ndarray) -> np.ndarray:
+        return np.floor((sums + 2**21) / 2**22).clip(0, 255)
+
+    (h, w), planes = img.shape[:2], (img[..., None] if img.ndim == 2 else img).transpose(2, 0, 1).astype(np.float64)
+    if width != w:
+        planes = rounded(planes @ _fixed_weights(w, width, mode).T)
+    if height != h:
+        planes = rounded(_fixed_weights(h, height, mode) @ planes)
+    return planes.transpose(1, 2, 0).reshape(height, width, *img.shape[2:]).astype(np.uint8)
 
 
 def _resize_array(img: np.ndarray, down: np.ndarray, across: np.ndarray) -> np.ndarray:
@@ -129,7 +211,7 @@ def _resize_array(img: np.ndarray, down: np.ndarray, across: np.ndarray) -> np.n
 def _resize_tensor(img: norch.Tensor, down: np.ndarray, across: np.ndarray) -> norch.Tensor:
     dtype = img.dtype if img.dtype in (norch.float32, norch.float64) else norch.float32
     a, b = (norch.from_numpy(part).to(device=img.device, dtype=dtype) for part in (down, across))
-    out = a @ img.to(dtype) @ b.T
+    out = a @ (img.to(dtype) @ b.T)
     if img.dtype is dtype:
         return out
     if not img.is_floating_point():

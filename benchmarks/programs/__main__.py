@@ -1,0 +1,197 @@
+"""Public PyTorch programs, run by norch with only the imports changed, beside PyTorch: python benchmarks/programs
+
+What runs is listed in programs.toml. The repositories are fetched from GitHub at the commits named there, or looked for
+in --sources as owner+name; nothing of them is kept. Each program runs in a process of its own for each library, both
+drawing the same random numbers; data that would be downloaded are noise. A script runs up to some backward passes,
+whose losses are compared; of a model its results and gradients are. --table writes the table of docs/from-pytorch.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "programs.json"
+PAGE = ROOT / "docs" / "from-pytorch.md"
+BEGIN, END = "<!-- programs -->\n", "<!-- /programs -->\n"
+AGREES, NEAR = 1e-2, 1e-3
+"""The largest relative difference of a program that counts as run, and above which float64 is asked who is right: where
+numbers are equal but for rounding (a maximum's, or 0 and a ReLU), a gradient jumps."""
+
+
+class Program(NamedTuple):
+    repository: str
+    name: str
+    folder: str
+    """Where it runs, within the repository."""
+    what: dict[str, Any]
+
+
+def programs() -> list[Program]:
+    """Those of programs.toml."""
+    found = []
+    for group in LISTED["models"]:
+        for line in group["programs"]:
+            module, expression = line.split(": ", 1)
+            label = f"{module}: {expression}"
+            what = {"module": module, "expression": expression, "before": group.get("before", "")}
+            expression, _, inputs = expression.partition(" <- ")
+            what |= {"expression": expression, "inputs": inputs or group["inputs"]}
+            found.append(Program(group["repository"], label.partition(" <- ")[0], group.get("folder", ""), what))
+    for group in LISTED["scripts"]:
+        for line in group["programs"]:
+            words = line.split()
+            folder, _, file = words[0].rpartition("/")
+            options = [*words[1:], *group.get("options", [])]
+            what = {"script": [file.replace("%", " "), *options], "before": group.get("before", "")}
+            what |= {"losses": group["losses"]} if "losses" in group else {}
+            found.append(Program(group["repository"], line.replace("%", " "), folder.replace("%", " "), what))
+    return found
+
+
+LISTED = tomllib.loads((HERE / "programs.toml").read_text())
+
+
+def fetched(repository: str, sources: Path | None, cache: Path) -> Path:
+    if sources is not None:
+        return sources / repository.replace("/", "+")
+    folder = cache / repository.replace("/", "+")
+    if not folder.exists():
+        url, commit = f"https://github.com/{repository}", LISTED["repositories"][repository]
+        for command in (["init", "-q", folder], ["-C", folder, "fetch", "-q", "--depth", "1", url, commit],
+                        ["-C", folder, "checkout", "-q", "FETCH_HEAD"]):  # fmt: skip
+            subprocess.run(["git", *command], check=True)
+    return folder
+
+
+def run(library: str, program: Program, source: Path, limit: float) -> dict[str, Any]:
+    """What child.py says of a program, which runs in a copy of its folder."""
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name) / "a" / "b" / "work"  # scripts make folders beside it
+        shutil.copytree(source / program.folder, work, ignore=shutil.ignore_patterns(".git"))
+        to = Path(name) / "result.json"
+        path = [str(HERE), str(work), str(source), os.environ.get("PYTHONPATH", "")]
+        variables = os.environ | {"PYTHONPATH": os.pathsep.join(path), "MPLBACKEND": "Agg", "PYTHONHASHSEED": "0"}
+        command = [sys.executable, "-W", "ignore", str(HERE / "child.py"), library, str(to), json.dumps(program.what)]
+        try:
+            done = subprocess.run(command, cwd=work, env=variables, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return {"error": f"takes more than {limit:.0f} s"}
+        return json.loads(to.read_text()) if to.exists() else {"error": f"ended: {done.stderr[-300:]}"}
+
+
+def difference(ours: list[list[float]], theirs: list[list[float]]) -> float:
+    """The largest, relative to the largest number of the same result, or of all losses."""
+    if [len(a) for a in ours] != [len(b) for b in theirs]:
+        return float("inf")
+    groups = list(zip(ours, theirs))
+    if all(len(b) == 1 for b in theirs):  # losses
+        groups = [([a for (a,) in ours], [b for (b,) in theirs])]
+    worst = 0.0
+    largest = max((np.abs(b).max(initial=0) for _, b in groups), default=0)
+    for a, b in groups:
+        size = max(np.abs(b).max(initial=0), 1e-3 * largest)  # what is 0 but for rounding has no digits of its own
+        gap = np.abs(np.subtract(a, b)).max(initial=0)
+        worst = max(worst, float(gap / size) if size else float(gap))
+    return worst if worst == worst else float("inf")
+
+
+def compare(program: Program, source: Path, limit: float) -> dict[str, Any]:
+    theirs = run("torch", program, source, limit)
+    row: dict[str, Any] = {"repository": program.repository, "program": program.name}
+    if "error" in theirs:
+        return row | {"left_out": theirs["error"], "trace": theirs.get("trace", "")}
+    ours = run("norch", program, source, limit)
+    if "error" in ours:
+        return row | {"error": ours["error"], "trace": ours.get("trace", "")}
+    found = difference(ours["values"], theirs["values"])
+    if found > NEAR and "module" in program.what:
+        exact = run("torch64", program, source, limit)
+        if "values" in exact:
+            row["of_float64"] = difference(ours["values"], exact["values"])
+            row["of_float64_torch"] = difference(theirs["values"], exact["values"])
+    return row | {
+        "difference": found,
+        "compared": sum(map(len, theirs["values"])),
+        "time": ours["seconds"] / theirs["seconds"],
+        "seconds": ours["seconds"],
+        "memory": ours["memory"] / theirs["memory"],
+    }
+
+
+def agrees(row: dict[str, Any]) -> bool:
+    """Near PyTorch's numbers, or as near as they are to those of float64."""
+    near = row.get("difference", np.inf) <= AGREES
+    return near or row.get("of_float64", np.inf) <= 3 * row.get("of_float64_torch", 0)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    ran = [row for row in rows if agrees(row)]
+    lines = [
+        f"{len(ran)} of {len(rows)} programs run with only the imports changed and agree with PyTorch; their median "
+        f"time is {median(r['time'] for r in ran):.2f} of PyTorch's, their median peak memory "
+        f"{median(r['memory'] for r in ran):.2f}.",
+        "",
+        "| repository | program | ran | largest difference | time | memory |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        place = f"| {row['repository']} | `{row['program']}` |"
+        if "error" in row:
+            lines.append(f"{place} no: {row['error'].splitlines()[0][:160].replace('|', '/')} | | | |")
+        else:
+            size = f"{row['difference']:.0e}"
+            if "of_float64" in row:
+                size += f" (of float64: {row['of_float64']:.0e}, PyTorch {row['of_float64_torch']:.0e})"
+            lines.append(
+                f"{place} {'yes' if agrees(row) else 'differs'} | {size} | {row['time']:.2f} | {row['memory']:.2f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run public PyTorch programs by norch, beside PyTorch.")
+    parser.add_argument("--sources", type=Path, help="a folder with the repositories, as owner+name")
+    parser.add_argument("--only", default="", help="programs whose repository or name contains this")
+    parser.add_argument("--limit", type=float, default=300, help="seconds that a program may take")
+    parser.add_argument("--table", action="store_true", help=f"keep the results, and write the table of {PAGE.name}")
+    options = parser.parse_args()
+    cache = Path(tempfile.gettempdir()) / "norch-programs"
+    rows = []
+    for program in programs():
+        if options.only not in f"{program.repository} {program.name}":
+            continue
+        row = compare(program, fetched(program.repository, options.sources, cache), options.limit)
+        said = row.get("left_out") or row.get("error") or f"{row['difference']:.1e}, time {row['time']:.2f}"
+        state = next((word for word in ("left_out", "error") if word in row), "ok" if agrees(row) else "differs")
+        print(f"{state:8} {program.repository} {program.name}: {said}", flush=True)
+        if options.only and "trace" in row:
+            print(row["trace"])
+        if "left_out" not in row:
+            rows.append(row)
+    print(table(rows).splitlines()[0] if any("difference" in r for r in rows) else "nothing ran")
+    if options.table:
+        kept = [{key: value for key, value in row.items() if key != "trace"} for row in rows]
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+        meta = {"date": date.today().isoformat(), "commit": commit.stdout.strip()}
+        RESULTS.write_text(json.dumps(meta | {"programs": kept}, indent=1) + "\n")
+        before, rest = PAGE.read_text().split(BEGIN)
+        PAGE.write_text(before + BEGIN + table(rows) + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()

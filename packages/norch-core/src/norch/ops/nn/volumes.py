@@ -1,0 +1,260 @@
+"""Convolution and pooling of volumes (n, c, d, h, w): those of images, over h and w, and one more step over d.
+
+Loaded when one is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.arguments import check_functions
+from ...dtype import FLOATING
+from ...errors import DTypeError, ShapeError
+from ...spec import as_int
+from ..copying import contiguous
+from ..families import one_dtype
+from ..indexing import gather
+from ..reduction.reductions import ValuesIndices
+from ..shape.joining import cat
+from ..shape.views import slice_dim
+from ..upcast import upcast
+from .convolution import check_conv, conv2d, conv_transpose2d
+from .pooling import adaptive_average, avg_pool2d, max_pool2d
+from .windows import effective_size, pad2d
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+Triple = tuple[int, int, int]
+
+
+def _triple(value: Any, op: str, what: str, least: int) -> Triple:
+    """One int for the three dims, or one for each. ShapeError below `least` and for another number, DTypeError else."""
+    values = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if len(values) not in (1, 3):
+        raise ShapeError(f"{op}(): {what} must be one int or three, got {value!r}")
+    ints = tuple(as_int(v, op, what) for v in values)
+    if min(ints) < least:
+        raise ShapeError(f"{op}(): {what} must be at least {least}, got {value!r}")
+    return ints if len(ints) == 3 else ints * 3  # type: ignore[return-value]
+
+
+def _batched(input: Tensor, op: str) -> Tensor:
+    if input.spec.ndim not in (4, 5):
+        raise ShapeError(f"{op}(): expected 4 or 5 dims, got shape {tuple(input.spec.shape)}")
+    return input if input.spec.ndim == 5 else input.unsqueeze(0)
+
+
+def _like(out: Tensor, input: Tensor) -> Tensor:
+    return out if input.spec.ndim == 5 else out.squeeze(0)
+
+
+# --- Convolution ----------------------------------------------------------------------------------------------------
+
+
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """3-D cross-correlation: (n, in, d, h, w) or (in, d, h, w) with weight (out, in / groups, i, j, k).
+
+    stride, padding, dilation: an int or three; padding also "valid" or "same". The planes that a window sees are the
+    channels of a conv2d. Raises ShapeError for shapes that do not fit, DTypeError unless all have one dtype.
+    """
+    op = "conv3d"
+    channels = check_conv(op, input.spec, weight.spec, None if bias is None else bias.spec, groups, 3, False)
+    one_dtype(op, input.spec, weight.spec, None if bias is None else bias.spec)
+    steps, gaps = _triple(stride, op, "stride", 1), _triple(dilation, op, "dilation", 1)
+    planes, kernel = _batched(input, op), tuple(weight.spec.shape[2:])
+    before, after, around = _pads(padding, op, kernel, steps, gaps)
+    n, c, d, h, w = planes.spec.shape
+    span = d + before + after - effective_size(kernel[0], gaps[0])
+    if span < 0:
+        raise ShapeError(f"{op}(): windows of {kernel} with dilation {gaps} do not fit {tuple(input.spec.shape)}")
+    flat = weight.flatten(1, 2)
+    if kernel[0] == 1 and steps[0] == 1 and not before and not after and _is_point(kernel, steps, around):
+        out = conv2d(planes.reshape(n, c, d * h, w), flat, bias, groups=groups)
+        return _like(out.reshape(n, channels, d, h, w), input)
+    count = span // steps[0] + 1
+    seen = _windows(planes, (before, after), (kernel[0], steps[0], gaps[0]), count)
+    out = conv2d(seen, flat, bias, steps[1:], around, gaps[1:], groups)
+    out = out.reshape(n, count, *out.spec.shape[1:]).transpose(1, 2)
+    return _like(contiguous(out), input)
+
+
+def _is_point(kernel: tuple[int, ...], stride: Triple, padding: Any) -> bool:
+    return kernel[1:] == (1, 1) and stride[1:] == (1, 1) and padding in ("same", (0, 0))
+
+
+def _pads(padding: Any, op: str, kernel: tuple[int, ...], stride: Triple, dilation: Triple) -> tuple[int, int, Any]:
+    """The planes before and behind, and the padding of the planes as conv2d takes it."""
+    if padding == "valid":
+        return 0, 0, 0
+    if padding == "same":
+        if stride != (1, 1, 1):
+            raise ShapeError(f"{op}(): padding 'same' needs stride 1, got {stride}")
+        whole = effective_size(kernel[0], dilation[0]) - 1
+        return whole // 2, whole - whole // 2, "same"
+    if isinstance(padding, str):
+        raise ValueError(f"{op}(): padding must be ints, 'same' or 'valid', got {padding!r}")
+    pads = _triple(padding, op, "padding", 0)
+    return pads[0], pads[0], pads[1:]
+
+
+def _windows(x: Tensor, pads: tuple[int, int], moves: Triple, count: int) -> Tensor:
+    """(n, c, d, h, w) to (n * count, c * kernel, h, w): the planes that each of `count` windows over d sees."""
+    n, c, d, h, w = x.spec.shape
+    kernel, stride, dilation = moves
+    if any(pads):
+        x = pad2d(x.reshape(n, c, d, h * w), (*pads, 0, 0), 0).reshape(n, c, d + sum(pads), h, w)
+    x = x.transpose(1, 2)
+    parts = [slice_dim(x, 1, i * dilation, count, stride).unsqueeze(3) for i in range(kernel)]
+    seen = parts[0] if kernel == 1 else cat(parts, 3)
+    return seen.reshape(n * count, c * kernel, h, w)
+
+
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """The transpose of conv3d, its gradient: (n, in, z, y, x) with weight (in, out / groups, i, j, k).
+
+    d is (z - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Raises as conv_transpose2d does.
+    """
+    op = "conv_transpose3d"
+    biased = None if bias is None else bias.spec
+    channels = check_conv(op, input.spec, weight.spec, biased, as_int(groups, op, "groups"), 3, True)
+    one_dtype(op, input.spec, weight.spec, biased)
+    limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
+    given = (stride, padding, output_padding, dilation)
+    steps, pads, extra, gaps = (_triple(v, op, what, least) for v, (what, least) in zip(given, limits))
+    x, kernel = _batched(input, op), weight.spec.shape[2]
+    n, c, d = x.spec.shape[:3]
+    whole = (d - 1) * steps[0] + effective_size(kernel, gaps[0]) + extra[0]
+    depth = whole - 2 * pads[0]
+    if extra[0] >= max(steps[0], gaps[0]) or depth < 1 or d < 1:
+        raise ShapeError(
+            f"{op}(): input {tuple(input.spec.shape)} with weight {tuple(weight.spec.shape)}, stride {steps}, padding "
+            f"{pads}, dilation {gaps} and output_padding {extra} gives no result of a definite size; output_padding "
+            "must be less than stride or dilation"
+        )
+    planes = x.transpose(1, 2).reshape(n * d, c, *x.spec.shape[3:])
+    parts = conv_transpose2d(
+        planes, weight.flatten(1, 2), None, steps[1:], pads[1:], extra[1:], groups, gaps[1:]
+    ).reshape(n, d, channels, kernel, -1)
+    h, w = (
+        (size - 1) * s - 2 * p + effective_size(k, g) + e
+        for size, s, p, k, g, e in zip(
+            x.spec.shape[3:], steps[1:], pads[1:], weight.spec.shape[3:], gaps[1:], extra[1:]
+        )
+    )
+    parts = parts.transpose(1, 2)
+    if kernel == 1 and steps[0] == 1 and not pads[0] and not extra[0]:
+        out = contiguous(parts.squeeze(3))
+    else:
+        out = upcast(parts).new_zeros(n, channels, whole, h * w)
+        for i in range(kernel):
+            slice_dim(out, 2, i * gaps[0], d, steps[0]).add_(parts.select(3, i))
+        out = contiguous(slice_dim(out, 2, pads[0], depth).to(input.dtype))
+    out = out.reshape(n, channels, depth, h, w)
+    return _like(out if bias is None else out + bias.reshape(channels, 1, 1, 1), input)
+
+
+# --- Pooling: a window's largest element, or its sum, is found plane by plane ---------------------------------------
+
+
+def _pools(kernel_size: Any, stride: Any, padding: Any, op: str) -> tuple[Triple, Triple, Triple]:
+    kernel = _triple(kernel_size, op, "kernel_size", 1)
+    steps = kernel if stride is None or stride in ((), []) else _triple(stride, op, "stride", 1)
+    return kernel, steps, _triple(padding, op, "padding", 0)
+
+
+def _flat_planes(x: Tensor) -> Tensor:
+    """(n, c, d, h, w) to (n, c * d, h, w)."""
+    n, c, d, h, w = x.spec.shape
+    return x.reshape(n, c * d, h, w)
+
+
+def _columns(x: Tensor, planes: Tensor) -> Tensor:
+    """What was made of the planes of x, as (n, c, d, h * w)."""
+    n, c, d = x.spec.shape[:3]
+    return planes.reshape(n, c, d, planes.spec.shape[2] * planes.spec.shape[3])
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest of each window: (n, c, d, h, w) or (c, d, h, w) -> the same with z * y * x windows.
+
+    See max_pool2d for the arguments, ints or three; indices are into d * h * w. Raises as it does.
+    """
+    op = "max_pool3d"
+    kernel, steps, pads = _pools(kernel_size, stride, padding, op)
+    gaps, x = _triple(dilation, op, "dilation", 1), _batched(input, op)
+    within = (kernel[1:], steps[1:], pads[1:], gaps[1:], ceil_mode)
+    along = ((kernel[0], 1), (steps[0], 1), (pads[0], 0), (gaps[0], 1), ceil_mode)
+    planes = max_pool2d(_flat_planes(x), *within, return_indices)
+    size = (planes[0] if return_indices else planes).spec.shape[2:]
+    if not return_indices:
+        out = max_pool2d(_columns(x, planes), *along)
+        return _like(out.reshape(*out.spec.shape[:3], *size), input)
+    out, deep = max_pool2d(_columns(x, planes[0]), *along, True)
+    # The depth and the column that a window's largest is in; the plane's own index says where in the plane.
+    d, area, inner = x.spec.shape[2], x.spec.shape[3] * x.spec.shape[4], size[0] * size[1]
+    n, c, z = out.spec.shape[:3]
+    found = gather(_columns(x, planes[1]).reshape(n, c, d * inner), 2, deep.reshape(n, c, z * inner))
+    indices = (deep.reshape(n, c, -1) // inner) * area + found
+    shape = (n, c, z, *size)
+    return ValuesIndices(_like(out.reshape(shape), input), _like(indices.reshape(shape), input))
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The average of each window: (n, c, d, h, w) or (c, d, h, w) -> the same with z * y * x windows.
+
+    See avg_pool2d for the arguments, ints or three, as which it raises; DTypeError unless floating.
+    """
+    op = "avg_pool3d"
+    if one_dtype(op, input.spec).category != FLOATING:
+        raise DTypeError(f"{op}(): needs a floating dtype, got {input.spec.dtype}")
+    kernel, steps, pads = _pools(kernel_size, stride, padding, op)
+    if divisor_override is not None and as_int(divisor_override, op, "divisor_override") == 0:
+        raise ShapeError(f"{op}(): divisor_override must not be 0")
+    x = upcast(_batched(input, op))
+    rest = (ceil_mode, count_include_pad, None if divisor_override is None else 1)
+    planes = avg_pool2d(_flat_planes(x), kernel[1:], steps[1:], pads[1:], *rest)
+    out = avg_pool2d(_columns(x, planes), (kernel[0], 1), (steps[0], 1), (pads[0], 0), *rest)
+    out = out if divisor_override is None else out / divisor_override
+    return _like(out.reshape(*out.spec.shape[:3], *planes.spec.shape[2:]).to(input.dtype), input)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Averages of z * y * x parts: (…, d, h, w) -> (…, z, y, x). See adaptive_avg_pool2d, as which it raises."""
+    return adaptive_average(input, output_size, 3)
+
+
+check_functions(globals())

@@ -1,0 +1,158 @@
+"""Nested containers as lists of their leaves: PyTorch's `torch.utils._pytree`, as far as scripts use it.
+
+A leaf is what is no dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, and of no registered type.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+PyTree = Any
+
+
+class _Kind(NamedTuple):
+    """How a container comes apart, (children, context), and together again."""
+
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]]
+    unflatten: Callable[[list[Any], Any], Any]
+
+
+def _of_dict(value: Any) -> tuple[list[Any], Any]:
+    return list(value.values()), list(value)
+
+
+_KINDS: dict[type, _Kind] = {
+    list: _Kind(lambda v: (v, None), lambda children, _: children),
+    tuple: _Kind(lambda v: (v, None), lambda children, _: tuple(children)),
+    dict: _Kind(_of_dict, lambda children, keys: dict(zip(keys, children))),
+    OrderedDict: _Kind(_of_dict, lambda children, keys: OrderedDict(zip(keys, children))),
+    defaultdict: _Kind(
+        lambda v: (list(v.values()), (v.default_factory, list(v))),
+        lambda children, context: defaultdict(context[0], zip(context[1], children)),
+    ),
+    deque: _Kind(lambda v: (v, v.maxlen), lambda children, length: deque(children, length)),
+}
+_NAMED = _Kind(lambda v: (v, type(v)), lambda children, kind: kind(*children))
+
+
+class TreeSpec(NamedTuple):
+    """The shape of a tree: its container (None for a leaf), what that keeps beside its children, and theirs."""
+
+    type: Any
+    context: Any
+    children_specs: tuple[TreeSpec, ...]
+
+    @property
+    def num_leaves(self) -> int:
+        return 1 if self.type is None else sum(child.num_leaves for child in self.children_specs)
+
+    @property
+    def num_children(self) -> int:
+        return len(self.children_specs)
+
+    def is_leaf(self) -> bool:
+        return self.type is None
+
+
+LeafSpec = TreeSpec(None, None, ())
+
+
+def _kind(value: Any, is_leaf: Callable[[Any], bool] | None) -> _Kind | None:
+    if is_leaf is not None and is_leaf(value):
+        return None
+    if isinstance(value, tuple) and hasattr(value, "_fields") and type(value) not in _KINDS:
+        return _NAMED
+    return _KINDS.get(type(value))
+
+
+def tree_flatten(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves in order, and the shape of the tree. is_leaf: says of what else is one."""
+    leaves: list[Any] = []
+
+    def visit(value: Any) -> TreeSpec:
+        kind = _kind(value, is_leaf)
+        if kind is None:
+            leaves.append(value)
+            return LeafSpec
+        children, context = kind.flatten(value)
+        return TreeSpec(type(value), context, tuple([visit(child) for child in children]))
+
+    return leaves, visit(tree)
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
+    """The tree of that shape with these leaves. Raises ValueError for another number of them."""
+    given = list(leaves)
+    if len(given) != treespec.num_leaves:
+        raise ValueError(f"tree_unflatten(): {len(given)} leaves for a tree of {treespec.num_leaves}")
+    rest = iter(given)
+
+    def build(spec: TreeSpec) -> Any:
+        if spec.type is None:
+            return next(rest)
+        kind = _KINDS.get(spec.type, _NAMED)
+        return kind.unflatten([build(child) for child in spec.children_specs], spec.context)
+
+    return build(treespec)
+
+
+def tree_leaves(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves in order."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
+    """The shape of the tree."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(
+    func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Callable[[Any], bool] | None = None
+) -> PyTree:
+    """The tree with `func` of each leaf, and of those of `rests` in its place. ValueError for trees of other shapes."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    others = []
+    for rest in rests:
+        more, shape = tree_flatten(rest, is_leaf)
+        if shape != spec:
+            raise ValueError(f"tree_map(): trees of different shapes: {spec} and {shape}")
+        others.append(more)
+    return tree_unflatten([func(*each) for each in zip(leaves, *others)], spec)
+
+
+def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Any = None) -> PyTree:
+    """Calls `func` on each leaf. Returns the tree as it was given."""
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
+    return tree
+
+
+def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: PyTree, is_leaf: Any = None) -> PyTree:
+    """`tree_map` of the leaves of a type, or of a tuple of types; the others stay."""
+    return tree_map(lambda leaf: func(leaf) if isinstance(leaf, kind) else leaf, tree, is_leaf=is_leaf)
+
+
+def tree_all(pred: Callable[[Any], bool], tree: PyTree, is_leaf: Any = None) -> bool:
+    """Whether `pred` is true of all leaves."""
+    return all(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: Any = None) -> bool:
+    """Whether `pred` is true of a leaf."""
+    return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def register_pytree_node(
+    cls: type, flatten_fn: Callable[[Any], Any], unflatten_fn: Callable[[list[Any], Any], Any], **options: Any
+) -> None:
+    """Makes objects of a type containers: `flatten_fn` gives (children, context), `unflatten_fn` takes them.
+
+    Other options are taken for PyTorch's sake. Raises ValueError for a type that is one already.
+    """
+    if cls in _KINDS:
+        raise ValueError(f"{cls.__name__} is a container already")
+    _KINDS[cls] = _Kind(flatten_fn, unflatten_fn)
+
+
+_register_pytree_node = register_pytree_node

@@ -1,0 +1,130 @@
+"""A convolution with its norm and activation, squeeze-and-excitation, a perceptron of several layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import norch
+from norch import nn
+
+
+def make_divisible(value: float, divisor: int = 8) -> int:
+    """The multiple of `divisor` nearest to `value`, yet at least 90 % of it."""
+    rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
+    return rounded + divisor if rounded < 0.9 * value else rounded
+
+
+class Conv2dNormActivation(nn.Sequential):
+    """A convolution, a norm and an activation, of which the last two may be None.
+
+    padding: by default what keeps the size at stride 1. bias: by default where there is no norm.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any = 3,
+        stride: Any = 1,
+        padding: Any = None,
+        groups: int = 1,
+        norm_layer: Callable[..., nn.Module] | None = nn.BatchNorm2d,
+        activation_layer: Callable[..., nn.Module] | None = nn.ReLU,
+        dilation: Any = 1,
+        inplace: bool | None = True,
+        bias: bool | None = None,
+    ) -> None:
+        if padding is None:
+            sizes, steps = (n if isinstance(n, Sequence) else (n, n) for n in (kernel_size, dilation))
+            padding = tuple((k - 1) // 2 * d for k, d in zip(sizes, steps))
+        bias = norm_layer is None if bias is None else bias
+        layers: list[nn.Module] = [
+            nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+        ]
+        if norm_layer is not None:
+            layers.append(norm_layer(out_channels))
+        if activation_layer is not None:
+            layers.append(activation_layer(**_inplace(inplace)))
+        super().__init__(*layers)
+        self.out_channels = out_channels
+
+
+def _inplace(inplace: bool | None) -> dict[str, bool]:
+    return {} if inplace is None else {"inplace": inplace}
+
+
+class SqueezeExcitation(nn.Module):
+    """Each channel times a number from 0 to 1 that a small network finds from all channels' means (Hu et al., 2018)."""
+
+    def __init__(
+        self,
+        input_channels: int,
+        squeeze_channels: int,
+        activation: Callable[..., nn.Module] = nn.ReLU,
+        scale_activation: Callable[..., nn.Module] = nn.Sigmoid,
+    ) -> None:
+        super().__init__()
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc1 = nn.Conv2d(input_channels, squeeze_channels, 1)
+        self.fc2 = nn.Conv2d(squeeze_channels, input_channels, 1)
+        self.activation, self.scale_activation = activation(), scale_activation()
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        squeezed = self.activation(self.fc1(self.avgpool(input)))
+        return input * self.scale_activation(self.fc2(squeezed))
+
+
+class MLP(nn.Sequential):
+    """Linear layers of `hidden_channels` sizes, with norm, activation and dropout between, and dropout at the end."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: Sequence[int],
+        norm_layer: Callable[..., nn.Module] | None = None,
+        activation_layer: Callable[..., nn.Module] | None = nn.ReLU,
+        inplace: bool | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        layers: list[nn.Module] = []
+        options = _inplace(inplace)
+        for i, channels in enumerate(hidden_channels):
+            layers.append(nn.Linear(in_channels, channels, bias=bias))
+            if i + 1 < len(hidden_channels):
+                if norm_layer is not None:
+                    layers.append(norm_layer(channels))
+                if activation_layer is not None:
+                    layers.append(activation_layer(**options))
+            layers.append(nn.Dropout(dropout, **options))
+            in_channels = channels
+        super().__init__(*layers)
+
+
+class Permute(nn.Module):
+    """The input with its dims in the order `dims`."""
+
+    def __init__(self, dims: Sequence[int]) -> None:
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x: norch.Tensor) -> norch.Tensor:
+        return x.permute(*self.dims)
+
+
+class FrozenBatchNorm2d(nn.Module):
+    """BatchNorm2d in evaluation for good: its weight, bias and statistics are buffers."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        for name, fill in (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
+            self.register_buffer(name, norch.full((num_features,), fill))
+
+    def forward(self, x: norch.Tensor) -> norch.Tensor:
+        scale = self.weight * (self.running_var + self.eps).rsqrt()
+        return x * scale.view(1, -1, 1, 1) + (self.bias - self.running_mean * scale).view(1, -1, 1, 1)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, eps={self.eps}"
