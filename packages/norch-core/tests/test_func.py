@@ -188,6 +188,10 @@ def test_mistakes_are_named(x) -> None:
         vjp(lambda a: 3.0, x)
     with pytest.raises(norch.ShapeError, match=r"cotangents has \(2,\) where \(2, 3\)"):
         vjp(norch.sin, x)[1](norch.ones(2))
+    with pytest.raises(norch.AutogradError, match="does not depend on the primals"):
+        jvp(lambda a: norch.ones(2), (x,), (x,), strict=True)
+    with pytest.raises(AttributeError, match=r"'norch\.func' has no attribute 'linearize'"):
+        norch.func.linearize
     with pytest.raises(norch.AutogradError, match="tuples of one length"):
         jvp(norch.sin, x, x)
 
@@ -200,7 +204,7 @@ def test_it_is_imported_when_it_is_first_named() -> None:
 def test_in_place_of_torch() -> None:
     code = (
         "import norch.compat.standin as s; s.install(); import torch; from torch.func import grad, vmap; "
-        "import torch.func as f; assert torch.func is f and torch.vmap is vmap; "
+        "import torch.func as f, functorch; assert torch.func is f is functorch and torch.vmap is vmap; "
         "assert vmap(grad(torch.sin))(torch.zeros(3)).tolist() == [1, 1, 1]; print(f.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -89,6 +89,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .device_module import DeviceModule
+    from .func import vmap
     from .serialization import load, load_safetensors, safe_open, save, save_safetensors
 
     cpu: DeviceModule

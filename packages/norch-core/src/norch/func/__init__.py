@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from ..submodules import late_submodules
 from .mapping import vmap
 from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp
 
@@ -23,6 +24,9 @@ __all__ = [
 ]
 
 
+_submodule = late_submodules(__name__)
+
+
 def __getattr__(name: str) -> Any:
     """What is about modules, which norch-nn has."""
     if name in ("functional_call", "stack_module_state"):
@@ -30,4 +34,4 @@ def __getattr__(name: str) -> Any:
             return getattr(import_module("norch.nn.utils.stateless"), name)
         except ModuleNotFoundError:
             raise AttributeError(f"norch.func.{name} comes with norch-nn: pip install norch-nn") from None
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _submodule(name)

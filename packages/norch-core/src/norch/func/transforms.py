@@ -234,11 +234,14 @@ class _Pushed:
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """(output, the change of it for a change `tangents` of the primals): the Jacobian times a vector.
 
-    By two backward passes, the second through the first. With `has_aux` (output, change, aux).
+    By two backward passes, the second through the first. With `has_aux` (output, change, aux). strict: AutogradError
+    where an output does not depend on the primals.
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple) or len(primals) != len(tangents):
         raise AutogradError("jvp(): primals and tangents must be tuples of one length")
     tape = Tape("jvp", func, primals, tuple(range(len(primals))), has_aux, {})
+    if strict and not all(out.requires_grad for out in tape.outputs):
+        raise AutogradError("jvp(): an output does not depend on the primals")
     shapes = [tuple(x.spec.shape) for x in flatten(list(primals))[0]]
     change = _Pushed(tape).lifted(tape.lowered(list(tangents), "tangents", shapes, tape.structure))
     return (tape.value(), change, tape.extra()) if has_aux else (tape.value(), change)
