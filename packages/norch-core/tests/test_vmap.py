@@ -17,10 +17,10 @@ from norch.testing.samples.record import replace
 
 SIZE = 3
 
-ON_THE_HOST = """argwhere as_strided bincount bincount.weights block_diag cov detach diagonal_scatter gcd getitem.mask
-    histc index_put lcm masked_scatter masked_select nonzero one_hot repeat_interleave.each select_scatter setitem
-    setitem.mask setitem.reversed setitem.tensor slice_scatter unique unique.dim unique_consecutive
-    where.indices""".split()
+ON_THE_HOST = """argwhere as_strided bincount bincount.weights block_diag cov detach gcd getitem.mask histc index_put
+    lcm
+    masked_scatter masked_select nonzero one_hot repeat_interleave.each setitem setitem.mask setitem.reversed
+    setitem.tensor unique unique.dim unique_consecutive where.indices""".split()
 """What reads values, or writes them into a tensor that is the same for all samples: VmapError for some of its cases."""
 
 
