@@ -91,6 +91,10 @@ class Generator:
         seed, offsets = self._draws
         return DRAW[0](spec, kind, seed, next(offsets) & _MASK)
 
+    def __init_subclass__(cls) -> None:
+        if "next" in vars(cls) and "draw" not in vars(cls):  # `draw` is `next` written out, for a call less
+            cls.draw = lambda self, spec, kind: DRAW[0](spec, kind, *self.next())  # type: ignore[method-assign]
+
 
 DRAW: list[Callable[..., Tensor]] = []
 """How `random` is called: the module of that op, which is above this one, puts it here."""
