@@ -1,6 +1,6 @@
 """Runs one program in this process, by PyTorch or by norch in its place, and writes what it gave to a file of JSON.
 
-python child.py torch|torch64|norch FILE '{"script": [...]}'
+python child.py torch|norch FILE '{"script": [...]}'
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import same_numbers
 
-LOSSES = 12
+LOSSES = 6
 """How many backward passes of a script are compared; by then rounding has grown little."""
 
 
@@ -51,7 +51,9 @@ def script(torch: Any, arguments: list[str], before: str, losses: int) -> list[l
     return found
 
 
-def model(torch: Any, module: str, expression: str, inputs: str, before: str) -> tuple[list[list[float]], float]:
+def model(
+    torch: Any, module: str, expression: str, inputs: str, before: str, seed: int
+) -> tuple[list[list[float]], float]:
     """What a model gives, and the gradients of its inputs and parameters, in eval mode, with weights of NumPy's; and
     how many seconds a pass forward and back takes, once all is warm."""
     names: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "np": np}
@@ -61,7 +63,7 @@ def model(torch: Any, module: str, expression: str, inputs: str, before: str) ->
         names.update(vars(names["_module"]))
     built = eval(expression, names)
     built.eval()
-    r = np.random.default_rng(0)
+    r = np.random.default_rng(seed)
     with torch.no_grad():
         for _, parameter in sorted(built.named_parameters()):
             values = r.uniform(-1, 1, tuple(parameter.shape))
@@ -105,8 +107,6 @@ def main(library: str, to: str, program: str) -> None:
     import torch.optim
     import torch.utils.data
 
-    if library == "torch64":
-        torch.set_default_dtype(torch.float64)
     threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
     torch.set_num_threads(threads)
     result: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def main(library: str, to: str, program: str) -> None:
             values = script(torch, what["script"], what.get("before", ""), what.get("losses", LOSSES))
             seconds = time.perf_counter() - start
         else:
-            values, seconds = model(torch, what["module"], what["expression"], what["inputs"], what.get("before", ""))
+            values, seconds = model(torch, **{"before": "", "seed": 0, **what})
         result = {"values": values, "seconds": seconds}
     except BaseException as e:
         result["error"] = f"{type(e).__name__}: {e}"[:600]

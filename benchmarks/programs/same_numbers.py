@@ -193,6 +193,7 @@ class Noise:
 
 
 def _data(torch: Any) -> None:
+    """Samplers that shuffle alike, data sets of noise, and no random change of pictures but of their middle."""
     from torch.utils.data import RandomSampler
 
     def __iter__(self: Any) -> Iterator[int]:
@@ -208,3 +209,6 @@ def _data(torch: Any) -> None:
     for name in ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "ImageFolder", "SVHN", "LSUN"):
         kind = type(name, (Noise,), {"shape": Noise.sizes.get(name, Noise.shape)})
         setattr(datasets, name, kind)
+    transforms: Any = __import__("torchvision.transforms").transforms
+    transforms.RandomHorizontalFlip.forward = lambda self, img: img
+    transforms.RandomCrop.forward = lambda self, img: transforms.functional.center_crop(img, self.size)

@@ -84,7 +84,7 @@ SAMPLES = {
     "scaled_dot_product_attention": [draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 2), draw(3, 5), False, 0.5],
 }  # fmt: skip
 # Written in place on detached memory, or constant: there is no autodiff of their decomposition.
-OPAQUE = {"functional_scatter", "functional_scatter_add", "embedding_grad", "trunc_divide"}
+OPAQUE = {"nextafter", "functional_scatter", "functional_scatter_add", "embedding_grad", "trunc_divide"}
 RULED = sorted(n for n, op in by_name().items() if op.kind == "composite" and op.rules is not None)
 
 

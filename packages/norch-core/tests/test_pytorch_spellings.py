@@ -57,6 +57,9 @@ def test_nextafter_of_sixteen_bits():
         norch.nextafter(norch.ones(1, dtype=norch.int64), one)
     x = norch.ones(2)
     assert x.nextafter_(norch.zeros(2)) is x
+    a = norch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    norch.nextafter(a, norch.tensor([1.0, 0.0, 2.0])).sum().backward()
+    assert a.grad.tolist() == [1, 1, 0]  # as PyTorch's
     assert x[0].item() < 1
 
 

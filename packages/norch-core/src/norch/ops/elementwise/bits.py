@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from ...dtype import int16, int32, int64
 from ...errors import DTypeError
+from ..families import composite, infer_elementwise
 from ..indexing import bitcast
 from ..registry import public
 from ..shape.views import broadcast_tensors
-from .arithmetic import where
+from .arithmetic import eq, where
 from .special import copysign, floating_pair
 
 if TYPE_CHECKING:
@@ -18,18 +19,28 @@ if TYPE_CHECKING:
 _INTEGERS = {2: int16, 4: int32, 8: int64}
 
 
-@public(inplace=True)
-def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The next number of the dtype after `input` towards `other`, which is `other` where they are equal.
-
-    The two promote and broadcast. Nothing is recorded for gradients. Raises DTypeError unless floating.
-    """
-    if not (input.dtype.is_floating_point and other.dtype.is_floating_point):
-        raise DTypeError(f"nextafter(): needs floating dtypes, got {input.dtype} and {other.dtype}")
-    x, y = broadcast_tensors(*(operand.detach() for operand in floating_pair("nextafter", input, other)))
+@composite(
+    lambda *values: infer_elementwise("nextafter", values),
+    {"x": lambda g, x, y: where(eq(x, y), 0.0, g)},
+    name="nextafter",
+)
+def _nextafter(x: Tensor, y: Tensor) -> Tensor:
+    x, y = broadcast_tensors(x.detach(), y.detach())
     bits = bitcast(x, _INTEGERS[x.dtype.itemsize])
     # Of numbers of one sign, those with larger bits are farther from 0.
     moved = bitcast(bits + where((y > x) == (x > 0), 1, -1).to(bits.dtype), x.dtype)
     least = copysign(bitcast(bits * 0 + 1, x.dtype), y)
     out = where(x == y, y, where(x == 0, least, moved))
     return where((x != x) | (y != y), x + y, out)
+
+
+@public(inplace=True)
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """The next number of the dtype after `input` towards `other`, which is `other` where they are equal.
+
+    The two promote and broadcast. Its derivative by input is 1, and 0 where they are equal. Raises DTypeError unless
+    floating.
+    """
+    if not (input.dtype.is_floating_point and other.dtype.is_floating_point):
+        raise DTypeError(f"nextafter(): needs floating dtypes, got {input.dtype} and {other.dtype}")
+    return _nextafter(*floating_pair("nextafter", input, other))
