@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..dispatch.op import Op
+from ..ops.copying import write
 from ..ops.shape.joining import stack
 from ..tensor import Tensor
 from ..tensor_base import TensorBase
@@ -37,9 +38,8 @@ def is_at(x: Any, level: Level) -> bool:
     return isinstance(x, Batched) and x.level is level
 
 
-def front(x: Tensor, level: Level) -> Tensor:
-    """All samples of `x` along dim 0; an operand that is the same for all is expanded."""
-    return physical(x, level)
+front = physical
+"""All samples of an operand along dim 0; one that is the same for all is expanded."""
 
 
 def values(args: tuple[Any, ...], level: Level) -> list[Any]:
@@ -144,15 +144,7 @@ def into(op: Op, out: Any, args: tuple[Any, ...]) -> None:
         index, source, dim = args
         op.into(out.value, front(index, level), front(source, level).contiguous(), dim + 1)
     else:
-        result = op.call(*args)
-        op_copy(out.value, front(result, level))
-
-
-def op_copy(out: Tensor, source: Tensor) -> None:
-    """Copies values, unrecorded."""
-    from ..ops.copying import write
-
-    write(out, source)
+        write(out.value, front(op.call(*args), level))
 
 
 find_rule.update(run=run, into=into)

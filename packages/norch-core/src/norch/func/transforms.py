@@ -14,7 +14,7 @@ from ..autograd.engine import grad as engine_grad
 from ..autograd.graph import Leaf, is_recording, resolve
 from ..autograd.mode import enable_grad
 from ..errors import AutogradError, DTypeError, ShapeError
-from ..ops.creation import fill_spec
+from ..ops.creation import eye, fill_spec
 from ..tensor import Tensor
 from .batched import current_levels, lift, lower
 from .mapping import vmap
@@ -252,8 +252,6 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 
 def _basis(x: Any) -> Tensor:
     """The unit vectors of x's elements: (elements, *shape)."""
-    from ..ops.creation import eye
-
     n = x.spec.numel
     return eye(n, dtype=x.dtype, device=x.device).reshape((n, *x.spec.shape))
 
