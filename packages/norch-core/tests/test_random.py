@@ -266,3 +266,19 @@ def test_forked_randomness_leaves_no_trace(enabled: bool) -> None:
         norch.manual_seed(5)
         norch.rand(2)
     assert (norch.get_rng_state().tolist() == before) == enabled
+
+
+def test_every_draw_asks_a_generator_of_ones_own():
+    class Counting(norch.Generator):
+        asked = 0
+
+        def next(self):
+            self.asked += 1
+            return super().next()
+
+    own = Counting()
+    with norch.use_generator(own):
+        norch.randn(2)
+        norch.rand_like(norch.ones(2))
+        norch.randint(0, 9, (2,))
+    assert own.asked == 3

@@ -89,6 +89,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .device_module import DeviceModule
+    from .func import vmap
     from .serialization import load, load_safetensors, safe_open, save, save_safetensors
 
     cpu: DeviceModule
@@ -122,6 +123,7 @@ _LATER = {
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
     "dispatch.arguments": ("check_arguments", "check_functions"),
+    "func": ("vmap",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
         "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",

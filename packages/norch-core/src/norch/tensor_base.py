@@ -28,10 +28,25 @@ class TensorBase:
     _result_class: ClassVar[Any]
     """The class of what ops return: the one that is declared with `result_of_ops=True`."""
 
+    apply_function: ClassVar[Any] = None
+    """Of a class that stands for others: how a `Function` is applied to arguments with one among them."""
+
     def __init_subclass__(cls, result_of_ops: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if result_of_ops:
             TensorBase._result_class = cls
+
+
+class TakenOver(TypeError):
+    """Raised by the spec of a tensor that stands for others, such as vmap's, when a plan is looked up by it."""
+
+    def run(self, op: Any, args: tuple[Any, ...]) -> Any:
+        """The result of `op`."""
+        raise NotImplementedError
+
+    def into(self, op: Any, out: Tensor, args: tuple[Any, ...]) -> None:
+        """`op`, its result written into the memory of `out`."""
+        raise NotImplementedError
 
 
 BUILD_RESULT = """\

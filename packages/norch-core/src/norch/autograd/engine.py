@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..spec import span
-from ..tensor_base import make_tensor
+from ..tensor_base import TakenOver, make_tensor
 from .accumulate import ALONE_BUFFER, accumulate, leaf_lock, shared_ops
 from .graph import Leaf, Node, is_recording, resolve, set_recording
 
@@ -209,11 +209,14 @@ class BackwardPass:
         if self.create:
             return False
         pending = self.pending
+        first = node.plan.operands[0]
         if edge in pending:
             if sys.getrefcount(pending[edge]) > ALONE_BUFFER:
                 return False
             held = pending[edge]
-            if type(held) is list or held.base is not None or sys.getrefcount(held.buffer) > ALONE_BUFFER:
+            if type(held) is list or held.base is not None or held.spec is not first:
+                return False
+            if sys.getrefcount(held.buffer) > ALONE_BUFFER:
                 return False
         elif self.targets is None and type(edge) is Leaf and edge.hooks is None:
             owner = edge.tensor()
@@ -223,7 +226,7 @@ class BackwardPass:
         else:
             return False
         out = node.plan.out
-        if held.spec is not node.plan.operands[0] or held.node is not None or node.saved_outputs is None:
+        if held.spec is not first or held.node is not None or node.saved_outputs is None:
             return False
         if out.overlaps or value.spec.dtype is not out.dtype or value.spec.shape != out.shape:
             return False
@@ -233,8 +236,11 @@ class BackwardPass:
             out.shape, out.strides
         ):
             return False
-        with leaf_lock:
-            make_tensor(out, held.buffer, held.offset + shift).add_(value)
+        try:
+            with leaf_lock:
+                make_tensor(out, held.buffer, held.offset + shift).add_(value)
+        except TakenOver:
+            return False
         return True
 
 

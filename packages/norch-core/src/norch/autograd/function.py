@@ -131,6 +131,9 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Runs `forward` on `args`, and records it if any tensor among them requires grad."""
+        for a in args:
+            if isinstance(a, TensorBase) and a.apply_function is not None:
+                return a.apply_function(cls, args)
         context = FunctionContext()
         context._name = cls.__name__
         edges = tuple(resolve(a) if isinstance(a, TensorBase) else None for a in args)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from ..scripts import run_script
 from ..submodules import missing_names
 from ..version import __version__
 
-MEANS = {"torch": "norch", "torchvision": "norch.vision"}
+MEANS = {"torch": "norch", "torchvision": "norch.vision", "functorch": "norch.func"}
 VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}
 """Of PyTorch, by whose documentation norch goes: scripts ask for at least some version."""
 
@@ -63,7 +63,7 @@ _finder = _Finder()
 
 
 def install() -> None:
-    """From now on `torch`, `torchvision` and their submodules are norch's in this process. A second call does nothing.
+    """From now on `torch`, `torchvision` and `functorch` are norch's in this process. A second call does nothing.
 
     `torch.__version__` is the version of PyTorch that norch goes by, with norch's own behind a +.
     Raises ImportError where PyTorch itself is loaded already: two of them would mix.

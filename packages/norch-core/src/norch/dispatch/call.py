@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..autograd.graph import is_recording, next_sequence_number, record, set_recording
 from ..errors import DTypeError, NorchError
 from ..spec import Spec
-from ..tensor_base import TensorBase, make_tensor
+from ..tensor_base import TakenOver, TensorBase, make_tensor
 from .arguments import describe, is_plain, plain
 from .codegen import general_paths
 from .failure import allocate_on, raise_failure
@@ -28,11 +28,17 @@ def run(op: Op, *args: Any) -> Any:
     Operands are tensors, Python scalars where the op takes them, or None; everything else is hashable. Returns a
     tensor, or a tuple of them.
     """
-    return execute(op.plans[_key(op, args)], args)
+    try:
+        plan = op.plans[_key(op, args)]
+    except TakenOver as error:
+        return error.run(op, args)
+    return execute(plan, args)
 
 
 def run_again(error: Exception | None, op: Op, *args: Any) -> Any:
     """`run` where a call path could not look up its plan: it raises what a user should see of the mistake, if any."""
+    if isinstance(error, TakenOver):
+        return error.run(op, args)
     if isinstance(error, NorchError):
         raise error
     if op.kind == "primitive" and len(op.tensors) == len(op.params) == 2:
@@ -58,6 +64,8 @@ def run_again(error: Exception | None, op: Op, *args: Any) -> Any:
 
 def run_into(error: Exception | None, op: Op, out: Tensor, *args: Any) -> None:
     """The same for a call path that writes into the memory of `out`."""
+    if isinstance(error, TakenOver):
+        return error.into(op, out, args)
     if isinstance(error, NorchError):
         raise error
     launch_into(op.into_plans[(out.spec, *_key(op, args))], out, args)

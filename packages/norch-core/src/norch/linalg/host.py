@@ -71,7 +71,7 @@ def differentiable(
             results = found if isinstance(found, tuple) else (found,)
         return gradient(*operands, *results, *grads)
 
-    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward), "over_batches": True}
     apply: Callable[..., Any] = type(f"linalg_{op}", (Function,), methods).apply  # type: ignore[attr-defined]
     return apply
 

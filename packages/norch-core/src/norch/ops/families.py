@@ -61,7 +61,7 @@ def _compute_dtype(op: str, dtype: DType, takes: str) -> DType:
 
 def describe(*values: Any) -> tuple[list[tuple[DType, int]], list[type]]:
     """Specs and scalar types as `result_dtype` takes them."""
-    return [(v.dtype, v.ndim) for v in values if type(v) is Spec], [v for v in values if type(v) is type]
+    return [(v.dtype, v.ndim) for v in values if isinstance(v, Spec)], [v for v in values if type(v) is type]
 
 
 def infer_elementwise(op: str, values: tuple[Any, ...], takes: str = ANY, out: DType | None = None) -> Inferred:

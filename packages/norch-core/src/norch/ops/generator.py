@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from itertools import count
@@ -17,6 +17,7 @@ from .from_data import frombuffer
 from .registry import public
 
 if TYPE_CHECKING:
+    from ..spec import Spec
     from ..tensor import Tensor
 
 _MASK = 2**64 - 1
@@ -85,6 +86,18 @@ class Generator:
         seed, offsets = self._draws
         return seed, next(offsets) & _MASK
 
+    def draw(self, spec: Spec, kind: str) -> Tensor:
+        """The next draw of the primitive `random`."""
+        seed, offsets = self._draws
+        return DRAW[0](spec, kind, seed, next(offsets) & _MASK)
+
+    def __init_subclass__(cls) -> None:
+        if "next" in vars(cls) and "draw" not in vars(cls):  # `draw` is `next` written out, for a call less
+            cls.draw = lambda self, spec, kind: DRAW[0](spec, kind, *self.next())  # type: ignore[method-assign]
+
+
+DRAW: list[Callable[..., Tensor]] = []
+"""How `random` is called: the module of that op, which is above this one, puts it here."""
 
 default_generator = Generator()
 chosen_generator: ContextVar[Generator | None] = ContextVar("generator", default=None)

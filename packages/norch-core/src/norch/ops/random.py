@@ -12,7 +12,7 @@ from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, finish, spec_for, with_options
 from .families import floating, primitive
-from .generator import Generator, chosen_generator, default_generator
+from .generator import DRAW, Generator, chosen_generator, default_generator
 from .generator import current_generator as current_generator  # these are norch.random's names
 from .generator import fork_rng as fork_rng
 from .generator import get_rng_state as get_rng_state
@@ -34,12 +34,12 @@ def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
 
 
 _RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3))
+DRAW.append(_RANDOM.call)
 
 
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
-    seed, offset = (generator or chosen_generator.get() or default_generator).next()
-    return _RANDOM.call(spec, kind, seed, offset)
+    return (generator or chosen_generator.get() or default_generator).draw(spec, kind)
 
 
 def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
@@ -53,8 +53,7 @@ def _draw_floating(
     spec = spec_for(size, dtype, device, op)
     if spec.dtype.category != FLOATING:
         floating(op, spec)  # raises
-    seed, offset = (generator or chosen_generator.get() or default_generator).next()
-    return _RANDOM.call(spec, kind, seed, offset)
+    return (generator or chosen_generator.get() or default_generator).draw(spec, kind)
 
 
 def _drawing(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
@@ -73,10 +72,11 @@ def _drawing(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
         if spec.dtype.category != FLOATING:
             floating(name, spec)  # raises
         try:
-            seed, offset = (generator or chosen_generator.get() or default_generator).next()
+            out = (generator or chosen_generator.get() or default_generator).draw(spec, kind)
         except AttributeError:
+            if generator is None or isinstance(generator, Generator):
+                raise
             raise DTypeError(f"{name}(): {must_be('generator', 'Generator', generator)}") from None
-        out = _RANDOM.call(spec, kind, seed, offset)
         return with_options(name, out, requires_grad, more) if more or requires_grad else out
 
     function.__name__ = function.__qualname__ = name

@@ -8,7 +8,7 @@ from ..dispatch.plan import Inferred
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Spec, wrap_dim
-from .creation import arange, fill_spec
+from .creation import arange, empty_spec, fill_spec
 from .elementwise.arithmetic import div, eq, maximum, minimum, mul, where
 from .families import composite
 from .indexing import _infer_functional, expand_index, gather, scatter, scatter_add, takes_0d
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 def _copy_with(input: Tensor, src: Tensor, view: Any, op: str) -> Tensor:
     """A copy of input with `src` written to a `view` of it. Raises ShapeError unless that has src's shape."""
-    out = input.clone()
+    if type(src.spec) is Spec:
+        out = input.clone()
+    else:  # vmap's: the copy is to differ from sample to sample as `src` does
+        out = empty_spec(src.spec.like(input.spec.shape, dtype=input.dtype)).copy_(input)
     part = view(out)
     if part.spec.shape != src.spec.shape:
         raise ShapeError(f"{op}(): expected src of shape {tuple(part.spec.shape)}, got {tuple(src.spec.shape)}")

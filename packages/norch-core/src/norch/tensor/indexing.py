@@ -31,7 +31,7 @@ from ..ops.shape.views import (
     unsqueeze,
     wrap_index,
 )
-from ..spec import broadcast_shapes
+from ..spec import Spec, broadcast_shapes
 from ..tensor_base import TensorBase
 from .inplace import assign, check_writable, copy_as, fill_as
 from .transfer import cast
@@ -176,7 +176,7 @@ def _as_index(part: Any, tensor: Tensor) -> Any:
         found: Tensor = part  # type: ignore[assignment]
         if found.spec.dtype.is_floating_point:
             raise DTypeError(f"index(): tensors used as indices must hold integers or bools, got {found.spec.dtype}")
-        if not found.spec.ndim and found.spec.dtype is not bool_:
+        if not found.spec.ndim and found.spec.dtype is not bool_ and type(found.spec) is Spec:  # vmap's has its own
             return int(found.item())  # as in PyTorch, so that the result is a view
         return found if found.spec.device is tensor.spec.device else found.to(tensor.spec.device)
     if hasattr(part, "__index__"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...errors import ShapeError
 from ...spec import Spec, as_int
+from ...tensor_base import TakenOver
 from ..copying import write
 from ..creation import fill_spec
 from ..shape.strided import as_strided_view
@@ -45,13 +46,15 @@ def pair(value: Any, op: str, what: str, least: int, dims: int = 2) -> Pair:
 
 
 def cached(function: Callable[..., R]) -> Callable[..., R]:
-    """`lru_cache` for a function of which some arguments may be lists."""
+    """`lru_cache` for a function of which some arguments may be lists, or specs that nothing is remembered by."""
     remembered = lru_cache(512, typed=True)(function)
 
     @wraps(function)
     def call(*args: Any) -> R:
         try:
             return remembered(*args)
+        except TakenOver:
+            return function(*args)
         except TypeError:
             if not any(isinstance(v, list) for v in args):
                 raise

@@ -141,7 +141,7 @@ DIAGONAL = view(
 
 def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
     """Zeros of `spec`'s shape, with `g` in the part that `select` shows: the gradient of a view."""
-    zeros = fill_spec(spec.like(dtype=g.spec.dtype), 0)
+    zeros = fill_spec(g.spec.like(spec.shape), 0)
     part = select(zeros)
     part.copy_(g) if g.requires_grad else write(part, g)
     return zeros

@@ -24,6 +24,10 @@ class _Parts(Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         return norch.cat(grads, ctx.dim), None, None
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, sizes: list[int], dim: int) -> tuple[Any, int]:
+        return _Parts.apply(x, sizes, dim if dim < 0 else dim + 1), 0
+
 
 def _parts(x: Tensor, sizes: list[int], dim: int) -> tuple[Tensor, ...]:
     parts: tuple[Tensor, ...] = _Parts.apply(x, sizes, dim) if x.requires_grad else x.split(sizes, dim)

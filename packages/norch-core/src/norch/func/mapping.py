@@ -1,0 +1,148 @@
+"""vmap: a function of one sample becomes one of a batch of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ..ops.generator import chosen_generator, current_generator
+from ..ops.shape.joining import cat
+from ..spec import wrap_dim
+from ..tensor import Tensor
+from . import elementwise_rules, product_rules, shape_rules  # noqa: F401  (they register rules)
+from .batched import Level, VmapError, batched, current_levels, physical
+from .randomness import MODES, MappedGenerator
+from .trees import flatten, spread, unflatten
+
+
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function that maps `func` over a dim of its tensor arguments, all samples at once.
+
+    in_dims: the dim of each argument, or None for one that is the same for all samples; a tree like the arguments, or
+    the top of one. out_dims: where the samples' dim is in the results, likewise. Keyword arguments are not mapped.
+    randomness: whether random ops raise ("error"), differ from sample to sample ("different") or not ("same").
+    chunk_size: how many samples at a time, for less memory.
+
+    Raises ValueError for dims that do not fit the arguments or differ in size, and for results that are no tensors.
+    """
+    if randomness not in MODES:
+        raise ValueError(f"vmap(): randomness must be one of {', '.join(MODES)}, got {randomness!r}")
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"vmap(): chunk_size must be at least 1, got {chunk_size}")
+
+    @wraps(func)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = flatten(args)
+        dims = _in_dims(in_dims, leaves, structure)
+        size = _size(leaves, dims)
+        if chunk_size is None or size <= chunk_size:
+            return _mapped(func, leaves, structure, dims, size, out_dims, randomness, kwargs)
+        parts = []
+        for start in range(0, size, chunk_size):
+            length = min(chunk_size, size - start)
+            some = [x if d is None else x.narrow(d, start, length) for x, d in zip(leaves, dims, strict=True)]
+            parts.append(_mapped(func, some, structure, dims, length, out_dims, randomness, kwargs))
+        return _joined(parts, out_dims)
+
+    return mapped
+
+
+def _in_dims(in_dims: Any, leaves: list[Any], structure: Any) -> list[int | None]:
+    if not isinstance(in_dims, int | tuple | list | dict):
+        raise ValueError(f"vmap(): in_dims must be an int or a tuple like the arguments, got {in_dims!r}")
+    if not leaves:
+        raise ValueError("vmap(): a function without arguments has nothing to be mapped over")
+    found = spread(in_dims, structure)
+    if found is None:
+        raise ValueError(f"vmap(): in_dims {in_dims!r} does not fit the arguments, which have another structure")
+    for x, d in zip(leaves, found, strict=True):
+        if d is not None and type(d) is not int:
+            raise ValueError(f"vmap(): in_dims holds ints and None, got {d!r}")
+        if d is not None and not isinstance(x, Tensor):
+            raise ValueError(f"vmap(): in_dims has {d} for an argument of type {type(x).__name__}; it needs None there")
+        if d is not None and not -x.spec.ndim <= d < x.spec.ndim:
+            raise ValueError(f"vmap(): in_dims has {d} for a tensor of shape {tuple(x.shape)}")
+    return [d if d is None else wrap_dim(d, x.spec.ndim, "vmap") for x, d in zip(leaves, found, strict=True)]
+
+
+def _size(leaves: list[Any], dims: list[int | None]) -> int:
+    sizes = [x.spec.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None]
+    if not sizes:
+        raise ValueError("vmap(): in_dims has no dim at all; at least one argument must be mapped over")
+    if len(set(sizes)) > 1:
+        raise ValueError(f"vmap(): the mapped dims differ in size: {sizes}")
+    return int(sizes[0])
+
+
+def _mapped(
+    func: Callable[..., Any],
+    leaves: list[Any],
+    structure: Any,
+    dims: list[int | None],
+    size: int,
+    out_dims: Any,
+    randomness: str,
+    kwargs: dict[str, Any],
+) -> Any:
+    outer = current_levels.get()
+    level = Level(size, randomness, len(outer))
+    given = [
+        x if d is None else batched(level, x if d == 0 else x.movedim(d, 0)) for x, d in zip(leaves, dims, strict=True)
+    ]
+    token = current_levels.set((*outer, level))
+    drawing = chosen_generator.set(MappedGenerator(current_generator(), level))
+    try:
+        found = func(*unflatten(structure, given), **kwargs)
+    finally:
+        chosen_generator.reset(drawing)
+        current_levels.reset(token)
+    results, shape = flatten(found)
+    places = spread(out_dims, shape)
+    if places is None:
+        raise ValueError(f"vmap(): out_dims {out_dims!r} does not fit the results, which have another structure")
+    return unflatten(shape, [_result(x, d, level) for x, d in zip(results, places, strict=True)])
+
+
+def _result(x: Any, dim: int | None, level: Level) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise ValueError(f"vmap(): the function must return tensors, got {type(x).__name__}")
+    tensor: Any = x
+    if dim is None:
+        if differs_at(tensor, level):
+            raise ValueError("vmap(): out_dims is None for a result that differs from sample to sample")
+        return tensor  # type: ignore[no-any-return]
+    out = physical(tensor, level)
+    if not -out.spec.ndim <= dim < out.spec.ndim:
+        raise ValueError(f"vmap(): out_dims {dim} for a result of shape {tuple(x.shape)} and its samples")
+    return out if dim == 0 else out.movedim(0, dim)
+
+
+def differs_at(x: Any, level: Level) -> bool:
+    """Whether a tensor differs from sample to sample of a level."""
+    while hasattr(x, "level"):
+        if x.level is level:
+            return True
+        x = x.value
+    return False
+
+
+def _joined(parts: list[Any], out_dims: Any) -> Any:
+    """The results of chunks, one behind the other."""
+    columns = []
+    for part in parts:
+        leaves, shape = flatten(part)
+        columns.append(leaves)
+    places = spread(out_dims, shape)
+    if places is None:
+        raise VmapError("vmap(): the chunks' results differ in structure")
+    return unflatten(
+        shape, [c[0] if d is None else cat(list(c), d) for c, d in zip(zip(*columns, strict=True), places, strict=True)]
+    )

@@ -1,0 +1,53 @@
+"""What random ops do inside `vmap`: raise, draw for each sample, or draw once for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ops.generator import Generator
+from ..ops.random import draw_keyed
+from ..spec import Spec
+from ..tensor import Tensor
+from .batched import Level, VmapError, batched
+
+MODES = ("error", "different", "same")
+
+
+def refuse() -> None:
+    raise VmapError(
+        "vmap(): a random op, for which norch does not know whether samples should differ; pass "
+        "randomness='different' or randomness='same' to vmap"
+    )
+
+
+class MappedGenerator(Generator):
+    """What random ops draw from inside a vmap: as its `randomness` says."""
+
+    def __init__(self, source: Generator, level: Level) -> None:
+        self.device, self._source, self._level = source.device, source, level
+
+    def next(self) -> tuple[int, int]:
+        if self._level.randomness == "error":
+            refuse()
+        return self._source.next()
+
+    def draw(self, spec: Spec, kind: str) -> Tensor:
+        """One draw for each sample where they are to differ."""
+        level = self._level
+        if level.randomness != "different":
+            return draw_keyed(spec, kind, *self.next())
+        return batched(level, self._source.draw(Spec((level.size, *spec.shape), None, spec.dtype, spec.device), kind))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+def draw_batched(level: Level, spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
+    """The random op of a spec that is a sample's."""
+    if level.randomness == "same":
+        return draw_keyed(Spec(tuple(spec.shape), None, spec.dtype, spec.device), kind, seed, offset)
+    if level.randomness == "error":
+        refuse()
+    return batched(
+        level, draw_keyed(Spec((level.size, *spec.shape), None, spec.dtype, spec.device), kind, seed, offset)
+    )

@@ -1,0 +1,80 @@
+"""Trees: dicts, lists and tuples of tensors, taken apart into a list and put together again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+LEAF: Any = object()
+"""The structure of what is no container."""
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """The leaves of a tree, and its structure."""
+    leaves: list[Any] = []
+    return leaves, _walk(tree, leaves)
+
+
+def _children(tree: Any) -> tuple[Any, list[Any]] | None:
+    """What a container is but its contents, and those; None for a leaf."""
+    kind = type(tree)
+    if kind in (dict, OrderedDict):
+        return (kind, tuple(tree)), list(tree.values())
+    if kind in (list, tuple) or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
+        return (kind, None), list(tree)
+    return None
+
+
+def _walk(tree: Any, leaves: list[Any]) -> Any:
+    found = _children(tree)
+    if found is None:
+        leaves.append(tree)
+        return LEAF
+    return found[0], [_walk(part, leaves) for part in found[1]]
+
+
+def unflatten(structure: Any, leaves: list[Any]) -> Any:
+    """The tree of that structure with these leaves."""
+    return _build(structure, iter(leaves))
+
+
+def _build(structure: Any, leaves: Iterator[Any]) -> Any:
+    if structure is LEAF:
+        return next(leaves)
+    (kind, keys), parts = structure
+    values = [_build(part, leaves) for part in parts]
+    if keys is not None:
+        return kind(zip(keys, values, strict=True))
+    return kind(*values) if hasattr(kind, "_fields") else kind(values)
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with `function` of each leaf in its place."""
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [function(leaf) for leaf in leaves])
+
+
+def spread(prefix: Any, structure: Any) -> list[Any] | None:
+    """For each leaf of a structure what `prefix`, a tree or the top of one, says of it; None where it does not fit."""
+    if structure is LEAF:
+        return None if _children(prefix) is not None else [prefix]
+    found = _children(prefix)
+    (kind, keys), parts = structure
+    if found is None:
+        tops = [prefix] * len(parts)
+    else:
+        (own, own_keys), tops = found
+        lists = kind in (list, tuple) and own in (list, tuple)
+        if len(tops) != len(parts) or (not lists and (own, own_keys) != (kind, keys)):
+            if kind in (dict, OrderedDict) and own in (dict, OrderedDict) and set(own_keys) == set(keys):
+                tops = [prefix[key] for key in keys]
+            else:
+                return None
+    leaves: list[Any] = []
+    for top, part in zip(tops, parts, strict=True):
+        more = spread(top, part)
+        if more is None:
+            return None
+        leaves += more
+    return leaves
