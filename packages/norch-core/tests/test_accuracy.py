@@ -237,3 +237,8 @@ def test_quantiles_beside_infinity():
     for how, want in (("midpoint", -INF), ("lower", -INF), ("higher", 1.0)):
         assert norch.quantile(x, 0.5, interpolation=how).item() == want
     assert math.isnan(norch.quantile(norch.tensor([1.0, INF]), 0.5, interpolation="midpoint").item())
+
+
+def test_rounding_to_places_does_not_overflow_in_float16() -> None:
+    x = norch.tensor([-65504.0, 1.26], dtype=norch.float16)
+    assert norch.round(x, decimals=1).tolist() == [-65504, norch.tensor(1.3, dtype=norch.float16).item()]

@@ -211,3 +211,10 @@ def test_mixed_derivative_of_xlogy_at_zero() -> None:
     (slope,) = norch.autograd.grad(norch.xlogy(x, y).sum(), y, create_graph=True)
     assert slope.tolist() == [0, 0.5]
     assert norch.autograd.grad(slope.sum(), x)[0].tolist() == [-1, 0.5]
+
+
+def test_mixed_derivative_of_xlog1py_at_zero() -> None:
+    x, y = tensor([0.0, 1.0]).requires_grad_(), tensor([-2.0, 1.0]).requires_grad_()
+    (slope,) = norch.autograd.grad(norch.special.xlog1py(x, y).sum(), y, create_graph=True)
+    assert slope.tolist() == [0, 0.5]
+    assert norch.autograd.grad(slope.sum(), x)[0].tolist() == [-1, 0.5]

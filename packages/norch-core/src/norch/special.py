@@ -17,7 +17,6 @@ from .ops import (
     expm1,
     lgamma,
     log,
-    log1p,
     log_softmax,
     logit,
     logsumexp,
@@ -31,6 +30,7 @@ from .ops import (
     xlogy,
 )
 from .ops.elementwise.special import as_floating, entropy, floating_pair
+from .ops.elementwise.special import xlog1py as _xlog1py
 from .ops.upcast import in_float32
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ def ndtri(input: Tensor) -> Tensor:
 @in_float32
 def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), 0 where input is 0."""
-    x, y = floating_pair("xlog1py", input, other)
-    # Where the logarithm is infinite it must not meet the 0.
-    infinite = (x == 0) & ((y <= -1) | (y == math.inf))
-    return where(infinite, 0.0, x * log1p(where(infinite, 0.0, y)))
+    return _xlog1py(*floating_pair("xlog1py", input, other))
 
 
 __all__ = [

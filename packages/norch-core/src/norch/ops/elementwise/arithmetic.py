@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from ...dispatch.arguments import must_be
 from ...dispatch.call import as_operand
 from ...dispatch.plan import SCALARS, Inferred
-from ...dtype import bool_, finfo, result_dtype
+from ...dtype import bool_, finfo, float32, result_dtype
 from ...errors import DTypeError
 from ...spec import Spec
 from ...tensor_base import TensorBase
@@ -314,8 +314,9 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         return _round(input)
     if not input.dtype.is_floating_point:
         raise DTypeError(f"round(): decimals need a floating dtype, got {input.dtype}")
-    scale = 10.0**decimals
-    return _round(input * scale) / scale
+    scale, dtype = 10.0**decimals, input.dtype
+    x = input.to(float32) if dtype.itemsize == 2 else input  # of float16 the scaled ones may be infinite
+    return (_round(x * scale) / scale).to(dtype)
 
 
 @public("__pos__")

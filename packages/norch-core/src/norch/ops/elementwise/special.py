@@ -211,6 +211,23 @@ def _xlogy(x: Tensor, y: Tensor) -> Tensor:
     return x * _log_beside(x, y)
 
 
+def _log1p_beside(x: Tensor, y: Tensor) -> Tensor:
+    return log1p(where(eq(x, 0) & ((y <= -1) | eq(y, math.inf)), 0.0, y))
+
+
+@composite(
+    lambda *values: infer_elementwise("xlog1py", values),
+    {
+        "x": lambda g, x, y: g * _log1p_beside(x, y),
+        "y": lambda g, x, y: g * (x / where(eq(y, -1), where(eq(x, 0), 1.0, 0.0), 1 + y)),
+    },
+    name="xlog1py",
+)
+def xlog1py(x: Tensor, y: Tensor) -> Tensor:
+    """`norch.special.xlog1py` of floating tensors."""
+    return x * _log1p_beside(x, y)
+
+
 @public(inplace=True)
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), 0 where input is 0 (unless other is NaN). Either may be a number; always floating."""
