@@ -17,6 +17,7 @@ from .ops import (
     expm1,
     lgamma,
     log,
+    log1p,
     log_softmax,
     logit,
     logsumexp,
