@@ -223,6 +223,12 @@ lp_pool1d: fx(b,n,W) choice(1,2,3) int(1,4) | ceil_mode=bool
 lp_pool2d: fx(b,n,H,W) choice(1,2,3) int(1,4) | ceil_mode=bool
 adaptive_avg_pool1d adaptive_max_pool1d: fx(b,n,W) int(1,6)
 adaptive_avg_pool2d adaptive_max_pool2d: fx(b,n,H,W) choice(1,2,3,(2,3),(None,2))
+conv3d: fx(b,2,h,H,W) fx(n,2,h,h,w) | bias=fx(n) stride=int(1,3) padding=int(0,2) dilation=int(1,3)
+conv_transpose3d: fx(b,2,h,H,W) fx(2,n,h,h,w) | bias=fx(n) stride=int(1,3) padding=int(0,2)
+max_pool3d: fx(b,n,W,H,W) int(1,4) | stride=int(1,3) padding=int(0,2) ceil_mode=bool
+avg_pool3d: fx(b,n,W,H,W) int(1,4) | stride=int(1,3) padding=int(0,2) ceil_mode=bool count_include_pad=bool
+lp_pool3d: fx(b,n,W,H,W) choice(1,2,3) int(1,4) | ceil_mode=bool
+adaptive_avg_pool3d adaptive_max_pool3d: fx(b,n,W,H,W) choice(1,2,3,(2,3,2),(None,2,1))
 interpolate: fx(b,n,H,W) choice(3,5,(2,7)) | mode=choice('nearest','bilinear','bicubic')
 interpolate: fx(b,n,H,W) | scale_factor=choice(2,0.5,1.7,(1,2)) mode=choice('nearest','bilinear')
 interpolate: fx(b,n,W) choice(3,5,7) | mode=choice('nearest','linear')
@@ -314,13 +320,14 @@ LEFT_OUT = {
         record_stream save share_memory_ storage storage_offset to_dense typename untyped_storage
     """,
     "made of values or functions of Python": """
-        apply_ as_tensor asarray broadcast_shapes can_cast map_ new_tensor promote_types result_type tensor
+        apply_ vmap as_tensor asarray broadcast_shapes can_cast map_ new_tensor promote_types result_type tensor
     """,
     "in all programs of gradients": """
         backward register_hook register_post_accumulate_grad_hook requires_grad_ retain_grad
     """,
     "of several right answers, or with arguments that depend on each other; they have tests of their own": """
-        ctc_loss eigh lstsq max_pool1d_with_indices max_pool2d_with_indices max_unpool1d max_unpool2d
+        ctc_loss eigh lstsq max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
+        adaptive_max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d
         multi_head_attention_forward qr svd
     """,
 }

@@ -53,8 +53,9 @@ def test_nextafter_of_sixteen_bits():
     one = norch.ones(1, dtype=norch.bfloat16)
     assert norch.nextafter(one, one * 2).item() == 1 + 2**-7
     assert norch.nextafter(one.to(norch.float16), norch.zeros(1, dtype=norch.float16)).item() == 1 - 2**-11
-    with pytest.raises(norch.DTypeError, match="floating dtypes, got norch.int64"):
-        norch.nextafter(norch.ones(1, dtype=norch.int64), one)
+    with pytest.raises(norch.DTypeError, match="a floating dtype, got norch.int64"):
+        norch.nextafter(norch.ones(1, dtype=norch.int64), norch.ones(1, dtype=norch.int64))
+    assert norch.nextafter(norch.ones(1), norch.ones(1, dtype=norch.int64) * 2).dtype is norch.float32
     x = norch.ones(2)
     assert x.nextafter_(norch.zeros(2)) is x
     a = norch.tensor([0.0, 1.0, 2.0], requires_grad=True)

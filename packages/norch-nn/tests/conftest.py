@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ def pytest_configure(config: pytest.Config) -> None:
     device = config.getoption("--default-device")
     if device:
         norch.set_default_device(device)
+
+
+@pytest.fixture
+def on_host() -> Iterator[None]:
+    """For tests of what the host does (pictures, files): tensors are made there, whatever --default-device says."""
+    before = norch.get_default_device()
+    norch.set_default_device("cpu")
+    yield
+    norch.set_default_device(before)
 
 
 @pytest.fixture

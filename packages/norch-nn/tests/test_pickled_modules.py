@@ -16,6 +16,8 @@ import norch
 import norch.nn.functional as F
 from norch import nn
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 
 class Net(nn.Module):
     def __init__(self):

@@ -13,6 +13,8 @@ import norch
 from norch import nn
 from norch.utils.tensorboard import SummaryWriter
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
 graph_pb2 = pytest.importorskip("tensorboardX.proto.graph_pb2")
 

@@ -12,6 +12,8 @@ from norch.vision import transforms
 from norch.vision.transforms import functional as F
 from norch.vision.transforms.resizing import _resize_bytes
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 COLOUR = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
 GREY = COLOUR[..., 0]
 

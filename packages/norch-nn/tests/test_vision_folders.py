@@ -9,6 +9,8 @@ import norch
 from norch.vision import transforms
 from norch.vision.datasets import DatasetFolder, FakeData, ImageFolder, folder
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 
 @pytest.fixture
 def root(tmp_path):

@@ -13,6 +13,8 @@ from norch import nn
 from norch.vision import transforms
 from norch.vision.transforms import functional as F
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 GREY = np.arange(30, dtype=np.uint8).reshape(5, 6)
 COLOUR = np.random.default_rng(0).integers(0, 256, (5, 6, 3), dtype=np.uint8)
 

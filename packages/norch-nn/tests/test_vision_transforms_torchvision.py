@@ -8,6 +8,8 @@ import pytest
 import norch
 from norch.vision.transforms import functional as F
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 Image = pytest.importorskip("PIL.Image")

@@ -38,9 +38,9 @@ def _nextafter(x: Tensor, y: Tensor) -> Tensor:
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next number of the dtype after `input` towards `other`, which is `other` where they are equal.
 
-    The two promote and broadcast. Its derivative by input is 1, and 0 where they are equal. Raises DTypeError unless
-    floating.
+    The two promote and broadcast. Its derivative by input is 1, and 0 where they are equal. Raises DTypeError for two
+    that are not floating.
     """
-    if not (input.dtype.is_floating_point and other.dtype.is_floating_point):
-        raise DTypeError(f"nextafter(): needs floating dtypes, got {input.dtype} and {other.dtype}")
+    if not (input.dtype.is_floating_point or other.dtype.is_floating_point):
+        raise DTypeError(f"nextafter(): needs a floating dtype, got {input.dtype} and {other.dtype}")
     return _nextafter(*floating_pair("nextafter", input, other))
