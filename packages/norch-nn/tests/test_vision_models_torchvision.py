@@ -9,6 +9,7 @@ from norch.vision.ops import StochasticDepth
 
 torch = pytest.importorskip("torch")
 torchvision = pytest.importorskip("torchvision")
+pytestmark = pytest.mark.usefixtures("on_host")
 
 FAMILIES = {
     "alexnet": 64, "vgg11_bn": 32, "resnet18": 64, "resnext50_32x4d": 64, "squeezenet1_0": 64, "densenet121": 64,
