@@ -132,8 +132,7 @@ LACKING = {
     "sparse, masked and ragged tensors": """
         _segment_reduce masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum
         masked.log_softmax masked.logaddexp masked.logsumexp masked.mean masked.median masked.norm masked.normalize
-        masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var nonzero_static sparse.mm
-        sparse.sampled_addmm to_sparse
+        masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var nonzero_static
     """,
     "pooling, convolution and sampling in 3-D": """
         grid_sampler_2d grid_sampler_3d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool3d

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.testing import gradcheck, gradgradcheck
+from norch.testing.gradcheck import gradcheck, gradgradcheck
 
 INDICES = [[0, 2, 1, 2, 0], [1, 0, 3, 0, 1]]  # two places come twice
 
@@ -177,11 +177,13 @@ def test_elementwise(make):
         (x * d[:, :1], dense * d[:, :1]), (x * d[0], dense * d[0]), (x * d[:1, :1], dense * d[:1, :1]),
         (x * x, dense * dense), (x**2, dense**2), (abs(x), abs(dense)), (norch.sin(x), dense.sin()),
         (x.abs().sqrt(), dense.abs().sqrt()), (norch.relu(x), dense.relu()), (norch.add(x, x, alpha=2), dense * 3),
-        (norch.add(d, x, alpha=2), d + 2 * dense), (x * d.numpy(), dense * d), (x.float().double(), dense.float().double()),
+        (norch.add(d, x, alpha=2), d + 2 * dense), (x * d.numpy(), dense * d), (x.float(), dense.float()),
         (norch.zeros_like(x), dense * 0), (x.clone(), dense), (x.to(norch.float32), dense.float()),
     ]:  # fmt: skip
         close(found, expected)
-    assert (x * 2).layout is (x + x).layout is (x * d).layout is norch.zeros_like(x).to_sparse().layout or x.is_sparse_csr
+    assert (x * 2).layout is (x + x).layout is (x * d).layout is norch.zeros_like(
+        x
+    ).to_sparse().layout or x.is_sparse_csr
     assert d.add(x).layout is norch.strided
 
 
@@ -258,9 +260,8 @@ def test_changed_in_place():
         lambda v, d: norch.addmm(d[:3], norch.sparse_coo_tensor(INDICES, v, (3, 4)), d, beta=2, alpha=3),
         lambda v, d: norch.sparse_coo_tensor(INDICES, v, (3, 4)).coalesce().values() * d[0, 0],
         lambda v, d: (norch.sparse_coo_tensor(INDICES, v, (3, 4)) * d[:, 0]).to_dense(),
-        lambda v, d: (norch.sparse_coo_tensor(INDICES, v, (3, 4)) ** 2 + d[:3, :1].to_sparse().sum(1).sum()).to_dense()
-        if False
-        else norch.sparse.softmax(norch.sparse_coo_tensor(INDICES, v, (3, 4)), 1) @ d,
+        lambda v, d: (norch.sparse_coo_tensor(INDICES, v, (3, 4)) ** 2).to_dense() * d[:, 0],
+        lambda v, d: norch.sparse.softmax(norch.sparse_coo_tensor(INDICES, v, (3, 4)), 1) @ d,
         lambda v, d: norch.sparse.log_softmax(norch.sparse_coo_tensor(INDICES, v, (3, 4)), 0) @ d,
         lambda v, d: norch.sparse.sum(norch.sparse_coo_tensor(INDICES, v, (3, 4)), 1).to_dense() * d[:3, 0],
         lambda v, d: norch.sparse.sampled_addmm(
@@ -353,11 +354,11 @@ def test_printed_as_pytorch_prints_it():
         (lambda: norch.sparse_coo_tensor([[0, -1], [1, 1]], [1.0, 2.0]), norch.IndexError, "hold -1"),
         (lambda: norch.sparse_coo_tensor([[0, 1], [1, 1]], [1.0], (2, 3)), norch.ShapeError, r"2 indices for values"),
         (lambda: norch.sparse_coo_tensor([0, 1], [1.0, 2.0], (2,)), norch.ShapeError, r"indices must have 2 dims"),
-        (lambda: norch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (2, 3)), norch.ShapeError, r"size \(2, 3\) for 1 sparse"),
+        (lambda: norch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (2, 3)), norch.ShapeError, r"size \(2, 3\) for 1"),
         (lambda: norch.sparse_coo_tensor([[0.5]], [1.0]), norch.DTypeError, r"indices must be integers"),
         (lambda: norch.sparse_csr_tensor([0, 2, 1], [0, 1], [1.0, 2.0]), norch.ShapeError, r"crow_indices must begin"),
         (lambda: norch.sparse_csr_tensor([0, 2], [1, 0], [1.0, 2.0]), norch.ShapeError, r"col_indices must rise"),
-        (lambda: norch.sparse_csr_tensor([0, 2], [1, 3], [1.0, 2.0], (1, 3)), norch.IndexError, r"hold 3 for 3 columns"),
+        (lambda: norch.sparse_csr_tensor([0, 2], [1, 3], [1.0, 2.0], (1, 3)), norch.IndexError, r"hold 3 for 3"),
         (lambda: norch.sparse_csr_tensor([[0, 1]], [[0]], [[1.0]]), norch.ShapeError, r"without batches"),
         (lambda: norch.ones(2, 2, 2).to_sparse_csr(), norch.ShapeError, r"without batches"),
         (lambda: norch.tensor(1.0).to_sparse(), norch.ShapeError, r"to_sparse\(\)"),
@@ -389,8 +390,7 @@ def test_printed_as_pytorch_prints_it():
         (lambda: norch.sparse.sum(coo(), 2), norch.IndexError, r"dim 2 is out of range"),
         (lambda: coo(requires_grad=True).mul_(2), norch.AutogradError, r"a leaf that requires grad"),
         (lambda: norch.sparse_coo_tensor([[0]], [1], (1,), requires_grad=True), norch.DTypeError, r"floating tensors"),
-        (lambda: norch.func.vmap(lambda x: coo() @ x)(draw(2, 4, 2)).shape == 1 or norch.sparse.SparseTensor(2),
-         norch.DTypeError, "made by norch.sparse_coo_tensor"),
+        (lambda: norch.sparse.SparseTensor(2), norch.DTypeError, "made by norch.sparse_coo_tensor"),
     ],
 )  # fmt: skip
 def test_errors_name_the_op_and_a_way_around(call, error, match):
@@ -399,26 +399,94 @@ def test_errors_name_the_op_and_a_way_around(call, error, match):
 
 
 def test_every_method_of_tensors_works_or_says_what_to_do():
-    """Never an internal AttributeError, nor a result that was read from memory that holds only the stored elements."""
-    for name in dir(norch.Tensor):
-        method = getattr(coo(), name) if not name.startswith("_") else None
-        if not callable(method) or name in ("to_dense", "to_sparse", "T"):
+    """Never an internal AttributeError, nor a result read from memory that holds the stored elements alone."""
+    works, unclear = [], []
+    for name in sorted(n for n in dir(norch.Tensor) if not n.startswith("_")):
+        method = getattr(coo(), name)
+        if not callable(method) or isinstance(method, norch.Tensor):
             continue
         try:
             found = method()
-        except (norch.NorchError, TypeError) as error:
-            assert "_nnz" not in str(error)
+        except norch.DeviceError:
             continue
-        ok = found is None or isinstance(found, norch.sparse.SparseTensor | bool | int | float | str | tuple)
-        assert ok or found.shape == () or name in ("indices", "values"), name
+        except (norch.NorchError, TypeError) as error:
+            unclear += [name] * (not any(part in str(error) for part in ("to_dense()", f"{name}()", "argument")))
+            continue
+        if isinstance(found, norch.Tensor) and found.is_contiguous() and found.dim():
+            works.append(name)
+    assert (works, unclear) == (["to_dense"], [])
 
 
-def test_a_number_of_it_is_not_saved(tmp_path):
+def test_a_sparse_tensor_is_not_saved(tmp_path):
     for file in ("x.safetensors", "x.pth"):
-        with pytest.raises(norch.NorchError, match="sparse"):
+        with pytest.raises(norch.DTypeError, match="x is a sparse tensor"):
             norch.save({"x": coo()}, tmp_path / file)
+    with pytest.raises(norch.DTypeError, match="x is a sparse tensor"):
+        norch.save_safetensors({"x": coo()}, tmp_path / "x.safetensors")
 
 
 def test_import_norch_does_not_load_it():
     code = "import norch, sys; norch.ones(2).is_sparse; assert 'norch.sparse' not in sys.modules; norch.sparse.mm"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- Beside PyTorch -------------------------------------------------------------------------------------------------
+
+LINES = [
+    "s @ d", "d.t() @ s.t()", "s @ s.t()", "s @ v", "s * 2", "s + s", "d3 + s", "s * d3", "s.t()", "s.coalesce()",
+    "torch.sum(s)", "torch.sum(s, 1)", "torch.sparse.sum(s, 0)", "torch.sparse.sum(s, (0, 1))",
+    "torch.sparse.softmax(s, 1)", "torch.sparse.log_softmax(s, 0)", "s.to_sparse_csr()", "s.to_sparse_csr() @ d",
+    "s.to_sparse_csr() * 2", "s[2]", "torch.cat([s, s], 1)", "torch.stack([s, s])",
+    "torch.index_select(s, 0, torch.tensor([2, 0, 2]))", "s ** 2", "abs(s)", "s.sum(0, keepdim=True)",
+    "d3.sparse_mask(s.coalesce())", "torch.addmm(b, s, d, beta=2, alpha=3)", "s.norm()", "-s / 3",
+    "torch.sparse.sampled_addmm(s.to_sparse_csr(), b, d.t())", "h", "h * 2", "torch.sparse.sum(h, 0)",
+    "torch.sparse.sum(h, 1)", "torch.sparse.softmax(h, 0)", "torch.zeros_like(s)", "s.float()", "s.long()",
+    "torch.sin(s)", "d3.to_sparse(1)", "s.t().t()",
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", LINES)
+def test_the_same_lines_give_what_pytorch_gives(line):
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (norch, torch):
+        r = np.random.default_rng(0)
+        values, hybrid = (lib.from_numpy(r.standard_normal(shape)).requires_grad_() for shape in (5, (3, 2)))
+        d, d3, b, v = (lib.from_numpy(r.standard_normal(shape)) for shape in ((4, 2), (3, 4), (3, 2), 4))
+        s = lib.sparse_coo_tensor(lib.tensor(INDICES), values, (3, 4))
+        h = lib.sparse_coo_tensor(lib.tensor([[2, 0, 2]]), hybrid, (3, 2))
+        out = eval(line, {"torch": lib, "s": s, "h": h, "d": d, "d3": d3, "b": b, "v": v})
+        dense = out.to_dense()
+        grads = []
+        if dense.requires_grad:
+            try:
+                (dense * lib.arange(dense.numel()).reshape(dense.shape).to(dense.dtype).cos()).sum().backward()
+                grads = [None if x.grad is None else x.grad.tolist() for x in (values, hybrid)]
+            except RuntimeError:
+                assert lib is torch  # it lacks this gradient
+        text = repr(out).replace("torch.", "norch.").partition("grad_fn")[0].rstrip(" ,\n)")
+        found.append((str(out.layout)[6:], str(out.dtype)[6:], tuple(out.shape), dense.tolist(), grads, text))
+    ours, theirs = found
+    assert ours[:3] == theirs[:3]
+    np.testing.assert_allclose(ours[3], theirs[3], rtol=1e-10, atol=1e-12)
+    for a, b in zip(ours[4], theirs[4]):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+    if line not in ("s + s", "torch.sparse.sum(h, 1)"):  # these lie in another order
+        assert ours[5] == theirs[5]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pytorchs_files_are_read(tmp_path):
+    torch = pytest.importorskip("torch")
+    s = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 0]], [1.0, 2.0, 3.0], (2, 3))
+    torch.save([s, s.coalesce(), s.to_sparse_csr()], tmp_path / "x.pt")
+    coo, coalesced, csr = norch.load(tmp_path / "x.pt")
+    assert (coo.is_coalesced(), coalesced.is_coalesced(), csr.is_sparse_csr) == (False, True, True)
+    for x in (coo, coalesced, csr):
+        assert x.to_dense().tolist() == s.to_dense().tolist()
+    torch.save(s, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(norch.CheckpointError, match="a sparse tensor, which is read from zip files only"):
+        norch.load(tmp_path / "old.pt")

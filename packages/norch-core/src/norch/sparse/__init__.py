@@ -6,21 +6,10 @@ flow. What computes with it is composed of ordinary ops on these, so that it run
 
 from ..dispatch.arguments import check_functions
 from ..submodules import late_submodules
-from . import rules  # noqa: F401  (they say what ops do)
+from . import methods, rules  # noqa: F401  (they say what methods and ops do)
 from .functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from .making import sparse_coo_tensor, sparse_csr_tensor
-from .old_types import (
-    BFloat16Tensor,
-    BoolTensor,
-    ByteTensor,
-    CharTensor,
-    DoubleTensor,
-    FloatTensor,
-    HalfTensor,
-    IntTensor,
-    LongTensor,
-    ShortTensor,
-)
+from .old_types import *  # noqa: F403
 from .tensor import SparseTensor
 
 __all__ = [

@@ -42,8 +42,8 @@ def sampled_addmm(
     shape = (mat1.spec.shape[0], mat2.spec.shape[-1])
     if not mat1.spec.ndim == mat2.spec.ndim == 2 or mat1.spec.shape[1] != mat2.spec.shape[0] or shape != input.shape:
         raise ShapeError(
-            f"sampled_addmm(): shapes {tuple(mat1.spec.shape)} and {tuple(mat2.spec.shape)} do not match, or not input's "
-            f"{tuple(input.spec.shape)}"
+            f"sampled_addmm(): shapes {tuple(mat1.spec.shape)} and {tuple(mat2.spec.shape)} do not match, or not "
+            f"{tuple(input.spec.shape)} of input"
         )
     rows, columns = input.places.unbind(0)
     found = SampledProduct.apply(mat1, mat2.t(), rows, columns)
@@ -124,5 +124,3 @@ def _softmax(input: SparseTensor, dim: int, dtype: Any, op: str) -> SparseTensor
 def _sparse(input: Tensor, op: str) -> None:
     if not isinstance(input, SparseTensor):
         raise DTypeError(f"{op}(): expected a sparse tensor, got a dense one; use norch.{op} or to_sparse()")
-
-

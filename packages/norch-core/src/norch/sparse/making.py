@@ -69,7 +69,7 @@ def sparse_coo_tensor(
     shape = None if size is None else as_shape(size, op)
     if shape is not None and (len(shape) != k + len(dense) or shape[k:] != dense):
         raise ShapeError(
-            f"{op}(): size {shape} for {k} sparse dims, which the indices have, and the dense dims {dense} of the values"
+            f"{op}(): size {shape} for {k} sparse dims, as the indices have, and the dense dims {dense} of the values"
         )
     if count and k:
         low, *high = cat([places.amin().reshape(1), places.amax(1)]).tolist()
@@ -156,7 +156,9 @@ def to_sparse(
     n = input.spec.ndim
     k = n - (dense_dim or 0) if sparse_dim is None else sparse_dim
     if blocksize is not None or not 1 <= k <= n:
-        raise ShapeError(f"to_sparse(): {k} sparse dims of shape {tuple(input.spec.shape)}, without blocks; take 1 to {n}")
+        raise ShapeError(
+            f"to_sparse(): {k} sparse dims of shape {tuple(input.spec.shape)}, without blocks; take 1 to {n}"
+        )
     held = input.detach() if input.spec.dtype.category == BOOL else input.detach() != 0
     mask = held if k == n else held.reshape((*input.spec.shape[:k], -1)).any(-1)
     places = mask.nonzero().t().contiguous()

@@ -29,7 +29,5 @@ def _sparse_type(name: str) -> _SparseType:
     return _SparseType(name, (), {"__doc__": f"Old form of COO tensors of dtype {dtype.name}.", "dtype": dtype})
 
 
-HalfTensor, BFloat16Tensor, FloatTensor = map(_sparse_type, ("HalfTensor", "BFloat16Tensor", "FloatTensor"))
-DoubleTensor, ByteTensor, CharTensor = map(_sparse_type, ("DoubleTensor", "ByteTensor", "CharTensor"))
-ShortTensor, IntTensor = map(_sparse_type, ("ShortTensor", "IntTensor"))
-LongTensor, BoolTensor = map(_sparse_type, ("LongTensor", "BoolTensor"))
+__all__ = list(TENSOR_TYPES)
+globals().update({name: _sparse_type(name) for name in TENSOR_TYPES})

@@ -79,8 +79,8 @@ def _check(op: str, a: Tensor, b: Tensor) -> None:
     for x in (a, b):
         if isinstance(x, SparseTensor) and (x.spec.ndim != 2 or x.sparse_dim() != 2):
             raise ShapeError(
-                f"{op}(): takes sparse matrices, of 2 sparse dims, got {x.sparse_dim()} sparse and {x.dense_dim()} dense; "
-                "use to_dense() first"
+                f"{op}(): takes sparse matrices, of 2 sparse dims, got {x.sparse_dim()} sparse and {x.dense_dim()} "
+                "dense; use to_dense() first"
             )
     shapes = f"shapes {tuple(a.spec.shape)} and {tuple(b.spec.shape)}"
     if not 1 <= a.spec.ndim <= 2 or not 1 <= b.spec.ndim <= 2:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..autograd.graph import is_recording
 from ..dtype import BOOL, int64, result_dtype
 from ..errors import DTypeError, ShapeError
+from ..ops.copying import write
 from ..ops.creation import arange, zeros
 from ..ops.families import by_name
 from ..ops.from_data import as_tensor
@@ -43,15 +45,17 @@ def run(op: Any, args: tuple[Any, ...]) -> Any:
 
 def into(op: Any, out: Any, args: tuple[Any, ...]) -> None:
     """`op`, its result written into the memory of `out`."""
-    found = args[0] if op.name == "copy" else run(op, args)
-    if isinstance(out, SparseTensor):
+    source = args[0] if op.name == "copy" else run(op, args)
+    if isinstance(out, SparseTensor) or (source.requires_grad and is_recording()):
         refuse(op.name)
-    out.detach().copy_(found.to_dense().detach())
+    write(out, source.to_dense())
 
 
 # --- Elementwise ----------------------------------------------------------------------------------------------------
 
-_ZERO_TO_ZERO = """abs sqrt sin sinh tan tanh asin asinh atan sign floor ceil round trunc relu erf erfinv expm1 log1p atanh"""
+_ZERO_TO_ZERO = (
+    """abs sqrt sin sinh tan tanh asin asinh atan sign floor ceil round trunc relu erf erfinv expm1 log1p atanh"""
+)
 
 
 def _of_values(op: Any) -> Rule:
@@ -172,12 +176,12 @@ def _sum(op: str, a: Any, b: Any) -> Any:
 
 
 @rule("transpose")
-def _transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
+def _transpose(x: SparseTensor, dim0: int, dim1: int) -> Tensor:
     return x.transpose(dim0, dim1)
 
 
 @rule("permute")
-def _permute(x: SparseTensor, dims: Any) -> SparseTensor:
+def _permute(x: SparseTensor, dims: Any) -> Tensor:
     return x.permute(dims)
 
 
@@ -212,7 +216,8 @@ def _stack(tensors: Any, dim: int) -> SparseTensor:
     if not isinstance(first, SparseTensor) or wrap_dim(dim, first.spec.ndim + 1, "stack") > first.sparse_dim():
         raise DTypeError("stack(): takes sparse tensors or dense ones, not both, along a sparse dim; use to_dense()")
     at = wrap_dim(dim, first.spec.ndim + 1, "stack")
-    return _cat([_unsqueezed(x, at) if isinstance(x, SparseTensor) else x for x in tensors], at)
+    found: SparseTensor = _cat([_unsqueezed(x, at) if isinstance(x, SparseTensor) else x for x in tensors], at)
+    return found
 
 
 def _unsqueezed(x: SparseTensor, at: int) -> SparseTensor:

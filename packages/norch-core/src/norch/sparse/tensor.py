@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..autograd.graph import is_recording
@@ -10,11 +10,11 @@ from ..device import Device
 from ..dtype import TENSOR_TYPES, DType
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..memory_format import sparse_coo, sparse_csr
-from ..ops.registry import IN_PLACE, METHODS
-from ..spec import Spec, wrap_dim
+from ..ops.registry import METHODS
+from ..spec import Spec
 from ..tensor import Tensor
 from ..tensor_base import TakenOver
-from .structure import compressed, flat_keys, gathered, merged, pick
+from .structure import compressed, flat_keys, gathered, merged
 
 run_op: dict[str, Callable[..., Any]] = {}
 """How an op is run ("run"), or its result written ("into"): filled by `rules.py`."""
@@ -89,7 +89,7 @@ class SparseTensor(Tensor):
             raise AutogradError("Function: a sparse result has no gradient; return its values and make it outside")
 
     @property
-    def apply_function(self) -> Any:  # type: ignore[override]
+    def apply_function(self) -> Any:
         return _refuse_function if self.requires_grad and is_recording() else None
 
     @property
@@ -116,13 +116,13 @@ class SparseTensor(Tensor):
         return self.entries.grad_fn
 
     @property
-    def grad(self) -> SparseTensor | None:  # type: ignore[override]
+    def grad(self) -> Any:
         """The gradient that backward passes have gathered here: sparse, of the same places."""
         found = self.entries.grad if self.entries.is_leaf else None
         return None if found is None else with_entries(self, found)
 
     @grad.setter
-    def grad(self, value: SparseTensor | None) -> None:
+    def grad(self, value: Any) -> None:
         if value is not None and (not isinstance(value, SparseTensor) or value._nnz() != self._nnz()):
             raise ShapeError("grad: expected None or a sparse tensor of the same places")
         self.entries.grad = None if value is None else value.entries
@@ -135,13 +135,13 @@ class SparseTensor(Tensor):
         """A tensor on the same memory that is no part of the graph."""
         return with_entries(self, self.entries.detach())
 
-    @property  # type: ignore[misc]
-    def data(self) -> SparseTensor:
+    @property
+    def data(self) -> Any:
         """`detach()`; assigning replaces places and values."""
         return self.detach()
 
     @data.setter
-    def data(self, value: SparseTensor) -> None:
+    def data(self, value: Any) -> None:
         take_over(self, value.detach())
 
     @property
@@ -238,7 +238,7 @@ class SparseTensor(Tensor):
     # --- Conversions ------------------------------------------------------------------------------------------------
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-        """All elements, stored or 0, in a dense tensor. `masked_grad` is not used: gradients are those of the stored."""
+        """All elements, stored or 0, in a dense tensor. Gradients are those of the stored ones."""
         sizes, shape = self.spec.shape[: self.sparse_dim()], tuple(self.spec.shape)
         if sizes:
             rows = 1
@@ -269,7 +269,9 @@ class SparseTensor(Tensor):
                 f"{self.sparse_dim()} sparse and {self.dense_dim()} dense dims"
             )
         one = self.coalesce()
-        return make_csr(compressed(one.places.select(0, 0), self.spec.shape[0]), one.places, one.entries, one.spec.shape)
+        return make_csr(
+            compressed(one.places.select(0, 0), self.spec.shape[0]), one.places, one.entries, one.spec.shape
+        )
 
     def to(self, *args: Any, **kwargs: Any) -> SparseTensor:
         """This tensor in another dtype or on another device; itself where it already is. As `to` of dense tensors."""
@@ -308,88 +310,6 @@ class SparseTensor(Tensor):
     def __reduce_ex__(self, protocol: Any) -> Any:
         parts = (self.places, self.entries.detach(), tuple(self.spec.shape), self.coalesced, self.crow)
         return _restore, (*parts, self.requires_grad)
-
-    # --- Views and parts --------------------------------------------------------------------------------------------
-
-    def transpose(self, dim0: int, dim1: int) -> SparseTensor:
-        """The tensor with two sparse dims exchanged; CSR stays CSR. Raises ShapeError for a dense dim."""
-        n = self.spec.ndim
-        order = list(range(n))
-        a, b = wrap_dim(dim0, n, "transpose"), wrap_dim(dim1, n, "transpose")
-        order[a], order[b] = order[b], order[a]
-        return self.permute(order)
-
-    swapaxes = swapdims = transpose
-
-    def t(self) -> SparseTensor:
-        """The transpose of a matrix. Raises ShapeError above 2 dims."""
-        if self.spec.ndim > 2:
-            raise ShapeError(f"t(): expected at most 2 dims, got shape {tuple(self.spec.shape)}")
-        return self.transpose(0, 1) if self.spec.ndim == 2 else self
-
-    T = mT = H = mH = property(lambda self: self.t(), doc="The transpose of a matrix.")  # type: ignore[assignment]
-
-    def permute(self, *dims: Any) -> SparseTensor:
-        """The tensor with its sparse dims in another order; CSR stays CSR. Raises ShapeError where dense ones move."""
-        order = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
-        wrapped = [wrap_dim(d, self.spec.ndim, "permute") for d in order]
-        k = self.sparse_dim()
-        if sorted(wrapped) != list(range(self.spec.ndim)) or wrapped[k:] != list(range(k, self.spec.ndim)):
-            raise ShapeError(
-                f"permute(): dims {tuple(order)} of a tensor of {k} sparse and {self.dense_dim()} dense dims, in that "
-                "order; only sparse dims may change places"
-            )
-        if wrapped == list(range(self.spec.ndim)):
-            return self
-        places = self.places.index_select(0, self.places.new_tensor(wrapped[:k]))
-        out = make_coo(places, self.entries, [self.spec.shape[d] for d in wrapped], False)
-        return out if self.crow is None else out.to_sparse_csr()
-
-    def select(self, dim: int, index: int) -> Any:
-        """What is at `index` of a sparse dim, sparse; of the last sparse dim dense."""
-        at = wrap_dim(dim, self.spec.ndim, "select")
-        k, size = self.sparse_dim(), self.spec.shape[at]
-        if at >= k:
-            refuse("select() of a dense dim")
-        if not -size <= index < size:
-            from ..errors import IndexError
-
-            raise IndexError(f"select(): index {index} is out of range for dim {dim} of size {size}")
-        chosen = (self.places.select(0, at) == index % size).nonzero().reshape(-1)
-        entries = pick(self.entries, chosen)
-        if k == 1:
-            return entries.sum(0).to(self.spec.dtype)
-        rest = self.places.new_tensor([d for d in range(k) if d != at])
-        shape = [n for d, n in enumerate(self.spec.shape) if d != at]
-        return make_coo(self.places.index_select(0, rest).index_select(1, chosen), entries, shape, self.coalesced)
-
-    def __getitem__(self, index: Any) -> Any:
-        """`tensor[i]` and `tensor[i, j]`. Raises DTypeError for other indices."""
-        out: Any = self
-        for i in index if isinstance(index, tuple) else (index,):
-            if not hasattr(type(i), "__index__") or isinstance(i, bool) or getattr(i, "shape", ()) != ():
-                raise DTypeError("__getitem__(): sparse tensors take ints only; use index_select() or to_dense()")
-            out = out.select(0, int(i)) if isinstance(out, SparseTensor) else out[int(i)]
-        return out
-
-    def index_select(self, dim: int, index: Tensor) -> SparseTensor:
-        """The slices along a sparse dim that the 1-D `index` names, in its order."""
-        found: SparseTensor = run_op["index_select"](self, dim, index)
-        return found
-
-    def unbind(self, dim: int = 0) -> tuple[Any, ...]:
-        """What is at each index of a sparse dim."""
-        return tuple([self.select(dim, i) for i in range(self.spec.shape[wrap_dim(dim, self.spec.ndim, "unbind")])])
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.unbind(0))
-
-    def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-        """The `p`-norm of all elements. Raises DTypeError for a `dim`."""
-        if dim is not None:
-            refuse("norm() along a dim")
-        entries = (self if self.coalesced else self.coalesce()).entries
-        return (entries if dtype is None else entries.to(dtype)).norm(p)
 
     # --- In place ---------------------------------------------------------------------------------------------------
 
@@ -455,57 +375,3 @@ def take_over(tensor: SparseTensor, value: SparseTensor) -> SparseTensor:
     for name in ("spec", "places", "entries", "coalesced", "crow"):
         setattr(tensor, name, getattr(value, name))
     return tensor
-
-
-# --- Its other methods ----------------------------------------------------------------------------------------------
-
-_RULED = """add sub subtract mul multiply div divide true_divide neg negative matmul mm mv addmm sum abs absolute square
-    sqrt sin sinh tan tanh asin arcsin asinh arcsinh atan arctan sign sgn floor ceil round trunc fix relu erf erfinv
-    expm1 log1p deg2rad rad2deg pow float double half bfloat16 int long short char byte bool type_as is_same_size
-    spmm smm""".split()
-"""What rules run: the methods that stay as they are."""
-
-
-def _refused(name: str) -> Callable[..., Any]:
-    def call(self: SparseTensor, *args: Any, **kwargs: Any) -> NoReturn:
-        refuse(name)
-
-    call.__name__ = call.__qualname__ = name
-    return call
-
-
-def _in_place(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    title = name if name.startswith("__") else f"{name}_"
-
-    def call(self: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-        value = function(self, *args, **kwargs)
-        if value is NotImplemented:
-            return value
-        if not isinstance(value, SparseTensor) or value.spec.shape != self.spec.shape:
-            raise DTypeError(f"{title}(): the result is not sparse, or has another shape; use the op out of place")
-        if self.requires_grad and self.is_leaf and is_recording():
-            raise AutogradError(f"{title}(): a leaf that requires grad cannot be changed in place; use no_grad()")
-        value = value.to(self.dtype)
-        return take_over(self, value.to_sparse() if self.crow is None else value.to_sparse_csr())
-
-    call.__name__ = call.__qualname__ = title
-    return call
-
-
-def _keep(name: str) -> bool:
-    if name.startswith("__"):
-        return name not in ("__len__", "__bool__", "__float__", "__int__", "__index__", "__array__", "__contains__",
-                            "__dlpack__", "__setitem__")  # fmt: skip
-    return name in _RULED
-
-
-for _name, _function in IN_PLACE.items():
-    _plain = _name.strip("_") if _name.startswith("__") else _name[:-1]
-    if (_plain.removeprefix("i") if _name.startswith("__") else _plain) in (*_RULED, "truediv"):
-        setattr(SparseTensor, _name, _in_place(_name if _name.startswith("__") else _plain, _function))
-for _name in dir(Tensor):
-    _value = getattr(Tensor, _name)
-    if _name in METHODS or _name in IN_PLACE or _name.endswith("_") or _name in ("stride", "data_ptr", "storage"):
-        if _name not in vars(SparseTensor) and not _keep(_name) and callable(_value) and _name != "__class__":
-            setattr(SparseTensor, _name, _refused(_name))
-SparseTensor.__len__ = lambda self: METHODS["__len__"](self)  # type: ignore[method-assign]
