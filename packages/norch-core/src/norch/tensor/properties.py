@@ -12,6 +12,8 @@ from ..submodules import late_function
 if TYPE_CHECKING:
     from . import Tensor
 
+_MAKING = "norch.sparse.making"
+
 
 class Properties:
     __slots__ = ()
@@ -55,10 +57,10 @@ class Properties:
         out: Tensor = self if dtype is None else self.to(dtype)
         return out
 
-    to_sparse = late_function("norch.sparse.making", "to_sparse")
+    to_sparse = late_function(_MAKING, "to_sparse", "A COO tensor of the elements that are not 0.")
     to_sparse_coo = to_sparse
-    to_sparse_csr = late_function("norch.sparse.making", "to_sparse_csr")
-    sparse_mask = late_function("norch.sparse.making", "sparse_mask")
+    to_sparse_csr = late_function(_MAKING, "to_sparse_csr", "A CSR tensor of a matrix's elements that are not 0.")
+    sparse_mask = late_function(_MAKING, "sparse_mask", "The elements at the places of a sparse tensor, sparse.")
 
     def is_conj(self) -> bool:
         """False: norch has no complex dtypes."""

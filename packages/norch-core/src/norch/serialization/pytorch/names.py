@@ -108,8 +108,9 @@ def _sparse(machine: Machine, layout: Any, parts: Any) -> Tensor:
     *given, size = parts[: count + 1]
     if not all(isinstance(x, Tensor) for x in given) or not isinstance(size, tuple) or layout is strided:
         raise ValueError("a sparse tensor has no indices, values or size")
-    out = (sparse_csr_tensor if layout is sparse_csr else sparse_coo_tensor)(*given, size)
-    return out.coalesce() if count == 2 and True in parts[3:] else out
+    make: Any = sparse_csr_tensor if layout is sparse_csr else sparse_coo_tensor
+    out: Any = make(*given, size)
+    return out.coalesce() if count == 2 and True in parts[3:] else out  # type: ignore[no-any-return]
 
 
 def _encode(machine: Machine, text: Any, encoding: Any = "latin1") -> bytes:
