@@ -419,3 +419,24 @@ def test_sparse_adam_is_pytorchs():
             optimizer.step()
         results.append(table.weight.detach().numpy())
     np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in STEPWISE if n not in ("Lion", "SparseAdam")])
+def test_a_parameter_that_is_twice_in_a_group_takes_two_steps(name):
+    torch = pytest.importorskip("torch")
+    results = []
+    for lib in (norch, torch):
+        p, q = (lib.nn.Parameter(lib.tensor([1.0, -2.0, 0.5]) * k) for k in (1, 2))
+        with pytest.warns(UserWarning, match="parameter"):
+            optimizer = getattr(lib.optim, name)([p, q, p], lr=0.01, foreach=False)
+        for k in range(3):
+            optimizer.zero_grad()
+            ((p - k) ** 2 + p * q).sum().backward()
+            optimizer.step()
+        state = optimizer.state_dict()
+        assert state["param_groups"][0]["params"] == [2, 1, 2]
+        optimizer.load_state_dict(state)
+        results.append([*p.tolist(), *q.tolist(), float(optimizer.state_dict()["state"].get(2, {}).get("step", 0))])
+    np.testing.assert_allclose(results[0][:6], results[1][:6], rtol=1e-5)
+    if name != "SGD":
+        assert results[0][6] == results[1][6] == 6

@@ -15,7 +15,7 @@ from ...errors import DTypeError
 from ...memory_format import sparse_coo, sparse_csr, strided
 from ...spec import Size
 from ...tensor import Tensor
-from ..allowed import allowed, is_allowed, is_never_safe
+from ..allowed import allowed, allowed_in, is_allowed, is_never_safe
 from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild
 
 if TYPE_CHECKING:
@@ -75,6 +75,14 @@ def _subclass(machine: Machine, kind: Any, data: Any, requires_grad: Any) -> Ten
     if kind is not Tensor and kind is not parameter_class():
         raise ValueError("a tensor is of another class")
     return data if kind is Tensor else _parameter(machine, data, requires_grad)
+
+
+def _declared(machine: Machine, home: Any, name: Any) -> Any:
+    """A function of norch that the user declared safe."""
+    found = allowed_in(home, name)
+    if found is None:
+        raise refusal(machine.fail, f"{home!s:.80}.{name!s:.80}")
+    return found
 
 
 def _size(machine: Machine, sizes: Any = ()) -> Size:
@@ -260,6 +268,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     f"{_ROOT}.spec.Size": (Size, _size),
     f"{_ROOT}.device.Device": (Device, _device),
     f"{_ROOT}.serialization.objects.make_subclass": (_Function(), _subclass),
+    f"{_ROOT}.serialization.objects.find": (_Function(), _declared),
     **{f"{_ROOT}.dtype.{dtype.__reduce__()}": (dtype, None) for dtype in DTYPES},
     "_codecs.encode": (_Function(), _encode),
     "collections.OrderedDict": (OrderedDict, _ordered_dict),
