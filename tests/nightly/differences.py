@@ -137,7 +137,7 @@ LACKING = {
     "pooling, convolution and sampling in 3-D": """
         grid_sampler_2d grid_sampler_3d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool3d
         nn.functional.avg_pool3d nn.functional.conv3d nn.functional.conv_transpose3d
-        nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.grid_sample
+        nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
         nn.functional.max_pool3d nn.functional.max_unpool3d
     """,
     "what PyTorch's own code calls": """
