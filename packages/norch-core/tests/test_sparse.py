@@ -160,6 +160,9 @@ def test_products(make):
     for found in (x @ x.t(), norch.sparse.mm(x, x.t())):
         assert found.layout is x.layout
         close(found, dense @ dense.t())
+    batch = draw(2, 5, 3)
+    close(batch @ x, batch @ dense)
+    close(norch.linear(x, m.t(), draw(2)), norch.linear(dense, m.t(), draw(2)))
     b = draw(3, 2, seed=1)
     close(norch.addmm(b, x, m, beta=2, alpha=3), 2 * b + 3 * (dense @ m))
     close(norch.sparse.addmm(b, x, m), b + dense @ m)

@@ -91,6 +91,9 @@ def _check(op: str, a: Tensor, b: Tensor) -> None:
 
 def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
     """a @ b, of which at least one is a sparse matrix; of two the result is sparse."""
+    if a.spec.ndim > 2 and isinstance(b, SparseTensor) and not isinstance(a, SparseTensor):
+        rows = a.reshape(-1, a.spec.shape[-1])
+        return product(rows, b, op).reshape((*a.spec.shape[:-1], *b.spec.shape[1:]))
     _check(op, a, b)
     dtype = a.spec.dtype
     if dtype.is_floating_point and dtype.itemsize == 2:

@@ -136,6 +136,12 @@ def _in_layout(out: SparseTensor, *given: SparseTensor) -> SparseTensor:
     return out.to_sparse_csr() if all(x.crow is not None for x in given) else out
 
 
+@rule("linear")
+def _linear(x: Any, weight: Any, bias: Any) -> Tensor:
+    out = product(x, weight.t(), "linear")
+    return out if bias is None else out + bias
+
+
 @rule("div")
 def _div(a: Any, b: Any) -> SparseTensor:
     a, b = _operand(a), _operand(b)
