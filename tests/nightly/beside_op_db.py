@@ -104,7 +104,13 @@ def _to_norch(x: Any) -> Any:
 
 
 def _tensor(x: torch.Tensor) -> norch.Tensor:
-    """With the strides of x, and requiring a gradient where x does."""
+    """With the layout and the strides of x, and requiring a gradient where x does."""
+    if x.layout is torch.sparse_coo:
+        parts = to_norch((x._indices(), x._values().detach()))
+        return norch.sparse_coo_tensor(*parts, tuple(x.shape), requires_grad=x.requires_grad)
+    if x.layout is torch.sparse_csr:
+        rows = to_norch((x.crow_indices(), x.col_indices(), x.values().detach()))
+        return norch.sparse_csr_tensor(*rows, tuple(x.shape), requires_grad=x.requires_grad)
     values = x.detach()
     bits = values.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if x.dtype is torch.bfloat16 else values.numpy()
     if 0 in x.stride() and x.numel():
@@ -121,7 +127,7 @@ def to_norch(x: Any) -> Any:
 
 
 def to_torch(x: norch.Tensor) -> torch.Tensor:
-    x = x.detach()
+    x = x.detach().to_dense()
     if x.dtype is norch.bfloat16:
         return torch.from_numpy(x.numpy().view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(np.array(x.numpy()))
@@ -214,7 +220,7 @@ def differ(a: Any, b: Any, dtype: torch.dtype, values: bool, exact: Callable[[],
         return None if same else f"{b!r}, PyTorch {a!r}"
     if not isinstance(b, norch.Tensor):
         return f"{type(b).__name__}, PyTorch a tensor"
-    a, b = a.detach(), to_torch(b)
+    a, b = a.detach().to_dense(), to_torch(b)
     if a.dtype != b.dtype:
         return f"dtype {b.dtype}, PyTorch {a.dtype}"
     if a.shape != b.shape:

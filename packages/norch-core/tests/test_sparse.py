@@ -370,6 +370,7 @@ def test_printed_as_pytorch_prints_it():
         (lambda: coo().crow_indices(), norch.DTypeError, r"use to_sparse_csr\(\)"),
         (lambda: coo() @ draw(3, 2), norch.ShapeError, r"matmul\(\): shapes \(3, 4\) and \(3, 2\)"),
         (lambda: coo() @ draw(4, 2).float(), norch.DTypeError, r"float64 and norch.float32"),
+        (lambda: norch.sparse.mm(coo(), draw(4, 2), "prod"), ValueError, r"mm\(\): reduce must be sum"),
         (lambda: norch.sparse.mm(coo(), draw(4)), norch.ShapeError, r"mm\(\): expected tensors of 2 and 2 dims"),
         (lambda: coo() @ draw(3, 4, 2), norch.ShapeError, r"a sparse matrix and a dense vector or matrix"),
         (lambda: coo() + 1, norch.DTypeError, r"add\(\): a sparse tensor and a number"),
@@ -444,7 +445,8 @@ LINES = [
     "d3.sparse_mask(s.coalesce())", "torch.addmm(b, s, d, beta=2, alpha=3)", "s.norm()", "-s / 3",
     "torch.sparse.sampled_addmm(s.to_sparse_csr(), b, d.t())", "h", "h * 2", "torch.sparse.sum(h, 0)",
     "torch.sparse.sum(h, 1)", "torch.sparse.softmax(h, 0)", "torch.zeros_like(s)", "s.float()", "s.long()",
-    "torch.sin(s)", "d3.to_sparse(1)", "s.t().t()",
+    "torch.sin(s)", "torch.sparse.mm(s.to_sparse_csr(), d, 'mean')", "torch.sparse.mm(s.to_sparse_csr(), d, 'amax')",
+    "d3.to_sparse(1)", "s.t().t()",
 ]  # fmt: skip
 
 

@@ -11,22 +11,40 @@ from ..ops.elementwise.arithmetic import exp, log
 from ..ops.matrix import matmul as dense_products
 from ..spec import wrap_dim, wrap_dims
 from ..tensor import Tensor
-from .products import SampledProduct, product
+from .products import SampledProduct, check_operands, product
 from .structure import flat_keys, gathered, merged, pick
 from .tensor import SparseTensor, make_coo, with_entries
 
 
-def mm(sparse: Tensor, dense: Tensor) -> Tensor:
+def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Tensor:
     """The product of two matrices, either or both of them sparse; of two sparse ones it is sparse.
 
-    Gradients flow to the values of the sparse one and to the dense one. Raises as matmul does.
+    Gradients flow to the values of the sparse one and to the dense one. reduce: of a sparse and a dense one, what is
+    made of the products of a row's stored elements: "sum", "mean", "amax" or "amin". Raises as matmul does, ValueError
+    for another `reduce`.
     """
+    if reduce != "sum":
+        return _reduced(sparse, dense, reduce)
     if not isinstance(sparse, SparseTensor) and not isinstance(dense, SparseTensor):
         return dense_products.mm(sparse, dense)
     if not sparse.spec.ndim == dense.spec.ndim == 2:
         shapes = f"{tuple(sparse.spec.shape)} and {tuple(dense.spec.shape)}"
         raise ShapeError(f"mm(): expected tensors of 2 and 2 dims, got {shapes}")
     return product(sparse, dense, "mm")
+
+
+def _reduced(sparse: Tensor, dense: Tensor, reduce: str) -> Tensor:
+    if reduce not in ("mean", "amax", "amin"):
+        raise ValueError(f"mm(): reduce must be sum, mean, amax or amin, got {reduce!r}")
+    _sparse(sparse, "mm")
+    if isinstance(dense, SparseTensor):
+        raise DTypeError(f"mm(): reduce {reduce!r} takes a dense matrix on the right; use to_dense() first")
+    check_operands("mm", sparse, dense)
+    rows, columns = sparse.places.unbind(0)  # type: ignore[attr-defined]
+    products = pick(dense, columns) * sparse.entries.unsqueeze(1)  # type: ignore[attr-defined]
+    out = dense.new_zeros((sparse.spec.shape[0], dense.spec.shape[1]))
+    at = rows.unsqueeze(1).expand(tuple(products.spec.shape))
+    return out.scatter_reduce(0, at, products, reduce, include_self=False)
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

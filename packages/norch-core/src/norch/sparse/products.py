@@ -73,7 +73,8 @@ class SampledProduct(Function):
         return by_a, by_b, None, None
 
 
-def _check(op: str, a: Tensor, b: Tensor) -> None:
+def check_operands(op: str, a: Tensor, b: Tensor) -> None:
+    """Raises where two operands, of which one is sparse, cannot be multiplied."""
     if a.spec.dtype is not b.spec.dtype:
         raise DTypeError(f"{op}(): operands of dtypes {a.spec.dtype} and {b.spec.dtype}; convert one")
     for x in (a, b):
@@ -94,7 +95,7 @@ def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
     if a.spec.ndim > 2 and isinstance(b, SparseTensor) and not isinstance(a, SparseTensor):
         rows = a.reshape(-1, a.spec.shape[-1])
         return product(rows, b, op).reshape((*a.spec.shape[:-1], *b.spec.shape[1:]))
-    _check(op, a, b)
+    check_operands(op, a, b)
     dtype = a.spec.dtype
     if dtype.is_floating_point and dtype.itemsize == 2:
         return product(a.to(float32), b.to(float32), op).to(dtype)  # sums of 16 bits would be rounded at each addition
