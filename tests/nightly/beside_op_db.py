@@ -76,7 +76,8 @@ def function_of(op: Any) -> Any:
 
 
 def is_lacking(op: Any) -> bool:
-    return function_of(op) is None
+    found = function_of(op)
+    return found is None or hasattr(found, "_instead")  # as functions of complex numbers, which say so
 
 
 # --- Tensors of the one as tensors of the other ---------------------------------------------------------------------
@@ -162,7 +163,7 @@ def written(name: str, sample: Any) -> str:
 
     def short(x: Any) -> str:
         if isinstance(x, torch.Tensor):
-            values = repr(x.tolist()) if x.numel() < 5 else ""
+            values = repr(x.detach().to_dense().tolist()) if x.numel() < 5 else ""
             return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}{values}"
         return f"({', '.join(map(short, x))})" if isinstance(x, (tuple, list)) else repr(x)
 
@@ -195,7 +196,7 @@ class Call:
 
     def gradients(self) -> tuple[list[Any], list[bool]]:
         """Of a weighted sum of the results; and which of these required one."""
-        outputs = tensors(self.processed())
+        outputs = [y.to_dense() for y in tensors(self.processed())]
         wanted = [bool(y.requires_grad) and y.dtype.is_floating_point for y in outputs]
         draw = np.random.default_rng(1)
         weights = [torch.tensor(draw.standard_normal(tuple(y.shape))) for y in outputs]
