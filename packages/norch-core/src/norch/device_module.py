@@ -113,9 +113,9 @@ class DeviceModule:
         if added is not None and hasattr(added, name):
             return getattr(added, name)
         if name == "amp":
-            from . import amp
+            from .amp.of_device import amp_of
 
-            return amp
+            return amp_of(self.device_type)
         if name.endswith("Tensor"):
             from .compat.legacy import tensor_type
 
