@@ -64,26 +64,33 @@ def _caller_is_below() -> bool:
     return _below[name]
 
 
-def _policy(name: str, specs: Iterable[Any]) -> tuple[str, str] | None:
-    """A device type for which autocast is on and what is to become of the function there."""
+def _decide(name: str, specs: Iterable[Any]) -> tuple[str, str, DType | None] | None:
+    """A device type for which autocast is on, what is to become of the function there, and the dtype that operands are
+    to be cast to, None where all are as they should be. None where the function is not listed."""
+    active, known = state.active, None
+    given = []
     for spec in specs:
         kind = spec.device.type
-        if kind in state.active:
-            found = (CPU if kind == "cpu" else OTHERS).get(name)
-            return None if found is None else (kind, found)
-    return None
-
-
-def _wanted(device_type: str, policy: str, specs: Iterable[Any]) -> DType | None:
-    """The dtype that operands on the device type are to be cast to, None where all are as they should be."""
-    given = {s.dtype for s in specs if s.device.type == device_type} & _CASTABLE
-    if policy == LOWER:
-        dtype = state.active[device_type]
-    elif policy == FLOAT32 or len(given) > 1:
-        dtype = float32
-    else:
+        if known is None:
+            if kind not in active:
+                continue
+            known = kind, (CPU if kind == "cpu" else OTHERS).get(name)
+            if known[1] is None:
+                return None
+        if kind == known[0] and spec.dtype in _CASTABLE:
+            given.append(spec.dtype)
+    if known is None:
         return None
-    return dtype if given - {dtype} else None
+    kind, policy = known
+    dtype = None
+    if policy == LOWER:
+        dtype = active[kind]
+    elif policy == FLOAT32 or any(d is not given[0] for d in given):
+        dtype = float32
+    for d in given:
+        if d is not dtype:
+            return kind, policy, dtype
+    return kind, policy, None
 
 
 def _cast_all(value: Any, device_type: str, dtype: DType) -> Any:
@@ -118,12 +125,15 @@ class AutocastPlans(Plans):
     def __getitem__(self, key: Any) -> Plan:
         if state.active is not None and not _caller_is_below():
             specs = [s for s in (key if type(key) is tuple else (key,)) if isinstance(s, Spec)]
-            found = _policy(self.op.name, specs)
-            if found is not None:
-                dtype = _wanted(*found, specs)
-                if dtype is not None:
-                    raise Recast(found[0], dtype)
+            found = _decide(self.op.name, specs)
+            if found is not None and found[2] is not None:
+                raise Recast(found[0], found[2])
         return super().__getitem__(key)
+
+
+def _has_dtype(values: Iterable[Any]) -> bool:
+    """Whether the caller chose the dtype of the result."""
+    return any(isinstance(v, DType) for v in values)
 
 
 def _tensors(values: Iterable[Any]) -> Iterable[Any]:
@@ -141,16 +151,16 @@ def _hooked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if active is None or _below[sys._getframe(2).f_globals.get("__name__", "")]:
             return function(*args, **kwargs)
         specs = list(_tensors((*args, *kwargs.values())))
-        found = _policy(name, specs)
+        found = _decide(name, specs)
         if found is None or kwargs.get("out") is not None:
             return function(*args, **kwargs)
-        if found[1] == REFUSE:
+        kind, policy, dtype = found
+        if policy == REFUSE:
             raise RuntimeError(_REFUSAL)
-        dtype = _wanted(*found, specs)
-        chosen = any(isinstance(a, DType) for a in (*args, *kwargs.values()))
-        if dtype is not None and not (chosen and found[1] == FLOAT32):
-            args = tuple([_cast_all(a, found[0], dtype) for a in args])
-            kwargs = {k: _cast_all(a, found[0], dtype) for k, a in kwargs.items()}
+        if dtype is not None and not (policy == FLOAT32 and _has_dtype((*args, *kwargs.values()))):
+            args = tuple([_cast_all(a, kind, dtype) for a in args])
+            if kwargs:
+                kwargs = {k: _cast_all(a, kind, dtype) for k, a in kwargs.items()}
         state.active = None
         try:
             return function(*args, **kwargs)

@@ -58,10 +58,10 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
         state.cache = {}
     # Without recording a cast has no gradient, and must not be found by what records.
     key = id(x), dtype, is_recording()
-    version = x.buffer, x.buffer.modified, x.spec
+    buffer, spec = x.buffer, x.spec
     known = state.cache.get(key)
-    if known is not None and known[0] is x and all(a is b for a, b in zip(known[1], version, strict=True)):
-        return known[2]  # type: ignore[no-any-return]
+    if known is not None and known[0] is x and known[1] is buffer and known[2] is buffer.modified and known[3] is spec:
+        return known[4]  # type: ignore[no-any-return]
     made = x.to(dtype)
-    state.cache[key] = x, version, made
+    state.cache[key] = x, buffer, buffer.modified, spec, made
     return made
