@@ -106,14 +106,15 @@ class GradScaler:
         self._stages[id(optimizer)] = (_UNSCALED, good)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """`optimizer.step(*args)` after `unscale_`, unless a gradient was not finite. Closures are not supported.
+        """`optimizer.step(*args)` after `unscale_`, unless a gradient was not finite.
 
-        Raises AutogradError where it was called already since the last `update`, and where no parameter has a gradient.
+        Raises AutogradError where it was called already since the last `update`, and where no parameter has a gradient;
+        NotImplementedError for a closure.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
-            raise AutogradError("GradScaler.step(): closures are not supported while it is enabled")
+            raise NotImplementedError("GradScaler.step(): closures are not supported while it is enabled")
         self._check_scaled("step")
         stage = self._stages.get(id(optimizer), (_READY, None))[0]
         if stage == _STEPPED:

@@ -25,7 +25,7 @@ from .lists import CPU, FLOAT32, LOWER, OTHERS, REFUSE
 from .state import cast, state
 
 if TYPE_CHECKING:
-    from types import CellType
+    from types import CellType, CodeType
 
     from ..dispatch.plan import Plan
 
@@ -54,14 +54,18 @@ class _Below(dict[str, bool]):
 
 _below = _Below()
 _CODEGEN = "norch.dispatch.codegen"
+_wrappers: set[CodeType] = set()
+"""Public functions that do no more than call the call path of their op."""
 
 
 def _caller_is_below() -> bool:
     """Of a plan lookup: whether it is norch-core that called the call path."""
     frame: Any = sys._getframe(2)
-    while (name := frame.f_globals.get("__name__", "")) == _CODEGEN:  # one frame, a few where it is written first
+    while True:  # a frame of the call path, a few where it is written first, and that of a function like `pow`
+        name = frame.f_globals.get("__name__", "")
+        if name != _CODEGEN and frame.f_code not in _wrappers:
+            return _below[name]
         frame = frame.f_back
-    return _below[name]
 
 
 def _decide(name: str, specs: Iterable[Any]) -> tuple[str, str, DType | None] | None:
@@ -176,13 +180,15 @@ _lock = Lock()
 _threads = 0
 _ops: list[Op] = []
 _cells: list[tuple[CellType, Callable[..., Any], Callable[..., Any]]] = []
-_seen = 0
+_seen = -1
 
 
 def entry_of(function: Any) -> Op | CellType | None:
     """What is exchanged to hook a public function: the op that it is, or the cell that holds what it checks."""
     op = getattr(function, "op", None)
     if isinstance(op, Op):
+        if function.__globals__["__name__"] != _CODEGEN:
+            _wrappers.add(function.__code__)
         return op
     if hasattr(function, "explains"):
         return function.__closure__[function.__code__.co_freevars.index("function")]  # type: ignore[no-any-return]
@@ -203,9 +209,9 @@ def entries() -> dict[str, list[Any]]:
 
 def _collect() -> None:
     global _seen
+    ops, cells, found_by_name = {}, {}, entries()
     _seen = len(CHECKED_MODULES)
-    ops, cells = {}, {}
-    for name, found in entries().items():
+    for name, found in found_by_name.items():
         for entry in found:
             if isinstance(entry, Op):
                 ops[id(entry)] = entry
