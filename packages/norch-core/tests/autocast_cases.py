@@ -160,6 +160,4 @@ PROMOTED_ELSEWHERE = """
 
 
 def cases() -> list[tuple[str, str]]:
-    return [
-        (line.strip(), results) for results, block in CASES.items() for line in block.strip().splitlines()
-    ]
+    return [(line.strip(), results) for results, block in CASES.items() for line in block.strip().splitlines()]

@@ -1,4 +1,4 @@
-"""autocast: in which dtype ops run, what is cast and kept, where it holds, and that nothing is left of it afterwards."""
+"""autocast: in which dtype ops run, what is cast and kept, where it holds, and that nothing of it is left behind."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ def test_dtypes_on_the_cpu(expression: str, results: str) -> None:
     assert found == [{"l": BF16, "f": FLOAT}[r] for r in results.split()[0]]
 
 
-@pytest.mark.parametrize(("expression", "results"), cases())
+ELSEWHERE = [case for case in cases() if "inv" not in case[0] and "linalg.solve" not in case[0]]
+"""Not those that take no 16 bits, which autocast helps on the CPU alone."""
+
+
+@pytest.mark.parametrize(("expression", "results"), ELSEWHERE)
 def test_dtypes_on_other_devices(expression: str, results: str) -> None:
     strict_device()
     with norch.autocast("strict"):
-        if "inv" in expression or "solve" in expression:
-            pytest.skip("linear algebra takes no 16 bits; on other devices than the CPU autocast leaves it")
         found = [result(expression, dtype, "strict") for dtype in (FLOAT, HALF)]
     assert found == [{"l": HALF, "f": FLOAT}[r] for r in results.split()[1]]
 
@@ -108,7 +110,8 @@ def test_regions_nest_and_end() -> None:
     a = norch.rand(4, 4)
     assert not norch.is_autocast_enabled("cpu")
     with norch.autocast("cpu"):
-        assert norch.is_autocast_enabled("cpu") and not norch.is_autocast_enabled("cuda")
+        assert norch.is_autocast_enabled("cpu")
+        assert not norch.is_autocast_enabled("cuda")
         with norch.autocast("cpu", enabled=False):
             assert not norch.is_autocast_enabled("cpu")
             assert (a @ a).dtype is FLOAT
@@ -326,7 +329,8 @@ def test_functions_that_switch_it() -> None:
     a = norch.rand(4, 4)
     try:
         norch.set_autocast_enabled("cpu", True)
-        assert norch.is_autocast_cpu_enabled() and (a @ a).dtype is BF16
+        assert norch.is_autocast_cpu_enabled()
+        assert (a @ a).dtype is BF16
         norch.set_autocast_dtype("cpu", HALF)
         assert (a @ a).dtype is norch.get_autocast_cpu_dtype() is HALF
     finally:
@@ -340,7 +344,8 @@ def test_functions_that_switch_it() -> None:
 
 
 def test_device_types_and_dtypes() -> None:
-    assert norch.amp.is_autocast_available("cpu") and norch.amp.is_autocast_available("cuda")
+    assert norch.amp.is_autocast_available("cpu")
+    assert norch.amp.is_autocast_available("cuda")
     assert not norch.amp.is_autocast_available("nothing")
     with pytest.raises(RuntimeError, match="unsupported device type 'nothing'"):
         norch.autocast("nothing")
@@ -350,7 +355,8 @@ def test_device_types_and_dtypes() -> None:
         region = norch.autocast("cpu", dtype=FLOAT)
     a = norch.rand(2, 2)
     with region:
-        assert not norch.is_autocast_enabled("cpu") and (a @ a).dtype is FLOAT
+        assert not norch.is_autocast_enabled("cpu")
+        assert (a @ a).dtype is FLOAT
     if not norch.cuda.is_available():
         with pytest.warns(UserWarning, match="CUDA is not available"):
             region = norch.cuda.amp.autocast()

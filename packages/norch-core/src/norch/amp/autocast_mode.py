@@ -180,7 +180,7 @@ def _cast(value: Any, device_type: str, dtype: DType) -> Any:
 
 
 def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: DType | None = None) -> Any:
-    """For `forward` of a Function: it runs as autocast is, or, with `cast_inputs`, without it on inputs of that dtype."""
+    """For `forward` of a Function: it runs as autocast is or, with `cast_inputs`, without, on inputs of that dtype."""
     if not isinstance(device_type, str):
         raise ValueError(f"custom_fwd(): device_type must be a string, got {type(device_type).__name__}")
     if fwd is None:

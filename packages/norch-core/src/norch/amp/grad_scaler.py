@@ -76,7 +76,7 @@ class GradScaler:
         if isinstance(outputs, str | Mapping) or not isinstance(outputs, Iterable):
             raise ValueError(f"GradScaler.scale(): needs a Tensor or an iterable of them, got {type(outputs).__name__}")
         scaled = map(self.scale, outputs)
-        return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled  # type: ignore[call-arg]
+        return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimiser's parameters by the factor: before they are clipped, for one.

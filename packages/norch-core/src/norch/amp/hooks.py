@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _CASTABLE = frozenset({float32, float16, bfloat16})
 
 _REFUSAL = (
-    "binary_cross_entropy() and BCELoss are unsafe to autocast. Many models use a sigmoid layer right before the binary "
-    "cross entropy layer. In this case, combine the two layers using binary_cross_entropy_with_logits() or "
+    "binary_cross_entropy() and BCELoss are unsafe to autocast. Many models use a sigmoid layer right before the "
+    "binary cross entropy layer. In this case, combine the two layers using binary_cross_entropy_with_logits() or "
     "BCEWithLogitsLoss, which are safe to autocast; or compute it in float32 in a region with enabled=False"
 )
 
@@ -71,30 +71,28 @@ def _caller_is_below() -> bool:
 def _decide(name: str, specs: Iterable[Any]) -> tuple[str, str, DType | None] | None:
     """A device type for which autocast is on, what is to become of the function there, and the dtype that operands are
     to be cast to, None where all are as they should be. None where the function is not listed."""
-    active, known = state.active, None
+    active = state.active
+    device_type = policy = None
     given = []
     for spec in specs:
         kind = spec.device.type
-        if known is None:
+        if device_type is None:
             if kind not in active:
                 continue
-            known = kind, (CPU if kind == "cpu" else OTHERS).get(name)
-            if known[1] is None:
+            policy = (CPU if kind == "cpu" else OTHERS).get(name)
+            if policy is None:
                 return None
-        if kind == known[0] and spec.dtype in _CASTABLE:
+            device_type = kind
+        if kind == device_type and spec.dtype in _CASTABLE:
             given.append(spec.dtype)
-    if known is None:
+    if device_type is None or policy is None:
         return None
-    kind, policy = known
     dtype = None
     if policy == LOWER:
-        dtype = active[kind]
+        dtype = active[device_type]
     elif policy == FLOAT32 or any(d is not given[0] for d in given):
         dtype = float32
-    for d in given:
-        if d is not dtype:
-            return kind, policy, dtype
-    return kind, policy, None
+    return device_type, policy, dtype if any(d is not dtype for d in given) else None
 
 
 def _cast_all(value: Any, device_type: str, dtype: DType) -> Any:

@@ -21,8 +21,9 @@ _LISTS = {
     "cpu": {
         LOWER: _PRODUCTS + " inner tensordot",
         FLOAT32: _LOSSES
-        + """ binary_cross_entropy gru prod trace quantile nanquantile cdist grid_sample stft avg_pool3d max_pool3d adaptive_avg_pool3d adaptive_max_pool3d max_unpool2d max_unpool3d
-        local_response_norm cond cholesky eigh eigvalsh inv lstsq matrix_rank pinv qr solve svd svdvals""",
+        + """ binary_cross_entropy gru prod trace quantile nanquantile cdist grid_sample stft avg_pool3d max_pool3d
+        adaptive_avg_pool3d adaptive_max_pool3d max_unpool2d max_unpool3d local_response_norm cond cholesky eigh
+        eigvalsh inv lstsq matrix_rank pinv qr solve svd svdvals""",
         PROMOTE: "index_copy",
     },
     "others": {

@@ -15,9 +15,7 @@ def amp_of(device_type: str) -> ModuleType:
     """The module `amp` of a device type."""
 
     class Autocast(autocast):
-        def __init__(
-            self, enabled: bool = True, dtype: DType | None = None, cache_enabled: bool | None = None
-        ) -> None:
+        def __init__(self, enabled: bool = True, dtype: DType | None = None, cache_enabled: bool | None = None) -> None:
             super().__init__(device_type, dtype, enabled, cache_enabled)
 
     class Scaler(GradScaler):
