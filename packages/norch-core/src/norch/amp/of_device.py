@@ -19,15 +19,8 @@ def amp_of(device_type: str) -> ModuleType:
             super().__init__(device_type, dtype, enabled, cache_enabled)
 
     class Scaler(GradScaler):
-        def __init__(
-            self,
-            init_scale: float = 2.0**16,
-            growth_factor: float = 2.0,
-            backoff_factor: float = 0.5,
-            growth_interval: int = 2000,
-            enabled: bool = True,
-        ) -> None:
-            super().__init__(device_type, init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(device_type, *args, **kwargs)
 
     module: Any = ModuleType(f"norch.{device_type}.amp", f"`norch.amp` for {device_type!r}.")
     for name, kind in (("autocast", Autocast), ("GradScaler", Scaler)):
