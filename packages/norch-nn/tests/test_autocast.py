@@ -149,6 +149,18 @@ def test_functional_call_and_parametrised_weights() -> None:
     assert {g.dtype for g in grad.values()} == {FLOAT}
 
 
+def test_what_prepares_or_follows_a_step_is_left_alone() -> None:
+    weight = norch.zeros(8, 8, requires_grad=True)
+    with norch.autocast("cpu"):
+        nn.init.orthogonal_(weight)
+        found = weight.detach()
+        with norch.autocast("cpu", enabled=False):
+            assert norch.allclose(found @ found.mT, norch.eye(8), atol=1e-5)
+        weight.grad = found * 1.001
+        exact = weight.grad.norm()
+        assert nn.utils.clip_grad_norm_([weight], 1.0).item() == pytest.approx(exact.item(), rel=1e-6)
+
+
 def _train(lib: Any, dtype: Any, weights: dict[str, Any], steps: int = 12) -> list[float]:
     """The losses of a small network that learns a line."""
     layers = lib.nn

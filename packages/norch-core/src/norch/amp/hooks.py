@@ -39,7 +39,7 @@ _REFUSAL = (
 
 _ABOVE = ("norch.ops.matrix.einsum", "norch.ops.matrix.multi_dot", "norch.tensor.op_methods")
 """Modules of core whose calls are taken for the user's: they compute nothing themselves."""
-_BELOW = "ops dispatch tensor autograd linalg func special amp plugin_ops nn.utils optim".split()
+_BELOW = "ops dispatch tensor autograd linalg func special amp plugin_ops nn.init nn.utils optim".split()
 
 
 class _Below(dict[str, bool]):
