@@ -9,6 +9,7 @@ import pytest
 import norch
 from norch import nn
 from norch.nn import functional as F
+from norch.testing.strict import strict_device
 from norch.utils.checkpoint import checkpoint
 
 BF16, FLOAT = norch.bfloat16, norch.float32
@@ -93,18 +94,22 @@ MODULES = {
     "gru": (lambda: nn.GRU(6, 5), (4, 3, 6)),
     "rnn": (lambda: nn.RNN(6, 5), (4, 3, 6)),
     "lstm cell": (lambda: nn.LSTMCell(6, 5), (4, 6)),
+    "gru cell": (lambda: nn.GRUCell(6, 5), (4, 6)),
+    "projected lstm": (lambda: nn.LSTM(6, 5, proj_size=3), (4, 3, 6)),
 }
 
 
+@pytest.mark.parametrize("device", ["cpu", "strict"])
 @pytest.mark.parametrize("name", MODULES)
-def test_gradients_of_modules_are_float32_and_near_those_without(name: str) -> None:
+def test_gradients_of_modules_are_float32_and_near_those_without(name: str, device: str) -> None:
+    strict_device()
     norch.manual_seed(3)
     make, shape = MODULES[name]
-    module, x = make(), norch.randn(*shape)
+    module, x = make().to(device), norch.randn(*shape).to(device)
 
     def gradients(enabled: bool) -> tuple[Any, list[Any]]:
         module.zero_grad()
-        with norch.autocast("cpu", enabled=enabled):
+        with norch.autocast(device, enabled=enabled):
             out = module(x)
             out = out[0] if isinstance(out, tuple) else out
             loss = F.mse_loss(out, norch.ones_like(out))
@@ -136,6 +141,34 @@ def test_checkpoint_computes_again_as_it_did() -> None:
     seen.clear()
     checkpoint(part, x).sum().backward()
     assert seen == [FLOAT] * 2
+
+
+def test_dtypes_on_other_devices() -> None:
+    """As on a GPU: all of recurrence in float16, softmax, norms and resizing in float32."""
+    strict_device()
+
+    def full(*size: int) -> Any:
+        return norch.rand(*size).to("strict")
+
+    low, x = norch.float16, full(3, 2, 4)
+    with norch.autocast("strict"):
+        for layer in (nn.LSTM(4, 5), nn.GRU(4, 5), nn.RNN(4, 5), nn.MultiheadAttention(4, 2)):
+            args = (x, x, x) if isinstance(layer, nn.MultiheadAttention) else (x,)
+            assert layer.to("strict")(*args)[0].dtype is low
+        for cell in (nn.GRUCell(4, 5), nn.RNNCell(4, 5)):
+            assert cell.to("strict")(x[0]).dtype is low
+        assert nn.LSTMCell(4, 5).to("strict")(x[0])[0].dtype is low
+        for found in (
+            nn.LayerNorm(4).to("strict")(x.half()),
+            nn.Softmax(-1)(x.half()),
+            F.softmin(x.half(), -1),
+            F.interpolate(full(1, 2, 4, 4).half(), scale_factor=2),
+            F.cross_entropy(x[0].half(), norch.tensor([1, 2], device="strict")),
+            F.gumbel_softmax(x.half()),
+        ):
+            assert found.dtype is FLOAT
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            nn.BCELoss()(full(3), full(3))
 
 
 def test_functional_call_and_parametrised_weights() -> None:
