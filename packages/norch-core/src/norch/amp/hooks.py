@@ -125,12 +125,12 @@ class AutocastPlans(Plans):
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> Plan:
-        if state.active is not None and not _caller_is_below():
-            specs = [s for s in (key if type(key) is tuple else (key,)) if isinstance(s, Spec)]
+        if state.active is not None:
+            specs = [s for s in key if isinstance(s, Spec)] if type(key) is tuple else (key,)
             found = _decide(self.op.name, specs)
-            if found is not None and found[2] is not None:
+            if found is not None and found[2] is not None and not _caller_is_below():
                 raise Recast(found[0], found[2])
-        return super().__getitem__(key)
+        return dict.__getitem__(self, key)
 
 
 def _has_dtype(values: Iterable[Any]) -> bool:
