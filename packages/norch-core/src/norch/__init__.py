@@ -117,7 +117,9 @@ _LATER = {
         "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
         "strided",
     ),
-    "compat.complex_numbers": ("complex", "polar", "view_as_complex", "view_as_real"),
+    "compat.complex_numbers": (
+        "angle", "complex", "conj", "imag", "is_complex", "polar", "real", "view_as_complex", "view_as_real",
+    ),
     "compat.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
@@ -126,8 +128,8 @@ _LATER = {
     "func": ("vmap",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
-        "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
-        "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
+        "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
+        "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
     "ops.nn.volumes": (
         "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
@@ -135,7 +137,10 @@ _LATER = {
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
     "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
-    "compat.window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
+    "compat.spectral": ("istft", "stft"),
+    "compat.window_functions": (
+        "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
+    ),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
 

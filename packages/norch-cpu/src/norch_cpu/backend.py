@@ -37,7 +37,7 @@ class CpuBackend(Backend):
             "max_pool2d_grad",
             "sum_pool2d",
             "sum_pool2d_grad",
-        }  # fmt: skip
+        }
     )
     module = module
     allocate = staticmethod(native.allocate)

@@ -74,7 +74,7 @@ CHANNELS_LAST = frozenset(
         "pad",
         "sum_pool2d",
         "sum_pool2d_grad",
-    }  # fmt: skip
+    }
 )
 """Composites whose result may be channels-last: see Backend.channels_last."""
 

@@ -18,11 +18,14 @@ class Movable:
         """Moves parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`, also by keyword.
 
         A dtype, which must be floating, is for the floating ones. memory_format: `norch.channels_last` is for those of
-        4 dims, `norch.channels_last_3d` for those of 5; norch.contiguous_format for both. The parameters stay the same objects, so that an
-        optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be used.
+        4 dims, `norch.channels_last_3d` for those of 5, `norch.contiguous_format` for both. The parameters stay the same
+        objects, so that an optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be
+        used.
         """
         device, dtype = destination(args, kwargs)
         form = kwargs.get("memory_format")
+        if not isinstance(form, norch.memory_format | None):
+            raise TypeError(f"Module.to(): memory_format must be one of norch's, got {form!r}")
         dims = {norch.channels_last: (4,), norch.channels_last_3d: (5,)}.get(form, (4, 5))
 
         def move(tensor: norch.Tensor) -> norch.Tensor:

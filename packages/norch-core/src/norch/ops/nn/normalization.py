@@ -6,9 +6,9 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ...dispatch.plan import Inferred
 from ...dtype import finfo
 from ...errors import ShapeError
-from ...dispatch.plan import Inferred
 from ...spec import Shape, Spec, as_shape, channels_last_strides, image_layout, is_channels_last, is_packed
 from ...tensor_base import TakenOver
 from ..copying import like_images
