@@ -81,7 +81,7 @@ def _transform(x: Tensor, sign: int, inputs: int, outputs: int, count: int, scal
 
 
 def _long(x: Tensor, n1: int, sign: int, inputs: int, outputs: int, count: int, scale: float) -> Tensor:
-    """`_transform` of more elements: transforms of n1, turns, transforms of the rest; of a large prime a convolution."""
+    """`_transform` of more elements: transforms of n1, turns, and of the rest; for a large prime a convolution."""
     batch, n, _ = x.spec.shape
     device, dtype = x.spec.device, x.spec.dtype
 

@@ -18,9 +18,9 @@ class Movable:
         """Moves parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`, also by keyword.
 
         A dtype, which must be floating, is for the floating ones. memory_format: `norch.channels_last` is for those of
-        4 dims, `norch.channels_last_3d` for those of 5, `norch.contiguous_format` for both. The parameters stay the same
-        objects, so that an optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be
-        used.
+        4 dims, `norch.channels_last_3d` for those of 5, `norch.contiguous_format` for both. The parameters stay the
+        same objects, so that an optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot
+        be used.
         """
         device, dtype = destination(args, kwargs)
         form = kwargs.get("memory_format")
