@@ -21,7 +21,7 @@ def write(out: Tensor, source: Tensor) -> None:
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow; laid out as `memory_format` says, if given."""
     if memory_format is not None:
-        from ..memory_format import channels_behind, contiguous_format
+        from ..memory_formats import channels_behind, contiguous_format
 
         behind = channels_behind(input, memory_format, "clone")
         if behind is not None or memory_format is contiguous_format:
@@ -38,7 +38,7 @@ def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
     then varies fastest.
     """
     if memory_format is not None:
-        from ..memory_format import channels_behind
+        from ..memory_formats import channels_behind
 
         behind = channels_behind(input, memory_format, "contiguous")
         if behind is not None:

@@ -91,7 +91,7 @@ def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
 
 def with_options(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> Tensor:
     """`finish`, and what else PyTorch's creation functions take. Raises TypeError for what norch does not."""
-    from ..memory_format import channels_behind, contiguous_format, strided
+    from ..memory_formats import channels_behind, contiguous_format, strided
 
     pinned = more.pop("pin_memory", False)
     if more.pop("layout", None) not in (None, strided):

@@ -73,7 +73,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if device is not spec.device:
         out = _transfer(out, device)
     if kwargs.get("memory_format") is not None:
-        from ..memory_format import contiguous_format, preserve_format
+        from ..memory_formats import contiguous_format, preserve_format
 
         form = kwargs["memory_format"]
         if form is contiguous_format:

@@ -12,7 +12,7 @@ import numpy as np
 from ...device import Device
 from ...dtype import DTYPES
 from ...errors import DTypeError
-from ...memory_format import strided
+from ...memory_formats import strided
 from ...spec import Size
 from ...tensor import Tensor
 from ..allowed import allowed, is_allowed, is_never_safe
