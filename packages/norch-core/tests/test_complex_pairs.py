@@ -32,7 +32,7 @@ CALLS = {
         a @ b.transpose(0, 1) if isinstance(a, norch.compat.complex_numbers.ComplexPair) else a @ b.T
     ),
     "index": lambda a, b, x: a[1:, ..., None] * b[0, 0],
-    "broadcast": lambda a, b, x: a[:, None] * b,
+    "broadcast": lambda a, b, x: a[:, None] * b + x[:, None, None],
 }
 
 
@@ -47,7 +47,7 @@ def test_functions():
         (norch.conj(A), NA.conj()), (A.exp(), np.exp(NA)), (norch.exp(A), np.exp(NA)), (A.sum(), NA.sum()),
         (norch.sum(A, 1), NA.sum(1)), (A.mean(0, keepdim=True), NA.mean(0, keepdims=True)), (norch.mul(X, A), NX * NA),
         (norch.real(A), NA.real), (norch.imag(A), NA.imag), (norch.angle(X), np.angle(NX)), (norch.div(X, A), NX / NA),
-        (norch.polar(X.abs(), X), np.abs(NX) * np.exp(1j * NX)), (norch.complex(X, X * 2), NX + 2j * NX),
+        (norch.polar(X.abs(), X), np.abs(NX) * np.exp(1j * NX)), (norch.complex(X, X[0]), NX + 1j * NX[0]),
         (norch.cat([A, B], 1), np.concatenate([NA, NB], 1)), (norch.stack([A, B]), np.stack([NA, NB])),
         (norch.cat([A, X]), np.concatenate([NA, NX])), (norch.where(X > 0, A, B), np.where(NX > 0, NA, NB)),
         (norch.einsum("ij,kj->ik", A, B), NA @ NB.T), (norch.einsum("ij,kj->ik", A, X), NA @ NX.T),
@@ -130,3 +130,5 @@ def test_wrong_parts_are_named():
         norch.view_as_real(norch.ones(2))
     with pytest.raises(norch.DTypeError, match="expected a ComplexPair"):
         norch.imag(norch.ones(2))
+    with pytest.raises(norch.DTypeError, match="one floating dtype"):
+        norch.complex(norch.ones(2), norch.ones(2, dtype=norch.int64))

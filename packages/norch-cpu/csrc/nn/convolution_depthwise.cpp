@@ -53,14 +53,13 @@ struct Moves {
 /// out[c] = bias[c] + the sum over taps of source[c] * weights[tap][c], for N channels.
 template <int N, class S, class T>
 inline void sum_taps(const S* source, const Reach& reach, const T* weights, int64_t channels, const S* bias, S* out) {
-    T sums[N];
-    for (int c = 0; c < N; ++c) sums[c] = bias ? T(load(bias[c])) : T(0);
+    T sums[N] = {};
     for (size_t k = 0; k < reach.count; ++k) {
         const S* x = source + reach.at[k];
         const T* w = weights + reach.tap[k] * channels;
         for (int c = 0; c < N; ++c) sums[c] += load(x[c]) * w[c];
     }
-    for (int c = 0; c < N; ++c) out[c] = store<S>(sums[c]);
+    for (int c = 0; c < N; ++c) out[c] = store<S>(bias ? T(load(bias[c])) + sums[c] : sums[c]);
 }
 
 template <class S>

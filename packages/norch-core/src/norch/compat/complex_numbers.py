@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..dispatch.arguments import check_functions, describe
 from ..errors import DTypeError, ShapeError
 from ..ops import abs as magnitude_of
-from ..ops import atan2, cat, cos, einsum, exp, sin, sqrt, stack, where
+from ..ops import atan2, broadcast_tensors, cat, cos, einsum, exp, sin, sqrt, stack, where
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -207,6 +207,8 @@ def _tensors(value: Any) -> tuple[Tensor, Tensor]:
 
 
 def _joined(re: Tensor, im: Tensor) -> ComplexPair:
+    if re.spec.shape != im.spec.shape:
+        re, im = broadcast_tensors(re, im)
     return ComplexPair(stack([re, im], -1))
 
 
@@ -273,7 +275,9 @@ def _pair(op: str, input: Any) -> ComplexPair:
 
 
 def complex(real: Tensor, imag: Tensor) -> ComplexPair:
-    """real + i imag, of tensors of one shape."""
+    """real + i imag, of tensors of one floating dtype. Raises DTypeError for others."""
+    if real.dtype is not imag.dtype or not real.is_floating_point():
+        raise DTypeError(f"complex(): expected tensors of one floating dtype, got {real.dtype} and {imag.dtype}")
     return _joined(real, imag)
 
 
