@@ -86,7 +86,8 @@ def _long(x: Tensor, n1: int, sign: int, inputs: int, outputs: int, count: int, 
     device, dtype = x.spec.device, x.spec.dtype
 
     def turned(z: Tensor, turns: Tensor) -> Tensor:
-        return (ComplexPair(z) * ComplexPair(turns)).pair
+        product: ComplexPair = ComplexPair(z) * ComplexPair(turns)
+        return product.pair
 
     if inputs == 1:
         x = pad(x, (0, 1))
@@ -156,13 +157,12 @@ def _real(op: str, input: Any) -> Tensor:
     """A real operand in a dtype that is transformed."""
     if not isinstance(input, Tensor):
         raise DTypeError(f"{op}(): input must be a Tensor, got {describe(input)}")
-    if not input.is_floating_point():
-        input = input.to(get_default_dtype())
-    if input.dtype not in (float32, float64):
-        raise DTypeError(f"{op}(): expected float32 or float64, got {input.dtype}; convert it first")
-    if not input.ndim:
+    x: Tensor = input if input.is_floating_point() else input.to(get_default_dtype())
+    if x.dtype not in (float32, float64):
+        raise DTypeError(f"{op}(): expected float32 or float64, got {x.dtype}; convert it first")
+    if not x.ndim:
         raise ShapeError(f"{op}(): expected at least 1 dim, got shape ()")
-    return input
+    return x
 
 
 def _complex(op: str, input: Any, sign: int, n: int | None, dim: Any, norm: str | None) -> ComplexPair:
@@ -222,18 +222,18 @@ def _dims(op: str, input: Any, s: Any, dim: Any) -> tuple[list[int], list[int | 
         dims = list(range(ndim)) if s is None else list(range(ndim - len(s), ndim))
     else:
         dims = [wrap_dim(d, ndim, op) for d in (dim if isinstance(dim, tuple | list) else (dim,))]
-    sizes = [None] * len(dims) if s is None else [None if n == -1 else n for n in s]
+    sizes: list[int | None] = [None] * len(dims) if s is None else [None if n == -1 else n for n in s]
     if len(sizes) != len(dims) or len(set(dims)) != len(dims) or min(dims, default=0) < 0:
         raise ShapeError(f"{op}(): s {s} and dim {dim} do not fit shape {tuple(input.shape)}")
     return dims, sizes
 
 
-def _several(op: str, input: Any, s: Any, dim: Any, norm: str | None, one: Any, first: Any = None) -> Any:
+def _several(op: str, input: Any, s: Any, dim: Any, norm: str | None, one: Any, first: Any = None) -> ComplexPair:
     """`one` along all dims but the last, which `first` is done along before."""
     dims, sizes = _dims(op, input, s, dim)
     if not dims:
         return input if isinstance(input, ComplexPair) else ComplexPair(pad(_real(op, input).unsqueeze(-1), (0, 1)))
-    out = (first or one)(input, sizes[-1], dims[-1], norm)
+    out: ComplexPair = (first or one)(input, sizes[-1], dims[-1], norm)
     for at, size in zip(reversed(dims[:-1]), reversed(sizes[:-1]), strict=True):
         out = one(out, size, at, norm)
     return out

@@ -39,8 +39,16 @@ class ComplexPair:
 
     # --- What it is -------------------------------------------------------------------------------------------------
 
-    real = property(lambda self: self.pair.select(-1, 0), doc="The real parts, a view.")
-    imag = property(lambda self: self.pair.select(-1, 1), doc="The imaginary parts, a view.")
+    @property
+    def real(self) -> Tensor:
+        """The real parts, a view."""
+        return self.pair.select(-1, 0)
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary parts, a view."""
+        return self.pair.select(-1, 1)
+
     shape = property(lambda self: type(self.pair.shape)(self.pair.shape[:-1]), doc="Without the dim of the parts.")
     ndim = property(lambda self: self.pair.ndim - 1, doc="How many dims there are, without that of the parts.")
     device = property(lambda self: self.pair.device, doc="Where the parts are.")

@@ -41,9 +41,9 @@ def run_again(error: Exception | None, op: Op, *args: Any) -> Any:
         return error.run(op, args)
     if isinstance(error, NorchError):
         raise error
-    found = foreign(args)
-    if found is not None:
-        return found(op.name, args, {})
+    handed_over = foreign(args)
+    if handed_over is not None:
+        return handed_over(op.name, args, {})
     if op.kind == "primitive" and len(op.tensors) == len(op.params) == 2:
         return run_mixed(op, *args)
     try:
