@@ -121,6 +121,13 @@ def test_what_it_lacks_says_the_way_around(call):
         call()
 
 
+def test_a_complex_dtype_says_the_way_around():
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'cfloat'; view_as_complex\(\) of \(..., 2\) is complex here"
+    ):
+        norch.cfloat
+
+
 def test_wrong_parts_are_named():
     with pytest.raises(norch.ShapeError, match="last dim of size 2"):
         norch.view_as_complex(norch.ones(3))

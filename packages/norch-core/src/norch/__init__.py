@@ -162,6 +162,7 @@ def __dir__() -> list[str]:
 
 
 plugins.reserved_names = __dir__
+_COMPLEX = ("cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128")
 
 
 def __getattr__(name: str) -> Any:
@@ -194,4 +195,5 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
         + ("; it comes with norch-nn: pip install norch-nn" if name in ("nn", "optim", "utils", "vision") else "")
+        + ("; view_as_complex() of (..., 2) is complex here" if name in _COMPLEX else "")
     )
