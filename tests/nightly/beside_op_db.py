@@ -181,6 +181,13 @@ def attempt(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Exce
         return None, error
 
 
+def _parts(x: Any) -> Any:
+    """Complex numbers as their parts."""
+    if isinstance(x, torch.Tensor):
+        return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    return norch.view_as_real(x) if norch.is_complex(x) else x
+
+
 class Call:
     """A function called with a sample's arguments: its results, and the gradients of its leaves."""
 
@@ -188,7 +195,7 @@ class Call:
         torch.manual_seed(seed)
         self.arguments, self.sample = arguments, sample
         args, kwargs = arguments
-        self.result, self.error = attempt(function, *args, **kwargs)
+        self.result, self.error = attempt(lambda: over(function(*args, **kwargs), _parts))
 
     def processed(self) -> Any:
         """What PyTorch compares and differentiates of results that are not unique. Raises what that raises."""

@@ -64,12 +64,6 @@ def test_nextafter_of_sixteen_bits():
     assert x[0].item() < 1
 
 
-def test_complex_views_say_what_to_do():
-    for name in ("view_as_real", "view_as_complex", "polar", "complex"):
-        with pytest.raises(NotImplementedError, match=f"norch has no {name}; it has no complex dtypes"):
-            getattr(norch, name)(norch.ones(2, 2))
-
-
 def test_matrices_without_elements():
     for rows, columns in ((0, 3), (3, 0), (0, 0)):
         x = norch.zeros(rows, columns)

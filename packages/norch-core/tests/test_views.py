@@ -397,4 +397,6 @@ def test_results_lie_in_memory_as_their_operands_do() -> None:
     for other in (x.expand(2, 2, 3, 4), x[:, ::2], x[..., 1:]):  # what overlaps, or has gaps, gives rows
         assert (other + other).is_contiguous()
         assert other.exp().is_contiguous()
-    assert (x.transpose(0, 2) + x.reshape(4, 3, 2)).is_contiguous()  # two layouts
+    two = x.transpose(0, 2), x.reshape(4, 3, 2)  # of two layouts the first one's
+    assert (two[0] + two[1]).stride() == two[0].stride()
+    assert (two[1] + two[0]).is_contiguous()

@@ -237,7 +237,7 @@ def test_modules_move():
     assert net.bfloat16().float()[0].weight.dtype is norch.float32
     assert net.type(norch.float16)[0].weight.dtype is norch.float16
     assert net.to_empty(device="cpu").to(tensor=norch.ones(1, dtype=norch.float64))[0].weight.dtype is norch.float64
-    with pytest.raises(TypeError, match="memory_format"):
+    with pytest.raises(TypeError, match="memory_format must be one of norch's, got 'channels_last'"):
         net.to(memory_format="channels_last")
     for parameter in net.parameters():  # the memory that to_empty gave may hold NaN
         nn.init.ones_(parameter)

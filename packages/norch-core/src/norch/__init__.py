@@ -118,11 +118,13 @@ _LATER = {
         "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode",
         "is_deterministic_algorithms_warn_only_enabled", "set_deterministic_debug_mode", "use_deterministic_algorithms",
     ),
-    "memory_format": (
+    "memory_formats": (
         "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
         "sparse_coo", "sparse_csr", "strided",
     ),
-    "compat.complex_numbers": ("complex", "polar", "view_as_complex", "view_as_real"),
+    "compat.complex_numbers": (
+        "angle", "complex", "conj", "imag", "is_complex", "polar", "real", "view_as_complex", "view_as_real",
+    ),
     "compat.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
@@ -131,8 +133,8 @@ _LATER = {
     "func": ("vmap",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
-        "detach", "get_device", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
-        "is_inference", "is_storage", "numel", "real", "set_flush_denormal", "typename",
+        "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
+        "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
     "ops.nn.volumes": (
         "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
@@ -141,7 +143,10 @@ _LATER = {
     "sparse": ("smm=mm", "sparse_coo_tensor", "sparse_csr_tensor", "spmm=mm"),
     "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
-    "compat.window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),
+    "compat.spectral": ("istft", "stft"),
+    "compat.window_functions": (
+        "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
+    ),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
 
@@ -163,6 +168,7 @@ def __dir__() -> list[str]:
 
 
 plugins.reserved_names = __dir__
+_COMPLEX = ("cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128")
 
 
 def __getattr__(name: str) -> Any:
@@ -195,4 +201,5 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
         + ("; it comes with norch-nn: pip install norch-nn" if name in ("nn", "optim", "utils", "vision") else "")
+        + ("; view_as_complex() of (..., 2) is complex here" if name in _COMPLEX else "")
     )

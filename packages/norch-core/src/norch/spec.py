@@ -160,9 +160,87 @@ def packed_strides(shape: Shape, strides: Shape) -> Shape:
 
 
 def elementwise_layout(shape: Shape, specs: Sequence[Any]) -> Shape | None:
-    """A result's strides: those of the operands of its shape where they agree on dense ones; None for contiguous."""
-    found = {s.strides for s in specs if type(s) is Spec and s.shape == shape}
-    return dense_strides(shape, found.pop()) if len(found) == 1 else None
+    """A result's strides, by PyTorch's rule: without gaps, the dims in memory in the order that the operands' have, the
+    first operand's where they differ. None for contiguous ones."""
+    found = [s for s in specs if type(s) is Spec]
+    if all(s.is_contiguous for s in found):
+        return None
+    if all(s.shape == shape for s in found):
+        if all(s.strides == found[0].strides for s in found):
+            dense = dense_strides(shape, found[0].strides)
+            if dense is not None:
+                return dense
+        last = channels_last_strides(shape)
+        if last is not None and all(is_packed(shape, s.strides, last) for s in found):
+            return last
+    order = _memory_order(shape, [expand_strides(s.shape, s.strides, shape) for s in found])
+    if order == list(range(len(shape) - 1, -1, -1)):
+        return None
+    out, step = [0] * len(shape), 1
+    for d in order:
+        out[d] = step
+        step *= shape[d]
+    return tuple(out)
+
+
+def _memory_order(shape: Shape, operands: Sequence[Shape]) -> list[int]:
+    """The dims from the one that varies fastest: sorted, by insertion, by the first operand's strides that tell."""
+
+    def compare(a: int, b: int) -> int:
+        for strides in operands:
+            if strides[a] == 0 or strides[b] == 0:
+                continue
+            if strides[a] != strides[b]:
+                return 1 if strides[a] > strides[b] else -1
+            if shape[a] > shape[b]:
+                return 1
+        return 0
+
+    order = list(range(len(shape) - 1, -1, -1))
+    for i in range(1, len(order)):
+        at = i
+        for j in range(i - 1, -1, -1):
+            told = compare(order[j], order[at])
+            if told > 0:
+                order[j], order[at] = order[at], order[j]
+                at = j
+            elif told < 0:
+                break
+    return order
+
+
+def channels_last_strides(shape: Shape) -> Shape | None:
+    """The strides of (n, c, h, w) or (n, c, d, h, w) whose channels vary fastest; None for other numbers of dims."""
+    if len(shape) not in (4, 5):
+        return None
+    out, step = [0] * len(shape), 1
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        out[d] = step
+        step *= max(shape[d], 1)
+    return tuple(out)
+
+
+def is_packed(shape: Shape, strides: Shape, wanted: Shape) -> bool:
+    """Whether `strides` are `wanted` in every dim that has more than one element."""
+    return all(n == 1 or s == w for n, s, w in zip(shape, strides, wanted, strict=True))
+
+
+def is_channels_last(spec: Spec) -> bool:
+    """Whether PyTorch would take an image or volume for channels-last, by its strides: row-major where both fit."""
+    shape, strides = spec.shape, spec.strides
+    if spec.ndim not in (4, 5) or not spec.numel or strides[1] == 0:
+        return False
+    least = 0
+    for d in (1, *range(spec.ndim - 1, 1, -1), 0):
+        if strides[d] < least or (d == 0 and least == strides[1]):
+            return False
+        least = strides[d] * shape[d]
+    return True
+
+
+def image_layout(shape: Shape, *specs: Spec) -> Shape | None:
+    """The strides of an op's result on images: channels-last where one of `specs` is, else None, for contiguous."""
+    return channels_last_strides(shape) if any(map(is_channels_last, specs)) else None
 
 
 def reshape_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:

@@ -6,7 +6,12 @@ namespace {
 
 constexpr double ELEMENT_NS = 0.2;
 constexpr int64_t MIN_INNER = 8;  // with fewer contiguous elements a channel, channels go side by side
-constexpr int64_t SIDE_BY_SIDE = 128, ROWS = 128;
+constexpr int64_t SIDE_BY_SIDE = 128, LEAST_SIDE_BY_SIDE = 16, ROWS = 128;
+
+/// Columns that are computed together: fewer where threads would have nothing to do. The numbers do not depend on it.
+int64_t side_by_side_columns(int64_t columns) {
+    return std::clamp(columns / num_threads(), LEAST_SIDE_BY_SIDE, SIDE_BY_SIDE);
+}
 
 struct Shape {
     int64_t batch, channels, inner;
@@ -119,11 +124,11 @@ void backward_channel(const Backward<C>& b, int64_t channel) {
 
 /// Some channels as columns: `width` contiguous elements of each of `batch` rows, `inner` of them a channel.
 struct Columns {
-    Columns(const Shape& s, int64_t block)
-        : each(std::max<int64_t>(1, SIDE_BY_SIDE / s.inner)), first(block * each),
+    Columns(const Shape& s, int64_t each, int64_t block)
+        : first(block * each),
           channels(std::min(each, s.channels - first)), width(channels * s.inner), stride(s.channels * s.inner),
           start(first * s.inner) {}
-    int64_t each, first, channels, width, stride, start;
+    int64_t first, channels, width, stride, start;
 };
 
 /// sums[j] = the sum of f(row start, j) over all rows.
@@ -176,9 +181,9 @@ void column_factors(const C* input, const Shape& s, const Columns& c, const C* m
 }
 
 template <class C>
-void forward_columns(const Forward<C>& f, int64_t block) {
+void forward_columns(const Forward<C>& f, int64_t each, int64_t block) {
     const Shape& s = f.shape;
-    const Columns c(s, block);
+    const Columns c(s, each, block);
     C mean[SIDE_BY_SIDE], scale[SIDE_BY_SIDE], shift[SIDE_BY_SIDE];
     double variance[SIDE_BY_SIDE], off[SIDE_BY_SIDE];
     column_means(f.input, s, c, mean, off);
@@ -200,9 +205,9 @@ void forward_columns(const Forward<C>& f, int64_t block) {
 }
 
 template <class C>
-void backward_columns(const Backward<C>& b, int64_t block) {
+void backward_columns(const Backward<C>& b, int64_t each, int64_t block) {
     const Shape& s = b.shape;
-    const Columns c(s, block);
+    const Columns c(s, each, block);
     const C *input = b.input, *grad = b.grad;
     C mean[SIDE_BY_SIDE], scale[SIDE_BY_SIDE], shift[SIDE_BY_SIDE], slope[SIDE_BY_SIDE];
     double variance[SIDE_BY_SIDE], off[SIDE_BY_SIDE], sums[SIDE_BY_SIDE], products[SIDE_BY_SIDE];
@@ -235,7 +240,7 @@ void backward_columns(const Backward<C>& b, int64_t block) {
 
 // --- The kernels ----------------------------------------------------------------------------------------------------
 
-/// Calls one(channel) or side_by_side(block) for all channels.
+/// Calls one(channel) or side_by_side(channels at once, block) for all channels.
 template <class One, class Block>
 void for_channels(const Shape& s, double ns, const One& one, const Block& side_by_side) {
     if (s.inner >= MIN_INNER) {
@@ -244,9 +249,10 @@ void for_channels(const Shape& s, double ns, const One& one, const Block& side_b
         });
         return;
     }
-    int64_t each = std::max<int64_t>(1, SIDE_BY_SIDE / std::max<int64_t>(s.inner, 1));
+    const int64_t inner = std::max<int64_t>(s.inner, 1);
+    const int64_t each = std::max<int64_t>(1, side_by_side_columns(s.channels * inner) / inner);
     parallel_for((s.channels + each - 1) / each, ns * double(s.count() * each), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) side_by_side(i);
+        for (int64_t i = begin; i < end; ++i) side_by_side(each, i);
     });
 }
 
@@ -268,11 +274,11 @@ KernelPtr batch_norm(const Request& request) {
             if constexpr (GRAD) {
                 const Backward<C> g{shape, eps, at(3), at(input), w, at(0), at(1), at(2)};
                 auto one = [&](int64_t i) { backward_channel(g, i); };
-                for_channels(shape, ns, one, [&](int64_t i) { backward_columns(g, i); });
+                for_channels(shape, ns, one, [&](int64_t n, int64_t i) { backward_columns(g, n, i); });
             } else {
                 const Forward<C> f{shape, eps, at(input), w, b, at(0), at(1), at(2)};
                 auto one = [&](int64_t i) { forward_channel(f, i); };
-                for_channels(shape, ns, one, [&](int64_t i) { forward_columns(f, i); });
+                for_channels(shape, ns, one, [&](int64_t n, int64_t i) { forward_columns(f, n, i); });
             }
         };
         return staged(request, 3, compute, double(out.numel()) * ns, body);

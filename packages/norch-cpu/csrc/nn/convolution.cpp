@@ -111,7 +111,7 @@ private:
 
     /// Writes the sums of some of a tile's windows, window by window, to their channels' planes.
     void put(const T* sums, const Block& block, const Tile& tile, int64_t first, int64_t count, S* out) const {
-        const bool is_run = target_.column == 1 && (tile.rows == 1 || target_.row == tile.columns);
+        const bool is_run = target_.column == 1 && target_.channel != 1 && (tile.rows == 1 || target_.row == tile.columns);
         if constexpr (std::is_same_v<S, T>) {
             if (is_run) {
                 matmul::transpose(sums, block.width<T>(), count, block.channels,
@@ -122,8 +122,13 @@ private:
         for (int64_t w = 0; w < count; ++w) {
             const int64_t y = tile.y + (first + w) / tile.columns, x = tile.x + (first + w) % tile.columns;
             S* to = out + y * target_.row + x * target_.column;
-            for (int64_t c = 0; c < block.channels; ++c)
-                to[c * target_.channel] = store<S>(sums[w * block.width<T>() + c]);
+            const T* from = sums + w * block.width<T>();
+            if (target_.channel == 1) {
+                NORCH_INDEPENDENT
+                for (int64_t c = 0; c < block.channels; ++c) to[c] = store<S>(from[c]);
+            } else {
+                for (int64_t c = 0; c < block.channels; ++c) to[c * target_.channel] = store<S>(from[c]);
+            }
         }
     }
 
@@ -156,9 +161,9 @@ KernelPtr forward(const Request& r) {
             weights.offsets.push_back(c * weight.strides[1] + tap.i * weight.strides[2] + tap.j * weight.strides[3]);
     weights.group = out.shape[1] / groups * weight.strides[0];
     weights.column = weight.strides[0];
-    const int64_t plane = out.shape[2] * out.shape[3];
-    Correlation<S> all(Image(r.operands[1]), grid, {0, out.shape[1] * plane, plane, out.shape[3], 1}, std::move(weights),
-                       groups, out.shape[1] / groups);
+    const auto& to = out.strides;
+    Correlation<S> all(Image(r.operands[1]), grid, {0, to[0], to[1], to[2], to[3]}, std::move(weights), groups,
+                       out.shape[1] / groups);
     const bool has_bias = r.operands.size() == 4;
     if (has_bias) all.bias_stride = r.operands[3].strides[0];
     const double work = all.work();
@@ -188,6 +193,7 @@ KernelPtr input_grad(const Request& r) {
     const auto& dilation = r.attrs.integers("dilation");
     const int64_t groups = r.attrs.integer("groups"), o = grad.shape[1] / groups;
     const int64_t h = out.shape[2], w = out.shape[3];
+    const auto& to = out.strides;
     std::vector<Correlation<S>> phases;
     bool is_covered = true;
     double work = double(out.numel());
@@ -206,7 +212,7 @@ KernelPtr input_grad(const Request& r) {
             weights.group = o * weight.strides[0];
             weights.column = weight.strides[1];
             phases.emplace_back(Image(grad), grid,
-                                Target{a * w + b, out.shape[1] * h * w, h * w, stride[0] * w, stride[1]},
+                                Target{a * to[2] + b * to[3], to[0], to[1], stride[0] * to[2], stride[1] * to[3]},
                                 std::move(weights), groups, out.shape[1] / groups);
             work += phases.back().work();
         }
@@ -223,7 +229,8 @@ template <class F>
 KernelPtr of_one_dtype(const Request& r, const F& make) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype) return nullptr;
-    return r.operands[0].is_contiguous() ? visit_floating(r.operands[0].dtype, make) : nullptr;
+    if (KernelPtr found = conv2d_depthwise(r)) return found;
+    return is_image_output(r.operands[0]) ? visit_floating(r.operands[0].dtype, make) : nullptr;
 }
 
 }  // namespace

@@ -6,14 +6,17 @@
 #include <vector>
 
 #include "common/kernel.h"
+#include "nn/image_layout.h"
 #include "nn/panel.h"
 
 namespace norch::nn {
 
 /// A (n, c, h, w) operand. Strides count elements.
 struct Image {
-    explicit Image(const Operand& o) : size(o.shape), stride(o.strides) {}
+    explicit Image(const Operand& o)
+        : size(o.shape), stride(o.strides), is_last(o.shape[1] > 1 && is_channels_last(o)) {}
     std::vector<int64_t> size, stride;
+    bool is_last;  // whether the channels lie next to each other
 };
 
 /// An element of a window, and where it is from the window's place in the image; outside the image it is 0.
@@ -56,7 +59,7 @@ public:
     using T = compute_t<S>;
     Source(const Image& image, const WindowGrid& grid, const Tiling& tiling, int64_t channels);
     /// Elements of scratch memory that `at` wants.
-    int64_t scratch() const { return is_direct_ ? 0 : channels_ * plane_; }
+    int64_t scratch() const { return is_direct_ ? 0 : (image_.is_last ? column_ : channels_) * height_ * width_; }
     /// The first element of `tile` of image n, channels from `channel` on. Offsets count from it.
     const T* at(const S* data, int64_t n, int64_t channel, const Tile& tile, T* scratch) const;
     /// Offsets of channels * taps, and of a tile's windows.
@@ -69,7 +72,10 @@ private:
     int64_t channels_;
     bool is_direct_;
     int64_t height_, width_;  // of a copy
-    int64_t plane_, row_, column_;
+    int64_t plane_, row_, column_;  // from a channel, row and column to the next
+
+    void copy_planes(const S* from, int64_t first, int64_t last, int64_t before, int64_t end, T* to) const;
+    void copy_pixels(const S* from, int64_t first, int64_t last, int64_t before, int64_t end, T* to) const;
 };
 
 /// The taps of a kernel of kh * kw elements, in their order.
@@ -80,5 +86,8 @@ template <class T>
 constexpr double PER_NS = double(SIMD_WIDTH<T>) * 4;
 
 KernelPtr conv2d_weight_grad(const Request& request);  // convolution_weight.cpp
+
+/// conv2d and its gradients with one channel a group where the images are channels-last, else null.
+KernelPtr conv2d_depthwise(const Request& request);  // convolution_depthwise.cpp
 
 }  // namespace norch::nn

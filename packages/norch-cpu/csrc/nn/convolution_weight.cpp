@@ -30,7 +30,10 @@ public:
           tiling_(Tiling::make<T>(grid, from_, AT_ONCE, batch_ ? 16 / batch_ : 1)),
           source_(Image(r.operands[2]), grid, tiling_, from_),
           depth_(from_ * int64_t(grid.taps.size())),
-          taps_(size_t(depth_)) {
+          taps_(size_t(depth_)),
+          out_(r.operands[0].strides) {
+        for (int64_t c = 0; c < from_; ++c)
+            for (const Tap& tap : grid_.taps) rows_.push_back(c * out_[1] + tap.i * out_[2] + tap.j * out_[3]);
         source_.tap_offsets(taps_.data());
         for (const Block& block : blocks_) width_ += block.width<T>();
         units_ = batch_ * tiling_.count();
@@ -87,10 +90,20 @@ private:
         const int64_t width = block.width<T>();
         grad += tile.y * stride[2] + tile.x * stride[3];
         if constexpr (std::is_same_v<S, T>) {
-            if (stride[3] == 1 && (tile.rows == 1 || stride[2] == tile.columns)) {
+            if (stride[3] == 1 && stride[1] != 1 && (tile.rows == 1 || stride[2] == tile.columns)) {
                 matmul::transpose(grad, stride[1], block.channels, tile.count(), panel, width);
                 return;
             }
+        }
+        if (stride[1] == 1) {
+            for (int64_t y = 0; y < tile.rows; ++y)
+                for (int64_t x = 0; x < tile.columns; ++x) {
+                    const S* from = grad + y * stride[2] + x * stride[3];
+                    T* to = panel + (y * tile.columns + x) * width;
+                    NORCH_INDEPENDENT
+                    for (int64_t c = 0; c < block.channels; ++c) to[c] = load(from[c]);
+                }
+            return;
         }
         for (int64_t c = 0; c < block.channels; ++c)
             for (int64_t y = 0; y < tile.rows; ++y)
@@ -98,7 +111,7 @@ private:
                     panel[(y * tile.columns + x) * width + c] = load(grad[c * stride[1] + y * stride[2] + x * stride[3]]);
     }
 
-    /// Row `row` of a group: all chunks' sums, in order.
+    /// Row `row` of a group, a channel and a tap: all chunks' sums, in order.
     void combine(const T* partial, int64_t group, int64_t row, S* out) const {
         for (const Block& block : blocks_) {
             T sums[MAX_VECTORS * SIMD_WIDTH<T>] = {};
@@ -107,8 +120,8 @@ private:
                 const T* from = partial + ((chunk * groups_ + group) * width_ + block.first) * depth_ + row * width;
                 for (int64_t c = 0; c < width; ++c) sums[c] += from[c];
             }
-            S* to = out + (group * channels_ + block.first) * depth_ + row;
-            for (int64_t c = 0; c < block.channels; ++c) to[c * depth_] = store<S>(sums[c]);
+            S* to = out + (group * channels_ + block.first) * out_[0] + rows_[size_t(row)];
+            for (int64_t c = 0; c < block.channels; ++c) to[c * out_[0]] = store<S>(sums[c]);
         }
     }
 
@@ -119,7 +132,7 @@ private:
     Tiling tiling_;
     Source<S> source_;
     int64_t depth_;
-    std::vector<int64_t> taps_;
+    std::vector<int64_t> taps_, out_, rows_;  // rows_: where each channel and tap lies in the result
     int64_t width_ = 0, units_, chunks_;
 };
 
@@ -127,7 +140,8 @@ private:
 
 KernelPtr conv2d_weight_grad(const Request& r) {
     const Operand &out = r.operands[0], &grad = r.operands[1];
-    if (grad.dtype != out.dtype || r.operands[2].dtype != out.dtype || !out.is_contiguous()) return nullptr;
+    if (grad.dtype != out.dtype || r.operands[2].dtype != out.dtype || !is_image_output(out)) return nullptr;
+    if (KernelPtr found = conv2d_depthwise(r)) return found;
     const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
     const auto& dilation = r.attrs.integers("dilation");
     WindowGrid grid(grad.shape[2], grad.shape[3], stride[0], stride[1],

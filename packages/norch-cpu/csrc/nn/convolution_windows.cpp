@@ -9,6 +9,8 @@ constexpr int64_t TILE_BYTES = 256 << 10;
 constexpr int64_t MIN_WINDOWS = 64;
 // Windows jump from plane to plane, which is slow outside the caches; a copy is read row by row.
 constexpr int64_t IN_PLACE_BYTES = 1 << 20;
+// Pixels whose distance is a multiple of this fall on few lines of the cache.
+constexpr int64_t CLASH_BYTES = 256, APART_BYTES = 64;
 
 template <class S, class T>
 inline void copy_row(const S* from, int64_t step, int64_t n, T* to) {
@@ -79,13 +81,15 @@ Source<S>::Source(const Image& image, const WindowGrid& grid, const Tiling& tili
     const int64_t bottom = grid.top + (grid.rows - 1) * grid.step_y + grid.extent_y;
     const int64_t right = grid.left + (grid.columns - 1) * grid.step_x + grid.extent_x;
     is_direct_ = std::is_same_v<S, T> && grid.top >= 0 && grid.left >= 0 && bottom <= image.size[2] &&
-                 right <= image.size[3] &&
-                 image.size[0] * image.size[1] * image.size[2] * image.size[3] * int64_t(sizeof(S)) <= IN_PLACE_BYTES;
+                 right <= image.size[3];
+    is_direct_ = is_direct_ && (image.is_last ||
+                 image.size[0] * image.size[1] * image.size[2] * image.size[3] * int64_t(sizeof(S)) <= IN_PLACE_BYTES);
     height_ = (tiling.rows - 1) * grid.step_y + grid.extent_y;
     width_ = (tiling.columns - 1) * grid.step_x + grid.extent_x;
-    plane_ = is_direct_ ? image.stride[1] : height_ * width_;
-    row_ = is_direct_ ? image.stride[2] : width_;
-    column_ = is_direct_ ? image.stride[3] : 1;
+    const int64_t clash = CLASH_BYTES / int64_t(sizeof(T)), apart = channels % clash ? channels : channels + APART_BYTES / int64_t(sizeof(T));
+    plane_ = is_direct_ ? image.stride[1] : image.is_last ? 1 : height_ * width_;
+    column_ = is_direct_ ? image.stride[3] : image.is_last ? apart : 1;
+    row_ = is_direct_ ? image.stride[2] : width_ * column_;
 }
 
 template <class S>
@@ -100,12 +104,37 @@ const compute_t<S>* Source<S>::at(const S* data, int64_t n, int64_t channel, con
     const int64_t before = std::clamp<int64_t>(-x, 0, width_);
     const int64_t end = std::clamp(image_.size[3] - x, before, width_);
     const int64_t first = std::clamp<int64_t>(-y, 0, height), last = std::clamp(image_.size[2] - y, first, height);
-    std::fill_n(scratch, channels_ * plane_, T(0));
+    std::fill_n(scratch, this->scratch(), T(0));
+    data += y * stride[2] + x * stride[3];
+    if (image_.is_last)
+        copy_pixels(data, first, last, before, end, scratch);
+    else
+        copy_planes(data, first, last, before, end, scratch);
+    return scratch;
+}
+
+/// Rows `first` to `last`, columns `before` to `end`, of all channels.
+template <class S>
+void Source<S>::copy_planes(const S* from, int64_t first, int64_t last, int64_t before, int64_t end, T* to) const {
+    const auto& stride = image_.stride;
     for (int64_t c = 0; c < channels_; ++c)
         for (int64_t r = first; r < last; ++r)
-            copy_row(data + c * stride[1] + (y + r) * stride[2] + (x + before) * stride[3], stride[3], end - before,
-                     scratch + c * plane_ + r * width_ + before);
-    return scratch;
+            copy_row(from + c * stride[1] + r * stride[2] + before * stride[3], stride[3], end - before,
+                     to + c * plane_ + r * row_ + before);
+}
+
+template <class S>
+void Source<S>::copy_pixels(const S* from, int64_t first, int64_t last, int64_t before, int64_t end, T* to) const {
+    const auto& stride = image_.stride;
+    for (int64_t r = first; r < last; ++r) {
+        if (stride[3] == channels_ && column_ == channels_) {
+            copy_row(from + r * stride[2] + before * channels_, 1, (end - before) * channels_,
+                     to + r * row_ + before * channels_);
+            continue;
+        }
+        for (int64_t i = before; i < end; ++i)
+            copy_row(from + r * stride[2] + i * stride[3], 1, channels_, to + r * row_ + i * column_);
+    }
 }
 
 template <class S>

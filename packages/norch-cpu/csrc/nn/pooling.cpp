@@ -210,7 +210,8 @@ KernelPtr max_grad(const Request& r) {
 
 void add_pooling(Registry& registry) {
     registry["max_pool2d"] = [](const Request& r) -> KernelPtr {
-        if (!r.operands[0].is_contiguous() || r.operands[0].dtype == DType::boolean) return nullptr;
+        if (r.operands[0].dtype == DType::boolean) return nullptr;
+        if (!r.operands[0].is_contiguous()) return pooling_channels_last(r);
         return visit(r.operands[0].dtype, [&]<class T>(Tag<T>) { return max_pool<T>(r); });
     };
     registry["max_pool2d_indices"] = [](const Request& r) -> KernelPtr {
@@ -219,7 +220,8 @@ void add_pooling(Registry& registry) {
     };
     registry["max_pool2d_grad"] = [](const Request& r) -> KernelPtr {
         const DType dtype = r.operands[0].dtype;
-        if (!r.operands[0].is_contiguous() || r.operands[1].dtype != dtype || r.operands[2].dtype != dtype) return nullptr;
+        if (r.operands[1].dtype != dtype || r.operands[2].dtype != dtype) return nullptr;
+        if (!r.operands[0].is_contiguous()) return pooling_channels_last(r);
         return visit_floating(dtype, [&]<class T>(Tag<T>) { return max_grad<T>(r); });
     };
     add_sum_pooling(registry);

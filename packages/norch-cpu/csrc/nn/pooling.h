@@ -110,6 +110,9 @@ KernelPtr pooled(const Request& r) {
     });
 }
 
+/// max_pool2d, sum_pool2d and their gradients where all operands are channels-last, else null.
+KernelPtr pooling_channels_last(const Request& request);  // pooling_last.cpp
+
 void add_sum_pooling(Registry&);  // pooling_sum.cpp
 
 }  // namespace norch::nn

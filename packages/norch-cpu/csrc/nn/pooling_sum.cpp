@@ -42,7 +42,8 @@ KernelPtr sum_grad(const Request& r) {
 
 template <class F>
 KernelPtr floating(const Request& r, const F& make) {
-    if (!r.operands[0].is_contiguous() || r.operands[0].dtype != r.operands[1].dtype) return nullptr;
+    if (r.operands[0].dtype != r.operands[1].dtype) return nullptr;
+    if (!r.operands[0].is_contiguous()) return pooling_channels_last(r);
     return visit_floating(r.operands[0].dtype, make);
 }
 

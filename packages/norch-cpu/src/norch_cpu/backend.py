@@ -28,6 +28,17 @@ def _threads() -> int:
 
 class CpuBackend(Backend):
     device_type = "cpu"
+    channels_last = frozenset(
+        {
+            "conv2d",
+            "conv2d_input_grad",
+            "conv2d_weight_grad",
+            "max_pool2d",
+            "max_pool2d_grad",
+            "sum_pool2d",
+            "sum_pool2d_grad",
+        }
+    )
     module = module
     allocate = staticmethod(native.allocate)
     from_host = staticmethod(native.from_host)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ..dtype import DType
 
-CONTRACT = (1, 1)
+CONTRACT = (1, 2)
 """Major and minor version. Majors must match; a backend built for an older minor keeps working, since methods and
 fields are only ever added, each with a default.
 
 1.1: Backend.allocating, copy_out_later and current_device.
+1.2: Backend.channels_last.
 """
 
 UNARY: list[str] = []
@@ -60,6 +61,22 @@ class Operand(NamedTuple):
     strides: tuple[int, ...]
     is_scalar: bool = False
 
+
+CHANNELS_LAST = frozenset(
+    {
+        "cat",
+        "conv2d",
+        "conv2d_input_grad",
+        "conv2d_weight_grad",
+        "max_pool2d",
+        "max_pool2d_grad",
+        "max_pool2d_indices",
+        "pad",
+        "sum_pool2d",
+        "sum_pool2d_grad",
+    }
+)
+"""Composites whose result may be channels-last: see Backend.channels_last."""
 
 Kernel = Callable[..., None]
 """`kernel(buffer, offset, ..., scalar, ...)`: for each operand of `compile`, in its order, a buffer and an offset in
@@ -140,6 +157,10 @@ class Backend(ABC):
     contract: tuple[int, int] = CONTRACT
     priority: int = 0
     """Of two providers of one device type the higher wins; the NumPy reference has -100."""
+
+    channels_last: frozenset[str] = frozenset()
+    """Those of CHANNELS_LAST for which `compile` knows outputs (n, c, h, w) whose channels vary fastest, be it that it
+    answers None. Of the others, and after a None, it is asked for a contiguous result, which core copies."""
 
     @abstractmethod
     def device_count(self) -> int:

@@ -15,11 +15,6 @@ def is_floating_point(input: Tensor) -> bool:
     return input.is_floating_point()
 
 
-def is_complex(input: Tensor) -> bool:
-    """False: norch has no complex dtypes."""
-    return False
-
-
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
     return input.is_signed()
@@ -71,11 +66,6 @@ def detach(input: Tensor) -> Tensor:
 def is_inference(input: Tensor) -> bool:
     """False: there are no inference tensors apart from others."""
     return False
-
-
-def real(input: Tensor) -> Tensor:
-    """The tensor itself: norch has no complex dtypes."""
-    return input
 
 
 def set_flush_denormal(mode: bool) -> bool:

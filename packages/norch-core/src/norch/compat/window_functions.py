@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..dispatch.arguments import check_functions
 from ..dtype import as_dtype, get_default_dtype
 from ..errors import DTypeError
@@ -59,6 +61,18 @@ def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = N
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A triangle: 1 in the middle, 0 at the ends."""
     return _window("bartlett_window", window_length, periodic, dtype, device, lambda x: 1 - (x / math.pi - 1).abs())
+
+
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """I0(beta sqrt(1 - x**2)) / I0(beta), x from -1 to 1 (Kaiser and Schafer, 1980)."""
+
+    def weight(x: Tensor) -> Tensor:
+        at = np.sqrt(np.maximum(1 - (x.cpu().numpy() / math.pi - 1) ** 2, 0))
+        return x.new_tensor(np.i0(beta * at) / np.i0(beta))
+
+    return _window("kaiser_window", window_length, periodic, dtype, device, weight)
 
 
 check_functions(globals())

@@ -39,10 +39,23 @@ def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            found = foreign(args)
+            if found is not None:
+                return found(name or function.__name__, args, kwargs)  # type: ignore[no-any-return]
             explain(error, function, args, kwargs, name)
 
     call.explains = True  # type: ignore[attr-defined]
     return call
+
+
+def foreign(args: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """`call(name, args, kwargs)` of an argument that is no tensor, and knows what a function gives for it."""
+    for value in args:
+        for part in value if isinstance(value, list | tuple) else (value,):
+            found: Callable[..., Any] | None = getattr(type(part), "_norch_function", None)
+            if found is not None:
+                return found
+    return None
 
 
 CHECKED_MODULES: list[dict[str, Any]] = []

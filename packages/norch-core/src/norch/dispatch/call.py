@@ -9,7 +9,7 @@ from ..autograd.graph import is_recording, next_sequence_number, record, set_rec
 from ..errors import DTypeError, NorchError
 from ..spec import Spec
 from ..tensor_base import TakenOver, TensorBase, make_tensor
-from .arguments import describe, is_plain, plain
+from .arguments import describe, foreign, is_plain, plain
 from .codegen import general_paths
 from .failure import allocate_on, raise_failure
 from .op import Op
@@ -41,6 +41,9 @@ def run_again(error: Exception | None, op: Op, *args: Any) -> Any:
         return error.run(op, args)
     if isinstance(error, NorchError):
         raise error
+    handed_over = foreign(args)
+    if handed_over is not None:
+        return handed_over(op.name, args, {})
     if op.kind == "primitive" and len(op.tensors) == len(op.params) == 2:
         return run_mixed(op, *args)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakSet
 
 from .. import settings
-from ..backend.contract import IN_PLACE, IndexOutOfBounds, Kernel, Operand
+from ..backend.contract import CHANNELS_LAST, IN_PLACE, IndexOutOfBounds, Kernel, Operand
 from ..device import CPU
 from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
@@ -229,7 +229,12 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
         at += 2
     if op.kind == "primitive" and not any(s.numel for s in outputs):
         return _nothing_to_do
-    kernel = compile_kernel(op.kernel, device, tuple(operands), inferred.attrs, op.kind == "primitive", op)
+    kernel = None
+    is_row_major = op.kernel not in CHANNELS_LAST or all(s.is_contiguous for s in outputs)
+    if is_row_major or op.kernel in device.backend.channels_last:
+        kernel = compile_kernel(op.kernel, device, tuple(operands), inferred.attrs, op.kind == "primitive", op)
+    if kernel is None and not is_row_major and inferred.parts is None:
+        kernel = _to_row_major(op, device, outputs, operands, inferred.attrs)
     if kernel is None and inferred.parts is not None:
         kernel = _by_parts(device, inferred.parts, operands, places)
     if kernel is None or not converts:
@@ -243,6 +248,29 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
         kernel(*flat)
 
     return converted
+
+
+def _to_row_major(
+    op: Op, device: Device, outputs: tuple[Spec, ...], operands: list[Operand], attrs: Any
+) -> Kernel | None:
+    """A kernel of contiguous outputs, whose results are copied."""
+    plain = [s.like() for s in outputs]
+    seen = [Operand(s.dtype, tuple(s.shape), s.strides) for s in plain]
+    kernel = compile_kernel(op.kernel, device, (*seen, *operands[len(outputs) :]), attrs, False, op)
+    if kernel is None:
+        return None
+    copies = [(2 * i, s.nbytes, compile_copy(out, s)) for i, (out, s) in enumerate(zip(outputs, plain, strict=True))]
+    allocate, index, found = device.backend.allocate, device.index, kernel
+
+    def call(*args: Any) -> None:
+        flat = list(args)
+        for at, nbytes, _ in copies:
+            flat[at], flat[at + 1] = allocate(nbytes, index), 0
+        found(*flat)
+        for at, _, copy in copies:
+            copy(args[at], args[at + 1], flat[at], 0)
+
+    return call
 
 
 def _nothing_to_do(*args: Any) -> None:

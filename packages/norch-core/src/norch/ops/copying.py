@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..spec import Spec
+from ..spec import Spec, is_channels_last
 from .creation import COPY
 from .registry import method, public
 
@@ -21,7 +21,7 @@ def write(out: Tensor, source: Tensor) -> None:
 def clone(input: Tensor, *, memory_format: object = None) -> Tensor:
     """A copy in memory of its own, through which gradients flow; laid out as `memory_format` says, if given."""
     if memory_format is not None:
-        from ..memory_format import channels_behind, contiguous_format
+        from ..memory_formats import channels_behind, contiguous_format
 
         behind = channels_behind(input, memory_format, "clone")
         if behind is not None or memory_format is contiguous_format:
@@ -38,7 +38,7 @@ def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
     then varies fastest.
     """
     if memory_format is not None:
-        from ..memory_format import channels_behind
+        from ..memory_formats import channels_behind
 
         behind = channels_behind(input, memory_format, "contiguous")
         if behind is not None:
@@ -49,6 +49,14 @@ def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
 def row_major_copy(input: Tensor) -> Tensor:
     """A copy whose elements lie in row-major order without gaps, so that every `reshape` of it is a view."""
     return COPY.call(input, None, True)
+
+
+def like_images(out: Tensor, input: Tensor) -> Tensor:
+    """`out`, its channels last in memory where those of `input` are, as PyTorch has results of images."""
+    spec = input.spec
+    if spec.is_contiguous or out.spec.ndim != spec.ndim or type(spec) is not Spec or not is_channels_last(spec):
+        return out
+    return contiguous(out.movedim(1, -1)).movedim(-1, 1)
 
 
 def fresh(out: Tensor, input: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
-from ..spec import Spec, as_int, as_shape, elementwise_layout
+from ..spec import Shape, Spec, as_int, as_shape, elementwise_layout
 from .families import primitive
 from .registry import public
 
@@ -90,14 +91,17 @@ def finish(tensor: Tensor, requires_grad: bool) -> Tensor:
 
 def with_options(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, Any]) -> Tensor:
     """`finish`, and what else PyTorch's creation functions take. Raises TypeError for what norch does not."""
-    from ..memory_format import channels_behind, strided
+    from ..memory_formats import channels_behind, contiguous_format, strided
 
     pinned = more.pop("pin_memory", False)
     if more.pop("layout", None) not in (None, strided):
         raise TypeError(f"{op}(): norch has no layout but norch.strided")
-    behind = channels_behind(tensor, more.pop("memory_format", None), op)
+    wanted = more.pop("memory_format", None)
+    behind = channels_behind(tensor, wanted, op)
     if behind is not None:
         tensor = behind.contiguous().movedim(-1, 1)
+    elif wanted is contiguous_format:
+        tensor = tensor.contiguous()
     if more.pop("out", None) is not None:
         raise TypeError(f"{op}(): out= is not supported; use the result, or copy_() it")
     if more:
@@ -171,18 +175,26 @@ def full(
     return with_options("full", out, requires_grad, more) if more or requires_grad else out
 
 
+@lru_cache(512)
+def _own_layout(spec: Spec) -> Shape | None:
+    return elementwise_layout(spec.shape, (spec,))
+
+
 def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     spec = getattr(tensor, "spec", None)
     if not isinstance(spec, Spec):
         raise DTypeError(f"{op}(): {must_be('input', 'Tensor', tensor)}")
     if size is None and dtype is None and device is None and spec.is_contiguous:
         return spec
-    return spec_for(
+    found = spec_for(
         tuple(spec.shape) if size is None else size,
         spec.dtype if dtype is None else dtype,
         spec.device if device is None else device,
         op,
     )
+    if size is not None or spec.is_contiguous or type(spec) is not Spec:
+        return found
+    return found.like(found.shape, _own_layout(spec))
 
 
 @public(method=False, check=False)

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..backend.contract import BINARY, COMPARISON, OTHER, UNARY, declare
-from ..dispatch.arguments import explain
+from ..dispatch.arguments import explain, foreign
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import Inferred
@@ -298,6 +298,9 @@ def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
                 kwargs["keepdim"] = kwargs.pop("keepdims")
             return function(*args, **kwargs)
         except Exception as error:
+            found = foreign(args)
+            if found is not None:
+                return found(function.__name__, args, kwargs)  # type: ignore[no-any-return]
             explain(error, function, args, kwargs)
 
     call.explains = True  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..device import Device
 from ..errors import DTypeError
-from ..memory_format import strided
+from ..memory_formats import strided
 from ..tensor.interop import numpy as as_array
 from ..tensor_base import make_tensor
 from .dtypes import NAMES

@@ -15,7 +15,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-from ..memory_format import strided
+from ..memory_formats import strided
 from ..tensor import Tensor
 from .memory import blocks
 from .pytorch.names import FUNCTIONS, KNOWN

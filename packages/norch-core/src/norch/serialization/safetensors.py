@@ -11,7 +11,7 @@ import numpy as np
 from ..device import CPU, Device
 from ..dtype import as_dtype
 from ..errors import DTypeError
-from ..memory_format import strided
+from ..memory_formats import strided
 from ..ops.from_data import array_to_tensor
 from ..tensor import Tensor
 from ..tensor.interop import numpy as as_array

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..dtype import BOOL, as_dtype, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..memory_format import sparse_csr
+from ..memory_formats import sparse_csr
 from ..ops.creation import DeviceLike, zeros
 from ..ops.from_data import as_tensor
 from ..ops.shape.joining import cat, stack

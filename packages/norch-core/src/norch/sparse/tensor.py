@@ -9,7 +9,7 @@ from ..autograd.graph import is_recording
 from ..device import Device
 from ..dtype import TENSOR_TYPES, DType
 from ..errors import AutogradError, DTypeError, ShapeError
-from ..memory_format import sparse_coo, sparse_csr
+from ..memory_formats import sparse_coo, sparse_csr
 from ..ops.registry import METHODS
 from ..spec import Spec
 from ..tensor import Tensor

@@ -90,7 +90,7 @@ class GraphMethods(TensorBase):
     def is_contiguous(self, memory_format: object = None) -> bool:
         """Whether the elements lie in row-major order, or that of `memory_format`, without gaps."""
         if memory_format is not None:
-            from ..memory_format import channels_behind
+            from ..memory_formats import channels_behind
 
             behind = channels_behind(self, memory_format, "is_contiguous")  # type: ignore[arg-type]
             return (self if behind is None else behind).spec.is_contiguous

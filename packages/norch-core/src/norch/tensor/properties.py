@@ -73,7 +73,7 @@ class Properties:
     @property
     def layout(self) -> Any:
         """`norch.strided`."""
-        from ..memory_format import strided
+        from ..memory_formats import strided
 
         return strided
 

@@ -29,6 +29,7 @@ from ..dtype import (
 from ..errors import DTypeError
 from ..ops.creation import COPY
 from ..ops.registry import method
+from ..spec import is_channels_last
 from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
@@ -71,8 +72,14 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     out = cast(self, dtype)
     if device is not spec.device:
         out = _transfer(out, device)
-    if "memory_format" in kwargs:
-        out = out.contiguous(kwargs["memory_format"])
+    if kwargs.get("memory_format") is not None:
+        from ..memory_formats import contiguous_format, preserve_format
+
+        form = kwargs["memory_format"]
+        if form is contiguous_format:
+            out = out.contiguous()
+        elif form is not preserve_format and not is_channels_last(out.spec):
+            out = out.clone(memory_format=form)
     return out.clone() if out is self and kwargs.get("copy") else out
 
 

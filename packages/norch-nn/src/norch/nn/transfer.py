@@ -17,13 +17,20 @@ class Movable:
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Moves parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`, also by keyword.
 
-        A dtype, which must be floating, is for the floating ones. The parameters stay the same objects, so that an
-        optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be used.
+        A dtype, which must be floating, is for the floating ones. memory_format: `norch.channels_last` is for those of
+        4 dims, `norch.channels_last_3d` for those of 5, `norch.contiguous_format` for both. The parameters stay the
+        same objects, so that an optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot
+        be used.
         """
         device, dtype = destination(args, kwargs)
+        form = kwargs.get("memory_format")
+        if not isinstance(form, norch.memory_format | None):
+            raise TypeError(f"Module.to(): memory_format must be one of norch's, got {form!r}")
+        dims = {norch.channels_last: (4,), norch.channels_last_3d: (5,)}.get(form, (4, 5))
 
         def move(tensor: norch.Tensor) -> norch.Tensor:
-            return tensor.to(device, dtype if tensor.is_floating_point() else None)
+            moved = tensor.to(device, dtype if tensor.is_floating_point() else None)
+            return moved.to(memory_format=form) if form is not None and tensor.ndim in dims else moved
 
         convert(cast("Module", self), move)
         return self
@@ -83,9 +90,9 @@ def convert(module: Module, function: Callable[[norch.Tensor], norch.Tensor], re
 
 def destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[norch.Device | None, norch.DType | None]:
     """The device and the dtype that the arguments of `Module.to` ask for; None to leave as it is."""
-    unknown = set(kwargs) - {"device", "dtype", "tensor", "non_blocking"}
+    unknown = set(kwargs) - {"device", "dtype", "tensor", "non_blocking", "memory_format"}
     if unknown:
-        raise TypeError(f"Module.to(): got unexpected arguments {', '.join(sorted(unknown))}; memory is row-major here")
+        raise TypeError(f"Module.to(): got unexpected arguments {', '.join(sorted(unknown))}")
     device, dtype = None, None
     for value in (*args, kwargs.get("tensor"), kwargs.get("device"), kwargs.get("dtype")):
         if isinstance(value, norch.DType):

@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...dispatch.arguments import describe
+from ...dispatch.arguments import describe, foreign
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape
 
@@ -21,6 +21,9 @@ def contract(equation: str, operands: list[Tensor]) -> Tensor:
     try:
         terms, output = _parse(equation, tuple([tuple(x.spec.shape) for x in operands]))
     except (AttributeError, TypeError):
+        found = foreign(tuple(operands))
+        if found is not None:
+            return found("einsum", (equation, *operands), {})  # type: ignore[no-any-return]
         came = ", ".join(map(describe, (equation, *operands)))
         raise DTypeError(f"einsum(): expected an equation and tensors, got {came}") from None
     result, labels = _diagonals(operands[0], terms[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ShapeError
-from ...spec import Spec, as_int
+from ...spec import Spec, as_int, image_layout, is_channels_last
 from ..copying import contiguous
 from ..creation import fill_spec
 from ..families import composite, one_dtype
@@ -45,7 +45,8 @@ def _infer_conv2d(
     one_dtype("conv2d", input, weight, bias)
     h, w = input.shape[2:]
     size = output_size((h, w), pads, _windows(weight.shape, stride, dilation), "conv2d")
-    return input.like((input.shape[0], weight.shape[0], *size))
+    shape = (input.shape[0], weight.shape[0], *size)
+    return input.like(shape, image_layout(shape, input, weight))
 
 
 def _conv2d_to_input(
@@ -91,7 +92,7 @@ def _infer_grad(op: str) -> Any:
 
     def infer(grad: Spec, other: Spec, shape: tuple[int, ...], *attrs: Any) -> Spec:
         one_dtype(op, grad, other)
-        return grad.like(shape)
+        return grad.like(shape, image_layout(shape, grad, other))
 
     return infer
 
@@ -237,8 +238,19 @@ def _conv(
     """`settings`: stride, padding and dilation as they were given."""
     specs = (input.spec, weight.spec, None if bias is None else bias.spec, groups)
     stride, pads, dilation = _conv_plan(op, dims, *specs, *settings)
-    x, kernel = as_images(input, dims, op), weight if dims == 2 else weight.unsqueeze(2)
+    x, kernel = _operands(input, weight, dims, op)
     return from_images(_conv2d(x, kernel, bias, stride, pads, dilation, groups), input, dims)
+
+
+def _operands(input: Tensor, weight: Tensor, dims: int, op: str) -> tuple[Tensor, Tensor]:
+    """Input and weight as those of the 2-D op. Permuted rows are no images with their channels last."""
+    x = as_images(input, dims, op)
+    if dims == 2:
+        return x, weight
+    return contiguous(x) if _is_last(x.spec) else x, weight.unsqueeze(2)
+
+
+_is_last = cached(is_channels_last)
 
 
 @cached
@@ -296,7 +308,7 @@ def _conv_transpose(
     """`settings`: stride, padding, output_padding and dilation as they were given."""
     specs = (input.spec, weight.spec, None if bias is None else bias.spec, groups)
     shape, stride, pads, dilation = _conv_transpose_plan(op, dims, *specs, *settings)
-    x, kernel = as_images(input, dims, op), weight if dims == 2 else weight.unsqueeze(2)
+    x, kernel = _operands(input, weight, dims, op)
     out = conv2d_input_grad(x, kernel, shape, stride, pads, dilation, groups)
     if bias is not None:
         out = out + bias.reshape(shape[1], 1, 1)

@@ -6,10 +6,12 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ...dispatch.plan import Inferred
 from ...dtype import finfo
 from ...errors import ShapeError
-from ...spec import Shape, Spec, as_shape
+from ...spec import Shape, Spec, as_shape, channels_last_strides, image_layout, is_channels_last, is_packed
 from ...tensor_base import TakenOver
+from ..copying import like_images
 from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
 from ..optimizer.averaging import update_averages_
@@ -195,7 +197,7 @@ def _infer_group_norm(input: Spec, groups: int, weight: Spec | None, bias: Spec 
     _check_channels("group_norm", input, weight=weight, bias=bias)
     if groups < 1 or input.shape[1] % groups:
         raise ShapeError(f"group_norm(): {input.shape[1]} channels of {tuple(input.shape)} are not {groups} groups")
-    return input.like()
+    return input.like(input.shape, image_layout(input.shape, input))
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
@@ -227,17 +229,31 @@ def group_norm(
     weight, bias: (c). Raises ShapeError where the groups do not divide the channels, DTypeError unless all floating.
     """
     ndim, x = input.spec.ndim, _grouped(upcast(input), num_groups)
-    x = _layer_norm(x, tuple(x.spec.shape[2:]), None, None, eps).reshape(input.spec.shape)
+    x = like_images(_layer_norm(x, tuple(x.spec.shape[2:]), None, None, eps).reshape(input.spec.shape), input)
     return _affine(x, _channels(weight, ndim), _channels(bias, ndim)).to(input.dtype)
 
 
-def _infer_batch_norm(input: Spec, *rest: Any) -> tuple[Spec, Spec, Spec]:
+def _infer_batch_norm(input: Spec, weight: Spec | None, bias: Spec | None, eps: float) -> Inferred:
+    return _of_channels((input,), (weight, bias), eps)
+
+
+def _infer_batch_norm_grad(grad: Spec, input: Spec, weight: Spec | None, eps: float) -> Inferred:
+    return _of_channels((grad, input), (weight,), eps)
+
+
+def _of_channels(images: tuple[Spec, ...], parameters: tuple[Spec | None, ...], eps: float) -> Inferred:
+    """The result like the last of `images`, and two values a channel. A kernel sees channels-last images as rows."""
+    input = images[-1]
+    last = channels_last_strides(input.shape) if is_channels_last(input) else None
     channels = input.like((input.shape[1],), dtype=upcast_dtype(input.dtype))
-    return input.like(), channels, channels
-
-
-def _infer_batch_norm_grad(grad: Spec, input: Spec, *rest: Any) -> tuple[Spec, Spec, Spec]:
-    return _infer_batch_norm(input)
+    outputs = input.like(input.shape, last), channels, channels
+    kernel_outputs, seen = outputs, images
+    if last is not None and all(is_packed(s.shape, s.strides, last) for s in images):
+        rows = prod(input.shape) // input.shape[1], input.shape[1]
+        kernel_outputs, seen = (input.like(rows), *outputs[1:]), tuple([s.like(rows) for s in images])
+    given = tuple([s is not None for s in (*images, *parameters)])
+    operands = (*seen, *[s for s in parameters if s is not None])
+    return Inferred(outputs, operands, {"eps": eps, "given": given}, kernel_outputs)
 
 
 @composite(_infer_batch_norm_grad)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ShapeError
 from ...spec import as_int
-from ..copying import row_major_copy
+from ..copying import like_images, row_major_copy
 from ..registry import public
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     if not input.spec.numel:
         return row_major_copy(input).reshape((*lead, c // (r * r), h * r, w * r))
     blocks = input.reshape(-1, c // (r * r), r, r, h, w)
-    return row_major_copy(blocks.permute(0, 1, 4, 2, 5, 3)).reshape((*lead, c // (r * r), h * r, w * r))
+    out = row_major_copy(blocks.permute(0, 1, 4, 2, 5, 3)).reshape((*lead, c // (r * r), h * r, w * r))
+    return like_images(out, input)
 
 
 @public(method=False)
@@ -46,7 +47,9 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     if not input.spec.numel:
         return row_major_copy(input).reshape((*lead, c * r * r, h // r, w // r))
     blocks = input.reshape(-1, c, h // r, r, w // r, r)
-    return row_major_copy(blocks.permute(0, 1, 3, 5, 2, 4)).reshape((*lead, c * r * r, h // r, w // r))
+    return like_images(
+        row_major_copy(blocks.permute(0, 1, 3, 5, 2, 4)).reshape((*lead, c * r * r, h // r, w // r)), input
+    )
 
 
 @public(method=False)
@@ -59,4 +62,4 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     if shape[1] % g:
         raise ShapeError(f"channel_shuffle(): {shape[1]} channels of {shape} are not {groups} groups")
     groups_of = input.reshape((shape[0], g, shape[1] // g, *shape[2:]))
-    return row_major_copy(groups_of.transpose(1, 2)).reshape(shape)
+    return like_images(row_major_copy(groups_of.transpose(1, 2)).reshape(shape), input)

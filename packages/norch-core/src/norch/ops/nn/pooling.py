@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...dtype import BOOL, FLOATING, INTEGER, DType, iinfo, int64
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec, as_int
-from ..copying import contiguous
+from ...spec import Spec, as_int, image_layout
+from ..copying import contiguous, like_images
 from ..creation import arange
 from ..elementwise.arithmetic import div, floor_divide, minimum, remainder, where
 from ..families import composite, floating, one_dtype
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 def _output(input: Spec, windows: Windows, pads: Pads, op: str) -> Spec:
     """(n, c, y, x): an element for each window."""
-    return input.like((*input.shape[:2], *output_size((input.shape[2], input.shape[3]), pads, windows, op)))
+    shape = (*input.shape[:2], *output_size((input.shape[2], input.shape[3]), pads, windows, op))
+    return input.like(shape, image_layout(shape, input))
 
 
 def _all_windows(input: Tensor, windows: Windows, pads: Pads, value: float) -> Tensor:
@@ -55,7 +56,8 @@ def _infer_max(input: Spec, windows: Windows, pads: Pads) -> Spec:
 
 
 def _infer_max_indices(input: Spec, windows: Windows, pads: Pads) -> Spec:
-    return _output(input, windows, pads, "max_pool2d").like(dtype=int64)
+    out = _output(input, windows, pads, "max_pool2d")
+    return out.like(out.shape, out.strides, dtype=int64)
 
 
 def _lowest(dtype: DType) -> float:
@@ -89,7 +91,7 @@ def _max_pool2d_indices(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
 
 
 def _infer_max_grad(grad: Spec, input: Spec, windows: Windows, pads: Pads) -> Spec:
-    return grad.like(input.shape)
+    return grad.like(input.shape, image_layout(input.shape, input))
 
 
 def _max_grad_rule(g: Tensor, grad_spec: Spec, input: Tensor, windows: Windows, pads: Pads) -> Tensor:
@@ -116,7 +118,7 @@ def _infer_sum(input: Spec, windows: Windows, pads: Pads) -> Spec:
 
 
 def _infer_sum_grad(grad: Spec, shape: tuple[int, ...], windows: Windows, pads: Pads) -> Spec:
-    return grad.like(shape)
+    return grad.like(shape, image_layout(shape, grad))
 
 
 def _sum_grad_rule(g: Tensor, windows: Windows, pads: Pads) -> Tensor:
@@ -318,12 +320,12 @@ def adaptive_average(input: Tensor, output_size: Any, dims: int) -> Tensor:
         parts = input.reshape((*lead, *split)).sum(
             [len(lead) + 2 * d + 1 for d in range(dims)], dtype=upcast(input).dtype
         )
-        return (parts / float(math.prod(split[1::2]))).to(input.dtype)
+        return like_images((parts / float(math.prod(split[1::2]))).to(input.dtype), input)
     out = upcast(input)
     for at, count in enumerate(out_sizes, input.spec.ndim - dims):
         if count != out.spec.shape[at]:
             out = _average_parts(out, at, count)
-    return out.to(input.dtype)
+    return like_images(out.to(input.dtype), input)
 
 
 @public(method=False)

@@ -12,7 +12,7 @@ from ...dispatch.arguments import check_functions
 from ...dtype import INTEGER
 from ...errors import ShapeError
 from ...spec import as_int
-from ..copying import contiguous
+from ..copying import contiguous, like_images
 from ..elementwise.arithmetic import div
 from ..families import one_dtype
 from ..indexing import gather
@@ -86,7 +86,7 @@ def conv3d(
     seen = _windows(planes, (before, after), (kernel[0], steps[0], gaps[0]), count)
     out = conv2d(seen, flat, bias, steps[1:], around, gaps[1:], groups)
     out = out.reshape(n, count, *out.spec.shape[1:]).transpose(1, 2)
-    return _like(contiguous(out), input)
+    return _like(like_images(contiguous(out), planes), input)
 
 
 def _is_point(kernel: tuple[int, ...], stride: Triple, padding: Any) -> bool:

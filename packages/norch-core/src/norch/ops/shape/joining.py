@@ -11,8 +11,8 @@ from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
 from ...errors import DTypeError, ShapeError
-from ...spec import Shape, Spec, as_int, as_shape, wrap_dim, wrap_dims
-from ..copying import fresh, row_major_copy
+from ...spec import Shape, Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
+from ..copying import fresh, like_images, row_major_copy
 from ..creation import arange
 from ..indexing import gather
 from ..registry import FUNCTIONS, method, public
@@ -45,7 +45,9 @@ def _infer_cat(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
         if (*other.shape[:at], *other.shape[at + 1 :]) != (*first.shape[:at], *first.shape[at + 1 :]):
             raise ShapeError(f"cat(): shapes {tuple(first.shape)} and {tuple(other.shape)} differ outside dim {dim}")
     size = sum(s.shape[at] for _, s in real)
-    out = first.like((*first.shape[:at], size, *first.shape[at + 1 :]), dtype=spec.dtype)
+    shape = (*first.shape[:at], size, *first.shape[at + 1 :])
+    layout = image_layout(shape, first) if all(is_channels_last(s) for _, s in real) else None
+    out = first.like(shape, layout, dtype=spec.dtype)
     parts, start = [], 0
     for i, s in real:
         if s.numel:
@@ -354,11 +356,12 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if constant:
         number = 0 if value is None else value.item() if hasattr(value, "item") else value
         out = _pad_constant(out, constant, number)
-    return fresh(out, input)
+    return fresh(like_images(out, input), input)
 
 
 def _infer_pad(x: Spec, before: Shape, after: Shape, value: type) -> Inferred:
-    out = x.like(tuple([n + a + b for n, a, b in zip(x.shape, before, after, strict=True)]))
+    shape = tuple([n + a + b for n, a, b in zip(x.shape, before, after, strict=True)])
+    out = x.like(shape, image_layout(shape, x))
     shift = sum([a * s for a, s in zip(before, out.strides, strict=True)])
     parts = [Part("fill", out, 0, 1)]
     if x.numel:

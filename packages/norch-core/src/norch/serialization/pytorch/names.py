@@ -12,7 +12,7 @@ import numpy as np
 from ...device import Device
 from ...dtype import DTYPES
 from ...errors import DTypeError
-from ...memory_format import sparse_coo, sparse_csr, strided
+from ...memory_formats import sparse_coo, sparse_csr, strided
 from ...spec import Size
 from ...tensor import Tensor
 from ..allowed import allowed, allowed_in, is_allowed, is_never_safe

@@ -114,7 +114,14 @@ def interpolate(
         out = input
         for dim in range(2, input.ndim):
             out = _to_sum(out, dim, sizes[dim - 2], factors[dim - 2], bool(align_corners), mode == "bicubic")
-    return input.clone() if out is input else out.to(input.dtype)
+    if out is input:
+        return input.clone()
+    out = out.to(input.dtype)
+    if not input.is_contiguous() and input.ndim > 3:
+        last = norch.channels_last if input.ndim == 4 else norch.channels_last_3d
+        if input.is_contiguous(memory_format=last):
+            return out.contiguous(memory_format=last)
+    return out
 
 
 def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exact: bool) -> norch.Tensor:
@@ -127,6 +134,9 @@ def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...
         return x
     spread = [k for n in x.shape[2:] for k in (n, 1)]
     expanded = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
+    if x.ndim == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=norch.channels_last):
+        rows = x.permute(0, 2, 3, 1).reshape((len(x), *spread, -1)).expand((len(x), *expanded, -1)).contiguous()
+        return rows.reshape((len(x), *sizes, -1)).permute(0, 3, 1, 2)
     x = x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded))
     return x.contiguous().reshape((*x.shape[:2], *sizes))
 

@@ -1,0 +1,123 @@
+"""Short-time Fourier transforms: those of windows that move over a signal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dispatch.arguments import check_functions, describe
+from ..errors import DTypeError, ShapeError
+from ..fft import fft as whole
+from ..fft import ifft as whole_back
+from ..fft import irfft, rfft
+from ..ops import ones, pad
+from ..tensor import Tensor
+from .complex_numbers import ComplexPair
+
+
+def _window(op: str, input: Tensor, n_fft: int, hop: Any, length: Any, window: Tensor | None) -> tuple[int, Tensor]:
+    """The hop, and the window of n_fft weights, with zeros around a shorter one."""
+    hop = n_fft // 4 if hop is None else hop
+    length = n_fft if length is None else length
+    if n_fft < 1 or hop < 1 or not 0 < length <= n_fft:
+        raise ShapeError(f"{op}(): n_fft {n_fft}, hop_length {hop} and win_length {length} do not fit")
+    if window is None:
+        window = ones(length, dtype=input.dtype, device=input.device)
+    if tuple(window.shape) != (length,):
+        raise ShapeError(f"{op}(): expected a window of win_length {length}, got shape {tuple(window.shape)}")
+    before = (n_fft - length) // 2
+    return hop, pad(window, (before, n_fft - length - before)) if length < n_fft else window
+
+
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+) -> Any:
+    """The Fourier transforms of windows of n_fft elements, `hop_length` (n_fft // 4) apart: (time) or (batch, time).
+
+    return_complex: False gives the real and imaginary parts, (..., frequencies, frames, 2); True a ComplexPair of
+    (..., frequencies, frames). window: `win_length` weights, ones by default. center: frame t is around element
+    t * hop_length, the signal being padded as `pad_mode` says. normalized: divided by sqrt(n_fft). onesided: only the
+    frequencies 0 to n_fft // 2, the default. Raises ShapeError for sizes that do not fit, RuntimeError unless
+    `return_complex` is said, as PyTorch does.
+    """
+    if return_complex is None:
+        raise RuntimeError("stft(): say return_complex=False for real and imaginary parts, True for a ComplexPair")
+    if input.ndim not in (1, 2):
+        raise ShapeError(f"stft(): expected 1 or 2 dims, got shape {tuple(input.shape)}")
+    hop, weights = _window("stft", input, n_fft, hop_length, win_length, window)
+    x = input if input.ndim == 2 else input.unsqueeze(0)
+    if center:
+        x = pad(x.unsqueeze(1), (n_fft // 2, n_fft // 2), pad_mode).squeeze(1)
+    if x.shape[1] < n_fft:
+        raise ShapeError(f"stft(): n_fft {n_fft} is more than the {x.shape[1]} elements of {tuple(input.shape)}")
+    frames = x.unfold(1, n_fft, hop) * weights
+    norm = "ortho" if normalized else None
+    found = (whole if onesided is False else rfft)(frames, norm=norm).transpose(1, 2)
+    found = found if input.ndim == 2 else found.squeeze(0)
+    return found if return_complex else found.pair
+
+
+def istft(
+    input: Any,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
+    """Undoes `stft` of the same arguments: windows are added where they lie, and divided by the weights' squares there.
+
+    input: a ComplexPair of (..., frequencies, frames), or its parts (..., frequencies, frames, 2). length: of the
+    signal. Raises ShapeError for sizes that do not fit, and where the windows leave elements out.
+    """
+    pair = input.pair if isinstance(input, ComplexPair) else input
+    if not isinstance(pair, Tensor) or pair.ndim not in (3, 4) or pair.shape[-1] != 2:
+        raise ShapeError(f"istft(): expected (..., frequencies, frames, 2) or a ComplexPair, got {describe(input)}")
+    if return_complex:
+        raise DTypeError("istft(): a signal is real here; return_complex must be False")
+    hop, weights = _window("istft", pair, n_fft, hop_length, win_length, window)
+    z = ComplexPair(pair if pair.ndim == 4 else pair.unsqueeze(0)).transpose(1, 2)
+    count, frequencies = z.shape[1:]
+    whole_given = frequencies == n_fft if onesided is None else not onesided
+    if not count or frequencies != (n_fft if whole_given else n_fft // 2 + 1):
+        raise ShapeError(f"istft(): {frequencies} frequencies of {count} frames do not fit n_fft {n_fft}")
+    norm = "ortho" if normalized else None
+    frames = whole_back(z, norm=norm).real if whole_given else irfft(z, n_fft, norm=norm)
+    out = _added(frames * weights, hop)
+    covered = _added((weights * weights).expand(1, count, n_fft), hop)
+    start = n_fft // 2 if center else 0
+    total = out.shape[1]
+    end = start + length if length is not None else total - n_fft // 2 if center else total
+    out, covered = out[:, start : min(end, total)], covered[:, start : min(end, total)]
+    if not out.numel() or covered.abs().min().item() < 1e-11:
+        raise ShapeError("istft(): the windows leave elements of the signal out: use smaller hops, or another window")
+    out = out / covered
+    if length is not None and out.shape[1] < length:
+        out = pad(out, (0, length - out.shape[1]))
+    return out if pair.ndim == 4 else out.squeeze(0)
+
+
+def _added(frames: Tensor, hop: int) -> Tensor:
+    """(batch, frames, n) as (batch, time): the sums of frames that lie `hop` apart."""
+    batch, count, n = frames.shape
+    total = n + (count - 1) * hop
+    # In blocks of hop elements, frames that do not touch lie apart: as many sums as a frame has blocks.
+    blocks = -(-n // hop)
+    parts = pad(frames, (0, blocks * hop - n)).reshape(batch, count, blocks, hop)
+    out = sum(pad(parts[:, :, k], (0, 0, k, blocks - 1 - k)) for k in range(blocks))
+    return out.reshape(batch, -1)[:, :total]  # type: ignore[union-attr]
+
+
+check_functions(globals())

@@ -1,0 +1,141 @@
+"""Complex numbers as pairs of real ones, against NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+from norch.testing.gradcheck import gradcheck
+
+RNG = np.random.default_rng(6)
+
+
+def draw(*shape):
+    z = RNG.standard_normal(shape) + 1j * RNG.standard_normal(shape)
+    return norch.view_as_complex(norch.tensor(np.stack([z.real, z.imag], -1))), z
+
+
+A, NA = draw(3, 4)
+B, NB = draw(3, 4)
+X, NX = norch.tensor(NB.real), NB.real
+
+CALLS = {
+    "add": lambda a, b, x: a + b + x + 2 + (1 - 2j),
+    "add of a tensor": lambda a, b, x: x + a,
+    "sub": lambda a, b, x: (a - b - x - 2) + (3 - a) + (x - b) + (1j - b),
+    "mul": lambda a, b, x: a * b * x * 0.5 * (2 + 1j) + 2j * b + x * a + 3 * b,
+    "div": lambda a, b, x: a / b + a / x + b / (1 - 2j) + 3 / a + x / b,
+    "neg": lambda a, b, x: -a,
+    "pow": lambda a, b, x: a**3,
+    "matmul": lambda a, b, x: (
+        a @ b.transpose(0, 1) if isinstance(a, norch.compat.complex_numbers.ComplexPair) else a @ b.T
+    ),
+    "index": lambda a, b, x: a[1:, ..., None] * b[0, 0],
+    "broadcast": lambda a, b, x: a[:, None] * b + x[:, None, None],
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_arithmetic(call):
+    np.testing.assert_allclose(call(A, B, X).numpy(), call(NA, NB, NX), 1e-12)
+
+
+def test_functions():
+    for found, expected in (
+        (norch.abs(A), np.abs(NA)), (A.abs(), np.abs(NA)), (norch.angle(A), np.angle(NA)), (A.angle(), np.angle(NA)),
+        (norch.conj(A), NA.conj()), (A.exp(), np.exp(NA)), (norch.exp(A), np.exp(NA)), (A.sum(), NA.sum()),
+        (norch.sum(A, 1), NA.sum(1)), (A.mean(0, keepdim=True), NA.mean(0, keepdims=True)), (norch.mul(X, A), NX * NA),
+        (norch.real(A), NA.real), (norch.imag(A), NA.imag), (norch.angle(X), np.angle(NX)), (norch.div(X, A), NX / NA),
+        (norch.polar(X.abs(), X), np.abs(NX) * np.exp(1j * NX)), (norch.complex(X, X[0]), NX + 1j * NX[0]),
+        (norch.cat([A, B], 1), np.concatenate([NA, NB], 1)), (norch.stack([A, B]), np.stack([NA, NB])),
+        (norch.cat([A, X]), np.concatenate([NA, NX])), (norch.where(X > 0, A, B), np.where(NX > 0, NA, NB)),
+        (norch.einsum("ij,kj->ik", A, B), NA @ NB.T), (norch.einsum("ij,kj->ik", A, X), NA @ NX.T),
+        (norch.einsum("ij,kj->ik", X, B), NX @ NB.T), (norch.einsum("ij->j", A), NA.sum(0)),
+        (norch.matmul(A, B.transpose(0, 1)), NA @ NB.T),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.numpy(), expected, 1e-12)
+
+
+def test_elements():
+    for found, expected in (
+        (A.reshape(4, 3), NA.reshape(4, 3)), (A.view(2, -1), NA.reshape(2, -1)), (A.flatten(), NA.ravel()),
+        (A.unsqueeze(0), NA[None]), (A.permute(1, 0), NA.T), (A.transpose(0, 1), NA.T), (A.flip(0), NA[::-1]),
+        (A.roll(1, 0), np.roll(NA, 1, 0)), (A.expand(2, 3, 4), np.broadcast_to(NA, (2, 3, 4))), (A.clone(), NA),
+        (norch.roll(A, 1, 0), np.roll(NA, 1, 0)), (norch.flip(A, 0), NA[::-1]),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(found.numpy(), expected)
+    assert (A.shape, A.ndim, A.dim(), A.size(0), A.numel(), len(A)) == ((3, 4), 2, 2, 3, 12, 3)
+    assert norch.is_complex(A)
+    assert not norch.is_complex(X)
+    assert A[0, 0].item() == NA[0, 0]
+    assert A.tolist() == NA.tolist()
+    out = norch.view_as_complex(norch.zeros(3, 4, 2, dtype=norch.float64))
+    out[1:, :2] = A[1:, :2]
+    out[0] = 2 + 1j
+    assert out[0].tolist() == [2 + 1j] * 4
+    np.testing.assert_array_equal(out[1:, :2].numpy(), NA[1:, :2])
+
+
+def test_views_share_memory():
+    x = norch.ones(2, 3, 2)
+    z = norch.view_as_complex(x)
+    assert norch.view_as_real(z) is x
+    x[..., 1] = 5
+    assert z.imag.tolist() == [[5.0] * 3] * 2
+
+
+def test_gradients():
+    inputs = [norch.tensor(RNG.standard_normal((3, 2)), requires_grad=True) for _ in range(2)]
+
+    def run(a, b):
+        a, b = norch.view_as_complex(a), norch.view_as_complex(b)
+        return norch.view_as_real(a * b / (b.conj() + 3) - a.exp()).sum() + (a + b).abs().sum() + b.angle().sum()
+
+    assert gradcheck(run, inputs)
+    zero = norch.zeros(1, 2, requires_grad=True)
+    norch.view_as_complex(zero).abs().sum().backward()
+    assert zero.grad.tolist() == [[0.0, 0.0]]
+    large = norch.view_as_complex(norch.tensor([[3e30, 4e30], [norch.inf, 1.0], [norch.nan, 1.0]]))
+    np.testing.assert_allclose(large.abs().numpy(), [5e30, np.inf, np.nan], 1e-6)
+
+
+def test_rotary_embeddings():
+    """As Llama's reference code writes them."""
+    freqs = norch.outer(norch.arange(5.0), 1 / 10000 ** (norch.arange(0, 8, 2).float() / 8))
+    cis = norch.polar(norch.ones_like(freqs), freqs)
+    x = norch.randn(2, 5, 3, 8)
+    turned = norch.view_as_real(norch.view_as_complex(x.reshape(2, 5, 3, 4, 2)) * cis.view(1, 5, 1, 4)).flatten(3)
+    a, b, c, s = x[..., ::2], x[..., 1::2], freqs.cos()[:, None], freqs.sin()[:, None]
+    norch.testing.assert_close(turned, norch.stack([a * c - b * s, a * s + b * c], -1).flatten(3))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: norch.sin(A), lambda: norch.softmax(A, 0), lambda: norch.maximum(X, A), lambda: A**0.5, lambda: A.dtype],
+)
+def test_what_it_lacks_says_the_way_around(call):
+    with pytest.raises(
+        (norch.DTypeError, AttributeError), match="norch has no complex dtypes: z.real, z.imag and view_as"
+    ):
+        call()
+
+
+def test_a_complex_dtype_says_the_way_around():
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'cfloat'; view_as_complex\(\) of \(..., 2\) is complex here"
+    ):
+        norch.cfloat
+
+
+def test_wrong_parts_are_named():
+    with pytest.raises(norch.ShapeError, match="last dim of size 2"):
+        norch.view_as_complex(norch.ones(3))
+    with pytest.raises(norch.DTypeError, match="expected a floating dtype"):
+        norch.view_as_complex(norch.ones(2, dtype=norch.int64))
+    with pytest.raises(norch.DTypeError, match="expected a ComplexPair"):
+        norch.view_as_real(norch.ones(2))
+    with pytest.raises(norch.DTypeError, match="expected a ComplexPair"):
+        norch.imag(norch.ones(2))
+    with pytest.raises(norch.DTypeError, match="one floating dtype"):
+        norch.complex(norch.ones(2), norch.ones(2, dtype=norch.int64))

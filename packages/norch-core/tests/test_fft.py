@@ -1,0 +1,115 @@
+"""Fourier transforms, against NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+from norch import fft
+from norch.testing.gradcheck import gradcheck
+
+RNG = np.random.default_rng(5)
+SIZES = [1, 2, 3, 16, 65, 97, 128, 131, 400, 509, 521, 1022, 1031, 2048, 20000]
+NORMS = ["backward", "ortho", "forward"]
+
+
+def parts(z):
+    return np.stack([z.real, z.imag], -1)
+
+
+def pair(z, dtype=norch.float64):
+    return norch.view_as_complex(norch.tensor(parts(z), dtype=dtype))
+
+
+def close(found, expected, tolerance=1e-12):
+    given = norch.view_as_real(found).detach().numpy() if norch.is_complex(found) else found.detach().numpy()
+    expected = parts(expected) if np.iscomplexobj(expected) else expected
+    assert given.shape == expected.shape
+    assert np.abs(given - expected).max(initial=0) <= tolerance * max(np.abs(expected).max(initial=0), 1)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_along_one_dim(n):
+    norm = NORMS[n % 3]
+    x = RNG.standard_normal((2, n))
+    z = x + 1j * RNG.standard_normal((2, n))
+    close(fft.fft(norch.tensor(x), norm=norm), np.fft.fft(x, norm=norm))
+    close(fft.fft(pair(z), norm=norm), np.fft.fft(z, norm=norm))
+    close(fft.ifft(pair(z), norm=norm), np.fft.ifft(z, norm=norm))
+    close(fft.rfft(norch.tensor(x), norm=norm), np.fft.rfft(x, norm=norm))
+    close(fft.irfft(pair(z), n, norm=norm), np.fft.irfft(z, n, norm=norm))
+
+
+@pytest.mark.parametrize("n", [64, 400, 1024, 1031])
+def test_float32_is_as_accurate_as_its_numbers(n):
+    x = RNG.standard_normal((4, n)).astype(np.float32)
+    expected = np.fft.fft(x.astype(np.float64))
+    close(fft.fft(norch.tensor(x)), expected, 1e-6)
+    close(fft.irfft(fft.rfft(norch.tensor(x)), n), x, 1e-6)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"n": 3}, {"n": 9}, {"dim": 0}, {"n": 4, "dim": 1}], ids=str)
+def test_sizes_and_dims(kwargs):
+    x = RNG.standard_normal((6, 5))
+    theirs = {"axis" if k == "dim" else k: v for k, v in kwargs.items()}
+    close(fft.fft(norch.tensor(x), **kwargs), np.fft.fft(x, **theirs))
+    close(fft.rfft(norch.tensor(x), **kwargs), np.fft.rfft(x, **theirs))
+    z = np.fft.fft(x)
+    close(fft.irfft(pair(z), **kwargs), np.fft.irfft(z, **theirs))
+    close(fft.ifft(pair(z), **kwargs), np.fft.ifft(z, **theirs))
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"s": (3, 8)}, {"dim": (0, 1)}, {"s": (4, 7), "dim": (2, 0), "norm": "ortho"}])
+@pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn"])
+def test_along_several_dims(name, kwargs):
+    x = RNG.standard_normal((3, 4, 5))
+    given = x + 1j * RNG.standard_normal(x.shape) if name.startswith("i") else x
+    theirs = {"axes" if k == "dim" else k: v for k, v in kwargs.items()}
+    if "s" in theirs and "axes" not in theirs:
+        theirs["axes"] = (-2, -1)
+    expected = getattr(np.fft, name)(given, **theirs)
+    close(getattr(fft, name)(pair(given) if name.startswith("i") else norch.tensor(x), **kwargs), expected)
+
+
+def test_frequencies_and_shifts():
+    for n in (1, 4, 5):
+        close(fft.fftfreq(n, 0.3), np.fft.fftfreq(n, 0.3), 1e-6)
+        close(fft.rfftfreq(n, 0.3, dtype=norch.float64), np.fft.rfftfreq(n, 0.3))
+    x = RNG.standard_normal((3, 4, 5))
+    for dim in (None, 1, (0, 2)):
+        close(fft.fftshift(norch.tensor(x), dim), np.fft.fftshift(x, dim))
+        close(fft.ifftshift(norch.tensor(x), dim), np.fft.ifftshift(x, dim))
+    z = np.fft.fft(x)
+    close(fft.fftshift(pair(z)), np.fft.fftshift(z))
+
+
+@pytest.mark.parametrize("n", [5, 40, 150])
+def test_gradients(n):
+    x = norch.tensor(RNG.standard_normal(n), requires_grad=True)
+    z = norch.tensor(RNG.standard_normal((n, 2)), requires_grad=True)
+    assert gradcheck(lambda x: norch.view_as_real(fft.rfft(x)), (x,))
+    assert gradcheck(lambda z: norch.view_as_real(fft.fft(norch.view_as_complex(z))), (z,))
+    assert gradcheck(lambda z: fft.irfft(norch.view_as_complex(z), n), (z,))
+
+
+def test_integers_and_16_bits():
+    close(fft.fft(norch.arange(5)), np.fft.fft(np.arange(5)), 1e-6)
+    with pytest.raises(norch.DTypeError, match=r"fft\(\): expected float32 or float64, got norch.float16"):
+        fft.fft(norch.ones(4, dtype=norch.float16))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: fft.fft(x, 0), norch.ShapeError, "n must be at least 1"),
+        (lambda x: fft.fft(x, norm="half"), ValueError, "backward, ortho, forward"),
+        (lambda x: fft.fft(x, dim=3), norch.IndexError, "out of range"),
+        (lambda x: fft.fft("x"), norch.DTypeError, "must be a Tensor"),
+        (lambda x: fft.fft2(x, dim=(0, 0)), norch.ShapeError, "do not fit"),
+        (lambda x: fft.irfft(x[:1]), norch.ShapeError, "n must be at least 1"),
+    ],
+)
+def test_mistakes_are_named(call, error, words):
+    with pytest.raises(error, match=words):
+        call(norch.ones(4))
