@@ -65,6 +65,7 @@ from .errors import (
     DeviceError,
     DTypeError,
     IndexError,
+    MetaError,
     NorchError,
     OutOfMemoryError,
     ShapeError,

@@ -11,7 +11,7 @@ import numpy as np
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS, Inferred
 from ..dtype import FLOATING, DType, bool_, int64
-from ..errors import DTypeError, IndexError, ShapeError
+from ..errors import DTypeError, IndexError, MetaError, ShapeError
 from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .checks import require_integers
 from .creation import arange, empty_spec, fill_spec, zeros_like
@@ -343,6 +343,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
             if as_tuple
             else from_numpy(np.stack(found, 1))
         )
+    if mask.is_meta:
+        raise MetaError("nonzero")
     mask = mask.reshape(-1)
     total = int(mask.sum().item()) if mask.spec.numel else 0
     # Each True is written at its rank, every False behind them all.
@@ -382,7 +384,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     elements without `num_classes`.
     """
     require_integers("one_hot", "input", input.spec)
-    if input.spec.numel and (num_classes == -1 or type(input.spec) is Spec):  # vmap's are not read
+    # Those of vmap and on meta are not read.
+    if input.spec.numel and (num_classes == -1 or (type(input.spec) is Spec and not input.is_meta)):
         low, high = int(input.min().item()), int(input.max().item())
         if low < 0 or (num_classes != -1 and high >= num_classes):
             raise IndexError(f"one_hot(): indices from {low} to {high} for {num_classes} classes")

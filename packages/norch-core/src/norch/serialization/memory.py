@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import Device
-from ..errors import DTypeError
+from ..errors import DTypeError, MetaError
 from ..tensor.interop import numpy as as_array
 from ..tensor_base import make_tensor
 from .dtypes import NAMES
@@ -57,6 +57,8 @@ def blocks(tensors: list[tuple[str, Tensor]]) -> list[Block]:
     found = []
     for number, (name, tensor) in enumerate(tensors):
         spec = tensor.spec
+        if tensor.is_meta:
+            raise MetaError("save")
         if spec.numel == 0:
             found.append((number, _alone(name, number, tensor)))
             continue

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..device import CPU, Device
 from ..dtype import as_dtype
-from ..errors import DTypeError
+from ..errors import DTypeError, MetaError
 from ..ops.from_data import array_to_tensor
 from ..tensor import Tensor
 from ..tensor.interop import numpy as as_array
@@ -68,6 +68,8 @@ def save_safetensors(
                 "norch.save for nested states"
             )
         _check_name(name)
+        if tensor.is_meta:
+            raise MetaError("save_safetensors")
     given = dict(metadata or {})
     for key, text in given.items():
         if not isinstance(key, str) or not isinstance(text, str):

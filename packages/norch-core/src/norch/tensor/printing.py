@@ -63,14 +63,15 @@ def tensor_repr(tensor: Any) -> str:
     shape = tuple(tensor.shape)
     empty = 0 in shape
     head = "tensor("
-    body = "[]" if empty else format_array(tensor.detach().cpu().numpy(), len(head))
+    meta = tensor.device.type == "meta"
+    body = "..." if meta else "[]" if empty else format_array(tensor.detach().cpu().numpy(), len(head))
 
     notes = []
     if tensor.device.type != "cpu":
         notes.append(f"device='{tensor.device}'")
-    if (len(shape) != 1) if empty else (_options.edgeitems == 0):  # the brackets do not tell
+    if meta or ((len(shape) != 1) if empty else (_options.edgeitems == 0)):  # the brackets do not tell
         notes.append(f"size={shape}")
-    implied = (get_default_dtype(),) if empty else (get_default_dtype(), int64, bool_)
+    implied = (get_default_dtype(),) if empty or meta else (get_default_dtype(), int64, bool_)
     if tensor.dtype not in implied:
         notes.append(f"dtype={tensor.dtype!r}")
     if tensor.grad_fn is not None:

@@ -23,6 +23,8 @@ class Movable:
         device, dtype = destination(args, kwargs)
 
         def move(tensor: norch.Tensor) -> norch.Tensor:
+            if device is not None and tensor.is_meta and device.type != "meta":
+                raise norch.MetaError("Module.to")
             return tensor.to(device, dtype if tensor.is_floating_point() else None)
 
         convert(cast("Module", self), move)

@@ -16,7 +16,7 @@ from ...memory_format import strided
 from ...spec import Size
 from ...tensor import Tensor
 from ..allowed import allowed, is_allowed, is_never_safe
-from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild
+from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild, rebuild_meta
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -140,6 +140,10 @@ def _number(kind: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def _meta_tensor(machine: Machine, dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    return rebuild_meta(dtype, size, stride, requires_grad)
+
+
 def _refuse_call(what: str, instead: str) -> Callable[..., Any]:
     def refuse(machine: Machine, *args: Any) -> Any:
         raise machine.fail(f"it holds {what}; {instead}")
@@ -230,7 +234,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
             _rebuild_parameter_with_state=_parameter_with_state,
             _rebuild_qtensor=_refuse_call("a quantised tensor", _WRITE_IT),
             _rebuild_sparse_tensor=_refuse_call("a sparse tensor", "where PyTorch is installed, save its to_dense()"),
-            _rebuild_meta_tensor_no_storage=_refuse_call("a tensor on meta, which has no values", "save one that has"),
+            _rebuild_meta_tensor_no_storage=_meta_tensor,
             _rebuild_nested_tensor=_refuse_call("a nested tensor", "where PyTorch is installed, save its unbind()"),
         ).items()
     },

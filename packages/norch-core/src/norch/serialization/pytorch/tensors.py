@@ -8,6 +8,7 @@ import numpy as np
 
 from ...device import CPU, Device
 from ...dtype import DTYPES, TENSOR_TYPES, DType, bool_, uint8
+from ...ops.creation import empty_spec
 from ...ops.from_data import array_to_tensor
 from ...spec import Spec, span
 from ...tensor import Tensor
@@ -78,6 +79,15 @@ def rebuild(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: An
     if requires_grad and not chosen.is_floating_point:
         raise ValueError(f"a tensor of {chosen} requires a gradient")
     return out.requires_grad_() if requires_grad else out
+
+
+def rebuild_meta(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    """A tensor on the device "meta", which needs no storage. ValueError as of `rebuild`."""
+    shape, strides = _sizes(size), _sizes(stride)
+    if not isinstance(dtype, DType) or len(shape) != len(strides):
+        raise ValueError("a tensor on meta has no dtype, or not as many strides as dims")
+    whole = empty_spec(Spec((span(shape, strides),), None, dtype, Device("meta")))
+    return rebuild(whole, 0, size, stride, requires_grad)
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
