@@ -12,7 +12,7 @@ from ..autograd.graph import resolve
 from ..device import CPU, Device
 from ..dispatch.arguments import checked, describe
 from ..dispatch.failure import allocate_on
-from ..dtype import DType, bfloat16
+from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
 from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @method()
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
-    """This tensor as an array on the same memory. bfloat16 gives an ml_dtypes array.
+    """This tensor as an array on the same memory. bfloat16 and float8 give an ml_dtypes array.
 
     Raises AutogradError for a tensor that requires grad and DeviceError for one that is not on the CPU, unless `force`,
     which detaches and copies.
@@ -78,7 +78,7 @@ def item(self: Tensor) -> Any:
 
 _STRUCT_CODES = {
     "bool": "?", "uint8": "B", "int8": "b", "int16": "=h", "int32": "=i", "int64": "=q", "float16": "=e",
-    "float32": "=f", "float64": "=d",
+    "float32": "=f", "float64": "=d", "uint16": "=H", "uint32": "=I", "uint64": "=Q",
 }  # fmt: skip
 """How `struct` reads a dtype."""
 
@@ -203,9 +203,12 @@ def _rebuild(
 
 @method()
 def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
-    """A DLPack capsule on this tensor's memory. Raises DTypeError for bfloat16, which NumPy's exporter lacks."""
-    if self.spec.dtype is bfloat16:
-        raise DTypeError("__dlpack__(): bfloat16 is not supported; convert to float32")
+    """A DLPack capsule on this tensor's memory. Raises DTypeError for bfloat16 and floats of 8 bits.
+
+    NumPy, whose exporter it is, lacks them.
+    """
+    if self.spec.dtype.is_foreign:
+        raise DTypeError(f"__dlpack__(): {self.spec.dtype.name} is not supported; convert to float32")
     return numpy(self).__dlpack__(**kwargs)
 
 

@@ -118,8 +118,8 @@ def _texts(values: Array) -> tuple[list[str], int]:
         texts = [str(x) for x in values.ravel().tolist()]
         width = max(map(len, texts), default=0)
     else:
-        if values.dtype.kind != "f":
-            values = values.astype(np.float32)  # bfloat16
+        if values.dtype.kind != "f" or values.dtype.itemsize == 1:
+            values = values.astype(np.float32)  # bfloat16 and float8
         numbers = values.ravel().tolist()
         # Only these choose notation and width: zero, inf and nan take what they are given, and may stick out.
         sizes = [abs(x) for x in numbers if x != 0 and math.isfinite(x)]

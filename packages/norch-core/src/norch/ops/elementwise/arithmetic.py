@@ -334,7 +334,8 @@ def _infer_where(condition: Spec, a: Any, b: Any) -> Inferred:
     if condition.dtype is not bool_:
         raise DTypeError(f"where(): condition must be bool, got {condition.dtype}; compare it with 0")
     dtype = result_dtype(*describe(a, b))
-    found = infer_elementwise("where", tuple(v for v in (condition, a, b) if type(v) is Spec))
+    choice = condition.like(condition.shape, condition.strides, dtype)  # it takes no part in the promotion
+    found = infer_elementwise("where", tuple(v for v in (choice, a, b) if type(v) is Spec))
     shape = found.outputs[0].shape
     out = found.outputs[0].like(shape, found.outputs[0].strides, dtype)
     return Inferred((out,), ((bool_, shape), (dtype, shape), (dtype, shape)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...device import Device
-from ...dtype import DTYPES
+from ...dtype import ALL
 from ...errors import DTypeError
 from ...memory_format import strided
 from ...spec import Size
@@ -247,7 +247,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     f"{_ROOT}.spec.Size": (Size, _size),
     f"{_ROOT}.device.Device": (Device, _device),
     f"{_ROOT}.serialization.objects.make_subclass": (_Function(), _subclass),
-    **{f"{_ROOT}.dtype.{dtype.__reduce__()}": (dtype, None) for dtype in DTYPES},
+    **{f"{_ROOT}.dtype.{dtype.__reduce__()}": (dtype, None) for dtype in ALL},
     "_codecs.encode": (_Function(), _encode),
     "collections.OrderedDict": (OrderedDict, _ordered_dict),
     "collections.Counter": (Counter, _copied(Counter, True)),
@@ -268,7 +268,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     "builtins.range": (range, _number(range)),
     "numpy.ndarray": (np.ndarray, None),
     "numpy.dtype": (np.dtype, _numpy_dtype),
-    **{f"torch.{dtype.name}": (dtype, None) for dtype in DTYPES},
+    **{f"torch.{dtype.name}": (dtype, None) for dtype in ALL},
     **{f"torch.{name}": (kind, None) for name, kind in STORAGES.items()},
     "torch.storage.UntypedStorage": (UNTYPED, None),
 }

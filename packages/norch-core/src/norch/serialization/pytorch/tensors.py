@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...device import CPU, Device
-from ...dtype import DTYPES, TENSOR_TYPES, DType, bool_, uint8
+from ...dtype import ALL, TENSOR_TYPES, DType, bool_, uint8
 from ...ops.creation import empty_spec
 from ...ops.from_data import array_to_tensor
 from ...spec import Spec, span
@@ -33,11 +33,10 @@ STORAGES = {name.replace("Tensor", "Storage"): StorageType(dtype) for name, dtyp
 UNTYPED = StorageType(uint8)
 _NAMES = {
     "complex32": "ComplexHalf", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "qint8": "QInt8",
-    "quint8": "QUInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4", "uint16": "", "uint32": "",
-    "uint64": "", "float8_e4m3fn": "", "float8_e5m2": "", "float8_e4m3fnuz": "", "float8_e5m2fnuz": "",
-    "float8_e8m0fnu": "", "float4_e2m1fn_x2": "",
+    "quint8": "QUInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4", "float8_e8m0fnu": "",
+    "float4_e2m1fn_x2": "",
 }  # fmt: skip
-_HERE = {dtype.name for dtype in DTYPES}
+_HERE = {dtype.name for dtype in ALL}
 LACKED = {name: dtype for dtype, kind in _NAMES.items() if dtype not in _HERE for name in (dtype, f"{kind}Storage")}
 """By name in PyTorch: dtypes that norch lacks, and their storages."""
 
@@ -47,7 +46,7 @@ def lacked(name: str) -> str:
     dtype = LACKED[name]
     save = {"q": "dequantize()", "c": "real and its imag"}.get(dtype[0], "to(torch.float32)")
     return (
-        f"it holds a tensor of {dtype}, of which norch has none; it has {', '.join(d.name for d in DTYPES)}; where "
+        f"it holds a tensor of {dtype}, of which norch has none; it has {', '.join(d.name for d in ALL)}; where "
         f"PyTorch is installed, save its {save}"
     )
 
