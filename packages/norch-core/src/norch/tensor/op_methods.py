@@ -8,7 +8,7 @@ from typing import Any
 
 from ..ops.reduction import norms
 from ..ops.registry import IN_PLACE, METHODS, method
-from . import elements, indexing, interop, memory, shape_changes, transfer  # noqa: F401  (they register methods)
+from . import elements, indexing, interop, memory, out, shape_changes, transfer  # noqa: F401  (they register methods)
 from .inplace import inplace
 
 
