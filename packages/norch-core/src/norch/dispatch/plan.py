@@ -12,7 +12,6 @@ from ..device import CPU
 from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
-from . import stored
 from .arguments import check_attributes, is_plain
 from .failure import provider
 from .fallback import cpu_fallback
@@ -345,6 +344,9 @@ def compile_kernel(
     Where there is none for a required op, the fallback on the CPU.
     """
     if any(o.dtype.is_stored for o in operands):
+        from . import stored  # `import norch` need not load it
+
+        stored.COMPILE[:] = (compile_kernel,)
         return stored.stored_kernel(name, device, operands, attrs, required)
     backend = device.backend
     try:
@@ -359,9 +361,6 @@ def compile_kernel(
     if fell_back:
         kernel = cpu_fallback(name, device, operands, attrs)
     return kernel if watcher is None else watcher(name, device, operands, kernel, fell_back)
-
-
-stored.COMPILE.append(compile_kernel)
 
 
 def compile_copy(target: Spec, source: Spec) -> Kernel:

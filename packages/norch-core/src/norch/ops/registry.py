@@ -94,5 +94,7 @@ def operator(name: str, call: Callable[..., Any], reflected: Callable[..., Any] 
 
 def _add(table: dict[str, Callable[..., Any]], name: str, target: Callable[..., Any]) -> None:
     if name in table:
-        raise ValueError(f"{target.__module__}: the name {name!r} is taken by {table[name].__module__}")
+        taken: Any = table[name]
+        owner = getattr(taken, "of_method", taken).__module__
+        raise ValueError(f"{target.__module__}: the name {name!r} is taken by {owner}")
     table[name] = target

@@ -9,9 +9,8 @@ from typing import Any
 
 from ..autograd.graph import is_recording
 from ..backend.contract import ELEMENTWISE
-from ..dispatch.arguments import INTO, describe
+from ..dispatch.arguments import describe
 from ..dispatch.call import _key, launch_into, mark_modified
-from ..dispatch.codegen import general_paths
 from ..dispatch.op import Op
 from ..dtype import can_cast
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
@@ -97,7 +96,7 @@ def _resize(name: str, target: Any, spec: Spec) -> None:
     target.spec, target.buffer, target.offset = fresh.spec, fresh.buffer, 0
 
 
-def _of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extra: Any, **more: Any) -> Any:
+def of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extra: Any, **more: Any) -> Any:
     """What the call path of an op leaves to others where it was given more than its operands."""
     if _extra is not None:
         raise TypeError(f"{op.name}(): takes {len(args)} positional arguments, and others by name")
@@ -116,7 +115,3 @@ def _of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extr
     launch_into(plan, out, args)  # type: ignore[arg-type]
     mark_modified(out, op.name)  # type: ignore[arg-type]
     return out
-
-
-INTO.append(write_out)
-general_paths["_with_out"] = _of_call_path
