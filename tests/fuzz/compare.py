@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -70,7 +70,8 @@ def of_variable(
     problem = of_values(found, wanted, floor)
     if problem is None or not problem.startswith("values") or exact is None or found.dtype not in EPSILON:
         return problem
-    best, moved = exact().values.get(name), exact(EPSILON[found.dtype]).values.get(name)
+    best = exact().values.get(name)
+    moved = [v for by in (1, -2) if (v := exact(by * EPSILON[found.dtype]).values.get(name)) is not None]
     return None if best is not None and nearer(found, wanted, best, moved, floor) else problem
 
 
@@ -146,17 +147,17 @@ def close(a: Any, b: Any, epsilon: float | None, floor: float) -> bool:
         return bool((gap <= epsilon * (ALLOWED * (np.abs(b[finite]) + size / 4) + floor) + 1e-40).all())
 
 
-def nearer(found: Value, wanted: Value, best: Value, moved: Value | None, floor: float) -> bool:
-    """Whether ours is not much further from the float64 result than PyTorch's, or `moved`, that of moved inputs."""
+def nearer(found: Value, wanted: Value, best: Value, moved: Sequence[Value], floor: float) -> bool:
+    """Whether ours is not much further from the float64 result than PyTorch's, or `moved`, those of moved inputs."""
     if not near(found, wanted, best, moved, floor):
         return False
     if found.grad is None or wanted.grad is None or best.grad is None:
         return True
     mine, its = where_defined(found.grad, wanted.grad, wanted)
-    return near(mine, its, best.grad, None if moved is None else moved.grad, floor or CANCELLED)
+    return near(mine, its, best.grad, [v.grad for v in moved if v.grad is not None], floor or CANCELLED)
 
 
-def near(found: Value, wanted: Value, best: Value, moved: Value | None, floor: float) -> bool:
+def near(found: Value, wanted: Value, best: Value, moved: Sequence[Value], floor: float) -> bool:
     epsilon = EPSILON.get(found.dtype)
     if epsilon is None or best.values.shape != found.values.shape:
         return False
@@ -167,8 +168,8 @@ def near(found: Value, wanted: Value, best: Value, moved: Value | None, floor: f
         ok = (a == right) | (np.isnan(a) & np.isnan(right)) | (a == b) | (np.isnan(a) & np.isnan(b))
         size = np.abs(np.where(np.isfinite(right), right, 0)).max(initial=0.0)
         lost = LOST * largest_gap(b, right)
-        if moved is not None and moved.values.shape == right.shape:
-            lost += ALLOWED * largest_gap(moved.values.astype(np.float64), right)
+        gaps = [largest_gap(v.values.astype(np.float64), right) for v in moved if v.values.shape == right.shape]
+        lost += ALLOWED * max(gaps, default=0.0)
         ok |= np.abs(a - right) <= lost + epsilon * (ALLOWED * (np.abs(right) + size / 4) + floor)
         return bool(ok.all())
 

@@ -142,7 +142,7 @@ def unpickled(data: bytes, chance: random.Random) -> bytes:
         elif kind == 3:
             parts[at] = chance.choice(STRANGE_OPS)
         elif kind == 4:
-            parts[at] *= chance.choice((2, 100, 10_000))
+            parts[at] = parts[at][:1000] * chance.choice((2, 100, 10_000))
         else:
             piece = bytearray(parts[at] or b"N")
             piece[chance.randrange(len(piece))] = chance.randrange(256)

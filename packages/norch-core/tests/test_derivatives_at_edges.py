@@ -189,6 +189,14 @@ def test_derivative_of_no_elements(expression: str) -> None:
     assert x.grad.shape == (0,)
 
 
+def test_derivative_by_the_log_of_no_exponentials() -> None:
+    x = norch.zeros(0, requires_grad=True)
+    y = x.logsumexp(0)
+    assert y.item() == -INF
+    (grad,) = norch.autograd.grad(y * y, x, create_graph=True)
+    assert norch.autograd.grad(grad.sum(), y)[0].item() == 0
+
+
 @pytest.mark.parametrize(
     ("expression", "first", "second"),
     [

@@ -225,6 +225,13 @@ def test_an_impossible_size_on_the_cpu():
         norch.empty(2**40, 2**40)
 
 
+def test_strides_that_no_backend_can_hold():
+    for call in (lambda: norch.zeros(1).unfold(0, 1, 2**64).fill_(0), lambda: norch.zeros(0, 2**62, 2**62)):
+        with pytest.raises(norch.ShapeError, match="more than 64 bits"):
+            call()
+    assert norch.zeros(1).unfold(0, 1, 2**62).fill_(1).tolist() == [[1]]
+
+
 def test_an_index_out_of_bounds_names_op_index_and_size(chip):
     def kernel(*args):
         raise IndexOutOfBounds(7, 3)

@@ -108,6 +108,13 @@ def test_derivative_of_the_determinant_of_a_singular_matrix():
     close(a.grad, [[4.0, -2.0], [-2.0, 1.0]])
 
 
+def test_the_determinant_of_one_number_is_that_number():
+    a = norch.tensor([[[0.1]], [[3.0]]], requires_grad=True)
+    assert L.det(a).tolist() == a.flatten().tolist()
+    (grad,) = norch.autograd.grad(L.det(a).sum(), a)
+    assert grad.flatten().tolist() == [1, 1]
+
+
 def test_products():
     parts = [norch.tensor(TALL), norch.tensor(G), norch.tensor(TALL.T.copy())]
     close(L.multi_dot(parts), TALL @ G @ TALL.T)

@@ -48,6 +48,21 @@ def test_indices_are_those_of_the_largest():
     assert norch.max_pool3d(x, 3, 2, 1).tolist() == values.tolist()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: norch.conv3d(x, norch.zeros(4, 2, 2, 2, 2)),
+        lambda x: norch.conv_transpose3d(x, norch.zeros(2, 4, 2, 2, 2), stride=2),
+        lambda x: norch.max_pool3d(x, 2),
+        lambda x: norch.max_pool3d(x, 2, return_indices=True).indices,
+        lambda x: norch.avg_pool3d(x, 2),
+        lambda x: norch.nn.functional.interpolate(x, scale_factor=2),
+    ],
+)
+def test_an_empty_batch_has_the_shape_of_another(call):
+    assert call(norch.zeros(0, 2, 4, 4, 4)).shape == (0, *call(norch.zeros(3, 2, 4, 4, 4)).shape[1:])
+
+
 def test_half_precision_sums_are_float32():
     x = norch.full((1, 1, 8, 8, 8), 1000.0, dtype=norch.float16)
     assert norch.avg_pool3d(x, 8).item() == 1000

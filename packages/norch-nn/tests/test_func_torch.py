@@ -76,7 +76,7 @@ def programs(lib: Any) -> dict[str, Any]:
     plain = {name: p.detach() for name, p in start.items()}
     rows = lib.vmap(func.jacrev(lambda p, x: func.functional_call(learner, p, (x,))), (None, 0))(plain, data(4, 1))
     out["tangent kernel"] = sum(lib.einsum("naf,mbf->nmab", j.flatten(2), j.flatten(2)) for j in rows.values())
-    return {name: value.detach().numpy() for name, value in out.items()}
+    return {name: value.detach().cpu().numpy() for name, value in out.items()}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -133,7 +133,7 @@ def test_hooks_on_the_state_are_refused():
 @pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_each_module_of_pytorch_computes_the_same(case):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", minversion="2.13")
     theirs, file = getattr(torch.nn, case.name)(*case.args, **case.kwargs).eval(), io.BytesIO()
     torch.save(theirs, file)
     ours = load(file.getvalue())

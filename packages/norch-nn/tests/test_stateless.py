@@ -35,7 +35,7 @@ def images() -> norch.Tensor:
 
 def same(found: norch.Tensor, expected: norch.Tensor, tol: float = 2e-5) -> None:
     assert tuple(found.shape) == tuple(expected.shape)
-    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=tol, atol=tol)
+    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().cpu().numpy(), rtol=tol, atol=tol)
 
 
 def detached(net: nn.Module) -> dict[str, norch.Tensor]:

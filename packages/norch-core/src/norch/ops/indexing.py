@@ -37,12 +37,14 @@ def _check_index(op: str, x: Spec, dim: Any, index: Spec) -> int:
     return at
 
 
+def _require_elements(op: str, x: Spec, dim: int, index: Spec) -> None:
+    if not x.shape[dim] and index.numel:
+        raise IndexError(f"{op}(): index {tuple(index.shape)} into dim {dim} of shape {tuple(x.shape)}, which is empty")
+
+
 def _infer_gather(x: Spec, dim: Any, index: Spec) -> Inferred:
     at = _check_index("gather", x, dim, index)
-    if not x.shape[at] and index.numel:
-        raise IndexError(
-            f"gather(): index {tuple(index.shape)} into dim {dim} of shape {tuple(x.shape)}, which is empty"
-        )
+    _require_elements("gather", x, at, index)
     return Inferred((index.like(dtype=x.dtype),), (x, (int64, index.shape)), {"dim": at})
 
 
@@ -91,8 +93,7 @@ def _along(index: Spec, shape: Shape, dim: int) -> Spec:
 
 def _infer_index(x: Spec, index: Spec, dim: int) -> Inferred:
     shape = tuple(x.shape)
-    if not shape[dim] and index.numel:
-        raise IndexError(f"index(): index {tuple(index.shape)} into dim {dim} of shape {shape}, which is empty")
+    _require_elements("index", x, dim, index)
     places = _along(index, shape, dim)
     out = x.like((*shape[:dim], *index.shape, *shape[dim + 1 :]))
     return Inferred((out,), (x, places), {"dim": dim}, (x.like(tuple(places.shape)),))
@@ -226,6 +227,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if not input.spec.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
     at = wrap_dim(dim, input.spec.ndim, "index_select")
+    _require_elements("index_select", input.spec, at, index.spec)  # gather sees no index where another dim is empty
     return gather(input, at, expand_index(index, tuple(input.spec.shape), at, "index_select"))
 
 

@@ -149,17 +149,18 @@ def conv_transpose3d(
             f"{pads}, dilation {gaps} and output_padding {extra} gives no result of a definite size; output_padding "
             "must be less than stride or dilation"
         )
-    planes = x.transpose(1, 2).reshape(n * d, c, *x.spec.shape[3:])
-    parts = conv_transpose2d(
-        planes, weight.flatten(1, 2), None, steps[1:], pads[1:], extra[1:], groups, gaps[1:]
-    ).reshape(n, d, channels, kernel, -1)
-    h, w = (
-        (size - 1) * s - 2 * p + effective_size(k, g) + e
-        for size, s, p, k, g, e in zip(
-            x.spec.shape[3:], steps[1:], pads[1:], weight.spec.shape[3:], gaps[1:], extra[1:]
-        )
+    planes = conv_transpose2d(
+        x.transpose(1, 2).reshape(n * d, c, *x.spec.shape[3:]),
+        weight.flatten(1, 2),
+        None,
+        steps[1:],
+        pads[1:],
+        extra[1:],
+        groups,
+        gaps[1:],
     )
-    parts = parts.transpose(1, 2)
+    h, w = planes.spec.shape[2:]
+    parts = planes.reshape(n, d, channels, kernel, h * w).transpose(1, 2)
     if kernel == 1 and steps[0] == 1 and not pads[0] and not extra[0]:
         out = contiguous(parts.squeeze(3))
     else:
@@ -220,7 +221,7 @@ def max_pool3d(
     d, area, inner = x.spec.shape[2], x.spec.shape[3] * x.spec.shape[4], size[0] * size[1]
     n, c, z = out.spec.shape[:3]
     found = gather(_columns(x, planes[1]).reshape(n, c, d * inner), 2, deep.reshape(n, c, z * inner))
-    indices = (deep.reshape(n, c, -1) // inner) * area + found
+    indices = (deep.reshape(n, c, z * inner) // inner) * area + found
     shape = (n, c, z, *size)
     return ValuesIndices(_like(out.reshape(shape), input), _like(indices.reshape(shape), input))
 

@@ -336,7 +336,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     input = input if input.spec.dtype.is_floating_point else input.to(get_default_dtype())
     dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "logsumexp")
     if 0 in [input.spec.shape[d] for d in dims]:
-        return log(sum(exp(input), dim, keepdim))
+        return sum(input, dim, keepdim) - math.inf
     largest = amax(input.detach(), dim, True)
     # Where all are -inf (or one is inf) the shift would make NaN of inf - inf.
     shift = where(absolute(largest) == math.inf, 0.0, largest)
