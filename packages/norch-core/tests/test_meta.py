@@ -249,3 +249,32 @@ def test_tensors_of_pytorch_on_meta(tmp_path):
 def test_saving_needs_values(tmp_path):
     with pytest.raises(norch.MetaError, match=r"save.*no values"):
         norch.save({"a": norch.empty(2, device="meta")}, tmp_path / "x")
+
+
+LIKE_PYTORCH = [
+    lambda m, x, y: x @ y.transpose(1, 2), lambda m, x, y: x + y.mT.mT, lambda m, x, y: x.mT * 2, lambda m, x, y: x > y,
+    lambda m, x, y: x.sum(1), lambda m, x, y: x.mean((0, 2), True), lambda m, x, y: x.max(1)[1],
+    lambda m, x, y: x.softmax(-1), lambda m, x, y: m.cat([x, y], 1), lambda m, x, y: m.stack([x, y], -1),
+    lambda m, x, y: x.permute(2, 0, 1).reshape(5, -1), lambda m, x, y: x[:, None, ::2], lambda m, x, y: x[..., 1],
+    lambda m, x, y: x.sort(0)[1], lambda m, x, y: x.cumsum(1), lambda m, x, y: x.half(),
+    lambda m, x, y: m.nn.functional.conv2d(x[None], m.ones(4, 2, 3, 3, device="meta"), padding=1, stride=2),
+    lambda m, x, y: m.nn.functional.layer_norm(x, (5,)), lambda m, x, y: m.nn.functional.max_pool2d(x[None], 2),
+    lambda m, x, y: m.nn.functional.embedding(m.ones(2, 3, dtype=m.int64, device="meta"), x[0]),
+    lambda m, x, y: m.nn.functional.interpolate(x[None], scale_factor=2), lambda m, x, y: m.einsum("bij,bkj->ik", x, y),
+    lambda m, x, y: m.where(x > 0, x, 1.0), lambda m, x, y: x.expand(3, 2, 4, 5), lambda m, x, y: x.double()[0].t() * 2,
+    lambda m, x, y: x.to(m.float8_e5m2).view(m.uint8), lambda m, x, y: x.std(0), lambda m, x, y: x.argmax(),
+    lambda m, x, y: m.nn.functional.scaled_dot_product_attention(x, y, y), lambda m, x, y: x.unfold(2, 3, 1),
+    lambda m, x, y: m.arange(3, device="meta") + x.long()[0, 0, :3], lambda m, x, y: x.tril(), lambda m, x, y: x.var(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("compute", LIKE_PYTORCH)
+def test_as_pytorch_on_meta(compute):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("norch.nn.functional")
+    found = []
+    for module in (torch, norch):
+        x, y = (module.empty(2, 4, 5, device="meta") for _ in range(2))
+        out = compute(module, x, y)
+        found.append((tuple(out.shape), tuple(out.stride()), str(out.dtype).partition(".")[2], out.is_meta))
+    assert found[0] == found[1]
