@@ -12,8 +12,8 @@ from ...errors import DTypeError
 from ...spec import Spec
 from ..creation import fill_spec, full, zeros_like
 from ..families import NUMBER, composite, infer_elementwise
-from ..indexing import bitcast
 from ..registry import public
+from ..shape.bitcast import bitcast
 from ..upcast import in_float32, upcast
 from .arithmetic import abs as absolute
 from .arithmetic import (
