@@ -304,12 +304,14 @@ LEFT_OUT = {
         set_rng_state uniform_
     """,
     "settings": """
-        are_deterministic_algorithms_enabled get_default_device get_default_dtype get_deterministic_debug_mode
+        are_deterministic_algorithms_enabled clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype
+        get_autocast_gpu_dtype get_default_device get_default_dtype get_deterministic_debug_mode
         get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled
-        is_autocast_enabled is_deterministic_algorithms_warn_only_enabled is_grad_enabled
-        is_inference_mode_enabled set_default_device set_default_dtype set_default_tensor_type
-        set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal set_num_interop_threads
-        set_num_threads set_printoptions use_deterministic_algorithms
+        is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled
+        is_deterministic_algorithms_warn_only_enabled is_grad_enabled is_inference_mode_enabled
+        set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled set_default_device set_default_dtype
+        set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
+        set_num_interop_threads set_num_threads set_printoptions use_deterministic_algorithms
     """,
     "memory that is not defined": """
         empty empty_like empty_strided new new_empty new_empty_strided resize_ resize_as_ set_

@@ -28,7 +28,7 @@ def test_paths_are_imported_and_reached_by_attributes() -> None:
     import norch.distributions.categorical
     from norch.autograd.variable import Variable
 
-    assert norch.cuda.amp.grad_scaler.GradScaler is norch.amp.GradScaler
+    assert norch.cuda.amp.grad_scaler.GradScaler is norch.cuda.amp.GradScaler
     assert norch.amp.autocast_mode.autocast is norch.autocast
     assert norch.distributions.categorical.Categorical is norch.distributions.Categorical
     assert Variable is norch.autograd.Variable
@@ -80,7 +80,7 @@ import norch.compat.standin as standin
 standin.install(); standin.install()
 import torch, torch.cuda.amp, norch
 from torch.autograd import Variable
-assert torch is norch and torch.cuda.amp is norch.amp
+assert torch is norch and torch.cuda.amp is norch.cuda.amp
 assert norch.__spec__.name == norch.__name__ == "norch"
 try:
     import torch.fx

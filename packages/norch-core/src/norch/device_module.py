@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .backend import registry
 from .device import Device
 from .dtype import TENSOR_TYPES
-from .errors import DeviceError
+from .errors import DeviceError, OutOfMemoryError
 from .ops.generator import default_generator
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 LIKE_PYTORCH: dict[str, Any] = {
     "empty_cache": lambda: None,  # a backend that keeps memory has its own
     "is_initialized": lambda: False,
+    "OutOfMemoryError": OutOfMemoryError,
 }
-"""What scripts call on `torch.cuda` whether there is a GPU or not, for backends that have nothing of that name."""
+"""What scripts name on `torch.cuda` whether there is a GPU or not, for backends that have nothing of that name."""
 
 
 class DeviceModule:
@@ -113,9 +114,9 @@ class DeviceModule:
         if added is not None and hasattr(added, name):
             return getattr(added, name)
         if name == "amp":
-            from . import amp
+            from .amp.of_device import amp_of
 
-            return amp
+            return amp_of(self.device_type)
         if name.endswith("Tensor"):
             from .compat.legacy import tensor_type
 

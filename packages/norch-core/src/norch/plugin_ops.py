@@ -132,8 +132,8 @@ def _is_norchs_own(name: str) -> bool:
     return (
         name in plugins.reserved_names()
         or name in by_name()
-        or find_spec(f"norch.{name}") is not None
         or registry.is_device_type(name)
+        or find_spec(f"norch.{name}") is not None
     )
 
 

@@ -6,12 +6,12 @@
 namespace norch::elementwise {
 namespace {
 
-/// The elementary functions for results of type T. For 16-bit ones the fast functions do: their error, 2**-20 or so, is lost
+/// The elementary functions for results of a group. For 16-bit ones the fast functions do: their error, 2**-20 or so, is lost
 /// in the rounding.
 template <class T>
 struct Functions {
     using C = computed<T>;
-    static constexpr bool IS_FAST = sizeof(T) == 2;
+    static constexpr bool IS_FAST = std::is_same_v<T, Halves>;
 
     __device__ static C exp(C x) {
         if constexpr (IS_FAST) return __expf(x);
@@ -77,7 +77,7 @@ private:
         if (!is_floating(dtype)) return nullptr;
         std::vector<double> k = activation_constants(request);
         k.resize(3);
-        return visit_floating_device(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return visit_floating_groups(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
             using C = computed<T>;
             const ApplyActivation<T> call{{C(k[0]), C(k[1]), C(k[2])}};
             return map(request, OneOf<T, T, INPUTS, List, ApplyActivation<T>>(List::template index<Op>(), call));

@@ -15,20 +15,21 @@ struct OrZero {
     }
 };
 
-template <class T, class Integers, class Floats>
-using by_type = std::conditional_t<std::is_integral_v<T>, Integers, Floats>;
+/// The ops for what a group is computed in.
+template <class C, class ForIntegers, class ForFloats>
+using by_type = std::conditional_t<std::is_integral_v<C>, ForIntegers, ForFloats>;
 
-template <class T>
-using UnaryOps = by_type<T, OpList<Neg, Abs, Sign, BitNot, LogicalNot, Identity>,
+template <class C>
+using UnaryOps = by_type<C, OpList<Neg, Abs, Sign, BitNot, LogicalNot, Identity>,
                          OpList<Neg, Abs, Sign, Sqrt, Floor, Ceil, Round, Trunc>>;
-template <class T>
-using BinaryOps = by_type<T, OpList<Add, Sub, Mul, Maximum, Minimum, And, Or, Xor>,
+template <class C>
+using BinaryOps = by_type<C, OpList<Add, Sub, Mul, Maximum, Minimum, And, Or, Xor>,
                           OpList<Add, Sub, Mul, Maximum, Minimum, Div>>;
-template <class T>
-using TernaryOps = by_type<T, OpList<Clamp>, OpList<Clamp, AddScaled>>;
+template <class C>
+using TernaryOps = by_type<C, OpList<Clamp>, OpList<Clamp, AddScaled>>;
 /// Division with a remainder, powers and shifts: apart from the others, since they take many registers.
-template <class T>
-using LongOps = by_type<T, OpList<OrZero<FloorDivide>, OrZero<Remainder>, IntegerPower, ShiftLeft, ShiftRight>,
+template <class C>
+using LongOps = by_type<C, OpList<OrZero<FloorDivide>, OrZero<Remainder>, IntegerPower, ShiftLeft, ShiftRight>,
                         OpList<OrZero<FloorDivide>, OrZero<Remainder>>>;
 template <class>
 using ComparisonOps = OpList<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual>;
@@ -36,9 +37,9 @@ using ComparisonOps = OpList<Equal, NotEqual, Less, LessEqual, Greater, GreaterE
 template <template <class> class Ops, int INPUTS, class Bool, class Integer, class Floating, bool IS_COMPARISON = false>
 KernelPtr by_category(const Request& request) {
     const DType dtype = request.operands.back().dtype;
-    return visit_device(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        using List = Ops<T>;
-        const int op = !std::is_integral_v<T>        ? List::template index<Floating>()
+    return visit_groups(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        using List = Ops<computed<T>>;
+        const int op = is_floating(dtype)            ? List::template index<Floating>()
                        : dtype == DType::boolean ? List::template index<Bool>()
                                                  : List::template index<Integer>();
         if (op < 0) return nullptr;

@@ -125,22 +125,21 @@ KernelPtr transpose(const Request& request) {
     return nullptr;
 }
 
-KernelPtr copy(const Request& request) {
-    if (request.operands[0].dtype != request.operands[1].dtype) return cast(request);
-    if (KernelPtr kernel = transpose(request)) return kernel;
+/// From a scalar, or from a tensor of the same dtype.
+KernelPtr fill(const Request& request) {
     return visit_bits(size_of(request.operands[0].dtype), [&]<class T>(Tag<T>) -> KernelPtr {
         return map_op<T, Identity, 1>(request);
     });
 }
 
-KernelPtr fill(const Request& request) {
-    return visit_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        return map_op<T, Identity, 1>(request);
-    });
+KernelPtr copy(const Request& request) {
+    if (request.operands[0].dtype != request.operands[1].dtype) return cast(request);
+    if (KernelPtr kernel = transpose(request)) return kernel;
+    return fill(request);
 }
 
 KernelPtr where(const Request& request) {
-    return visit_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+    return visit_bits(size_of(request.operands[0].dtype), [&]<class T>(Tag<T>) -> KernelPtr {
         return map(request, Where<T>{});
     });
 }

@@ -1,11 +1,10 @@
 // The driver of the elementwise kernels: any layout of the operands, 16-byte accesses where they allow it.
 //
 // A family is a struct F with
-//     using In, Out           the element types of the inputs and of the output
+//     using In, Out           the element types of the inputs and of the output: a type, or a group of types, see below
 //     static constexpr int INPUTS
 //     using First             the type of the first input, where it is another
-//     load_first, VEC         how the first input is loaded, where its type is known at run time alone, and at most how
-//                             many elements at once
+//     load_first, VEC         how the first input is loaded, where it is converted, and at most how many elements at once
 //     template <int K> __device__ void operator()(computed<Out> (&y)[K], const computed<In> (&x)[INPUTS][K]) const
 // where the ops of the family are told apart at run time, outside the loop over K: the branch costs nothing beside the
 // memory, and one kernel serves all of them. OneOf is the family of a list of ops.
@@ -13,7 +12,7 @@
 
 #include <algorithm>
 
-#include "runtime/device.cuh"
+#include "runtime/type_groups.cuh"
 
 namespace norch::elementwise {
 
@@ -34,38 +33,31 @@ template <class F>
 struct Inputs {
     const char* data[F::INPUTS];                 // null for a scalar
     computed<typename F::In> scalar[F::INPUTS];
+    DType dtype[F::INPUTS + 1];                  // the output's first
 };
 
 template <class T, int VEC, class C, int K>
-__device__ inline void load_packet(C (&x)[K], int at, const char* data, bool is_broadcast, uint32_t left) {
+__device__ inline void load_packet(C (&x)[K], int at, const char* data, bool is_broadcast) {
     if (VEC == 1 || is_broadcast) {
         C value = C(upcast(*reinterpret_cast<const T*>(data)));
 #pragma unroll
         for (int j = 0; j < VEC; ++j) x[at + j] = value;
-    } else if (left >= VEC) {
+    } else {
         auto packet = *reinterpret_cast<const Packet<T, VEC>*>(data);
 #pragma unroll
         for (int j = 0; j < VEC; ++j) x[at + j] = C(upcast(packet.v[j]));
-    } else {
-#pragma unroll
-        for (int j = 0; j < VEC; ++j) x[at + j] = j < left ? C(upcast(reinterpret_cast<const T*>(data)[j])) : C(0);
     }
 }
 
-template <class T, int VEC, int K>
-__device__ inline void store_packet(char* data, const computed<T> (&y)[K], int at, uint32_t left) {
-    if (left >= VEC) {
-        Packet<T, VEC> packet;
+template <class T, int VEC, class C, int K>
+__device__ inline void store_packet(char* data, const C (&y)[K], int at) {
+    Packet<T, VEC> packet;
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) packet.v[j] = downcast<T>(y[at + j]);
-        *reinterpret_cast<Packet<T, VEC>*>(data) = packet;
-    } else {
-#pragma unroll
-        for (int j = 0; j < VEC; ++j)
-            if (j < left) reinterpret_cast<T*>(data)[j] = downcast<T>(y[at + j]);
-    }
+    for (int j = 0; j < VEC; ++j) packet.v[j] = downcast<T>(computed<T>(y[at + j]));
+    *reinterpret_cast<Packet<T, VEC>*>(data) = packet;
 }
 
+/// VEC divides the number of elements.
 template <class F, int VEC, int UNROLL>
 __global__ void __launch_bounds__(THREADS) map_kernel(const __grid_constant__ Layout<F::INPUTS + 1> layout, char* out,
                                                       const __grid_constant__ Inputs<F> inputs, const F f) {
@@ -74,40 +66,42 @@ __global__ void __launch_bounds__(THREADS) map_kernel(const __grid_constant__ La
     using Out = typename F::Out;
     constexpr int N = F::INPUTS + 1, K = VEC * UNROLL;
     const uint32_t first = (blockIdx.x * (THREADS * UNROLL) + threadIdx.x) * VEC;
+    constexpr uint32_t STEP = THREADS * VEC;
     computed<In> x[F::INPUTS][K] = {};
-    int64_t to[UNROLL];
+    int64_t offset[UNROLL][N] = {};
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        const uint32_t i = first + u * THREADS * VEC;
-        if (i < layout.numel) {
-            int64_t offset[N];
-            layout.offsets(i, offset);
-            to[u] = offset[0];
+    for (int u = 0; u < UNROLL; ++u)
+        if (first + u * STEP < layout.numel) layout.offsets(first + u * STEP, offset[u]);
 #pragma unroll
-            for (int k = 0; k < F::INPUTS; ++k) {
-                const char* data = inputs.data[k] + offset[k + 1];
-                const bool is_broadcast = layout.stride[k + 1][0] == 0;
-                if (inputs.data[k] && k == 0) {
-                    if constexpr (LOADS_FIRST<F>)
-                        f.template load_first<VEC>(x[k], u * VEC, data, is_broadcast, layout.numel - i);
-                    else
-                        load_packet<First, VEC>(x[k], u * VEC, data, is_broadcast, layout.numel - i);
-                } else if (inputs.data[k]) {
-                    load_packet<In, VEC>(x[k], u * VEC, data, is_broadcast, layout.numel - i);
-                } else {
+    for (int k = 0; k < F::INPUTS; ++k) {
+        const bool is_broadcast = layout.stride[k + 1][0] == 0;
+        auto load = [&]<class T>(Tag<T>) {
 #pragma unroll
-                    for (int j = 0; j < VEC; ++j) x[k][u * VEC + j] = inputs.scalar[k];
-                }
-            }
+            for (int u = 0; u < UNROLL; ++u)
+                if (first + u * STEP < layout.numel)
+                    load_packet<T, VEC>(x[k], u * VEC, inputs.data[k] + offset[u][k + 1], is_broadcast);
+        };
+        if (!inputs.data[k]) {
+#pragma unroll
+            for (int j = 0; j < K; ++j) x[k][j] = inputs.scalar[k];
+        } else if (k > 0) {
+            with_type<In>(inputs.dtype[k + 1], load);
+        } else if constexpr (LOADS_FIRST<F>) {
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u)
+                if (first + u * STEP < layout.numel)
+                    f.template load_first<VEC>(x[k], u * VEC, inputs.data[k] + offset[u][k + 1], is_broadcast);
+        } else {
+            with_type<First>(inputs.dtype[k + 1], load);
         }
     }
     computed<Out> y[K];
     f(y, x);
+    with_type<Out>(inputs.dtype[0], [&]<class T>(Tag<T>) {
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        const uint32_t i = first + u * THREADS * VEC;
-        if (i < layout.numel) store_packet<Out, VEC>(out + to[u], y, u * VEC, layout.numel - i);
-    }
+        for (int u = 0; u < UNROLL; ++u)
+            if (first + u * STEP < layout.numel) store_packet<T, VEC>(out + offset[u][0], y, u * VEC);
+    });
 }
 
 /// How the pieces of some loops may be accessed: VEC elements at once, or one by one.
@@ -133,7 +127,7 @@ public:
     using Out = typename F::Out;
     static constexpr int VEC = [] {
         if constexpr (LOADS_FIRST<F>) return F::VEC;
-        else return std::min(8, 16 / int(std::max(sizeof(In), sizeof(Out))));
+        else return std::min(PACKET<In>, PACKET<Out>);
     }();
     // A copy by one packet a thread reached 4.25 TB/s on an H200, by two 4.12: short blocks leave fewer gaps.
     static constexpr int UNROLL = VEC >= 8 || F::INPUTS == 1 ? 1 : 2;
@@ -141,7 +135,8 @@ public:
     Map(const Request& request, F f) : f_(f) {
         for (int k = 0; k < N; ++k) {
             is_scalar_[k] = request.operands[k].is_scalar;
-            itemsize_[k] = size_of(request.operands[k].dtype);
+            dtype_[k] = request.operands[k].dtype;
+            itemsize_[k] = size_of(dtype_[k]);
         }
         for (const Piece<N>& piece : cut<N>(collapse(request.operands)))
             pieces_.push_back({piece, allows_packets<N>(piece.layout, VEC, itemsize_, is_scalar_)});
@@ -151,23 +146,42 @@ public:
         for (const auto& [piece, has_packets] : pieces_) {
             char* out = data[0] + piece.start[0];
             Inputs<F> inputs = {};
-            bool is_vector = has_packets && is_aligned(out, VEC * sizeof(Out));
+            inputs.dtype[0] = dtype_[0];
+            bool is_vector = has_packets && is_aligned(out, VEC * itemsize_[0]);
             for (int k = 0; k < F::INPUTS; ++k) {
+                inputs.dtype[k + 1] = dtype_[k + 1];
                 if (is_scalar_[k + 1]) {
-                    inputs.scalar[k] = scalar_as<computed<In>>(scalars[k + 1]);
+                    inputs.scalar[k] = scalar_as<computed<In>>(scalars[k + 1], dtype_[k + 1]);
                 } else {
                     inputs.data[k] = data[k + 1] + piece.start[k + 1];
                     is_vector &= piece.layout.stride[k + 1][0] == 0 || is_aligned(inputs.data[k], VEC * itemsize_[k + 1]);
                 }
             }
-            if (is_vector)
-                launch<VEC, UNROLL>(piece.layout, out, inputs);
+            const uint32_t left = piece.layout.numel % VEC;
+            if (!is_vector || (left && piece.layout.numel < FEW))
+                launch<1, UNALIGNED>(piece.layout, out, inputs);
+            else if (left)
+                launch_apart(piece.layout, left, out, inputs);
             else
-                launch<1, 4>(piece.layout, out, inputs);
+                launch<VEC, UNROLL>(piece.layout, out, inputs);
         }
     }
 
 private:
+    static constexpr int UNALIGNED = 4;
+    static constexpr uint32_t FEW = 1 << 16;  // elements that a second launch would not be worth
+
+    /// The packets and then, one by one, the elements that are left, whose layout has one dim.
+    void launch_apart(Layout<N> layout, uint32_t left, char* out, Inputs<F> inputs) const {
+        layout.numel -= left;
+        launch<VEC, UNROLL>(layout, out, inputs);
+        out += layout.numel * layout.stride[0][0];
+        for (int k = 0; k < F::INPUTS; ++k)
+            if (inputs.data[k]) inputs.data[k] += layout.numel * layout.stride[k + 1][0];
+        layout.numel = left;
+        launch<1, UNALIGNED>(layout, out, inputs);
+    }
+
     template <int V, int U>
     void launch(const Layout<N>& layout, char* out, const Inputs<F>& inputs) const {
         const int64_t blocks = ceil_div(layout.numel, int64_t(THREADS) * V * U);
@@ -179,6 +193,7 @@ private:
         bool has_packets;
     };
     std::vector<Part> pieces_;
+    DType dtype_[N];
     int64_t itemsize_[N];
     bool is_scalar_[N];
     F f_;

@@ -34,7 +34,7 @@ using Trigonometric = OpList<Identity NORCH_PERIODIC_OPS(NORCH_LISTED) NORCH_INV
 
 template <class List, int INPUTS, class Op>
 KernelPtr make(const Request& request) {
-    return visit_floating_device(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+    return visit_floating_groups(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         return map(request, OneOf<T, T, INPUTS, List>(List::template index<Op>()));
     });
 }

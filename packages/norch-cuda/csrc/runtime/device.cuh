@@ -74,11 +74,15 @@ auto visit_floating_device(DType dtype, const F& f) {
     return visit_floating(dtype, [&]<class T>(Tag<T>) { return f(Tag<typename DeviceType<T>::type>{}); });
 }
 
-/// A scalar operand as a number of type C (a computed type).
+/// A scalar operand of a dtype as a number of type C: integers wrap around; for a C that only moves bits, a float's bits.
 template <class C>
-C scalar_as(const Scalar& value) {
+C scalar_as(const Scalar& value, DType dtype) {
     if constexpr (std::is_floating_point_v<C>) return C(value.f);
-    else return C(value.i);
+    return visit(dtype, [&]<class T>(Tag<T>) {
+        if constexpr (std::is_integral_v<T>) return C(T(value.i));
+        else if constexpr (sizeof(T) == sizeof(C)) return bit_cast<C>(store<T>(compute_t<T>(value.f)));
+        else return C(value.f);
+    });
 }
 
 // --- Memory ---------------------------------------------------------------------------------------------------------

@@ -84,8 +84,6 @@ _PROFILE = "python -m cProfile and py-spy show where a program's time goes, norc
 PLACES: dict[str, Place] = {
     "_C": Place(),
     "_C._nn": Place(("nn.functional",)),
-    "amp.autocast_mode": Place(("amp",)),
-    "amp.grad_scaler": Place(("amp",)),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(names={"record_function": nullcontext}, lacks={"profile": _PROFILE}),
     "autograd.variable": Place(("autograd",)),
@@ -143,7 +141,7 @@ _DISTRIBUTIONS = """bernoulli beta binomial categorical constraints dirichlet di
 for _name in _DISTRIBUTIONS.split():
     PLACES[f"distributions.{_name}"] = Place(("distributions",))
 for _name in ("autocast_mode", "grad_scaler", "common"):
-    PLACES[f"cuda.amp.{_name}"] = Place(("amp",))
+    PLACES[f"cuda.amp.{_name}"] = Place(("cuda.amp",))
 
 
 class _PathModule(ModuleType):

@@ -69,11 +69,16 @@ def recover(error: Exception, function: Callable[..., Any], args: Any, kwargs: A
         explain(found, function, args, rest, name)
 
 
+CHECKED_MODULES: list[dict[str, Any]] = []
+"""The `globals()` of each module whose functions are `checked` as a whole."""
+
+
 def check_functions(module: dict[str, Any], package: str | None = None) -> None:
     """Makes the public functions of a module `checked`: called at its end, with its `globals()`.
 
     package: where they come from, if not from the module itself.
     """
+    CHECKED_MODULES.append(module)
     for name, value in list(module.items()):
         if isinstance(value, FunctionType) and not name.startswith("_") and not hasattr(value, "explains"):
             if value.__module__.startswith(package or module["__name__"]) and not hasattr(value, "op"):

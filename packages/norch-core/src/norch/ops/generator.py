@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from itertools import count
 from typing import TYPE_CHECKING
 
 from ..device import CPU, Device
-from ..dtype import uint8
+from ..dispatch.plan import Inferred
+from ..dtype import int64, uint8
 from ..errors import DTypeError
-from ..spec import as_int
+from ..spec import Spec, as_int
+from .families import primitive
 from .from_data import frombuffer
 from .registry import public
 
 if TYPE_CHECKING:
-    from ..spec import Spec
     from ..tensor import Tensor
 
 _MASK = 2**64 - 1
+
+
+def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
+    return Inferred((spec,), ((int64, ()), (int64, ())), {"kind": kind})
+
+
+draw_keyed = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3)).call
+"""draw_keyed(spec, kind, seed, offset): the draw that a generator in state (seed, offset) makes."""
 
 
 @public(method=False)
@@ -89,15 +98,12 @@ class Generator:
     def draw(self, spec: Spec, kind: str) -> Tensor:
         """The next draw of the primitive `random`."""
         seed, offsets = self._draws
-        return DRAW[0](spec, kind, seed, next(offsets) & _MASK)
+        return draw_keyed(spec, kind, seed, next(offsets) & _MASK)
 
     def __init_subclass__(cls) -> None:
         if "next" in vars(cls) and "draw" not in vars(cls):  # `draw` is `next` written out, for a call less
-            cls.draw = lambda self, spec, kind: DRAW[0](spec, kind, *self.next())  # type: ignore[method-assign]
+            cls.draw = lambda self, spec, kind: draw_keyed(spec, kind, *self.next())  # type: ignore[method-assign]
 
-
-DRAW: list[Callable[..., Tensor]] = []
-"""How `random` is called: the module of that op, which is above this one, puts it here."""
 
 default_generator = Generator()
 chosen_generator: ContextVar[Generator | None] = ContextVar("generator", default=None)

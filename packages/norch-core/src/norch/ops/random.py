@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.arguments import must_be
-from ..dispatch.plan import Inferred
 from ..dtype import FLOATING, as_dtype, get_default_dtype, int64
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, finish, spec_for, with_options
-from .families import floating, primitive
-from .generator import DRAW, Generator, chosen_generator, default_generator
+from .families import floating
+from .generator import Generator, chosen_generator, default_generator
 from .generator import current_generator as current_generator  # these are norch.random's names
+from .generator import draw_keyed as draw_keyed
 from .generator import fork_rng as fork_rng
 from .generator import get_rng_state as get_rng_state
 from .generator import initial_seed as initial_seed
@@ -29,22 +29,9 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
-    return Inferred((spec,), ((int64, ()), (int64, ())), {"kind": kind})
-
-
-_RANDOM = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3))
-DRAW.append(_RANDOM.call)
-
-
 def draw(spec: Spec, kind: str, generator: Generator | None) -> Tensor:
     """One draw of the primitive `random`."""
     return (generator or chosen_generator.get() or default_generator).draw(spec, kind)
-
-
-def draw_keyed(spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
-    """The draw that a generator in state (seed, offset) would make."""
-    return _RANDOM.call(spec, kind, seed, offset)
 
 
 def _draw_floating(

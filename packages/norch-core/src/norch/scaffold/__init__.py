@@ -43,7 +43,7 @@ def new_backend(name: str, folder: str | Path = ".", *, native: bool = False) ->
         raise ScaffoldError(
             f"{name!r} cannot be a device type: a distribution's name has no _ at its end, nor two together"
         )
-    is_module = find_spec(f"norch.{name}") is not None and not registry.is_device_type(name)
+    is_module = not registry.is_device_type(name) and find_spec(f"norch.{name}") is not None
     if name in RESERVED or is_module or name in plugins.reserved_names():  # norch.NAME is to be the device's module
         raise ScaffoldError(f"{name!r} is a name of norch's own; choose another device type")
     to = Path(folder) / f"norch-{name.replace('_', '-')}"

@@ -16,6 +16,7 @@ class _Again(norch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: norch.Tensor, call: Callable[..., Any], keep_rng: bool, *args: Any) -> Any:
         ctx.call, ctx.random = call, norch.get_rng_state() if keep_rng else None
+        ctx.autocast = norch.keep_autocast()
         ctx.args = [None if isinstance(a, norch.Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, norch.Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
@@ -36,7 +37,7 @@ class _Again(norch.autograd.Function):
         wanted = [ctx.needs_input_grad[3 + i] for i in ctx.places]
         for place, saved, needed in zip(ctx.places, ctx.saved_tensors, wanted, strict=True):
             args[place] = saved.detach().requires_grad_(needed)
-        with norch.random.fork_rng(), norch.enable_grad():
+        with norch.random.fork_rng(), norch.enable_grad(), ctx.autocast:
             if ctx.random is not None:
                 norch.set_rng_state(ctx.random)
             result = ctx.call(*args)
@@ -57,10 +58,11 @@ def checkpoint(
 ) -> Any:
     """`function(*args, **kwargs)`, of which nothing but the arguments is kept: the backward pass computes it again.
 
-    It returns a tensor or a tuple. With `preserve_rng_state` both times draw the same random numbers. Tensors get
-    gradients where they are positional arguments or leaves (parameters), these in their `.grad`: `autograd.grad` does
-    not see leaves in the function. `use_reentrant` makes no difference. Raises TypeError for PyTorch's `context_fn`,
-    `determinism_check` and `debug`, AutogradError for a backward pass with `create_graph`.
+    It returns a tensor or a tuple. With `preserve_rng_state` both times draw the same random numbers, and both run
+    under the same autocast. Tensors get gradients where they are positional arguments or leaves (parameters), these in
+    their `.grad`: `autograd.grad` does not see leaves in the function. `use_reentrant` makes no difference. Raises
+    TypeError for PyTorch's `context_fn`, `determinism_check` and `debug`, AutogradError for a backward pass with
+    `create_graph`.
     """
     for name in ("context_fn", "determinism_check", "debug", "early_stop"):
         if name in kwargs:

@@ -59,3 +59,6 @@ def gru_cell(
     r, z = (from_input[..., : 2 * size] + from_state[..., : 2 * size]).sigmoid().chunk(2, -1)
     n = (from_input[..., 2 * size :] + r * from_state[..., 2 * size :]).tanh()
     return n + z * (hx - n)
+
+
+norch.check_functions(globals())  # which is where autocast finds them

@@ -34,8 +34,24 @@ def recurrence(
     mode: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM". weights: w_ih, w_hh, b_ih, b_hh and, for an LSTM, w_hr. reverse: from
     the last step to the first.
     """
-    out: tuple[Tensor, ...] = _FUNCTIONS[mode].apply(input, *states, *weights, mask, reverse)
+    out: tuple[Tensor, ...] = _LAYERS[mode](input, states, weights, mask, reverse)
     return out
+
+
+def rnn_tanh(input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
+    return RNNTanh.apply(input, *states, *weights, mask, reverse)
+
+
+def rnn_relu(input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
+    return RNNReLU.apply(input, *states, *weights, mask, reverse)
+
+
+def gru(input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
+    return GRU.apply(input, *states, *weights, mask, reverse)
+
+
+def lstm(input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
+    return LSTM.apply(input, *states, *weights, mask, reverse)
 
 
 def _steps(count: int, reverse: bool) -> range:
@@ -275,4 +291,5 @@ class LSTM(Function):
         )
 
 
-_FUNCTIONS: dict[str, type[Function]] = {"RNN_TANH": RNNTanh, "RNN_RELU": RNNReLU, "GRU": GRU, "LSTM": LSTM}
+norch.check_functions(globals())  # which is where autocast finds them
+_LAYERS = {"RNN_TANH": rnn_tanh, "RNN_RELU": rnn_relu, "GRU": gru, "LSTM": lstm}
