@@ -72,7 +72,9 @@ def model(
             else:  # scales of norms, and biases
                 parameter.copy_(torch.from_numpy(np.asarray(values / 8)) + float((parameter == 1).all()))
     given = eval(f"({inputs},)", names)
-    given = tuple(x.requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in given)
+    # Of a sparse operand PyTorch gives a dense gradient, which norch does not.
+    wants = [isinstance(x, torch.Tensor) and x.is_floating_point() and not x.is_sparse for x in given]
+    given = tuple(x.requires_grad_() if wanted else x for x, wanted in zip(given, wants))
     seconds = []
     for _ in range(4):
         start = time.perf_counter()

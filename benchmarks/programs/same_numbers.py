@@ -206,7 +206,7 @@ def _data(torch: Any) -> None:
 
     RandomSampler.__iter__ = __iter__
     datasets: ModuleType = __import__("torchvision.datasets").datasets
-    for name in ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "ImageFolder", "SVHN", "LSUN"):
+    for name in ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "ImageFolder", "SVHN", "LSUN", "FakeData"):
         kind = type(name, (Noise,), {"shape": Noise.sizes.get(name, Noise.shape)})
         setattr(datasets, name, kind)
     transforms: Any = __import__("torchvision.transforms").transforms

@@ -76,7 +76,8 @@ def function_of(op: Any) -> Any:
 
 
 def is_lacking(op: Any) -> bool:
-    return function_of(op) is None
+    found = function_of(op)
+    return found is None or hasattr(found, "_instead")  # as functions of complex numbers, which say so
 
 
 # --- Tensors of the one as tensors of the other ---------------------------------------------------------------------
@@ -104,7 +105,13 @@ def _to_norch(x: Any) -> Any:
 
 
 def _tensor(x: torch.Tensor) -> norch.Tensor:
-    """With the strides of x, and requiring a gradient where x does."""
+    """With the layout and the strides of x, and requiring a gradient where x does."""
+    if x.layout is torch.sparse_coo:
+        parts = to_norch((x._indices(), x._values().detach()))
+        return norch.sparse_coo_tensor(*parts, tuple(x.shape), requires_grad=x.requires_grad)
+    if x.layout is torch.sparse_csr:
+        rows = to_norch((x.crow_indices(), x.col_indices(), x.values().detach()))
+        return norch.sparse_csr_tensor(*rows, tuple(x.shape), requires_grad=x.requires_grad)
     values = x.detach()
     bits = values.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if x.dtype is torch.bfloat16 else values.numpy()
     if 0 in x.stride() and x.numel():
@@ -121,7 +128,7 @@ def to_norch(x: Any) -> Any:
 
 
 def to_torch(x: norch.Tensor) -> torch.Tensor:
-    x = x.detach()
+    x = x.detach().to_dense()
     if x.dtype is norch.bfloat16:
         return torch.from_numpy(x.numpy().view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(np.array(x.numpy()))
@@ -156,7 +163,7 @@ def written(name: str, sample: Any) -> str:
 
     def short(x: Any) -> str:
         if isinstance(x, torch.Tensor):
-            values = repr(x.tolist()) if x.numel() < 5 else ""
+            values = repr(x.detach().to_dense().tolist()) if x.numel() < 5 else ""
             return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}{values}"
         return f"({', '.join(map(short, x))})" if isinstance(x, (tuple, list)) else repr(x)
 
@@ -189,7 +196,7 @@ class Call:
 
     def gradients(self) -> tuple[list[Any], list[bool]]:
         """Of a weighted sum of the results; and which of these required one."""
-        outputs = tensors(self.processed())
+        outputs = [y.to_dense() for y in tensors(self.processed())]
         wanted = [bool(y.requires_grad) and y.dtype.is_floating_point for y in outputs]
         draw = np.random.default_rng(1)
         weights = [torch.tensor(draw.standard_normal(tuple(y.shape))) for y in outputs]
@@ -214,7 +221,7 @@ def differ(a: Any, b: Any, dtype: torch.dtype, values: bool, exact: Callable[[],
         return None if same else f"{b!r}, PyTorch {a!r}"
     if not isinstance(b, norch.Tensor):
         return f"{type(b).__name__}, PyTorch a tensor"
-    a, b = a.detach(), to_torch(b)
+    a, b = a.detach().to_dense(), to_torch(b)
     if a.dtype != b.dtype:
         return f"dtype {b.dtype}, PyTorch {a.dtype}"
     if a.shape != b.shape:

@@ -129,17 +129,13 @@ LACKING = {
         fft.fft fft.fft2 fft.fftn fft.fftshift fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift
         fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn istft stft
     """,
-    "sparse, masked and ragged tensors": """
+    "masked and ragged tensors": """
         _segment_reduce masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum
         masked.log_softmax masked.logaddexp masked.logsumexp masked.mean masked.median masked.norm masked.normalize
-        masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var nonzero_static sparse.mm
-        sparse.sampled_addmm to_sparse
+        masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var nonzero_static
     """,
-    "pooling, convolution and sampling in 3-D": """
-        grid_sampler_2d grid_sampler_3d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool3d
-        nn.functional.avg_pool3d nn.functional.conv3d nn.functional.conv_transpose3d
-        nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.grid_sample
-        nn.functional.max_pool3d nn.functional.max_unpool3d
+    "pooling and sampling": """
+        grid_sampler_2d grid_sampler_3d nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
     """,
     "what PyTorch's own code calls": """
         _batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data _unsafe_masked_index
@@ -177,7 +173,7 @@ LACKING = {
         signal.windows.hann signal.windows.kaiser signal.windows.nuttall
     """,
     "others": """
-        cauchy exponential frexp geometric gradient histogram histogramdd log_normal nextafter
+        cauchy exponential frexp geometric gradient histogram histogramdd log_normal
         nn.functional.linear_cross_entropy nn.functional.pdist uniform
     """,
 }

@@ -176,7 +176,11 @@ REFUSED = {
     "getattr": (Name("__builtin__", "getattr")([], "append"), "holds builtins.getattr"),
     "module": (Name("torch.nn.modules.linear", "Linear")(), "holds torch.nn.modules.linear.Linear"),
     "quantised": (Name("torch._utils", "_rebuild_qtensor")(), r"holds a quantised tensor; .* dequantize\(\)"),
-    "sparse": (Name("torch._utils", "_rebuild_sparse_tensor")(), r"holds a sparse tensor; .* to_dense\(\)"),
+    "sparse by columns": (
+        Name("torch.serialization", "_get_layout")("torch.sparse_csc"),
+        r"layout 'torch.sparse_csc'; .* to_dense\(\)",
+    ),
+    "nothing sparse": (Name("torch._utils", "_rebuild_sparse_tensor")(None, (1, 2, ())), "damaged|zip files only"),
     "objects in NumPy": (Name("numpy", "dtype")("O8", False, True), "NumPy array of 'O8'"),
     "a class as a factory": (Name("collections", "defaultdict")(Name("numpy", "dtype")), "damaged"),
 }

@@ -146,6 +146,23 @@ def f(torch_): return torch_.neither
 """
 
 
+def test_check_says_what_there_is_instead(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "graph.py"
+    file.write_text(
+        "import torch, torch.sparse\nfrom torch.func import vmap, jvp, linearize\n"
+        "x = torch.sparse.FloatTensor(torch.sparse_coo_tensor, torch.spmm, torch.sparse.mm, torch.sparse_csr)\n"
+        "y = torch.sparse_csc_tensor(torch.fft.fft, torch.sparse.spdiags)\n"
+    )
+    assert main(["check", str(file)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{file}:2: norch lacks torch.func.linearize: use func.jvp",
+        f"{file}:4: norch lacks torch.fft: {check._INSTEAD['fft']}",
+        f"{file}:4: norch lacks torch.sparse.spdiags: use norch.diag(diagonal, k).to_sparse()",
+        f"{file}:4: norch lacks torch.sparse_csc_tensor: {check._COO}",
+    ]
+    assert not [name for name in check._INSTEAD if name != "vision.models" and check.lacks(f"torch.{name}") is None]
+
+
 def test_check_names_what_is_missing(tmp_path: Path, capsys: Any) -> None:
     assert [use.name for use in check.uses("import a, torch.nn as n; n.functional.relu(n.x)")] == [
         "torch.nn", "torch.nn.functional.relu", "torch.nn.x",

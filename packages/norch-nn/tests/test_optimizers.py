@@ -289,7 +289,7 @@ def test_a_loaded_state_goes_on_the_same(name):
     assert other.param_groups[0]["lr"] == 0.1
 
 
-@pytest.mark.parametrize("name", OF_PYTORCH)
+@pytest.mark.parametrize("name", [n for n in OF_PYTORCH if n != "SparseAdam"])  # PyTorch's takes no dense gradients
 @pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"momentum": 0.9}, {"centered": True}])
 def test_states_of_pytorch(name, options):
     """Have the same keys and values, and can be loaded: training goes on as it would have there."""
@@ -390,3 +390,53 @@ def test_a_count_of_the_users_keeps_its_dtype():
     other.load_state_dict(optimizer.state_dict())
     optimizer.step()
     assert other.state[p]["step"].item() == 1001
+
+
+def test_sparse_adam_changes_the_rows_that_were_used():
+    p = nn.Parameter(norch.ones(3, 2))
+    optimizer = optim.SparseAdam([p], lr=0.1)
+    for rows in ([0, 2], [2]):
+        optimizer.zero_grad()
+        p[rows].sum().backward()
+        optimizer.step()
+    m, v = 0.1 + 0.9 * 0.1, 0.001 + 0.999 * 0.001  # of row 2, after two steps
+    second = 0.9 - 0.1 * (1 - 0.999**2) ** 0.5 / (1 - 0.9**2) * m / (v**0.5 + 1e-8)
+    norch.testing.assert_close(p.detach(), norch.tensor([[0.9] * 2, [1.0] * 2, [second] * 2]))
+    assert optimizer.state[p]["exp_avg"][1].tolist() == [0, 0]
+
+
+def test_sparse_adam_is_pytorchs():
+    torch = pytest.importorskip("torch")
+    results = []
+    for lib in (norch, torch):
+        table = lib.nn.Embedding(6, 3, sparse=True)
+        with lib.no_grad():
+            table.weight.copy_(lib.arange(18.0).reshape(6, 3) / 10)
+        optimizer = lib.optim.SparseAdam(list(table.parameters()), lr=0.05)
+        for step in range(5):
+            optimizer.zero_grad()
+            (table(lib.tensor([step % 6, 2, 2])) ** 2).sum().backward()
+            optimizer.step()
+        results.append(table.weight.detach().numpy())
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in STEPWISE if n not in ("Lion", "SparseAdam")])
+def test_a_parameter_that_is_twice_in_a_group_takes_two_steps(name):
+    torch = pytest.importorskip("torch")
+    results = []
+    for lib in (norch, torch):
+        p, q = (lib.nn.Parameter(lib.tensor([1.0, -2.0, 0.5]) * k) for k in (1, 2))
+        with pytest.warns(UserWarning, match="parameter"):
+            optimizer = getattr(lib.optim, name)([p, q, p], lr=0.01, foreach=False)
+        for k in range(3):
+            optimizer.zero_grad()
+            ((p - k) ** 2 + p * q).sum().backward()
+            optimizer.step()
+        state = optimizer.state_dict()
+        assert state["param_groups"][0]["params"] == [2, 1, 2]
+        optimizer.load_state_dict(state)
+        results.append([*p.tolist(), *q.tolist(), float(optimizer.state_dict()["state"].get(2, {}).get("step", 0))])
+    np.testing.assert_allclose(results[0][:6], results[1][:6], rtol=1e-5)
+    if name != "SGD":
+        assert results[0][6] == results[1][6] == 6

@@ -230,3 +230,18 @@ def test_optimizers_of_pytorch_go_on(tmp_path):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
         norch.save(resumed.state_dict(), tmp_path / "back", format="pytorch")
         optimizer.load_state_dict(torch.load(tmp_path / "back", weights_only=True))
+
+
+def test_a_model_whose_classes_and_functions_are_declared_safe(tmp_path):
+    """As pytorch/examples' word_language_model does."""
+    assert nn.TransformerEncoderLayer(8, 2).activation is F.relu
+    norch.save({"relu": nn.TransformerEncoderLayer(8, 2, 8), "gelu": [F.gelu, F.softplus]}, tmp_path / "x.pt")
+    modules = [nn.TransformerEncoderLayer, nn.MultiheadAttention, nn.Dropout, nn.Linear, nn.LayerNorm]
+    modules.append(nn.modules.linear.NonDynamicallyQuantizableLinear)
+    with norch.serialization.safe_globals([*modules, F.relu, F.gelu, F.softplus]):
+        found = norch.load(tmp_path / "x.pt")
+    assert (found["relu"].activation, *found["gelu"]) == (F.relu, F.gelu, F.softplus)
+    for missing, name in ((F.relu, "relu"), (F.softplus, "softplus")):
+        declared = [x for x in (*modules, F.relu, F.gelu, F.softplus) if x is not missing]
+        with norch.serialization.safe_globals(declared), pytest.raises(norch.CheckpointError, match=name):
+            norch.load(tmp_path / "x.pt")

@@ -128,7 +128,7 @@ _LATER = {
     ),
     "memory_format": (
         "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
-        "strided",
+        "sparse_coo", "sparse_csr", "strided",
     ),
     "compat.complex_numbers": ("complex", "polar", "view_as_complex", "view_as_real"),
     "compat.legacy": (
@@ -146,6 +146,7 @@ _LATER = {
         "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
     ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
+    "sparse": ("smm=mm", "sparse_coo_tensor", "sparse_csr_tensor", "spmm=mm"),
     "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
     "compat.window_functions": ("bartlett_window", "blackman_window", "hamming_window", "hann_window"),

@@ -28,7 +28,7 @@ class memory_format(_Named):
 
 
 class layout(_Named):
-    """`norch.strided`, the only one: every norch tensor has strides."""
+    """How the elements of a tensor are stored: `norch.strided`, `norch.sparse_coo` or `norch.sparse_csr`."""
 
 
 contiguous_format = memory_format("contiguous_format")
@@ -36,6 +36,8 @@ preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
 
 _NDIM = {channels_last: 4, channels_last_3d: 5}
 

@@ -19,6 +19,20 @@ from .standin import MEANS
 _ROOTS = MEANS | {"norch": "norch"}
 
 
+_COO = "sparse tensors are COO or CSR: sparse_coo_tensor, sparse_csr_tensor"
+_INSTEAD = {
+    "fft": "there are no complex numbers; a discrete Fourier transform is a product with a matrix of cosines and sines",
+    "func.linearize": "use func.jvp",
+    "hspmm": "use spmm",
+    "sparse.check_sparse_tensor_invariants": "indices are always checked",
+    "sparse.spdiags": "use norch.diag(diagonal, k).to_sparse()",
+    **dict.fromkeys(["sparse_compressed_tensor", "sparse_csc", "sparse_bsr", "sparse_bsc"], _COO),
+    **dict.fromkeys(["sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor"], _COO),
+    "vision.models": "there are the models of images that classify, and a U-Net: dir(norch.vision.models)",
+}
+"""By the name of what norch lacks, or of the module that it is looked for in: what there is."""
+
+
 class Use(NamedTuple):
     line: int
     name: str
@@ -78,16 +92,22 @@ def lacks(name: str) -> str | None:
             if hasattr(found, "device_type") and not found.is_available():
                 return None  # what its backend adds is not known here
             if not hasattr(found, "__path__"):
-                return shown if isinstance(found, type(sys) | type) else None
+                return _with_way(shown, path, part) if isinstance(found, type(sys) | type) else None
             try:
                 found = import_module(f"{path}.{part}")
             except ImportError:
-                return shown
+                return _with_way(shown, path, part)
         path += f".{part}"
         instead = getattr(found, "_instead", None) if isinstance(found, type) else None
         if instead:
             return f"{shown}: {instead}"
     return None
+
+
+def _with_way(shown: str, path: str, part: str) -> str:
+    ours = f"{path}.{part}".removeprefix("norch.")
+    instead = _INSTEAD.get(ours, _INSTEAD.get(path.removeprefix("norch.")))
+    return f"{shown}: {instead}" if instead else shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import BUILD_NODE, UNTRACKED, Node, is_recording, next_sequence_number, resolve
-from ..tensor_base import BUILD_RESULT, TensorBase
+from ..tensor_base import BUILD_RESULT, TakenOver, TensorBase
 from .failure import raise_failure
 from .plan import SCALARS
 
@@ -60,7 +60,7 @@ def call_path(
             _op=op, _plans=op.into_plans if into or method else op.plans, _saves=op.saves, _new=object.__new__,
             _Tensor=TensorBase._result_class, _Node=Node, _UNTRACKED=UNTRACKED, _SCALARS=SCALARS, _resolve=resolve,
             _next_sequence_number=next_sequence_number, _is_recording=is_recording, _raise_failure=raise_failure,
-            _otherwise=otherwise, **general_paths,
+            _otherwise=otherwise, _TakenOver=TakenOver, **general_paths,
         )  # fmt: skip
         writer = _Writer(op, prototype, reflected, takes_out)
         source = writer.in_place(method) if method else writer.into() if into else writer.call()
@@ -162,7 +162,8 @@ class _Writer:
             tracked = f"({name}.node is not _UNTRACKED or {name}.base.node is not None)"
             self.write(depth, f"if {name}.node is not None and {tracked} and _is_recording():")
             self.write(depth + 1, f"return _otherwise({self.arguments})")
-        self.write(depth, f"plan = _plans[{first}.spec, {self.key(kinds)}]")
+        self.write(depth, f"try:\n    plan = _plans[{first}.spec, {self.key(kinds)}]")
+        self.write(depth, f"except _TakenOver:\n    return _otherwise({self.arguments})")
         tests = ["not plan.in_place"]
         for name in others:
             same = f"{name}.spec is not {first}.spec or {name}.offset != {first}.offset"

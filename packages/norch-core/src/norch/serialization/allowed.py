@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +71,12 @@ class safe_globals:
 def allowed(name: str) -> Any:
     """The class or function of that name, or None."""
     return _allowed.get(name)
+
+
+def allowed_in(module: str, name: str) -> Any:
+    """The class or function that has this name in a module which is loaded, if it is allowed; or None."""
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return found if found is not None and is_allowed(found) else None
 
 
 def is_allowed(value: Any) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..device import Device
 from ..errors import DTypeError, MetaError
+from ..memory_format import strided
 from ..tensor.interop import numpy as as_array
 from ..tensor_base import make_tensor
 from .dtypes import NAMES
@@ -59,6 +60,10 @@ def blocks(tensors: list[tuple[str, Tensor]]) -> list[Block]:
         spec = tensor.spec
         if tensor.is_meta:
             raise MetaError("save")
+        if tensor.layout is not strided:
+            raise DTypeError(
+                f"save(): {name} is a sparse tensor, which files of weights do not hold; save its indices and values"
+            )
         if spec.numel == 0:
             found.append((number, _alone(name, number, tensor)))
             continue

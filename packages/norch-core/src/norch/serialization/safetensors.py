@@ -11,6 +11,7 @@ import numpy as np
 from ..device import CPU, Device
 from ..dtype import as_dtype
 from ..errors import DTypeError, MetaError
+from ..memory_format import strided
 from ..ops.from_data import array_to_tensor
 from ..tensor import Tensor
 from ..tensor.interop import numpy as as_array
@@ -67,6 +68,8 @@ def save_safetensors(
                 f"save_safetensors(): expected names and tensors, got {name!r:.80}: {type(tensor).__name__}; use "
                 "norch.save for nested states"
             )
+        if tensor.layout is not strided:
+            raise DTypeError(f"save_safetensors(): {name} is a sparse tensor, of which the format has none")
         _check_name(name)
         if tensor.is_meta:
             raise MetaError("save_safetensors")

@@ -79,12 +79,16 @@ def tensor_repr(tensor: Any) -> str:
     elif tensor.requires_grad:
         notes.append("requires_grad=True")
 
-    text = head + body
+    return with_notes(head + body, notes, len(head))
+
+
+def with_notes(text: str, notes: list[str], indent: int, break_line: bool = False) -> str:
+    """The text and, behind it, what else is to be said, closed by a bracket. break_line: the first on a new line."""
     column = len(text) - text.rfind("\n") + 1  # where a note would start, PyTorch's way: 1 for the line break
     for note in notes:
-        if column + len(note) + 2 > _options.linewidth:
-            text += ",\n" + " " * len(head) + note
-            column = len(head) + len(note)
+        if break_line or column + len(note) + 2 > _options.linewidth:
+            text += ",\n" + " " * indent + note
+            column, break_line = indent + len(note), False
         else:
             text += ", " + note
             column += len(note) + 2

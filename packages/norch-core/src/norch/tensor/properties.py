@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 from ..dispatch.arguments import checked
 from ..errors import ShapeError
 from ..ops.shape.views import permute, transpose
+from ..submodules import late_function
 
 if TYPE_CHECKING:
     from . import Tensor
+
+_MAKING = "norch.sparse.making"
 
 
 class Properties:
@@ -42,24 +45,29 @@ class Properties:
         out: Tensor = self.mT if self.spec.ndim else self
         return out
 
-    # --- Complex and sparse tensors, which norch does not have ---
+    # --- Complex numbers, which norch does not have, and sparse tensors, which are made here: see norch.sparse ---
     @property
     def real(self: Any) -> Tensor:
         """The tensor itself: norch has no complex dtypes."""
         out: Tensor = self
         return out
 
-    def to_dense(self: Any) -> Tensor:
-        """The tensor itself: norch has no sparse tensors."""
-        out: Tensor = self
+    def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+        """The tensor itself, in `dtype` if given: it is dense."""
+        out: Tensor = self if dtype is None else self.to(dtype)
         return out
+
+    to_sparse = late_function(_MAKING, "to_sparse", "A COO tensor of the elements that are not 0.")
+    to_sparse_coo = to_sparse
+    to_sparse_csr = late_function(_MAKING, "to_sparse_csr", "A CSR tensor of a matrix's elements that are not 0.")
+    sparse_mask = late_function(_MAKING, "sparse_mask", "The elements at the places of a sparse tensor, sparse.")
 
     def is_conj(self) -> bool:
         """False: norch has no complex dtypes."""
         return False
 
     def is_coalesced(self) -> bool:
-        """False: norch has no sparse tensors."""
+        """False: it is dense."""
         return False
 
     @property
@@ -71,7 +79,7 @@ class Properties:
 
     @property
     def is_sparse(self) -> bool:
-        """False: norch has no sparse tensors."""
+        """False: see `norch.sparse`."""
         return False
 
     is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_sparse

@@ -21,9 +21,7 @@ class _Table(Module):
 
     def __post_init__(self, sparse: bool, _weight: Any, _freeze: bool, device: Any, dtype: Any) -> None:
         title, shape = type(self).__name__, (self.num_embeddings, self.embedding_dim)
-        if sparse:
-            raise ValueError(f"{title}: there are no sparse gradients here; use sparse=False")
-        self.sparse = False
+        self.sparse = sparse
         if self.padding_idx is not None:
             if not -shape[0] <= self.padding_idx < shape[0]:
                 raise ValueError(f"{title}: padding_idx {self.padding_idx} is not a row of {shape[0]}")
@@ -61,10 +59,11 @@ class Embedding(_Table):
 
     weight has shape (num_embeddings, embedding_dim) and starts normal. padding_idx: a row that starts 0 and gets no
     gradient. max_norm: rows looked up that are longer, by their `norm_type`-norm, are scaled down, in place.
-    scale_grad_by_freq: gradients are divided by how often a row was named. `sparse` raises ValueError.
+    scale_grad_by_freq: gradients are divided by how often a row was named. `sparse` is kept and changes nothing:
+    gradients are dense.
     """
 
-    _defaults = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
+    _defaults = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
 
     num_embeddings: int
     embedding_dim: int

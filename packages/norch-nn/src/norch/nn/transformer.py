@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import norch
 
+from . import functional as F
 from . import init
 from .container import ModuleList
 from .dropout import Dropout
@@ -27,7 +28,7 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
         return given
     if given not in ("relu", "gelu"):
         raise ValueError(f"activation should be relu, gelu or a callable, not {given!r}")
-    return norch.relu if given == "relu" else norch.gelu
+    return F.relu if given == "relu" else F.gelu
 
 
 class _Layer(Module):
@@ -41,7 +42,7 @@ class _Layer(Module):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: Activation = norch.relu,
+        activation: Activation = F.relu,
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
@@ -231,7 +232,7 @@ class Transformer(Module):
         num_decoder_layers: int = 6,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: Activation = norch.relu,
+        activation: Activation = F.relu,
         custom_encoder: Any = None,
         custom_decoder: Any = None,
         layer_norm_eps: float = 1e-5,

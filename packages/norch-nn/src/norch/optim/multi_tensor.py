@@ -99,7 +99,8 @@ class MultiTensorOptimizer(_Table, Optimizer):
         """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned."""
         loss = None if closure is None else self._evaluate(closure)
         for group in self.param_groups:
-            self._step_group(group)
+            for part in _each_once(group) if self._repeats else (group,):
+                self._step_group(part)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -163,6 +164,17 @@ class MultiTensorOptimizer(_Table, Optimizer):
         if len(grads) == len(params):
             return params, grads
         return [param for param, grad in zip(params, gradients, strict=True) if grad is not None], grads
+
+
+def _each_once(group: dict[str, Any]) -> list[dict[str, Any]]:
+    """A group whose parameters may come twice as groups in which they do not."""
+    rounds: list[dict[int, norch.Tensor]] = []
+    for param in group["params"]:
+        free = next((r for r in rounds if id(param) not in r), None)
+        if free is None:
+            rounds.append(free := {})
+        free[id(param)] = param
+    return [{**group, "params": list(r.values())} for r in rounds]
 
 
 def _arguments_function(cls: type[MultiTensorOptimizer]) -> Any:

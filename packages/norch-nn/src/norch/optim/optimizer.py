@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
@@ -26,7 +27,8 @@ class Optimizer:
     with options of its own. `param_groups` may be changed between steps: `optimizer.param_groups[0]["lr"] = 0.01`.
 
     Raises DTypeError for a Tensor in place of an iterable and for a parameter that is not a Tensor; ValueError for no
-    parameters, for results of ops and for a parameter that is given twice.
+    parameters, for results of ops and for a parameter that is in two groups. One that is twice in a group takes two
+    steps at a time, with a warning, as in PyTorch.
     """
 
     param_groups: list[dict[str, Any]]
@@ -37,6 +39,7 @@ class Optimizer:
 
     _before: Mapping[str, dict[int, Hook]] = MappingProxyType({})  # hooks by what they come before
     _after: Mapping[str, dict[int, Hook]] = MappingProxyType({})
+    _repeats = False  # whether a group has a parameter twice
     _is_stepping = False
     _is_scheduled = False
     _opt_called = False
@@ -88,6 +91,7 @@ class Optimizer:
 
     def _check_params(self, params: list[Any]) -> None:
         seen = {id(p) for group in self.param_groups for p in group["params"]}
+        own: set[int] = set()
         for param in params:
             if not isinstance(param, norch.Tensor):
                 raise norch.DTypeError(
@@ -96,8 +100,11 @@ class Optimizer:
             if not param.is_leaf:
                 raise ValueError(f"can't optimize a non-leaf Tensor: it is a result of {param.grad_fn}")
             if id(param) in seen:
-                raise ValueError("a parameter is given to the optimizer twice")
-            seen.add(id(param))
+                raise ValueError("a parameter is given to the optimizer twice, in two groups")
+            own.add(id(param))
+        if len(own) < len(params):
+            self._repeats = True
+            warnings.warn("a parameter is in its group twice: it takes two steps at a time", stacklevel=4)
 
     def _check(self, group: dict[str, Any]) -> None:
         """Raises for options that a group cannot have."""

@@ -31,7 +31,9 @@ def load(file: File, locations: Locations, mapped: bool, unpickle: Trusting | No
     def run(pickle: bytes, stored: Load, trusted: bool = True) -> Any:
         if unpickle is not None and trusted:
             return unpickle(pickle, stored, file.fail)
-        return Machine(WeightNames(stored), file.fail).run(pickle)
+        machine = Machine(WeightNames(stored), file.fail)
+        machine.storages_follow = not file.head.startswith(b"PK")
+        return machine.run(pickle)
 
     if not file.head.startswith(b"PK"):
         if mapped:

@@ -53,6 +53,9 @@ class Names(Protocol):
 class Machine:
     """`run(pickle)` gives the object. Raises `fail(...)` for a damaged one, and what `names` raises."""
 
+    storages_follow = False
+    """Whether the storages are filled only when the pickle has been read."""
+
     def __init__(self, names: Names, fail: Callable[[str], Exception]) -> None:
         self._names = names
         self.fail = fail

@@ -12,10 +12,10 @@ import numpy as np
 from ...device import Device
 from ...dtype import ALL
 from ...errors import DTypeError
-from ...memory_format import strided
+from ...memory_format import sparse_coo, sparse_csr, strided
 from ...spec import Size
 from ...tensor import Tensor
-from ..allowed import allowed, is_allowed, is_never_safe
+from ..allowed import allowed, allowed_in, is_allowed, is_never_safe
 from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild, rebuild_meta
 
 if TYPE_CHECKING:
@@ -77,6 +77,14 @@ def _subclass(machine: Machine, kind: Any, data: Any, requires_grad: Any) -> Ten
     return data if kind is Tensor else _parameter(machine, data, requires_grad)
 
 
+def _declared(machine: Machine, home: Any, name: Any) -> Any:
+    """A function of norch that the user declared safe."""
+    found = allowed_in(home, name)
+    if found is None:
+        raise refusal(machine.fail, f"{home!s:.80}.{name!s:.80}")
+    return found
+
+
 def _size(machine: Machine, sizes: Any = ()) -> Size:
     machine.spend(len(sizes))
     if not all(type(n) is int for n in sizes):
@@ -91,9 +99,26 @@ def _device(machine: Machine, kind: Any, index: Any = None) -> Device:
 
 
 def _layout(machine: Machine, name: Any) -> Any:
-    if name != "torch.strided":
+    if name not in _LAYOUTS:
         raise machine.fail(f"it holds a tensor of layout {name!r:.40}; save its to_dense()")
-    return strided
+    return _LAYOUTS[name]
+
+
+_LAYOUTS = {f"torch.{layout!r}".replace("norch.", ""): layout for layout in (strided, sparse_coo, sparse_csr)}
+
+
+def _sparse(machine: Machine, layout: Any, parts: Any) -> Tensor:
+    from ...sparse import sparse_coo_tensor, sparse_csr_tensor
+
+    if machine.storages_follow:
+        raise machine.fail("it holds a sparse tensor, which is read from zip files only; save it again with PyTorch")
+    count = 3 if layout is sparse_csr else 2
+    *given, size = parts[: count + 1]
+    if not all(isinstance(x, Tensor) for x in given) or not isinstance(size, tuple) or layout is strided:
+        raise ValueError("a sparse tensor has no indices, values or size")
+    make: Any = sparse_csr_tensor if layout is sparse_csr else sparse_coo_tensor
+    out: Any = make(*given, size)
+    return out.coalesce() if count == 2 and True in parts[3:] else out  # type: ignore[no-any-return]
 
 
 def _encode(machine: Machine, text: Any, encoding: Any = "latin1") -> bytes:
@@ -233,7 +258,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
             _rebuild_parameter=_parameter,
             _rebuild_parameter_with_state=_parameter_with_state,
             _rebuild_qtensor=_refuse_call("a quantised tensor", _WRITE_IT),
-            _rebuild_sparse_tensor=_refuse_call("a sparse tensor", "where PyTorch is installed, save its to_dense()"),
+            _rebuild_sparse_tensor=_sparse,
             _rebuild_meta_tensor_no_storage=_meta_tensor,
             _rebuild_nested_tensor=_refuse_call("a nested tensor", "where PyTorch is installed, save its unbind()"),
         ).items()
@@ -247,6 +272,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     f"{_ROOT}.spec.Size": (Size, _size),
     f"{_ROOT}.device.Device": (Device, _device),
     f"{_ROOT}.serialization.objects.make_subclass": (_Function(), _subclass),
+    f"{_ROOT}.serialization.objects.find": (_Function(), _declared),
     **{f"{_ROOT}.dtype.{dtype.__reduce__()}": (dtype, None) for dtype in ALL},
     "_codecs.encode": (_Function(), _encode),
     "collections.OrderedDict": (OrderedDict, _ordered_dict),

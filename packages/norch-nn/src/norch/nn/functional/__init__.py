@@ -121,5 +121,7 @@ from .pooling import max_pool3d_with_indices as max_pool3d_with_indices
 from .pooling import max_unpool1d as max_unpool1d
 from .pooling import max_unpool2d as max_unpool2d
 from .pooling import max_unpool3d as max_unpool3d
+from .sampling import affine_grid as affine_grid
+from .sampling import grid_sample as grid_sample
 
 norch.check_functions(globals(), "norch.nn.functional")

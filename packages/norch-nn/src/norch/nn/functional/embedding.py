@@ -19,19 +19,17 @@ def embedding(
     """The rows of `weight` that the integers `input` name: (*shape), (rows, features) -> (*shape, features).
 
     padding_idx: a row that gets no gradient. max_norm: rows looked up whose `norm_type`-norm is larger are scaled down
-    to it, in place. scale_grad_by_freq: a row's gradient is divided by how often it is in `input`. Raises ValueError
-    for `sparse`, since there are no sparse gradients; else as `norch.embedding` does.
+    to it, in place. scale_grad_by_freq: a row's gradient is divided by how often it is in `input`. `sparse` is
+    ignored: gradients are dense. Raises as `norch.embedding` does.
     """
-    _check(weight, sparse, "embedding")
+    _check(weight, "embedding")
     if max_norm is not None:
         _renorm(input, weight, max_norm, norm_type)
     out = norch.embedding(input, weight, padding_idx)
     return _by_frequency(out, input, weight) if scale_grad_by_freq else out
 
 
-def _check(weight: norch.Tensor, sparse: bool, op: str) -> None:
-    if sparse:
-        raise ValueError(f"{op}(): there are no sparse gradients here; use sparse=False")
+def _check(weight: norch.Tensor, op: str) -> None:
     if weight.ndim != 2:
         raise norch.ShapeError(f"{op}(): weight must be (rows, features), got shape {tuple(weight.shape)}")
 
@@ -71,10 +69,10 @@ def embedding_bag(
 
     input: (bags, n), or (n) with `offsets`, where each bag begins (and the last ends if `include_last_offset`).
     per_sample_weights: a factor for each index, for sums. padding_idx: an index that does not count. An empty bag gives
-    zeros. The maximum with `offsets` waits for the length of the longest bag. Raises ShapeError for shapes that do not
-    fit, ValueError for arguments that do not, and for `sparse`.
+    zeros. The maximum with `offsets` waits for the length of the longest bag. `sparse` is ignored: gradients are dense.
+    Raises ShapeError for shapes that do not fit, ValueError for arguments that do not.
     """
-    _check(weight, sparse, "embedding_bag")
+    _check(weight, "embedding_bag")
     _check_bags(input, offsets, mode, per_sample_weights, scale_grad_by_freq)
     if padding_idx is not None:
         padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx

@@ -1,0 +1,123 @@
+"""Matrix products of which an operand is sparse, each other's derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd.function import Function
+from ..dtype import float32
+from ..errors import DTypeError, ShapeError
+from ..ops.creation import zeros
+from ..ops.elementwise.arithmetic import mul
+from ..ops.indexing import INDEX_ADD
+from ..ops.shape.joining import cat, stack
+from ..tensor import Tensor
+from .structure import joined, merged, pick
+from .tensor import SparseTensor, make_coo
+
+_AT_ONCE = {"cpu": 1 << 16}
+"""By device type: elements of the gathered rows that are made at a time, so that they stay in a cache; else 2**24."""
+
+
+def _parts(rows: Tensor, width: int) -> list[tuple[int, int]]:
+    count = rows.spec.numel
+    step = max(_AT_ONCE.get(rows.device.type, 1 << 24) // max(width, 1), 16)
+    return [(i, min(step, count - i)) for i in range(0, count, step)]
+
+
+class SparseProduct(Function):
+    """A matrix of `size` rows, with values[k] at rows[k], columns[k], times a dense one."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(values, dense)
+        ctx.places = rows, columns
+        width = dense.spec.shape[1]
+        out = zeros(size, width, dtype=dense.dtype, device=dense.device)
+        for start, length in _parts(rows, width):
+            chosen = pick(dense, columns.narrow(0, start, length))
+            scaled = mul(chosen, values.narrow(0, start, length).unsqueeze(1))
+            INDEX_ADD.into(out, rows.narrow(0, start, length), scaled, 0, tuple(out.spec.shape))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        (values, dense), (rows, columns) = ctx.saved_tensors, ctx.places
+        by_value = SampledProduct.apply(g, dense, rows, columns) if ctx.needs_input_grad[0] else None
+        by_dense = None
+        if ctx.needs_input_grad[1]:
+            by_dense = SparseProduct.apply(values, g, columns, rows, dense.spec.shape[0])
+        return by_value, by_dense, None, None, None
+
+
+class SampledProduct(Function):
+    """The inner products of row rows[k] of `a` and row columns[k] of `b`."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        ctx.places = rows, columns
+        found = [
+            mul(pick(a, rows.narrow(0, i, n)), pick(b, columns.narrow(0, i, n))).sum(1, dtype=a.dtype)
+            for i, n in _parts(rows, a.spec.shape[1])
+        ]
+        if len(found) < 2:
+            return found[0] if found else zeros(0, dtype=a.dtype, device=a.device)
+        return cat(found)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        (a, b), (rows, columns) = ctx.saved_tensors, ctx.places
+        by_a = SparseProduct.apply(g, b, rows, columns, a.spec.shape[0]) if ctx.needs_input_grad[0] else None
+        by_b = SparseProduct.apply(g, a, columns, rows, b.spec.shape[0]) if ctx.needs_input_grad[1] else None
+        return by_a, by_b, None, None
+
+
+def check_operands(op: str, a: Tensor, b: Tensor) -> None:
+    """Raises where two operands, of which one is sparse, cannot be multiplied."""
+    if a.spec.dtype is not b.spec.dtype:
+        raise DTypeError(f"{op}(): operands of dtypes {a.spec.dtype} and {b.spec.dtype}; convert one")
+    for x in (a, b):
+        if isinstance(x, SparseTensor) and (x.spec.ndim != 2 or x.sparse_dim() != 2):
+            raise ShapeError(
+                f"{op}(): takes sparse matrices, of 2 sparse dims, got {x.sparse_dim()} sparse and {x.dense_dim()} "
+                "dense; use to_dense() first"
+            )
+    shapes = f"shapes {tuple(a.spec.shape)} and {tuple(b.spec.shape)}"
+    if not 1 <= a.spec.ndim <= 2 or not 1 <= b.spec.ndim <= 2:
+        raise ShapeError(f"{op}(): takes a sparse matrix and a dense vector or matrix, got {shapes}")
+    if a.spec.shape[-1] != b.spec.shape[0]:
+        raise ShapeError(f"{op}(): {shapes} do not match: {a.spec.shape[-1]} columns, {b.spec.shape[0]} rows")
+
+
+def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
+    """a @ b, of which at least one is a sparse matrix; of two the result is sparse."""
+    if a.spec.ndim > 2 and isinstance(b, SparseTensor) and not isinstance(a, SparseTensor):
+        rows = a.reshape(-1, a.spec.shape[-1])
+        return product(rows, b, op).reshape((*a.spec.shape[:-1], *b.spec.shape[1:]))
+    check_operands(op, a, b)
+    dtype = a.spec.dtype
+    if dtype.is_floating_point and dtype.itemsize == 2:
+        return product(a.to(float32), b.to(float32), op).to(dtype)  # sums of 16 bits would be rounded at each addition
+    if not isinstance(b, SparseTensor):
+        rows, columns = a.places.unbind(0)  # type: ignore[attr-defined]
+        return _times(a.entries, b, rows, columns, a.spec.shape[0])  # type: ignore[attr-defined]
+    if not isinstance(a, SparseTensor):
+        rows, columns = b.places.unbind(0)
+        turned = _times(b.entries, a if a.spec.ndim == 1 else a.t(), columns, rows, b.spec.shape[1])
+        return turned if a.spec.ndim == 1 else turned.t()
+    return _sparse(a, b)
+
+
+def _times(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
+    if dense.spec.ndim == 1:
+        return SparseProduct.apply(values, dense.unsqueeze(1), rows, columns, size).squeeze(1)  # type: ignore[no-any-return]
+    return SparseProduct.apply(values, dense, rows, columns, size)  # type: ignore[no-any-return]
+
+
+def _sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+    i, j = joined(a.places.select(0, 1), b.places.select(0, 0), b.spec.shape[0])
+    places = stack([pick(a.places.select(0, 0), i), pick(b.places.select(0, 1), j)])
+    shape = (a.spec.shape[0], b.spec.shape[1])
+    out = make_coo(*merged(places, pick(a.entries, i) * pick(b.entries, j), shape), shape, True)
+    return out.to_sparse_csr() if a.crow is not None and b.crow is not None else out

@@ -1,0 +1,44 @@
+"""SparseAdam."""
+
+from __future__ import annotations
+
+import norch
+
+from .multi_tensor import MultiTensorOptimizer
+
+Tensors = list[norch.Tensor]
+
+
+def _step_(
+    params: Tensors, grads: Tensors, ms: Tensors, vs: Tensors, *,
+    step: int, lr: float, beta1: float, beta2: float, eps: float, maximize: bool,
+) -> None:  # fmt: skip
+    rate = lr * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
+    with norch.no_grad():
+        for p, grad, m, v in zip(params, grads, ms, vs, strict=True):
+            g = -grad if maximize else grad
+            used = (g != 0).reshape(g.shape[0], -1).any(1).reshape(-1, *(1,) * (g.ndim - 1)) if g.ndim else g != 0
+            m.copy_(norch.where(used, m + (g - m) * (1 - beta1), m))
+            v.copy_(norch.where(used, v + (g * g - v) * (1 - beta2), v))
+            p.sub_(norch.where(used, m / (v.sqrt() + eps) * rate, 0.0))
+
+
+class SparseAdam(MultiTensorOptimizer):
+    """Adam for tables of which a step uses few rows: the others, and what is remembered of them, stay as they are.
+
+        m = beta1 * m + (1 - beta1) * g                     (zero at first)
+        v = beta2 * v + (1 - beta2) * g * g                 (zero at first)
+        p -= lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + eps)
+
+    in the rows (along dim 0) where the gradient g is not all 0; gradients are dense. t = 1, 2, ... counts the steps;
+    `betas` is (beta1, beta2); -g for g if maximize. Raises ValueError for negative lr or eps or betas outside [0, 1).
+    """
+
+    _op = staticmethod(_step_)
+    _states = {"exp_avg": 0, "exp_avg_sq": 0}
+    _scalars = ("step", "lr", "betas", "eps", "maximize")
+
+    lr: float | norch.Tensor = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    maximize: bool = False
