@@ -63,6 +63,14 @@ def test_an_empty_batch_has_the_shape_of_another(call):
     assert call(norch.zeros(0, 2, 4, 4, 4)).shape == (0, *call(norch.zeros(3, 2, 4, 4, 4)).shape[1:])
 
 
+def test_averages_of_integers_are_cut_off():
+    x = norch.arange(-32, 32).reshape(1, 1, 4, 4, 4)
+    assert norch.avg_pool3d(x, 2).flatten().tolist() == [-21, -19, -13, -11, 10, 12, 18, 20]
+    padded = norch.avg_pool3d(x, 2, 2, 1, count_include_pad=False)
+    assert padded.flatten().tolist()[:3] == [-32, -30, -29]
+    assert padded.dtype is norch.int64
+
+
 def test_half_precision_sums_are_float32():
     x = norch.full((1, 1, 8, 8, 8), 1000.0, dtype=norch.float16)
     assert norch.avg_pool3d(x, 8).item() == 1000
@@ -86,7 +94,7 @@ def test_half_precision_sums_are_float32():
         ),
         (lambda x: norch.max_pool3d(x, 2, padding=2), norch.ShapeError, "half"),
         (lambda x: norch.max_pool3d(x[0, 0], 2), norch.ShapeError, "4 or 5 dims"),
-        (lambda x: norch.avg_pool3d(x.int(), 2), norch.DTypeError, "floating"),
+        (lambda x: norch.avg_pool3d(x.bool(), 2), norch.DTypeError, "bool"),
         (lambda x: norch.avg_pool3d(x, 2, divisor_override=0), norch.ShapeError, "divisor_override"),
         (lambda x: norch.adaptive_avg_pool3d(x, (1, 2)), norch.ShapeError, "an int or 3"),
     ],

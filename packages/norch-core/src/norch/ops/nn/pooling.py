@@ -141,7 +141,7 @@ def _sum_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     return _all_windows(input, windows, pads, 0).sum((4, 5))
 
 
-def _window_sizes(n: int, count: int, kernel: int, stride: int, padding: int, include_pad: bool) -> list[float]:
+def window_sizes(n: int, count: int, kernel: int, stride: int, padding: int, include_pad: bool) -> list[float]:
     """How many elements each window along a dim is the average of, with its padding if `include_pad`."""
     sizes = []
     for i in range(count):
@@ -245,8 +245,8 @@ def _avg_pool(input: Tensor, settings: tuple[Any, ...], include_pad: bool, divis
     if divisor is not None or not any(pads) or (include_pad and pads[0] == pads[1] and pads[2] == pads[3]):
         out = div(total, kh * kw if divisor is None else divisor, rounding_mode=whole)
     else:
-        rows = _window_sizes(x.spec.shape[2], total.spec.shape[2], kh, stride[0], pads[0], include_pad)
-        columns = _window_sizes(x.spec.shape[3], total.spec.shape[3], kw, stride[1], pads[2], include_pad)
+        rows = window_sizes(x.spec.shape[2], total.spec.shape[2], kh, stride[0], pads[0], include_pad)
+        columns = window_sizes(x.spec.shape[3], total.spec.shape[3], kw, stride[1], pads[2], include_pad)
         out = div(total, total.new_tensor(rows).unsqueeze(1) * total.new_tensor(columns), rounding_mode=whole)
     return from_images(out.to(input.dtype), input, dims)
 

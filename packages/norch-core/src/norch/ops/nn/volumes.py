@@ -5,13 +5,15 @@ Loaded when one is first used.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.arguments import check_functions
-from ...dtype import FLOATING
-from ...errors import DTypeError, ShapeError
+from ...dtype import INTEGER
+from ...errors import ShapeError
 from ...spec import as_int
 from ..copying import contiguous
+from ..elementwise.arithmetic import div
 from ..families import one_dtype
 from ..indexing import gather
 from ..reduction.reductions import ValuesIndices
@@ -19,7 +21,7 @@ from ..shape.joining import cat
 from ..shape.views import slice_dim
 from ..upcast import upcast
 from .convolution import check_conv, conv2d, conv_transpose2d
-from .pooling import adaptive_average, avg_pool2d, max_pool2d
+from .pooling import adaptive_average, avg_pool2d, max_pool2d, window_sizes
 from .windows import effective_size, pad2d
 
 if TYPE_CHECKING:
@@ -237,20 +239,25 @@ def avg_pool3d(
 ) -> Tensor:
     """The average of each window: (n, c, d, h, w) or (c, d, h, w) -> the same with z * y * x windows.
 
-    See avg_pool2d for the arguments, ints or three, as which it raises; DTypeError unless floating.
+    See avg_pool2d for the arguments, ints or three, as which it raises.
     """
     op = "avg_pool3d"
-    if one_dtype(op, input.spec).category != FLOATING:
-        raise DTypeError(f"{op}(): needs a floating dtype, got {input.spec.dtype}")
+    whole = "trunc" if one_dtype(op, input.spec).category == INTEGER else None
     kernel, steps, pads = _pools(kernel_size, stride, padding, op)
     if divisor_override is not None and as_int(divisor_override, op, "divisor_override") == 0:
         raise ShapeError(f"{op}(): divisor_override must not be 0")
-    x = upcast(_batched(input, op))
-    rest = (ceil_mode, count_include_pad, None if divisor_override is None else 1)
-    planes = avg_pool2d(_flat_planes(x), kernel[1:], steps[1:], pads[1:], *rest)
-    out = avg_pool2d(_columns(x, planes), (kernel[0], 1), (steps[0], 1), (pads[0], 0), *rest)
-    out = out if divisor_override is None else out / divisor_override
-    return _like(out.reshape(*out.spec.shape[:3], *planes.spec.shape[2:]).to(input.dtype), input)
+    x, sums = upcast(_batched(input, op)), (ceil_mode, True, 1)
+    planes = avg_pool2d(_flat_planes(x), kernel[1:], steps[1:], pads[1:], *sums)
+    out = avg_pool2d(_columns(x, planes), (kernel[0], 1), (steps[0], 1), (pads[0], 0), *sums)
+    out = out.reshape(*out.spec.shape[:3], *planes.spec.shape[2:])
+    divisor: Any = divisor_override
+    if divisor is None and not any(pads) and not ceil_mode:
+        divisor = prod(kernel)
+    elif divisor is None:
+        sizes = zip(x.spec.shape[2:], out.spec.shape[2:], kernel, steps, pads, strict=True)
+        along = [out.new_tensor(window_sizes(*size, count_include_pad)) for size in sizes]
+        divisor = along[0].reshape(-1, 1, 1) * along[1].unsqueeze(1) * along[2]
+    return _like(div(out, divisor, rounding_mode=whole).to(input.dtype), input)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
