@@ -166,6 +166,11 @@ def test_models_train_on_a_plug_in_of_contract_1_0_and_on_one_with_primitives_on
     assert seen[device] == pytest.approx(seen["cpu"], abs=2e-3)
 
 
+@pytest.mark.parametrize("device", ["frozen", "bare"])
+def test_dtypes_that_store_need_nothing_of_a_plug_in(seen, device):
+    assert seen["stored"][device] == seen["stored"]["cpu"]
+
+
 def test_the_bare_plug_in_was_asked_for_composites(seen):
     assert {"gelu", "cross_entropy", "linear"} <= set(seen["bare asked for"])
 

@@ -37,6 +37,15 @@ def train(device):
         norch.set_default_device("cpu")
 
 
+def stored(device):
+    """The bits of numbers in dtypes of which no backend knows, made on the device, moved and cast back there."""
+    x = norch.linspace(0, 500, 64, device=device)
+    made = [x.to(getattr(norch, n)) for n in ("float8_e4m3fn", "float8_e5m2", "uint16", "uint32", "uint64")]
+    return [
+        [y.view(norch.uint8).tolist(), y[::2].flip(0).to(norch.float32).tolist(), (y == y).all().item()] for y in made
+    ]
+
+
 def module_of(device):
     return type(norch.device(device).backend).__module__
 
@@ -52,6 +61,7 @@ for device in ("raises", "libless", "newer"):
 found["cpu"] = train("cpu")
 found["frozen"] = train("frozen")
 found["bare"] = train("bare")
+found["stored"] = {device: stored(device) for device in ("cpu", "frozen", "bare")}
 bare = norch.device("bare").backend
 found["bare asked for"] = sorted(bare.refused)
 found["twin"], found["equal"] = module_of("twin"), module_of("equal")

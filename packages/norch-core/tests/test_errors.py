@@ -103,7 +103,7 @@ DTYPES: list[Row] = [
     ("finfo", lambda: norch.finfo(norch.int32), DTypeError, ("finfo", "int32", "iinfo")),
     ("iinfo", lambda: norch.iinfo(norch.float32), DTypeError, ("iinfo", "float32")),
     ("__index__", lambda: [1][x(1)], DTypeError, ("float32", "(1,)")),  # type: ignore[call-overload]
-    ("view size", lambda: x(2).view(norch.float64), DTypeError, ("view", "float32", "float64")),
+    ("view size", lambda: x(3).view(norch.float64), ShapeError, ("view", "float32", "float64")),
     ("rand of ints", lambda: norch.rand(2, dtype=norch.int64), DTypeError, ("rand", "int64")),
     ("one_hot", lambda: norch.one_hot(x(2)), DTypeError, ("one_hot", "float32")),
 ]  # fmt: skip

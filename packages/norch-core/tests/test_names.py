@@ -42,7 +42,8 @@ def test_a_name_is_given_once():
 
 def test_functions_know_where_they_are():
     assert pickle.loads(pickle.dumps(norch.exp)) is norch.exp
-    assert norch.mul.__module__ == "norch.ops.elementwise.arithmetic"
+    assert norch.Tensor.mul.__module__ == "norch.ops.elementwise.arithmetic"
+    assert pickle.loads(pickle.dumps(norch.mul)) is norch.mul
 
 
 def test_the_stub_is_fresh():

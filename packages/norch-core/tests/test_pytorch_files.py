@@ -194,10 +194,8 @@ def test_other_objects_are_refused_by_name(name: str) -> None:
             load(content)
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "uint16", "complex64"])
+@pytest.mark.parametrize("dtype", ["float8_e8m0fnu", "complex64"])
 def test_dtypes_that_norch_lacks_are_refused_by_name(dtype: str) -> None:
-    if hasattr(norch, dtype):
-        pytest.skip("norch has it")
     storage = Storage(Name("torch.storage", "UntypedStorage"), "0", 24)
     args = (storage, 0, (6,), (1,), False, OrderedDict(), torch(dtype))
     with pytest.raises(DTypeError, match=f"holds a tensor of {dtype}, of which norch has none; .*save its"):

@@ -155,15 +155,15 @@ def test_devices_and_dtypes(tmp_path: Path) -> None:
         norch.load_safetensors(path, dtype=norch.int64)
 
 
-FOREIGN = {"U16": "<u2", "U32": "<u4", "U64": "<u8", "C64": "<c8"}
+FOREIGN = {"C64": "<c8"}
 
 
-@pytest.mark.parametrize("name", [*FOREIGN, "F8_E4M3", "F8_E5M2", "F8_E8M0"])
+@pytest.mark.parametrize("name", [*FOREIGN, "F8_E8M0"])
 def test_dtypes_that_norch_lacks(name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     array = np.ones(4, FOREIGN.get(name, "u1"))
-    if name.startswith("F8_E4M3"):
-        array = np.array([1.5, -2, 0, 448]).astype(ml_dtypes.float8_e4m3fn)
+    if name.startswith("F8_"):
+        array = np.array([1.5, 2, 0.5, 256]).astype(ml_dtypes.float8_e8m0fnu)
     path.write_bytes(by_hand({"good": ("F32", np.ones(2, "f4")), "bad": (name, array)}))
     for read in (norch.load_safetensors, norch.load):
         with pytest.raises(DTypeError, match=f"tensor 'bad' is {name}, which norch has no dtype for"):
@@ -171,8 +171,8 @@ def test_dtypes_that_norch_lacks(name: str, tmp_path: Path) -> None:
     with norch.safe_open(path) as file:
         assert file.get_tensor("good").tolist() == [1, 1]
         assert file.get_slice("bad").get_dtype() == name
-    if name == "F8_E4M3":
-        assert norch.load_safetensors(path, dtype=norch.bfloat16)["bad"].tolist() == [1.5, -2, 0, 448]
+    if name.startswith("F8_"):
+        assert norch.load_safetensors(path, dtype=norch.bfloat16)["bad"].tolist() == [2, 2, 0.5, 256]
 
 
 def test_bools_are_0_and_1(tmp_path: Path) -> None:

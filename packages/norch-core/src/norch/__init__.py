@@ -37,6 +37,10 @@ from .dtype import (
     bfloat16,
     can_cast,
     finfo,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
     float16,
     float32,
     float64,
@@ -49,6 +53,9 @@ from .dtype import (
     promote_types,
     set_default_dtype,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from .dtype import DType as dtype
 from .dtype import bool_ as bool
@@ -65,6 +72,7 @@ from .errors import (
     DeviceError,
     DTypeError,
     IndexError,
+    MetaError,
     NorchError,
     OutOfMemoryError,
     ShapeError,

@@ -14,6 +14,9 @@ known_devices: dict[tuple[str, int], Device] = {}
 current_index: dict[str, Callable[[], int]] = {}
 """For device types that have a current device: its index, which a type without an index means."""
 
+_SINGLE = ("cpu", "meta")
+"""Device types that are written without an index."""
+
 _registry: Callable[[], Any]
 
 
@@ -87,10 +90,10 @@ class Device:
         set_default_device(_entered.pop())
 
     def __str__(self) -> str:
-        return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
+        return self.type if self.type in _SINGLE else f"{self.type}:{self.index}"
 
     def __repr__(self) -> str:
-        return f"device(type='{self.type}'" + (")" if self.type == "cpu" else f", index={self.index})")
+        return f"device(type='{self.type}'" + (")" if self.type in _SINGLE else f", index={self.index})")
 
     def __reduce__(self) -> tuple[Any, tuple[str, int]]:
         return Device, (self.type, self.index)

@@ -20,17 +20,19 @@ BOOL, INTEGER, FLOATING = 0, 1, 2
 class DType:
     """An element type, such as `norch.float32`. There is one object for each; compare with `is` or `==`.
 
-    Attributes: `name`, `itemsize` (bytes), `category` (0 bool, 1 integer, 2 floating), `is_signed`.
+    Attributes: `name`, `itemsize` (bytes), `category` (0 bool, 1 integer, 2 floating), `is_signed`, `is_stored` (for
+    keeping numbers: they are moved and cast, not computed in).
     """
 
-    __slots__ = ("_numpy", "category", "is_signed", "itemsize", "name", "rank")
+    __slots__ = ("_numpy", "category", "is_signed", "is_stored", "itemsize", "name", "rank")
 
-    def __init__(self, name: str, itemsize: int, category: int, rank: int) -> None:
+    def __init__(self, name: str, itemsize: int, category: int, rank: int, is_stored: bool = False) -> None:
         self.name = name
         self.itemsize = itemsize
         self.category = category
         self.rank = rank
-        self.is_signed = category != BOOL and name != "uint8"
+        self.is_signed = category != BOOL and not name.startswith("uint")
+        self.is_stored = is_stored
         self._numpy: np.dtype[Any] | None = None
 
     @property
@@ -42,13 +44,18 @@ class DType:
         return False
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether NumPy itself has no such dtype."""
+        return self is bfloat16 or (self.is_stored and self.category == FLOATING)
+
+    @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype; bfloat16's comes from ml_dtypes, loaded when it is first needed."""
+        """The NumPy dtype; bfloat16's and those of 8 bits come from ml_dtypes, loaded when it is first needed."""
         if self._numpy is None:
-            if self is bfloat16:
+            if self.is_foreign:
                 import ml_dtypes
 
-                self._numpy = np.dtype(ml_dtypes.bfloat16)
+                self._numpy = np.dtype(getattr(ml_dtypes, self.name))
             else:
                 self._numpy = np.dtype(self.name)
         return self._numpy
@@ -72,9 +79,20 @@ bfloat16 = DType("bfloat16", 2, FLOATING, 1)
 float32 = DType("float32", 4, FLOATING, 2)
 float64 = DType("float64", 8, FLOATING, 3)
 
+uint16 = DType("uint16", 2, INTEGER, 2, True)
+uint32 = DType("uint32", 4, INTEGER, 3, True)
+uint64 = DType("uint64", 8, INTEGER, 4, True)
+float8_e4m3fn = DType("float8_e4m3fn", 1, FLOATING, 0, True)
+float8_e5m2 = DType("float8_e5m2", 1, FLOATING, 0, True)
+float8_e4m3fnuz = DType("float8_e4m3fnuz", 1, FLOATING, 0, True)
+float8_e5m2fnuz = DType("float8_e5m2fnuz", 1, FLOATING, 0, True)
+
 DTYPES = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
-_BY_NAME = {d.name: d for d in DTYPES}
-_BY_NUMPY = {np.dtype(d.name): d for d in DTYPES if d is not bfloat16}
+STORED = (uint16, uint32, uint64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz)
+"""Dtypes that numbers are kept in and not computed in."""
+ALL = (*DTYPES, *STORED)
+_BY_NAME = {d.name: d for d in ALL}
+_BY_NUMPY = {np.dtype(d.name): d for d in _BY_NAME.values() if not d.is_foreign}
 _PYTHON = {bool: bool_, int: int64}
 _default = float32
 
@@ -87,8 +105,8 @@ def get_default_dtype() -> DType:
 def set_default_dtype(dtype: DType) -> None:
     """Sets `get_default_dtype()`. Raises DTypeError unless `dtype` is floating."""
     global _default
-    if not isinstance(dtype, DType) or not dtype.is_floating_point:
-        raise DTypeError(f"set_default_dtype(): expected a floating dtype, got {dtype!r}")
+    if not isinstance(dtype, DType) or not dtype.is_floating_point or dtype.is_stored:
+        raise DTypeError(f"set_default_dtype(): expected a floating dtype that ops compute in, got {dtype!r}")
     if dtype is not _default:
         _default = dtype
         settings.changed()  # plans that mixed integers with a Python float chose the old default
@@ -125,6 +143,8 @@ def promote_types(a: DType, b: DType) -> DType:
     """The smallest dtype that both can be converted to, by PyTorch's table."""
     if a is b:
         return a
+    if a.is_stored or b.is_stored:
+        return _promote_stored(a, b)
     if a.category != b.category:
         return a if a.category > b.category else b
     if a.category == INTEGER and a.is_signed != b.is_signed:
@@ -133,6 +153,14 @@ def promote_types(a: DType, b: DType) -> DType:
     if a.rank == b.rank:  # float16 with bfloat16
         return float32
     return a if a.rank > b.rank else b
+
+
+def _promote_stored(a: DType, b: DType) -> DType:
+    """As PyTorch: an unsigned integer gives way to a floating dtype; nothing else is promoted."""
+    for stored, other in ((a, b), (b, a)):
+        if stored.category == INTEGER and other.category == FLOATING and not other.is_stored:
+            return other
+    raise DTypeError(f"promote_types(): {a} and {b} have no common dtype; convert one, such as by x.to(norch.float32)")
 
 
 def result_dtype(tensors: Iterable[tuple[DType, int]], scalars: Iterable[type] = ()) -> DType:
@@ -173,7 +201,7 @@ class finfo:
         self.dtype = dtype = _default if dtype is None else as_dtype(dtype, "finfo")
         if not dtype.is_floating_point:
             raise DTypeError(f"finfo(): expected a floating dtype, got {dtype}; use iinfo")
-        if dtype is bfloat16:
+        if dtype.is_foreign:
             import ml_dtypes
 
             info: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
@@ -182,7 +210,7 @@ class finfo:
         self.bits = int(info.bits)
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
-        self.resolution = float(info.resolution)
+        self.resolution = 1.0 if dtype.is_stored else float(info.resolution)
 
     def __repr__(self) -> str:
         return (

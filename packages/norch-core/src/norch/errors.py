@@ -4,6 +4,8 @@ Each also derives from the built-in type that a Python user would catch, and tho
 from that.
 """
 
+from __future__ import annotations
+
 import builtins
 
 
@@ -21,6 +23,21 @@ class DTypeError(NorchError, TypeError, RuntimeError):
 
 class DeviceError(NorchError, RuntimeError):
     """A device that does not exist, is not usable, or differs between operands."""
+
+
+class MetaError(DeviceError, NotImplementedError):
+    """The values of a tensor on the device "meta", which has none, were asked for."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(
+            f"{op}(): a tensor on the device 'meta' has a shape and no values. Make it on a real device, or give its "
+            "module memory by to_empty(device=...) and values by load_state_dict(), or both by "
+            "load_state_dict(..., assign=True)"
+        )
+        self.op = op
+
+    def __reduce__(self) -> tuple[type[MetaError], tuple[str]]:
+        return MetaError, (self.op,)
 
 
 class BackendError(NorchError, RuntimeError):

@@ -140,6 +140,9 @@ class Backend(ABC):
                            See norch.numpy_backend.philox, which is the definition
     =====================  ==========================================================================================
 
+    The dtypes that are only stored (uint16 to uint64, floats of 8 bits) reach no backend: core asks for integers of
+    their size where they are moved, and puts their casts together from the kernels above.
+
     Float16 and bfloat16 are computed in float32 and rounded once; so are arange and random, in float64, for floats.
 
     What an op meets at its edges: integer floor_divide and remainder by 0 raise ZeroDivisionError where the host can

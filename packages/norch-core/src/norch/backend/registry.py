@@ -127,6 +127,10 @@ def find(device_type: str) -> Backend:
     DeviceError that lists every installed plug-in, why each one cannot be used, and what to do. Warns, once, of a
     provider that cannot be used where another takes its place.
     """
+    if device_type == "meta":
+        from .meta import BACKEND
+
+        return BACKEND
     candidates = [p for p in installed() if p.device_type == device_type]
     choice = os.environ.get(f"NORCH_BACKEND_{device_type.upper()}", "")
     if choice and candidates:

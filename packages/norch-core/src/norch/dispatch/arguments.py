@@ -39,10 +39,7 @@ def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            found = foreign(args)
-            if found is not None:
-                return found(name or function.__name__, args, kwargs)  # type: ignore[no-any-return]
-            explain(error, function, args, kwargs, name)
+            return recover(error, function, args, kwargs, name)  # type: ignore[no-any-return]
 
     call.explains = True  # type: ignore[attr-defined]
     return call
@@ -56,6 +53,35 @@ def foreign(args: tuple[Any, ...]) -> Callable[..., Any] | None:
             if found is not None:
                 return found
     return None
+
+
+INTO: list[Callable[..., Any]] = []
+"""`write_out` of norch.tensor.out, which puts it here."""
+
+
+def into(function: Callable[..., Any], out: Any, *args: Any, **kwargs: Any) -> Any:
+    """`function(*args, **kwargs)`, its results written into `out`."""
+    return INTO[0](function, function.__name__, out, args, kwargs)
+
+
+def recover(error: Exception, function: Callable[..., Any], args: Any, kwargs: Any, name: str | None = None) -> Any:
+    """What a failed call gives by way of a `foreign` argument, or without `out`, for which alone it failed.
+
+    Else it raises what `explain` does.
+
+    So a function costs nothing for taking `out`, of which it need not know.
+    """
+    found = foreign(args)
+    if found is not None:
+        return found(name or function.__name__, args, kwargs)
+    if "out" not in kwargs or not isinstance(error, TypeError) or "out" in inspect.signature(function).parameters:
+        explain(error, function, args, kwargs, name)
+    rest = {k: v for k, v in kwargs.items() if k != "out"}
+    title = name or function.__name__
+    try:
+        return function(*args, **rest) if kwargs["out"] is None else INTO[0](function, title, kwargs["out"], args, rest)
+    except Exception as second:
+        explain(second, function, args, rest, name)
 
 
 CHECKED_MODULES: list[dict[str, Any]] = []

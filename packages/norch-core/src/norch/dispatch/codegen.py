@@ -38,6 +38,7 @@ def call_path(
     into: bool = False,
     method: str | None = None,
     otherwise: Callable[..., Any] | None = None,
+    takes_out: tuple[str, ...] | None = None,
 ) -> Callable[..., Any]:
     """A function that runs `op`.
 
@@ -48,6 +49,8 @@ def call_path(
         takes its dtype, and does not partly overlap an operand.
     method: the name of an in-place method, whose first operand is also what it writes into. `otherwise` is called
         instead where the graph takes part, memory overlaps, or an argument is more than a tensor or a scalar.
+    takes_out: given where there is an argument `out`, a tensor that the result is written into, and these others. All
+        come by name; `otherwise`, if given, takes the others.
     """
     scope: dict[str, Any] = {"__name__": __name__}
     call = FunctionType(_unwritten.__code__, scope, method or op.name)
@@ -59,12 +62,14 @@ def call_path(
             _next_sequence_number=next_sequence_number, _is_recording=is_recording, _raise_failure=raise_failure,
             _otherwise=otherwise, _TakenOver=TakenOver, **general_paths,
         )  # fmt: skip
-        writer = _Writer(op, prototype, reflected)
+        writer = _Writer(op, prototype, reflected, takes_out)
         source = writer.in_place(method) if method else writer.into() if into else writer.call()
         exec(compile(source, f"<norch {method or op.name}>", "exec"), scope)
         # The same function from here on, so that whoever has it calls the written code and nothing before it.
         if prototype is not None:
             call.__defaults__, call.__kwdefaults__ = prototype.__defaults__, prototype.__kwdefaults__
+        if takes_out is not None:
+            call.__defaults__ = (None,) * (2 + len(takes_out))
         call.__code__ = scope["_call"].__code__
         return call(*args, **kwargs)
 
@@ -79,8 +84,10 @@ def _unwritten(*args: Any, **kwargs: Any) -> Any:
 class _Writer:
     """Writes the source of one call path."""
 
-    def __init__(self, op: Op, prototype: Callable[..., Any] | None, reflected: bool) -> None:
-        self.op, self.reflected = op, reflected
+    def __init__(
+        self, op: Op, prototype: Callable[..., Any] | None, reflected: bool, takes_out: tuple[str, ...] | None
+    ) -> None:
+        self.op, self.reflected, self.takes_out = op, reflected, takes_out
         self.lines: list[str] = []
         if prototype is None:
             names = list(op.params)
@@ -100,7 +107,15 @@ class _Writer:
     # --- The three kinds of call path ---
 
     def call(self) -> str:
-        self.write(0, f"def _call({self.parameters}):")
+        if self.takes_out is not None:
+            # After what no call gives, since Python calls functions with arguments by name alone 20 ns more slowly.
+            more = ["_extra", "out", *self.takes_out]
+            self.write(0, f"def _call({self.parameters}, {', '.join(f'{name}=None' for name in more)}):")
+            self.write(1, f"if {' or '.join(f'{name} is not None' for name in more)}:")
+            others = ", ".join([f"{name}={name}" for name in more])
+            self.write(2, f"return _with_out(_op, _otherwise, ({self.arguments},), {others})")
+        else:
+            self.write(0, f"def _call({self.parameters}):")
         if self.op.kind == "view":
             self.view()
         elif self.op.variadic:

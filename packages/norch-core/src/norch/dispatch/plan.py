@@ -371,6 +371,11 @@ def compile_kernel(
 
     Where there is none for a required op, the fallback on the CPU.
     """
+    if any(o.dtype.is_stored for o in operands):
+        from . import stored  # `import norch` need not load it
+
+        stored.COMPILE[:] = (compile_kernel,)
+        return stored.stored_kernel(name, device, operands, attrs, required)
     backend = device.backend
     try:
         kernel = backend.compile(name, operands, attrs)

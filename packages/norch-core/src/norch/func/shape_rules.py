@@ -8,6 +8,7 @@ from ..dispatch.op import Op
 from ..dtype import bool_
 from ..ops.from_data import as_tensor
 from ..ops.indexing import gather, masked_fill, scatter
+from ..ops.shape.bitcast import bitcast
 from ..ops.shape.views import SELECT, SLICE, permute
 from ..spec import infer_size, wrap_dim
 from ..tensor import indexing
@@ -71,7 +72,7 @@ def _as_strided(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 
 @rule("bitcast")
 def _bitcast(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
-    return op.call(args[0].value, args[1])
+    return bitcast(args[0].value, args[1])
 
 
 # --- Joining and padding --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..autograd import Function, is_grad_enabled
 from ..dispatch.fallback import FallbackCount, counts, is_cpu_fallback_allowed
-from ..errors import BackendError, DTypeError, NorchError, ShapeError
+from ..errors import BackendError, DTypeError, MetaError, NorchError, ShapeError
 from ..ops import as_tensor
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
     Raises BackendError for operands that are not on the CPU, unless the fallback is allowed; LinAlgError as NumPy does.
     """
     device = operands[0].device
+    if device.type == "meta":
+        raise MetaError(f"linalg.{op}")
     if device.type != "cpu":
         if not is_cpu_fallback_allowed():
             raise BackendError(

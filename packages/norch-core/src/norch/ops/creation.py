@@ -11,7 +11,7 @@ import numpy as np
 from .. import settings
 from ..autograd.accumulate import shared_ops
 from ..device import Device, get_default_device, on_default_change
-from ..dispatch.arguments import fits, must_be
+from ..dispatch.arguments import INTO, fits, into, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
@@ -102,8 +102,11 @@ def with_options(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, A
         tensor = behind.contiguous().movedim(-1, 1)
     elif wanted is contiguous_format:
         tensor = tensor.contiguous()
-    if more.pop("out", None) is not None:
-        raise TypeError(f"{op}(): out= is not supported; use the result, or copy_() it")
+    out = more.pop("out", None)
+    if out is not None:
+        drawn = op in ("rand", "randn")  # the rest is numbers that fit any dtype
+        made = tensor.to(out.device) if drawn else tensor.to(out.device, out.dtype)
+        tensor = INTO[0](lambda: made, op, out, (), {})
     if more:
         raise TypeError(f"{op}(): unexpected arguments {', '.join(more)}")
     return finish(tensor.pin_memory() if pinned else tensor, requires_grad)
@@ -248,12 +251,15 @@ def arange(
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """start, start + step, … up to but not including `end`; `arange(n)` counts from 0.
 
     int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction,
     DTypeError for bool.
     """
+    if out is not None:
+        return into(arange, out, start, end, step, dtype=dtype, device=device)  # type: ignore[no-any-return]
     if end is None:
         start, end = 0, start
     if not (type(start) is type(end) is type(step) is int):

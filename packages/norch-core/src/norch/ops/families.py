@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..backend.contract import BINARY, COMPARISON, OTHER, UNARY, declare
-from ..dispatch.arguments import explain, foreign
+from ..dispatch.arguments import recover
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import Inferred
@@ -94,8 +95,8 @@ def unary(
 
     declare(name, UNARY)
     op = _register(Op(name, ("x",), 1, infer, vjp))
-    function = _documented(call_path(op, _unary_signature), op, doc, _UNARY_NOTE[takes])
-    return register(*also, inplace=True)(function) if public else function
+    function, entry = _documented(op, _unary_signature, doc, _UNARY_NOTE[takes])
+    return register(*also, inplace=True, entry=entry)(function) if public else function  # type: ignore[no-any-return]
 
 
 def binary(
@@ -124,11 +125,11 @@ def binary(
     declare(name, BINARY if out is None else COMPARISON)
     op = _register(Op(name, ("a", "b"), 2, infer, vjp, mixed=(0, 1)))
     note = "Operands broadcast, and promote to a common dtype."
-    function = _documented(call_path(op, binary_signature), op, doc, note)
+    function, entry = _documented(op, binary_signature, doc, note)
     if operator is not None:
         reflected = None if out is bool_ else function if symmetric else _reflected(function, f"r{operator}")
         register_operator(operator, function, reflected)
-    return register(*also, inplace=inplace)(function) if public else function
+    return register(*also, inplace=inplace, entry=entry)(function) if public else function  # type: ignore[no-any-return]
 
 
 def comparison(name: str, doc: str, *also: str) -> BinaryFunction:
@@ -157,16 +158,43 @@ _UNARY_NOTE = {
 }
 
 
-def _documented(function: F, op: Op, doc: str, note: str) -> F:
-    named: Any = function
+def _documented(op: Op, signature: Callable[..., None], doc: str, note: str) -> tuple[Any, Any]:
+    """The call path of an op, and that of the function of its name, which takes `out` as well."""
+    function: Any = call_path(op, signature)
+    entry: Any = call_path(op, signature, takes_out=())
     frame = sys._getframe(1)
     while frame.f_globals is globals() and frame.f_back is not None:
         frame = frame.f_back
-    named.__module__ = frame.f_globals["__name__"]
-    named.__name__ = named.__qualname__ = op.name
-    named.__doc__ = f"{doc}\n\n{note} Raises DTypeError for anything but tensors and scalars of fitting dtype."
-    named.op = op
-    return function
+    for named in (function, entry):
+        named.__module__ = frame.f_globals["__name__"]
+        named.__name__ = named.__qualname__ = op.name
+        named.__doc__ = f"{doc}\n\n{note} Raises DTypeError for anything but tensors and scalars of fitting dtype."
+        named.op = op
+    return function, of_method(entry, function)
+
+
+def with_out(like: Any, *options: str, also: tuple[str, ...] = (), inplace: bool = False) -> Callable[[F], F]:
+    """Registers a function that does what `like`, a binary op's, does, but for `options` given by name.
+
+    What is found under its names is the call path of that op, which takes `out`; the method is the function itself.
+    """
+
+    def make(function: F) -> F:
+        named: Any = function
+        code = function.__code__
+        signature: Any = FunctionType(code.replace(co_kwonlyargcount=0), {})
+        entry: Any = call_path(like.op, signature, takes_out=options, otherwise=function)
+        named.op = entry.op = like.op
+        entry.__name__, entry.__qualname__, entry.__doc__ = named.__name__, named.__name__, named.__doc__
+        return register(*also, inplace=inplace, check=False, entry=of_method(entry, function))(function)
+
+    return make
+
+
+def of_method(entry: Any, function: Any) -> Any:
+    """The function `entry`, which is found under its name in norch, and does what the method `function` does."""
+    entry.__module__, entry.of_method = __name__.partition(".")[0], function
+    return entry
 
 
 def op_of(function: Any) -> Op:
@@ -298,10 +326,7 @@ def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
                 kwargs["keepdim"] = kwargs.pop("keepdims")
             return function(*args, **kwargs)
         except Exception as error:
-            found = foreign(args)
-            if found is not None:
-                return found(function.__name__, args, kwargs)  # type: ignore[no-any-return]
-            explain(error, function, args, kwargs)
+            return recover(error, function, args, kwargs)  # type: ignore[no-any-return]
 
     call.explains = True  # type: ignore[attr-defined]
     return call

@@ -143,6 +143,8 @@ def _as_integers(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, A
         number = number.item() if isinstance(number, np.generic) else number
         if not least - 1 < number < limits.max + 1:
             raise DTypeError(f"tensor(): {number} is out of range for {dtype}")
+    if low >= 0 and dtype.itemsize == 8:
+        return array.astype(dtype.numpy)  # uint64 holds more than int64
     return array.astype(np.int64).astype(dtype.numpy)
 
 

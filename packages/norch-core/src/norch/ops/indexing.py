@@ -10,13 +10,13 @@ import numpy as np
 
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS, Inferred
-from ..dtype import FLOATING, DType, bool_, int64
-from ..errors import DTypeError, IndexError, ShapeError
+from ..dtype import FLOATING, bool_, int64
+from ..errors import DTypeError, IndexError, MetaError, ShapeError
 from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .checks import require_integers
 from .creation import arange, empty_spec, fill_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
-from .families import composite, primitive, view
+from .families import composite, primitive
 from .from_data import from_numpy, of_new_array
 from .registry import public
 
@@ -345,6 +345,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
             if as_tuple
             else from_numpy(np.stack(found, 1))
         )
+    if mask.is_meta:
+        raise MetaError("nonzero")
     mask = mask.reshape(-1)
     total = int(mask.sum().item()) if mask.spec.numel else 0
     # Each True is written at its rank, every False behind them all.
@@ -384,7 +386,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     elements without `num_classes`.
     """
     require_integers("one_hot", "input", input.spec)
-    if input.spec.numel and (num_classes == -1 or type(input.spec) is Spec):  # vmap's are not read
+    # Those of vmap and on meta are not read.
+    if input.spec.numel and (num_classes == -1 or (type(input.spec) is Spec and not input.is_meta)):
         low, high = int(input.min().item()), int(input.max().item())
         if low < 0 or (num_classes != -1 and high >= num_classes):
             raise IndexError(f"one_hot(): indices from {low} to {high} for {num_classes} classes")
@@ -392,17 +395,3 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     elif num_classes <= 0:
         raise ShapeError(f"one_hot(): input {tuple(input.spec.shape)} has no elements; give num_classes")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(int64)
-
-
-def _infer_bitcast(spec: Spec, dtype: DType) -> tuple[Spec, int]:
-    if spec.dtype.itemsize != dtype.itemsize:
-        raise DTypeError(f"view(): {spec.dtype} and {dtype} differ in size")
-    return spec.like(spec.shape, spec.strides, dtype), 0
-
-
-BITCAST = view("bitcast", "x dtype", _infer_bitcast, lambda g, x_spec: g.new_zeros(tuple(x_spec.shape)))
-
-
-def bitcast(input: Tensor, dtype: DType) -> Tensor:
-    """The same bytes read as another dtype. Raises DTypeError for one of another size."""
-    return BITCAST.call(input.detach(), dtype)

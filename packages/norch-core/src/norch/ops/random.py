@@ -236,6 +236,8 @@ def uniform_(
     """
     if bounds:
         a, b = _named_bounds("uniform_", a, b, bounds)
+    if self.is_meta:  # nothing to fill, so that no number is drawn
+        return self
     drawn = _draw_floating("uniform_", "uniform", tuple(self.shape), self.dtype, self.device, generator)
     return self.copy_(_moved(drawn, b - a, a))
 
@@ -243,6 +245,8 @@ def uniform_(
 @method()
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with normal numbers of this mean and standard deviation. Raises as normal does."""
+    if self.is_meta:
+        return self
     return self.copy_(normal(mean, std, tuple(self.shape), generator=generator, dtype=self.dtype, device=self.device))
 
 

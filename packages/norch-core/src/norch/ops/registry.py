@@ -24,26 +24,32 @@ LOOKUPS: list[Callable[[str], Any]] = []
 
 
 def public(
-    *also: str, function: bool = True, method: bool = True, inplace: bool = False, check: bool | str = True
+    *also: str,
+    function: bool = True,
+    method: bool = True,
+    inplace: bool = False,
+    check: bool | str = True,
+    entry: Callable[..., Any] | None = None,
 ) -> Callable[[F], F]:
     """Makes a function public under its own name, and under those of `also`.
 
     function: as a function of `norch` and `norch.ops`. method: as a method of Tensor. inplace: with an in-place method,
     whose name has "_" behind it. check: users call it through `dispatch.arguments.checked`; with "function" not as a
     method, with False not at all: it refuses arguments of a wrong type itself. A name such as "__matmul__" among `also`
-    is a method only. Raises ValueError for a name that is taken.
+    is a method only. entry: what is found under its names instead, where only that takes `out`. Raises ValueError for
+    a name that is taken.
     """
 
     def register(target: F) -> F:
-        entry: Any = target
+        shown: Any = entry or target
         bound: Any = target
         if check and not _checks_itself(target):
-            entry = checked(target)
-            bound = target if check == "function" else entry
+            shown = checked(target)
+            bound = target if check == "function" else shown
         for name in (target.__name__, *also):
             operator = name.startswith("__")
             if function and not operator:
-                _add(FUNCTIONS, name, entry)
+                _add(FUNCTIONS, name, shown)
             if method or operator:
                 _add(METHODS, name, bound)
             if inplace and not operator:
@@ -88,5 +94,7 @@ def operator(name: str, call: Callable[..., Any], reflected: Callable[..., Any] 
 
 def _add(table: dict[str, Callable[..., Any]], name: str, target: Callable[..., Any]) -> None:
     if name in table:
-        raise ValueError(f"{target.__module__}: the name {name!r} is taken by {table[name].__module__}")
+        taken: Any = table[name]
+        owner = getattr(taken, "of_method", taken).__module__
+        raise ValueError(f"{target.__module__}: the name {name!r} is taken by {owner}")
     table[name] = target

@@ -6,19 +6,37 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from ..dtype import (
+    DType,
+    bfloat16,
+    bool_,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 
 NAMES: dict[DType, str] = {
     bool_: "BOOL", uint8: "U8", int8: "I8", int16: "I16", int32: "I32", int64: "I64",
     float16: "F16", bfloat16: "BF16", float32: "F32", float64: "F64",
+    uint16: "U16", uint32: "U32", uint64: "U64", float8_e4m3fn: "F8_E4M3", float8_e5m2: "F8_E5M2",
+    float8_e4m3fnuz: "F8_E4M3FNUZ", float8_e5m2fnuz: "F8_E5M2FNUZ",
 }  # fmt: skip
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
 
-_FOREIGN = {"U16": "uint16", "U32": "uint32", "U64": "uint64", "C64": "complex64"}
-_ML_DTYPES = {
-    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
-}  # fmt: skip
+_FOREIGN = {"C64": "complex64"}
+_ML_DTYPES = {"F8_E8M0": "float8_e8m0fnu"}
 _BY_NUMPY_NAME = {
     **{dtype.name: name for dtype, name in NAMES.items()},
     **{numpy_name: name for name, numpy_name in (_FOREIGN | _ML_DTYPES).items()},

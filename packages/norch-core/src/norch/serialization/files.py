@@ -100,6 +100,8 @@ class File:
     def fill(self, tensor: Tensor, what: str, at: int, checksum: str | None = None) -> None:
         """Reads into a contiguous tensor."""
         spec, backend = tensor.spec, tensor.spec.device.backend
+        if tensor.is_meta:
+            return
         view = backend.host_view(tensor.buffer) if spec.nbytes else None
         begin = tensor.offset * spec.dtype.itemsize
         if view is None:

@@ -15,7 +15,9 @@ import numpy as np
 from ..device import CPU
 from ..dtype import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64
 from ..errors import DTypeError
+from ..ops.creation import empty_spec
 from ..ops.from_data import array_to_tensor
+from ..spec import Spec
 from .files import File, memory
 
 if TYPE_CHECKING:
@@ -124,7 +126,9 @@ def load(file: File, locations: Locations, mapped: bool) -> dict[str, Tensor]:
         end = entry.begin + nbytes
         device = locations.device(CPU, name)
         tensor = None
-        if entry.kind not in _PLAIN:
+        if device.type == "meta":
+            tensor = empty_spec(Spec(entry.shape, None, _PLAIN.get(entry.kind, float32), device))
+        elif entry.kind not in _PLAIN:
             tensor = _dequantised(file, entry, row // block * size, nbytes).to(device)
         elif mapped and device is CPU:
             tensor = file.map(what, entry.begin, entry.shape, _PLAIN[entry.kind])

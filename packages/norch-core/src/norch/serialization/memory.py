@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import Device
-from ..errors import DTypeError
+from ..errors import DTypeError, MetaError
 from ..memory_formats import strided
 from ..tensor.interop import numpy as as_array
 from ..tensor_base import make_tensor
@@ -58,6 +58,8 @@ def blocks(tensors: list[tuple[str, Tensor]]) -> list[Block]:
     found = []
     for number, (name, tensor) in enumerate(tensors):
         spec = tensor.spec
+        if tensor.is_meta:
+            raise MetaError("save")
         if tensor.layout is not strided:
             raise DTypeError(
                 f"save(): {name} is a sparse tensor, which files of weights do not hold; save its indices and values"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..device import CPU, Device
 from ..dtype import as_dtype
-from ..errors import DTypeError
+from ..errors import DTypeError, MetaError
 from ..memory_formats import strided
 from ..ops.from_data import array_to_tensor
 from ..tensor import Tensor
@@ -71,6 +71,8 @@ def save_safetensors(
         if tensor.layout is not strided:
             raise DTypeError(f"save_safetensors(): {name} is a sparse tensor, of which the format has none")
         _check_name(name)
+        if tensor.is_meta:
+            raise MetaError("save_safetensors")
     given = dict(metadata or {})
     for key, text in given.items():
         if not isinstance(key, str) or not isinstance(text, str):

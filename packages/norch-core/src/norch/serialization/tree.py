@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..device import Device
-from ..dtype import DTYPES, DType
+from ..dtype import ALL, DType
 from ..errors import CheckpointError, DeviceError, DTypeError
 from ..spec import Size
 from ..tensor import Tensor
@@ -25,7 +25,7 @@ MAX_DEPTH = 100
 
 _SEQUENCES: dict[str, type] = {kind.__name__: kind for kind in (tuple, set, frozenset, Size)}
 _MAPPINGS: dict[str, type] = {kind.__name__: kind for kind in (dict, OrderedDict, Counter)}
-_DTYPES = {dtype.name: dtype for dtype in DTYPES}
+_DTYPES = {dtype.name: dtype for dtype in ALL}
 
 
 # --- Objects to JSON ------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.graph import is_recording, resolve
+from ..device import CPU
 from ..dispatch.arguments import must_be
 from ..dispatch.call import mark_modified
 from ..dispatch.plan import SCALARS
@@ -167,7 +168,7 @@ def _as_index(part: Any, tensor: Tensor) -> Any:
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
     if isinstance(part, bool | np.bool_):
-        return as_tensor(bool(part), device=tensor.device)
+        return as_tensor(bool(part), device=CPU if tensor.is_meta else tensor.device)
     if isinstance(part, list | tuple | np.ndarray | range):
         part = as_tensor(list(part) if isinstance(part, range) else part)
         if not part.spec.numel and part.spec.dtype is not bool_:
@@ -178,7 +179,9 @@ def _as_index(part: Any, tensor: Tensor) -> Any:
             raise DTypeError(f"index(): tensors used as indices must hold integers or bools, got {found.spec.dtype}")
         if not found.spec.ndim and found.spec.dtype is not bool_ and type(found.spec) is Spec:  # vmap's has its own
             return int(found.item())  # as in PyTorch, so that the result is a view
-        return found if found.spec.device is tensor.spec.device else found.to(tensor.spec.device)
+        if found.spec.device is tensor.spec.device or (tensor.is_meta and found.spec.dtype is bool_):
+            return found  # a mask is read before a tensor without values could need it
+        return found.to(tensor.spec.device)
     if hasattr(part, "__index__"):
         return part.__index__()
     raise IndexError(f"index(): an index must be an int, a slice, None, ..., a tensor or a list, got {part!r:.60}")
@@ -213,7 +216,7 @@ def _from_mask(mask: Tensor, tensor: Tensor, dim: int) -> tuple[Tensor, ...]:
             f"index(): a mask of shape {tuple(mask.spec.shape)} does not fit dims {dim} to {dim + mask.spec.ndim - 1} "
             f"of shape {tuple(tensor.spec.shape)}"
         )
-    return nonzero(mask, as_tuple=True) if mask.spec.ndim else ()
+    return tuple([n.to(tensor.spec.device) for n in nonzero(mask, as_tuple=True)]) if mask.spec.ndim else ()
 
 
 class _Plan:

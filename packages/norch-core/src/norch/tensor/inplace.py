@@ -108,8 +108,11 @@ def overlapping(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors may share memory without being the same view of it."""
     if a.buffer is not b.buffer or (a.spec is b.spec and a.offset == b.offset):
         return False
-    first, last = a.offset, a.offset + span(a.spec.shape, a.spec.strides)
-    return first < b.offset + span(b.spec.shape, b.spec.strides) and b.offset < last
+    (first, last), (start, end) = [
+        (x.offset * size, (x.offset + span(x.spec.shape, x.spec.strides)) * size)
+        for x, size in ((a, a.spec.dtype.itemsize), (b, b.spec.dtype.itemsize))
+    ]
+    return first < end and start < last
 
 
 def _once(tensor: Tensor) -> Tensor:

@@ -11,10 +11,13 @@ import numpy as np
 from ..autograd.graph import resolve
 from ..device import CPU, Device
 from ..dispatch.arguments import checked, describe
-from ..dtype import DType, bfloat16
-from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
+from ..dispatch.failure import allocate_on
+from ..dtype import DType
+from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
 from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
+from ..spec import Spec
+from ..tensor_base import make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 @method()
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
-    """This tensor as an array on the same memory. bfloat16 gives an ml_dtypes array.
+    """This tensor as an array on the same memory. bfloat16 and float8 give an ml_dtypes array.
 
     Raises AutogradError for a tensor that requires grad and DeviceError for one that is not on the CPU, unless `force`,
     which detaches and copies.
@@ -33,6 +36,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         raise AutogradError("numpy(): the tensor requires grad, which an array cannot; use detach().numpy()")
     spec = self.spec
     if spec.device.type != "cpu":
+        if self.is_meta:
+            raise MetaError("numpy")
         raise DeviceError(f"numpy(): the tensor is on {spec.device}; use cpu().numpy()")
     size, dtype = spec.dtype.itemsize, spec.dtype.numpy
     memory = spec.device.backend.host_view(self.buffer)
@@ -66,12 +71,14 @@ def item(self: Tensor) -> Any:
         memory = CPU.backend.host_view(self.buffer)
         if memory is not None:
             return unpack_from(code, memory, self.offset * spec.dtype.itemsize)[0]
+    if self.is_meta:
+        raise MetaError("item")
     return numpy(self.detach().cpu()).item()
 
 
 _STRUCT_CODES = {
     "bool": "?", "uint8": "B", "int8": "b", "int16": "=h", "int32": "=i", "int64": "=q", "float16": "=e",
-    "float32": "=f", "float64": "=d",
+    "float32": "=f", "float64": "=d", "uint16": "=H", "uint32": "=I", "uint64": "=Q",
 }  # fmt: skip
 """How `struct` reads a dtype."""
 
@@ -79,6 +86,8 @@ _STRUCT_CODES = {
 @method()
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers; of a 0-d tensor, the number."""
+    if self.is_meta:
+        raise MetaError("tolist")
     return numpy(self.detach().cpu()).tolist()
 
 
@@ -139,7 +148,7 @@ def __format__(self: Tensor, spec: str) -> str:
 
     A 0-d tensor is shown as its number, as in PyTorch. Raises DTypeError for a format of other tensors.
     """
-    if not spec and self.spec.ndim:
+    if not spec and (self.spec.ndim or self.is_meta):
         return str(self)
     if self.spec.numel != 1:
         raise DTypeError(f"format(): {spec!r} is for one element, the tensor has shape {tuple(self.spec.shape)}")
@@ -172,7 +181,17 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
 @method()
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
     spec = self.spec
+    if self.is_meta:
+        return _rebuild_meta, (type(self), tuple(spec.shape), spec.strides, spec.dtype, self.requires_grad)
     return _rebuild, (type(self), numpy(self.detach().cpu()), spec.dtype, self.requires_grad, spec.device)
+
+
+def _rebuild_meta(
+    kind: type[Tensor], shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, requires_grad: bool
+) -> Tensor:
+    spec = Spec(shape, strides, dtype, Device("meta"))
+    out = make_tensor(spec, allocate_on(spec.device, spec.nbytes), kind=kind)
+    return out.requires_grad_() if requires_grad else out
 
 
 def _rebuild(
@@ -184,9 +203,12 @@ def _rebuild(
 
 @method()
 def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
-    """A DLPack capsule on this tensor's memory. Raises DTypeError for bfloat16, which NumPy's exporter lacks."""
-    if self.spec.dtype is bfloat16:
-        raise DTypeError("__dlpack__(): bfloat16 is not supported; convert to float32")
+    """A DLPack capsule on this tensor's memory. Raises DTypeError for bfloat16 and floats of 8 bits.
+
+    NumPy, whose exporter it is, lacks them.
+    """
+    if self.spec.dtype.is_foreign:
+        raise DTypeError(f"__dlpack__(): {self.spec.dtype.name} is not supported; convert to float32")
     return numpy(self).__dlpack__(**kwargs)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from ..dispatch.arguments import INTO
+from ..dispatch.codegen import general_paths
 from ..ops.reduction import norms
 from ..ops.registry import IN_PLACE, METHODS, method
 from . import elements, indexing, interop, memory, shape_changes, transfer  # noqa: F401  (they register methods)
@@ -28,6 +30,15 @@ for _name, _original in _LINALG.items():
     method(_name)(_of_linalg(_original))
 
 norms.matrix_norm = lambda *args: import_module("norch.linalg").matrix_norm(*args)
+
+
+def _of_out(name: str) -> Callable[..., Any]:
+    """A function of `norch.tensor.out`, loaded likewise."""
+    return lambda *args, **kwargs: getattr(import_module("norch.tensor.out"), name)(*args, **kwargs)
+
+
+INTO.append(_of_out("write_out"))
+general_paths["_with_out"] = _of_out("of_call_path")
 
 _in_place: dict[str, Any] = {}
 _shared: dict[Any, Any] = {}  # aliases such as sub_ and subtract_ are one method

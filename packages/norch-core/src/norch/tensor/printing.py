@@ -63,14 +63,15 @@ def tensor_repr(tensor: Any) -> str:
     shape = tuple(tensor.shape)
     empty = 0 in shape
     head = "tensor("
-    body = "[]" if empty else format_array(tensor.detach().cpu().numpy(), len(head))
+    meta = tensor.device.type == "meta"
+    body = "..." if meta else "[]" if empty else format_array(tensor.detach().cpu().numpy(), len(head))
 
     notes = []
     if tensor.device.type != "cpu":
         notes.append(f"device='{tensor.device}'")
-    if (len(shape) != 1) if empty else (_options.edgeitems == 0):  # the brackets do not tell
+    if meta or ((len(shape) != 1) if empty else (_options.edgeitems == 0)):  # the brackets do not tell
         notes.append(f"size={shape}")
-    implied = (get_default_dtype(),) if empty else (get_default_dtype(), int64, bool_)
+    implied = (get_default_dtype(),) if empty or meta else (get_default_dtype(), int64, bool_)
     if tensor.dtype not in implied:
         notes.append(f"dtype={tensor.dtype!r}")
     if tensor.grad_fn is not None:
@@ -121,8 +122,8 @@ def _texts(values: Array) -> tuple[list[str], int]:
         texts = [str(x) for x in values.ravel().tolist()]
         width = max(map(len, texts), default=0)
     else:
-        if values.dtype.kind != "f":
-            values = values.astype(np.float32)  # bfloat16
+        if values.dtype.kind != "f" or values.dtype.itemsize == 1:
+            values = values.astype(np.float32)  # bfloat16 and float8
         numbers = values.ravel().tolist()
         # Only these choose notation and width: zero, inf and nan take what they are given, and may stick out.
         sizes = [abs(x) for x in numbers if x != 0 and math.isfinite(x)]

@@ -82,7 +82,7 @@ class Properties:
         """False: see `norch.sparse`."""
         return False
 
-    is_sparse_csr = is_quantized = is_mkldnn = is_meta = is_nested = is_sparse
+    is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_sparse
 
     # --- Devices and memory ---
     @property
@@ -95,9 +95,14 @@ class Properties:
         """Whether the values are on a device of type "xpu"."""
         return bool(self.spec.device.type == "xpu")
 
+    @property
+    def is_meta(self: Any) -> bool:
+        """Whether the tensor is on the device "meta", where it has no values."""
+        return bool(self.spec.device.type == "meta")
+
     def get_device(self: Any) -> int:
-        """The index of the tensor's device; -1 for the CPU."""
-        return -1 if self.spec.device.type == "cpu" else int(self.spec.device.index)
+        """The index of the tensor's device; -1 for the CPU and "meta"."""
+        return -1 if self.spec.device.type in ("cpu", "meta") else int(self.spec.device.index)
 
     @checked
     def is_set_to(self: Any, tensor: Tensor) -> bool:

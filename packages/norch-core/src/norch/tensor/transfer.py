@@ -26,10 +26,10 @@ from ..dtype import (
     split_tensor_type,
     uint8,
 )
-from ..errors import DTypeError
+from ..errors import DTypeError, MetaError
 from ..ops.creation import COPY
 from ..ops.registry import method
-from ..spec import is_channels_last
+from ..spec import elementwise_layout, is_channels_last
 from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
@@ -93,7 +93,16 @@ def _transfer(tensor: Tensor, device: Device) -> Tensor:
 
 
 def move_bytes(tensor: Tensor, device: Device) -> Tensor:
-    """A contiguous copy on another device, through the host unless one backend has both."""
+    """A contiguous copy on another device, through the host unless one backend has both.
+
+    On the device "meta", where nothing is copied, it keeps the order of the dims in memory.
+    """
+    if tensor.is_meta:
+        raise MetaError("to")
+    if device.type == "meta":
+        strides = elementwise_layout(tensor.spec.shape, (tensor.spec,))
+        spec = tensor.spec.like(tensor.spec.shape, strides, device=device)
+        return make_tensor(spec, allocate_on(device, spec.nbytes))
     source = tensor.detach().contiguous()
     spec = source.spec.like(device=device)
     backend, old = device.backend, source.spec.device.backend

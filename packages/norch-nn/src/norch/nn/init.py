@@ -215,8 +215,9 @@ def _fans(tensor: norch.Tensor, op: str) -> tuple[int, int]:
 
 
 def _fill(tensor: norch.Tensor, fill: Callable[[norch.Tensor], Any]) -> norch.Tensor:
-    with norch.no_grad():
-        fill(tensor)
+    if not tensor.is_meta:  # there no number is drawn either
+        with norch.no_grad():
+            fill(tensor)
     return tensor
 
 

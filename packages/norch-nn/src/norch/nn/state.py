@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,6 +99,8 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
                     f"size mismatch for {key}: the state_dict has shape {tuple(source.shape)}, the module "
                     f"{tuple(target.shape)}."
                 )
+            elif source.is_meta and not target.is_meta and not assign:
+                errors.append(f"{key} is on the device 'meta' in the state_dict, so that it has no values to copy.")
     for _, part in reversed(parts):  # children first
         for hook in () if part._hooks is None else tuple(part._hooks.load.values()):
             if hook.function(part, result) is not None:
@@ -118,7 +121,14 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
     with norch.no_grad():
         for key, source in found.items():
             part, name = own[key]
-            part.__dict__[name].copy_(source.detach())
+            target = part.__dict__[name]
+            if target.is_meta and not source.is_meta:
+                warnings.warn(
+                    f"load_state_dict(): {key} is on the device 'meta', where copying does nothing; did you mean "
+                    "assign=True, or to_empty(device=...) first?",
+                    stacklevel=3,
+                )
+            target.copy_(source.detach())
     return result
 
 

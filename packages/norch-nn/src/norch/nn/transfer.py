@@ -29,6 +29,8 @@ class Movable:
         dims = {norch.channels_last: (4,), norch.channels_last_3d: (5,)}.get(form, (4, 5))
 
         def move(tensor: norch.Tensor) -> norch.Tensor:
+            if device is not None and tensor.is_meta and device.type != "meta":
+                raise norch.MetaError("Module.to")
             moved = tensor.to(device, dtype if tensor.is_floating_point() else None)
             return moved.to(memory_format=form) if form is not None and tensor.ndim in dims else moved
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.arguments import must_be
+from ...dispatch.arguments import into, must_be
 from ...dispatch.call import as_operand
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import bool_, finfo, float32, result_dtype
@@ -27,6 +27,7 @@ from ..families import (
     op_of,
     primitive,
     unary,
+    with_out,
 )
 from ..gradients import elementwise_gradient
 from ..registry import method, public
@@ -175,13 +176,13 @@ def _add_scaled(input: Tensor, other: Operand, alpha: float) -> Tensor:
     return _add(input, scaled(other, alpha))
 
 
-@public(inplace=True, check=False)
+@with_out(_add, "alpha", inplace=True)
 def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
     return _add(input, other) if alpha == 1 else _add_scaled(input, other, alpha)
 
 
-@public("subtract", inplace=True, check=False)
+@with_out(_sub, "alpha", also=("subtract",), inplace=True)
 def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
     if alpha == 1:
@@ -191,13 +192,10 @@ def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     return _sub(input, scaled(other, alpha, input))
 
 
-@public(inplace=True, check=False)
+@with_out(_pow, inplace=True)
 def pow(input: Tensor, exponent: Operand) -> Tensor:
     """input ** exponent. Operands broadcast and promote; either may be a number. Raises DTypeError for bool."""
     return _pow(input, exponent)
-
-
-add.op, sub.op, pow.op = op_of(_add), op_of(_sub), op_of(_pow)  # type: ignore[attr-defined]
 
 
 @composite(
@@ -213,8 +211,8 @@ def _trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     return quotient + ((quotient < 0) & ne(remainder(input, other), 0))  # type: ignore[arg-type]
 
 
-@public("divide", "true_divide", inplace=True, check=False)
-def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+@with_out(_div, "rounding_mode", also=("divide", "true_divide"), inplace=True)
+def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode."""
     if rounding_mode is None:
         return _div(input, other)
@@ -224,8 +222,6 @@ def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> T
         return _trunc_divide(input, other)
     raise ValueError(f"div(): rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
 
-
-div.op = op_of(_div)  # type: ignore[attr-defined]
 
 # --- Bits -------------------------------------------------------------------------------------------
 
@@ -334,7 +330,8 @@ def _infer_where(condition: Spec, a: Any, b: Any) -> Inferred:
     if condition.dtype is not bool_:
         raise DTypeError(f"where(): condition must be bool, got {condition.dtype}; compare it with 0")
     dtype = result_dtype(*describe(a, b))
-    found = infer_elementwise("where", tuple(v for v in (condition, a, b) if type(v) is Spec))
+    choice = condition.like(condition.shape, condition.strides, dtype)  # it takes no part in the promotion
+    found = infer_elementwise("where", tuple(v for v in (choice, a, b) if type(v) is Spec))
     shape = found.outputs[0].shape
     out = found.outputs[0].like(shape, found.outputs[0].strides, dtype)
     return Inferred((out,), ((bool_, shape), (dtype, shape), (dtype, shape)))
@@ -352,18 +349,28 @@ _where = primitive(
 
 
 @overload
-def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
+def where(condition: Tensor, input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 
 
 @public(method=False, check=False)
-def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
+def where(
+    condition: Tensor,
+    input: Operand | None = None,
+    other: Operand | None = None,
+    _extra: None = None,  # none may come by position, see dispatch.codegen
+    out: Tensor | None = None,
+) -> Any:
     """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
     With `condition` alone: the indices of its True elements, a tuple of int64 tensors. Raises DTypeError unless
     condition is bool.
     """
+    if out is not None or _extra is not None:
+        if _extra is not None:
+            raise TypeError("where(): takes 3 positional arguments, and out by name")
+        return into(where, out, condition, input, other)
     if input is None or other is None:
         from ..registry import FUNCTIONS
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ...dtype import int16, int32, int64
 from ...errors import DTypeError
 from ..families import composite, infer_elementwise
-from ..indexing import bitcast
 from ..registry import public
+from ..shape.bitcast import bitcast
 from ..shape.views import broadcast_tensors
 from .arithmetic import eq, where
 from .special import copysign, floating_pair

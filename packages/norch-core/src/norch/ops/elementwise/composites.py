@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...dispatch.arguments import fits, must_be
+from ...dispatch.arguments import fits, into, must_be
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
@@ -179,8 +179,10 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
 
 
 @public("clip", check=False)
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
+    if out is not None:
+        return into(clamp, out, input, min, max)  # type: ignore[no-any-return]
     if type(min) in SCALARS and type(max) in SCALARS:
         return _clamp(input, min, max)
     if min is None and max is None:

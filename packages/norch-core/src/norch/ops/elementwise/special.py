@@ -12,8 +12,8 @@ from ...errors import DTypeError
 from ...spec import Spec
 from ..creation import fill_spec, full, zeros_like
 from ..families import NUMBER, composite, infer_elementwise
-from ..indexing import bitcast
 from ..registry import public
+from ..shape.bitcast import bitcast
 from ..upcast import in_float32, upcast
 from .arithmetic import abs as absolute
 from .arithmetic import (
@@ -413,7 +413,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     """
     a, b = _integer_pair("gcd", input, other)
     a, b = absolute(a), absolute(b)
-    while bool(ne(b, 0).any().item()):
+    while not b.is_meta and bool(ne(b, 0).any().item()):
         done = eq(b, 0)
         a, b = where(done, a, b), where(done, 0, remainder(a, where(done, 1, b)))
     return a if a.spec.shape == b.spec.shape else a + b

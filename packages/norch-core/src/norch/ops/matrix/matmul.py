@@ -13,7 +13,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
-from ..families import BinaryFunction, binary_signature, primitive
+from ..families import BinaryFunction, binary_signature, of_method, primitive
 from ..registry import method, public
 from ..shape.views import diagonal
 from ..upcast import in_float32
@@ -73,14 +73,16 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
 
 _MATMUL = primitive("matmul", "a b", 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b))
 matmul: BinaryFunction = call_path(_MATMUL, binary_signature)
-matmul.__name__ = matmul.__qualname__ = "matmul"
+_matmul_function: BinaryFunction = call_path(_MATMUL, binary_signature, takes_out=())
+matmul.__qualname__ = _matmul_function.__qualname__ = "matmul"
 matmul.__module__ = __name__
 matmul.__doc__ = """The matrix product, over broadcast batch dims, by NumPy's rules: (..., m, k) @ (..., k, n).
 
 A 1-D operand is a row (left) or column (right) whose dim then disappears. Raises ShapeError where the inner sizes
 differ, DTypeError where the dtypes do."""
-matmul.op = _MATMUL  # type: ignore[attr-defined]
-public("__matmul__")(matmul)
+_matmul_function.__doc__ = matmul.__doc__
+matmul.op = _matmul_function.op = _MATMUL  # type: ignore[attr-defined]
+public("__matmul__", entry=of_method(_matmul_function, matmul))(matmul)
 
 
 @method("__rmatmul__")

@@ -281,7 +281,7 @@ def cov(
         if given is not None:
             if given.spec.dtype.is_floating_point is not is_floating:
                 raise DTypeError(f"cov(): fweights must hold integers and aweights be floating, got {given.spec.dtype}")
-            if bool((given < 0).any().item()):
+            if not given.is_meta and bool((given < 0).any().item()):
                 raise ValueError("cov(): weights must not be negative")
             if tuple(given.spec.shape) != (rows.spec.shape[1],):
                 raise ShapeError(

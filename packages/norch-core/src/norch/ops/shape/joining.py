@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.accumulate import shared_ops
-from ...dispatch.arguments import explain, must_be
+from ...dispatch.arguments import explain, into, must_be
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
@@ -72,12 +72,14 @@ _CAT = Op("cat", ("tensors", "dim"), 1, _infer_cat, _cat_vjp, kind="composite", 
 
 
 @public("concat", "concatenate", method=False, check=False)
-def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
     """The tensors one after another along `dim`. Their dtypes promote; their other sizes must agree.
 
     A 1-D tensor without elements joins any others, as in PyTorch. Raises ShapeError for no tensors, 0-d ones and sizes
     that differ, DTypeError for anything but tensors, DeviceError for tensors on several devices.
     """
+    if out is not None:
+        return into(cat, out, tensors, dim, axis=axis)  # type: ignore[no-any-return]
     return _CAT.call(
         tensors if type(tensors) in (list, tuple) else _several(tensors, "cat"), dim if axis is None else axis
     )
@@ -112,8 +114,10 @@ _STACK = Op("stack", ("tensors", "dim"), 1, _infer_stack, _stack_vjp, kind="comp
 
 
 @public(method=False, check=False)
-def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
+    if out is not None:
+        return into(stack, out, tensors, dim, axis=axis)  # type: ignore[no-any-return]
     several = tensors if type(tensors) in (list, tuple) else _several(tensors, "stack")
     return _STACK.call(several, dim if axis is None else axis)
 

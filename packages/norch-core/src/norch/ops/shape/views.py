@@ -23,6 +23,7 @@ from ..copying import contiguous, write
 from ..creation import fill_spec
 from ..families import view
 from ..registry import method, public
+from .bitcast import bitcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -218,8 +219,6 @@ def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     if size is not None:
         shape = (tuple(size),)
     if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
-        from ..indexing import bitcast
-
         return bitcast(input, as_dtype(shape[0], "view"))
     sizes = _sizes(shape)
     out: Tensor | None = RESHAPE.call(input, sizes)

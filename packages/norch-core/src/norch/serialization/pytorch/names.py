@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...device import Device
-from ...dtype import DTYPES
+from ...dtype import ALL
 from ...errors import DTypeError
 from ...memory_formats import sparse_coo, sparse_csr, strided
 from ...spec import Size
 from ...tensor import Tensor
 from ..allowed import allowed, allowed_in, is_allowed, is_never_safe
-from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild
+from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild, rebuild_meta
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -165,6 +165,10 @@ def _number(kind: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def _meta_tensor(machine: Machine, dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    return rebuild_meta(dtype, size, stride, requires_grad)
+
+
 def _refuse_call(what: str, instead: str) -> Callable[..., Any]:
     def refuse(machine: Machine, *args: Any) -> Any:
         raise machine.fail(f"it holds {what}; {instead}")
@@ -255,7 +259,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
             _rebuild_parameter_with_state=_parameter_with_state,
             _rebuild_qtensor=_refuse_call("a quantised tensor", _WRITE_IT),
             _rebuild_sparse_tensor=_sparse,
-            _rebuild_meta_tensor_no_storage=_refuse_call("a tensor on meta, which has no values", "save one that has"),
+            _rebuild_meta_tensor_no_storage=_meta_tensor,
             _rebuild_nested_tensor=_refuse_call("a nested tensor", "where PyTorch is installed, save its unbind()"),
         ).items()
     },
@@ -269,7 +273,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     f"{_ROOT}.device.Device": (Device, _device),
     f"{_ROOT}.serialization.objects.make_subclass": (_Function(), _subclass),
     f"{_ROOT}.serialization.objects.find": (_Function(), _declared),
-    **{f"{_ROOT}.dtype.{dtype.__reduce__()}": (dtype, None) for dtype in DTYPES},
+    **{f"{_ROOT}.dtype.{dtype.__reduce__()}": (dtype, None) for dtype in ALL},
     "_codecs.encode": (_Function(), _encode),
     "collections.OrderedDict": (OrderedDict, _ordered_dict),
     "collections.Counter": (Counter, _copied(Counter, True)),
@@ -290,7 +294,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     "builtins.range": (range, _number(range)),
     "numpy.ndarray": (np.ndarray, None),
     "numpy.dtype": (np.dtype, _numpy_dtype),
-    **{f"torch.{dtype.name}": (dtype, None) for dtype in DTYPES},
+    **{f"torch.{dtype.name}": (dtype, None) for dtype in ALL},
     **{f"torch.{name}": (kind, None) for name, kind in STORAGES.items()},
     "torch.storage.UntypedStorage": (UNTYPED, None),
 }

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...device import CPU, Device
-from ...dtype import DTYPES, TENSOR_TYPES, DType, bool_, uint8
+from ...dtype import ALL, TENSOR_TYPES, DType, bool_, uint8
+from ...ops.creation import empty_spec
 from ...ops.from_data import array_to_tensor
 from ...spec import Spec, span
 from ...tensor import Tensor
@@ -32,11 +33,10 @@ STORAGES = {name.replace("Tensor", "Storage"): StorageType(dtype) for name, dtyp
 UNTYPED = StorageType(uint8)
 _NAMES = {
     "complex32": "ComplexHalf", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "qint8": "QInt8",
-    "quint8": "QUInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4", "uint16": "", "uint32": "",
-    "uint64": "", "float8_e4m3fn": "", "float8_e5m2": "", "float8_e4m3fnuz": "", "float8_e5m2fnuz": "",
-    "float8_e8m0fnu": "", "float4_e2m1fn_x2": "",
+    "quint8": "QUInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4", "float8_e8m0fnu": "",
+    "float4_e2m1fn_x2": "",
 }  # fmt: skip
-_HERE = {dtype.name for dtype in DTYPES}
+_HERE = {dtype.name for dtype in ALL}
 LACKED = {name: dtype for dtype, kind in _NAMES.items() if dtype not in _HERE for name in (dtype, f"{kind}Storage")}
 """By name in PyTorch: dtypes that norch lacks, and their storages."""
 
@@ -46,7 +46,7 @@ def lacked(name: str) -> str:
     dtype = LACKED[name]
     save = {"q": "dequantize()", "c": "real and its imag"}.get(dtype[0], "to(torch.float32)")
     return (
-        f"it holds a tensor of {dtype}, of which norch has none; it has {', '.join(d.name for d in DTYPES)}; where "
+        f"it holds a tensor of {dtype}, of which norch has none; it has {', '.join(d.name for d in ALL)}; where "
         f"PyTorch is installed, save its {save}"
     )
 
@@ -78,6 +78,15 @@ def rebuild(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: An
     if requires_grad and not chosen.is_floating_point:
         raise ValueError(f"a tensor of {chosen} requires a gradient")
     return out.requires_grad_() if requires_grad else out
+
+
+def rebuild_meta(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    """A tensor on the device "meta", which needs no storage. ValueError as of `rebuild`."""
+    shape, strides = _sizes(size), _sizes(stride)
+    if not isinstance(dtype, DType) or len(shape) != len(strides):
+        raise ValueError("a tensor on meta has no dtype, or not as many strides as dims")
+    whole = empty_spec(Spec((span(shape, strides),), None, dtype, Device("meta")))
+    return rebuild(whole, 0, size, stride, requires_grad)
 
 
 def _sizes(value: Any) -> tuple[int, ...]:

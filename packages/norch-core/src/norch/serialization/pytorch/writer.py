@@ -162,26 +162,30 @@ class Pickle:
         if is_parameter:
             self._global("torch._utils", "_rebuild_parameter")
             self._out.append(b"(")
-        self._global("torch._utils", "_rebuild_tensor_v2")
+        dtype = DTYPES[block.dtype]
+        typed = dtype in _STORAGE_NAMES  # to PyTorch, newer dtypes lie on bytes
+        self._global("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
         self._out.append(b"((")
         self._text("storage")
-        self._global("torch", _STORAGE_NAMES[DTYPES[block.dtype]])
+        self._global(*("torch", _STORAGE_NAMES[dtype]) if typed else ("torch.storage", "UntypedStorage"))
         self._text(str(key))
         self._text(str(block.device) if block.device.type == "cuda" else "cpu")
-        self._int(_numel(block.shape))
+        self._int(_numel(block.shape) * (1 if typed else dtype.itemsize))
         self._out.append(b"tQ")
         for part in (offset, tuple(shape), tuple(strides or contiguous_strides(shape))):
             self.write(part)
-        self._hooks(value.requires_grad and not is_parameter)
+        self._hooks(value.requires_grad and not is_parameter, None if typed else dtype)
         if is_parameter:
             self._hooks(value.requires_grad)
         self._memo[id(value)] = len(self._memo)
         self._out.append(b"r" + struct.pack("<I", self._memo[id(value)]))
 
-    def _hooks(self, requires_grad: bool) -> None:
+    def _hooks(self, requires_grad: bool, dtype: DType | None = None) -> None:
         """The last arguments of a tensor: whether it requires a gradient, and hooks, of which there are none."""
         self.write(requires_grad)
         self.write(OrderedDict())
+        if dtype is not None:
+            self._dtype(dtype)
         self._out.append(b"tR")
 
 

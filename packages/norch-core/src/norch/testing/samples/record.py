@@ -171,16 +171,20 @@ class Sample:
         return found  # type: ignore[no-any-return]
 
     @property
+    def _of_method(self) -> Any:
+        return getattr(self.function, "of_method", self.function)
+
+    @property
     def method_name(self) -> str | None:
         """The method that the op's entry registered, if there is one."""
-        return self.name if METHODS.get(self.name) is self.function else None
+        return self.name if METHODS.get(self.name) is self._of_method else None
 
     @property
     def inplace(self) -> str | None:
         """The in-place method that the op's entry registered, if its result may have the operand's dtype."""
         name = f"{self.name}_"
         written = name in METHODS and not self.view and self.call is None  # as index_put_ is
-        registered = written or IN_PLACE.get(name) is self.function
+        registered = written or IN_PLACE.get(name) is self._of_method
         return name if registered and self.gives != "float64" else None
 
     @property
