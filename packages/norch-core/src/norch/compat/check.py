@@ -21,7 +21,6 @@ _ROOTS = MEANS | {"norch": "norch"}
 
 _COO = "sparse tensors are COO or CSR: sparse_coo_tensor, sparse_csr_tensor"
 _INSTEAD = {
-    "fft": "there are no complex numbers; a discrete Fourier transform is a product with a matrix of cosines and sines",
     "func.linearize": "use func.jvp",
     "hspmm": "use spmm",
     "sparse.check_sparse_tensor_invariants": "indices are always checked",

@@ -67,9 +67,7 @@ def into(function: Callable[..., Any], out: Any, *args: Any, **kwargs: Any) -> A
 def recover(error: Exception, function: Callable[..., Any], args: Any, kwargs: Any, name: str | None = None) -> Any:
     """What a failed call gives by way of a `foreign` argument, or without `out`, for which alone it failed.
 
-    Else it raises what `explain` does.
-
-    So a function costs nothing for taking `out`, of which it need not know.
+    Else it raises what `explain` does. So a function costs nothing for taking `out`, of which it need not know.
     """
     found = foreign(args)
     if found is not None:

@@ -340,8 +340,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     largest = amax(input.detach(), dim, True)
     # Where all are -inf (or one is inf) the shift would make NaN of inf - inf.
     shift = where(absolute(largest) == math.inf, 0.0, largest)
-    total = log(sum(exp(input - shift), dim, True)) + shift
-    return total if keepdim else squeeze(total, dims)
+    return log(sum(exp(input - shift), dim, keepdim)) + (shift if keepdim else squeeze(shift, dims))
 
 
 @public()
