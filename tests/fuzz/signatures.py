@@ -332,5 +332,9 @@ LEFT_OUT = {
         adaptive_max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d
         multi_head_attention_forward qr svd
     """,
+    "sparse tensors, complex pairs and sampling, which have tests of their own beside PyTorch": """
+        affine_grid angle complex conj grid_sample imag istft polar smm sparse_coo_tensor sparse_csr_tensor sparse_mask
+        spmm stft to_sparse to_sparse_coo to_sparse_csr view_as_complex view_as_real
+    """,
 }
 """What both libraries have and no line names, by the reason."""

@@ -221,6 +221,14 @@ def test_mixed_derivative_of_xlogy_at_zero() -> None:
     assert norch.autograd.grad(slope.sum(), x)[0].tolist() == [-1, 0.5]
 
 
+def test_the_derivative_by_a_number_beside_many_is_in_its_dtype() -> None:
+    x = norch.tensor([0.1, 0.2, -0.7], dtype=norch.float64)
+    for function, slope in ((norch.special.xlog1py, 1 / (1 + 1.7)), (norch.xlogy, 1 / 1.7)):
+        y = norch.tensor(1.7, dtype=norch.float64, requires_grad=True)
+        function(x, y).sum().backward()
+        assert y.grad.item() == pytest.approx((0.1 + 0.2 - 0.7) * slope, rel=1e-14)
+
+
 def test_mixed_derivative_of_xlog1py_at_zero() -> None:
     x, y = tensor([0.0, 1.0]).requires_grad_(), tensor([-2.0, 1.0]).requires_grad_()
     (slope,) = norch.autograd.grad(norch.special.xlog1py(x, y).sum(), y, create_graph=True)

@@ -219,7 +219,7 @@ def _log1p_beside(x: Tensor, y: Tensor) -> Tensor:
     lambda *values: infer_elementwise("xlog1py", values),
     {
         "x": lambda g, x, y: g * _log1p_beside(x, y),
-        "y": lambda g, x, y: g * (x / where(eq(y, -1), where(eq(x, 0), 1.0, 0.0), 1 + y)),
+        "y": lambda g, x, y: g * (x / where(eq(y, -1), eq(x, 0).to(y.dtype), 1 + y)),
     },
     name="xlog1py",
 )
