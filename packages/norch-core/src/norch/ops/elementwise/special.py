@@ -194,6 +194,10 @@ def _logit(input: Tensor, eps: float | None) -> Tensor:
     return log(x / (1 - x))
 
 
+def _ratio(x: Tensor, y: Tensor) -> Tensor:
+    return x / where(eq(y, 0) & eq(x, 0), 1.0, y)  # 0 / 0 is 0
+
+
 def _log_beside(x: Tensor, y: Tensor) -> Tensor:
     # Where the logarithm is infinite or NaN it must not meet the 0, in the derivative neither.
     return log(where(eq(x, 0) & ((y <= 0) | eq(y, math.inf)), 1.0, y))
@@ -203,7 +207,7 @@ def _log_beside(x: Tensor, y: Tensor) -> Tensor:
     lambda *values: infer_elementwise("xlogy", values),
     {
         "x": lambda g, x, y: g * _log_beside(x, y),
-        "y": lambda g, x, y: g * (x / where(eq(y, 0), where(eq(x, 0), 1.0, y), y)),
+        "y": lambda g, x, y: g * _ratio(x, y),
     },
     name="xlogy",
 )
@@ -219,7 +223,7 @@ def _log1p_beside(x: Tensor, y: Tensor) -> Tensor:
     lambda *values: infer_elementwise("xlog1py", values),
     {
         "x": lambda g, x, y: g * _log1p_beside(x, y),
-        "y": lambda g, x, y: g * (x / where(eq(y, -1), eq(x, 0).to(y.dtype), 1 + y)),
+        "y": lambda g, x, y: g * _ratio(x, 1 + y),
     },
     name="xlog1py",
 )

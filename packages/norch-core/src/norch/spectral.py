@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dispatch.arguments import check_functions, describe
-from ..errors import DTypeError, ShapeError
-from ..fft import fft as whole
-from ..fft import ifft as whole_back
-from ..fft import irfft, rfft
-from ..ops import ones, pad
-from ..tensor import Tensor
-from .complex_numbers import ComplexPair
+from .compat.complex_numbers import ComplexPair
+from .dispatch.arguments import check_functions, describe
+from .errors import DTypeError, ShapeError
+from .fft import fft as whole
+from .fft import ifft as whole_back
+from .fft import irfft, rfft
+from .ops import ones, pad
+from .tensor import Tensor
 
 
 def _window(op: str, input: Tensor, n_fft: int, hop: Any, length: Any, window: Tensor | None) -> tuple[int, Tensor]:
