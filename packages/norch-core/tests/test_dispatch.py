@@ -227,9 +227,9 @@ def test_an_impossible_size_on_the_cpu():
 
 def test_strides_that_no_backend_can_hold():
     for call in (lambda: norch.zeros(1).unfold(0, 1, 2**64).fill_(0), lambda: norch.zeros(0, 2**62, 2**62)):
-        with pytest.raises(norch.ShapeError, match="more than 64 bits"):
+        with pytest.raises(norch.ShapeError, match="more than 2\\*\\*63"):
             call()
-    assert norch.zeros(1).unfold(0, 1, 2**62).fill_(1).tolist() == [[1]]
+    assert norch.zeros(1).unfold(0, 1, 2**40).fill_(1).tolist() == [[1]]
 
 
 def test_an_index_out_of_bounds_names_op_index_and_size(chip):

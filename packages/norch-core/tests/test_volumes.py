@@ -56,7 +56,6 @@ def test_indices_are_those_of_the_largest():
         lambda x: norch.max_pool3d(x, 2),
         lambda x: norch.max_pool3d(x, 2, return_indices=True).indices,
         lambda x: norch.avg_pool3d(x, 2),
-        lambda x: norch.nn.functional.interpolate(x, scale_factor=2),
     ],
 )
 def test_an_empty_batch_has_the_shape_of_another(call):

@@ -12,6 +12,8 @@ from norch.nn import functional as F
 from norch.testing.strict import strict_device
 from norch.utils.checkpoint import checkpoint
 
+pytestmark = pytest.mark.usefixtures("on_host")  # regions are those of the CPU
+
 BF16, FLOAT = norch.bfloat16, norch.float32
 
 LAYERS = {

@@ -77,6 +77,7 @@ def test_to_empty_then_values():
         assert norch.equal(value, real.state_dict()[key])
 
 
+@pytest.mark.usefixtures("on_host")
 def test_values_assigned():
     model, real = make("meta"), make("cpu")
     state = real.state_dict()

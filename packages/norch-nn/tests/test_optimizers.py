@@ -417,7 +417,7 @@ def test_sparse_adam_is_pytorchs():
             optimizer.zero_grad()
             (table(lib.tensor([step % 6, 2, 2])) ** 2).sum().backward()
             optimizer.step()
-        results.append(table.weight.detach().numpy())
+        results.append(table.weight.detach().cpu().numpy())
     np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
 
 

@@ -87,6 +87,7 @@ MODES = list(itertools.product(["bilinear", "nearest", "bicubic"], ["zeros", "bo
 
 
 @pytest.mark.parametrize(("mode", "padding", "align"), MODES)
+@pytest.mark.usefixtures("on_host")
 def test_values_and_gradients_are_pytorchs(mode, padding, align):
     torch = pytest.importorskip("torch")
     for image in (IMAGE, VOLUME, IMAGE[:, :, :1, :1]):

@@ -53,7 +53,7 @@ class Spec:
     overlaps: bool
 
     def __new__(cls, shape: Shape, strides: Shape | None, dtype: DType, device: Device) -> Spec:
-        """Raises ShapeError for a shape of 2**63 bytes or more and for such strides."""
+        """Raises ShapeError for a shape of 2**63 bytes or more, and for such strides."""
         if strides is None:
             strides = contiguous_strides(shape)
         key = (shape, strides, dtype, device)
@@ -95,8 +95,8 @@ def _make(key: tuple[Shape, Shape, DType, Device]) -> Spec:
         shape, strides = tuple(map(operator.index, shape)), tuple(map(operator.index, strides))
     if max(prod(shape), span(shape, strides) * dtype.itemsize) >= 2**63:
         raise ShapeError(f"a tensor of shape {tuple(shape)} has more elements than memory can address")
-    if max(map(abs, strides), default=0) >= 2**63:  # of dims of 1 or no elements
-        raise ShapeError(f"a tensor of shape {tuple(shape)} cannot have strides {strides}: they take more than 64 bits")
+    if max(map(abs, strides), default=0) * dtype.itemsize >= 2**63:  # of dims of 1 or no elements
+        raise ShapeError(f"a tensor of shape {tuple(shape)} cannot have strides {strides}: in bytes, more than 2**63")
     spec = object.__new__(Spec)
     spec.shape, spec.strides, spec.dtype, spec.device = Size(shape), strides, dtype, device
     spec.ndim, spec.numel = len(shape), prod(shape)
