@@ -76,7 +76,7 @@ def test_what_is_lacking_raises_when_it_is_used() -> None:
 
 def test_install_makes_torch_norch() -> None:
     code = """
-import norch.compat.standin as standin
+import norch.compat as standin
 standin.install(); standin.install()
 import torch, torch.cuda.amp, norch
 from torch.autograd import Variable

@@ -90,6 +90,7 @@ from .settings import (
 )
 from .spec import Size
 from .submodules import LateFinder as _LateFinder
+from .submodules import join_einops as _join_einops
 from .submodules import missing_names as _missing_names
 from .tensor.indexing import index_put
 from .tensor.interop import from_dlpack
@@ -167,6 +168,7 @@ def _op_of_plugin(name: str) -> Any:
 
 LOOKUPS.append(_op_of_plugin)
 _sys.meta_path.append(_LateFinder())
+_join_einops()
 
 
 def __dir__() -> list[str]:

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import spec_from_file_location
+from types import ModuleType
 from typing import Any
 
 missing_names: dict[str, None] = {}
 """Names that were asked for in norch's modules and are not there, in order: `norch run --report` lists them."""
 
 
-class LateFinder:
-    """Asked after Python's own finders for `norch.…`: the paths that `compat.paths` makes."""
+class EinopsFinder:
+    """Asked first, until einops is imported, which from then on knows norch's tensors."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname != "einops._backends":
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(fullname, path, target)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            run = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                import_module("norch.compat.einops")
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def join_einops() -> None:
+    """Lets einops know norch's tensors: now, where it is imported already, or when it will be."""
+    if "einops._backends" in sys.modules:
+        import_module("norch.compat.einops")
+    else:
+        sys.meta_path.insert(0, EinopsFinder())
+
+
+class LateFinder:
+    """Asked after Python's own finders for `norch.…`, the paths that `compat.paths` makes, and einops' layers."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname == "einops.layers.norch":
+            layers = PathFinder.find_spec("norch.nn.einops_layers", import_module("norch.nn").__path__)
+            return layers and spec_from_file_location(fullname, layers.origin)
         if not fullname.startswith("norch."):
             return None
         found: ModuleSpec | None = import_module("norch.compat.paths").find_spec(fullname)
