@@ -50,6 +50,6 @@ def test_layers_in_a_network():
 
 @pytest.mark.parametrize("order", ["norch, einops", "einops, norch"])
 def test_either_may_be_imported_first(order):
-    program = f"import {order}; print(einops.rearrange(norch.ones(2, 3), 'a b -> (b a)').shape, 'torch' in sys.modules)"
+    program = f"import {order}; print(einops.rearrange(norch.ones(2, 3), 'a b -> (b a)').shape)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "norch.Size([6])\n", done.stderr
