@@ -182,3 +182,9 @@ def test_version():
     assert norch.version.cuda is None or norch.cuda.is_available()
     for module in (norch.mps, norch.xpu):
         assert module.is_available() in (True, False)
+
+
+def test_multiples_beyond_a_narrow_dtype_wrap_around():
+    a, b = norch.tensor([5, -5, 7, 0], dtype=norch.int8), norch.tensor([27, 27, 3, 0], dtype=norch.int8)
+    assert norch.lcm(a, b).tolist() == [135 - 256, 135 - 256, 21, 0]
+    assert norch.lcm(a.int(), b.int()).tolist() == [135, 135, 21, 0]

@@ -425,10 +425,12 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
 
 @public(inplace=True)
 def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiple of integers, never negative; 0 where either is 0. The two broadcast and promote.
+    """The least common multiple of integers, 0 where either is 0. The two broadcast and promote.
 
-    Waits for the values, as `gcd` does. Raises DTypeError for anything but integers.
+    It is positive unless it is beyond the dtype: those of 8 and 16 bits wrap around as if computed in 32. Waits for the values, as `gcd` does. Raises DTypeError for anything but integers.
     """
     a, b = _integer_pair("lcm", input, other)
-    divisor = gcd(a, b)
-    return absolute(floor_divide(a, where(eq(divisor, 0), 1, divisor)) * b)
+    divisor, dtype = gcd(a, b), a.spec.dtype
+    if dtype.itemsize < 4:
+        a, b, divisor = (x.to(int32) for x in (a, b, divisor))
+    return absolute(floor_divide(a, where(eq(divisor, 0), 1, divisor)) * b).to(dtype)
