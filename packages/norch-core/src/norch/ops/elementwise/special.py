@@ -427,7 +427,8 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers, 0 where either is 0. The two broadcast and promote.
 
-    It is positive unless it is beyond the dtype: those of 8 and 16 bits wrap around as if computed in 32. Waits for the values, as `gcd` does. Raises DTypeError for anything but integers.
+    It is positive unless it is beyond the dtype: those of 8 and 16 bits wrap around as if computed in 32. Waits for the
+    values, as `gcd` does. Raises DTypeError for anything but integers.
     """
     a, b = _integer_pair("lcm", input, other)
     divisor, dtype = gcd(a, b), a.spec.dtype
