@@ -126,6 +126,7 @@ INDICES: list[Row] = [
     ("gather", lambda: x(2).gather(0, ints(2)), IndexError, ("gather", "2")),
     ("scatter", lambda: x(2).scatter(0, ints(2), 1.0), IndexError, ("scatter", "2")),
     ("index_select", lambda: norch.index_select(x(2), 0, ints(7)), IndexError, ("7",)),
+    ("masked_fill", lambda: x(2).masked_fill_(x(2) > 0, None), norch.DTypeError, ("value", "None")),
     ("index_select", lambda: norch.index_select(x(0, 0), 0, ints(0)), IndexError, ("(0, 0)", "empty")),
     ("narrow", lambda: x(3).narrow(0, 2, 2), IndexError, ("narrow", "(3,)")),
     ("select", lambda: x(3).select(0, 3), IndexError, ("select", "3", "(3,)")),

@@ -319,6 +319,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         value = value.to(dtype)
     elif dtype.category != FLOATING and type(value) in SCALARS:
         value = fill_spec(input.spec.like(()), value)
+    elif value is None:  # of which where() makes something else
+        raise DTypeError("masked_fill(): value must be a number or a 0-d tensor, got None")
     return where(mask, value, input)
 
 
