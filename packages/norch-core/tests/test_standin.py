@@ -26,12 +26,15 @@ def run(code: str, *arguments: str, folder: Path | None = None) -> subprocess.Co
 def test_paths_are_imported_and_reached_by_attributes() -> None:
     import norch.cuda.amp.grad_scaler
     import norch.distributions.categorical
+    import norch.random
     from norch.autograd.variable import Variable
+    from norch.random import fork_rng
 
     assert norch.cuda.amp.grad_scaler.GradScaler is norch.cuda.amp.GradScaler
     assert norch.amp.autocast_mode.autocast is norch.autocast
     assert norch.distributions.categorical.Categorical is norch.distributions.Categorical
     assert Variable is norch.autograd.Variable
+    assert fork_rng is norch.random.fork_rng
     assert repr(norch.cuda) == "<device module norch.cuda>"
     import norch.backends.cudnn as cudnn
 

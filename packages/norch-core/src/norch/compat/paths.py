@@ -93,6 +93,7 @@ PLACES: dict[str, Place] = {
         names=dict.fromkeys(("is_available", "is_initialized", "is_torchelastic_launched"), lambda: False),
         lacks=_DISTRIBUTED,
     ),
+    "random": Place(("ops.random",)),
     "hub": Place(lacks=dict.fromkeys(("load", "load_state_dict_from_url", "download_url_to_file"), _DOWNLOAD)),
     "jit": Place(
         names=_JIT | _NOT_COMPILING,
