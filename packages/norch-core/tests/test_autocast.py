@@ -395,3 +395,14 @@ def test_dtypes_beside_pytorch(expression: str, results: str) -> None:
             expected = result(expression, theirs, "cpu", torch, torch.nn.functional)
         with norch.autocast("cpu"):
             assert str(result(expression, ours, "cpu")).endswith(str(expected).removeprefix("torch."))
+
+
+@pytest.mark.parametrize("name", ["mm", "matmul", "bmm", "addmm"])
+def test_results_written_by_out_are_not_cast(name: str) -> None:
+    x = norch.full((1, 3, 3) if name == "bmm" else (3, 3), 1.001)
+    given = (x,) * (3 if name == "addmm" else 2)
+    expected, out = getattr(norch, name)(*given), norch.empty_like(x)
+    with norch.autocast("cpu", dtype=norch.bfloat16):
+        assert getattr(norch, name)(*given, out=out) is out
+        assert getattr(norch, name)(*given).dtype is norch.bfloat16
+    assert out.tolist() == expected.tolist()

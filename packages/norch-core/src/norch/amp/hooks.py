@@ -25,7 +25,7 @@ from .lists import CPU, FLOAT32, LOWER, OTHERS, REFUSE
 from .state import cast, state
 
 if TYPE_CHECKING:
-    from types import CellType, CodeType
+    from types import CellType, CodeType, FrameType
 
     from ..dispatch.plan import Plan
 
@@ -146,11 +146,16 @@ def _tensors(values: Iterable[Any]) -> Iterable[Any]:
             yield from _tensors(value)
 
 
+def _writes_out(frame: FrameType) -> bool:
+    """Whether a call comes from the one that had `out=`, which autocast leaves alone."""
+    return frame.f_globals.get("__name__") == "norch.tensor.out"
+
+
 def _hooked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         active = state.active
-        if active is None or _below[sys._getframe(2).f_globals.get("__name__", "")]:
+        if active is None or _below[sys._getframe(2).f_globals.get("__name__", "")] or _writes_out(sys._getframe(1)):
             return function(*args, **kwargs)
         specs = list(_tensors((*args, *kwargs.values())))
         found = _decide(name, specs)
@@ -195,7 +200,7 @@ def entry_of(function: Any) -> Op | CellType | None:
 
 def entries() -> dict[str, list[Any]]:
     """By the listed names, what there is to hook."""
-    for late in ("norch.linalg", "norch.ops.nn.volumes"):
+    for late in ("norch.linalg", "norch.ops.nn.volumes", "norch.spectral"):
         import_module(late)
     tables = (FUNCTIONS, METHODS, *CHECKED_MODULES)
     found: dict[str, list[Any]] = {}
