@@ -157,6 +157,7 @@ from .recurrent_cells import LSTMCell as LSTMCell
 from .recurrent_cells import RNNCell as RNNCell
 from .recurrent_cells import RNNCellBase as RNNCellBase
 from .state import StateDictError as StateDictError
+from .sync_batchnorm import SyncBatchNorm as SyncBatchNorm
 from .transformer import Transformer as Transformer
 from .transformer import TransformerDecoder as TransformerDecoder
 from .transformer import TransformerDecoderLayer as TransformerDecoderLayer

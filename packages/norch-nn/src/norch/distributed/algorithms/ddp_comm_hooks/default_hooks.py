@@ -12,7 +12,7 @@ import norch
 
 from ... import collectives
 from ...futures import Future
-from ...group import ProcessGroup
+from ...process_group import ProcessGroup
 from ...world import resolve, world
 
 __all__ = [
