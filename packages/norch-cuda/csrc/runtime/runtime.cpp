@@ -90,6 +90,12 @@ Device& device_state(int device) {
         cudaDeviceProp all;
         check(cudaGetDeviceProperties(&all, device), "asking for a device's properties");
         p.name = all.name;
+        for (int i = 0; i < 16; ++i) {
+            const unsigned byte = static_cast<unsigned char>(all.uuid.bytes[i]);
+            if (i == 4 || i == 6 || i == 8 || i == 10) p.uuid += '-';
+            p.uuid += "0123456789abcdef"[byte >> 4];
+            p.uuid += "0123456789abcdef"[byte & 15];
+        }
         p.major = attribute(cudaDevAttrComputeCapabilityMajor);
         p.minor = attribute(cudaDevAttrComputeCapabilityMinor);
         p.multiprocessors = attribute(cudaDevAttrMultiProcessorCount);

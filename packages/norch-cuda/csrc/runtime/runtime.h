@@ -45,7 +45,7 @@ struct Stream {
 };
 
 struct DeviceProperties {
-    std::string name;
+    std::string name, uuid;
     int major = 0, minor = 0;
     int multiprocessors = 0;
     size_t total_memory = 0, l2_bytes = 0, shared_bytes = 0;  // shared_bytes: the most that one block may ask for
