@@ -23,3 +23,9 @@ def norch_backend() -> Backend:  # type: ignore[empty-body]
 def norch_ops() -> Sequence[Any]:  # type: ignore[empty-body]
     """Returns functions made with `norch.plugin_ops.new_op`: those that the module's entry points are named after
     (group `norch.ops`), and any that these need."""
+
+
+@hookspec
+def norch_engine() -> Any:
+    """Returns the `norch.distributed.engine.Engine` that the module's entry point is named after (group
+    `norch.distributed`)."""

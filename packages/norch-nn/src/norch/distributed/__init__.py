@@ -1,0 +1,73 @@
+"""Several processes, PyTorch's names: collectives over engines that plug in (MPI on CPUs, NCCL on NVIDIA's GPUs).
+
+mpirun -n 4 python train.py
+
+import norch.distributed as dist
+dist.init_process_group()
+dist.all_reduce(tensor)
+dist.destroy_process_group()
+"""
+
+from __future__ import annotations
+
+from .collectives import (
+    P2POp,
+    all_gather,
+    all_gather_into_tensor,
+    all_reduce,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    batch_isend_irecv,
+    broadcast,
+    gather,
+    irecv,
+    isend,
+    monitored_barrier,
+    recv,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+    scatter,
+    send,
+)
+from .errors import DistBackendError, DistNetworkError, DistributedError, DistStoreError
+from .group import ProcessGroup, Work
+from .objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from .reduce_op import ReduceOp
+from .store import FileStore, HashStore, PrefixStore, Store, TCPStore
+from .world import (
+    GroupMember,
+    destroy_process_group,
+    get_backend,
+    get_global_rank,
+    get_group_rank,
+    get_local_rank,
+    get_node_local_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_available,
+    is_backend_available,
+    is_gloo_available,
+    is_initialized,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+    new_group,
+    new_subgroups,
+    split_group,
+)
+
+# The names of norch's ancestor.
+broadcast_tensor = broadcast
+allreduce_sum_tensor = all_reduce

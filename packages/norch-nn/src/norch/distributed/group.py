@@ -1,0 +1,252 @@
+"""Groups of processes, and how one of their collectives is begun, checked, waited for and given up."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import norch
+
+from .engine import Communicator, Engine, Request
+from .errors import DistributedError
+from .members import Members
+from .store import PrefixStore, Store
+
+SPINS = 64
+"""How often a request is asked before anyone else gets the processor."""
+
+AT_ONCE, PAUSE = 0.2, 1e-4
+"""After so many seconds a waiting process sleeps between two looks, and for how long."""
+
+LOOK = 0.05
+"""Seconds between two looks at how the other members are."""
+
+_yield = getattr(os, "sched_yield", lambda: time.sleep(0))
+
+
+class Options:
+    """What the variables NORCH_DISTRIBUTED_… say. check: whether members compare what they call (CHECK=0 does not)."""
+
+    check = os.environ.get("NORCH_DISTRIBUTED_CHECK", "1") != "0"
+
+
+def caller() -> str:
+    """File and line of the nearest caller outside of norch."""
+    frame: Any = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("norch."):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+class Work:
+    """A collective under way. `wait()` before its tensors are used."""
+
+    __slots__ = ("call", "deadline", "finish", "group", "kept", "request", "seq")
+
+    def __init__(
+        self,
+        group: ProcessGroup,
+        request: Request,
+        call: str,
+        finish: Callable[[], Any] | None,
+        kept: Any,
+        alone: bool = False,
+    ) -> None:
+        self.group, self.request, self.call, self.finish, self.kept = group, request, call, finish, kept
+        self.seq = 0 if alone else group.seq
+        self.deadline = time.monotonic() + group.timeout
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Returns when the tensors hold the result, as far as the current stream's work is concerned.
+
+        Raises DistributedError, naming who is missing, after the group's timeout (or `timeout`, a timedelta).
+        """
+        if self.kept is not None:
+            if timeout is not None:
+                self.deadline = time.monotonic() + timeout.total_seconds()
+            if not self.request.chain():
+                self.group.wait_for(self.request, self.seq, self.call, self.deadline)
+            self._done()
+        return True
+
+    def _done(self) -> None:
+        finish, self.finish = self.finish, None
+        if finish is not None:
+            finish()
+        self.kept = None
+
+    def is_completed(self) -> bool:
+        """Whether it is done. Never waits."""
+        if self.kept is not None and self.request.test():
+            self.wait()
+        return self.kept is None
+
+    def is_success(self) -> bool:
+        return self.is_completed()
+
+    def source_rank(self) -> int:
+        """Of a receipt from anyone, once it is done: the rank of the sender."""
+        source = self.request.source
+        if source is None:
+            raise ValueError("source_rank(): only a receipt that is done has a source")
+        return self.group.ranks[source]
+
+    def result(self) -> Any:
+        """The tensors that the collective was given."""
+        return self.kept
+
+
+class ProcessGroup:
+    """Some of the processes of the job. `ranks` are theirs in the job, ascending; members count from 0.
+
+    timeout: seconds that a collective may take. engines: by device type.
+    """
+
+    def __init__(
+        self, name: str, ranks: Sequence[int], rank: int, engines: Mapping[str, Engine], store: Store, timeout: float
+    ) -> None:
+        self.group_name, self.ranks, self.engines, self.timeout = name, tuple(ranks), dict(engines), timeout
+        self.global_rank, self.member = rank, self.ranks.index(rank)
+        self.store = PrefixStore(name, store)
+        self.seq = 0
+        self.failed: str | None = None
+        self.closed = False
+        self.comms: dict[str, Communicator] = {}
+        self.members: Members | None = None
+
+    # --- What PyTorch's have ----------------------------------------------------------------------------------------
+
+    def rank(self) -> int:
+        return self.member
+
+    def size(self) -> int:
+        return len(self.ranks)
+
+    def name(self) -> str:
+        return ",".join(sorted({engine.name for engine in self.engines.values()}))
+
+    def __repr__(self) -> str:
+        return f"<norch.distributed.ProcessGroup {self.group_name!r}: {self.name()}, ranks {list(self.ranks)}>"
+
+    # --- Engines ----------------------------------------------------------------------------------------------------
+
+    def comm(self, kind: str) -> Communicator:
+        """The communicator for a device type, made when it is first asked for: by all members."""
+        found = self.comms.get(kind)
+        return self.connect(kind) if found is None else found
+
+    def connect(self, kind: str) -> Communicator:
+        """Connects the members for tensors on a device type, and shows them to each other."""
+        self.alive()
+        engine = self.engines.get(kind)
+        if engine is None:
+            have = ", ".join(f"{e.name} for {k!r}" for k, e in sorted(self.engines.items()))
+            raise DistributedError(
+                f"no engine of this group moves tensors on {kind!r}; it has {have}. Engines are named as in "
+                "init_process_group('cpu:mpi,cuda:nccl')"
+            )
+        for other, comm in self.comms.items():
+            if self.engines[other] is engine:
+                self.comms[kind] = comm
+                return comm
+        comm = engine.connect(self.ranks, self.global_rank, PrefixStore(engine.name, self.store), self.timeout)
+        self.comms[kind] = comm
+        if self.members is None:
+            self.members = Members(self, comm, kind)
+        return comm
+
+    # --- Calls ------------------------------------------------------------------------------------------------------
+
+    def begin(self, call: str) -> None:
+        """Counts and notes a collective. Raises DistributedError where another member calls something else as it."""
+        if self.failed is not None or self.closed:
+            self.alive()
+        self.seq = seq = self.seq + 1
+        ledger = self.members.ledger  # type: ignore[union-attr]
+        key = ledger.note(seq, call, caller())
+        if Options.check and not ledger.agrees(seq, key):
+            raise self.give_up(self.members.mismatch(seq))  # type: ignore[union-attr]
+
+    def begin_alone(self, call: str) -> None:
+        """Notes what only some members take part in."""
+        self.alive()
+        self.members.ledger.note_alone(call, caller())  # type: ignore[union-attr]
+
+    def alive(self) -> None:
+        if self.failed is not None:
+            raise DistributedError(f"this group has failed before: {self.failed}")
+        if self.closed:
+            raise DistributedError("this group was destroyed by destroy_process_group()")
+
+    def end(
+        self,
+        call: str,
+        request: Request,
+        finish: Callable[[], Any] | None,
+        kept: Any,
+        async_op: bool,
+        alone: bool = False,
+    ) -> Work | None:
+        """Waits for what was begun, or returns the Work that will. alone: not all members take part."""
+        if async_op:
+            return Work(self, request, call, finish, kept, alone)
+        if not request.chain():
+            self.wait_for(request, 0 if alone else self.seq, call, None)
+        if finish is not None:
+            finish()
+        return None
+
+    def wait_for(self, request: Request, seq: int, call: str, deadline: float | None) -> None:
+        """Returns when `request` is done; raises as soon as it is known that it cannot be."""
+        test = request.test
+        for _ in range(SPINS):
+            if test():
+                return
+        begun = time.monotonic()
+        if deadline is None:
+            deadline = begun + self.timeout
+        look = begun + LOOK
+        while not test():
+            now = time.monotonic()
+            if now > look:
+                look = now + LOOK
+                trouble = self.members.trouble(seq) if self.members is not None else None
+                if trouble is not None:
+                    raise self.give_up(trouble)
+                if now > deadline:
+                    raise self.give_up(self._late(seq, call, now - begun))
+            if now - begun > AT_ONCE:
+                time.sleep(PAUSE)
+            else:
+                _yield()
+
+    def _late(self, seq: int, call: str, waited: float) -> str:
+        if self.members is None:
+            return f"{call} took over {self.timeout:g} s"
+        return self.members.late(seq, call, self.timeout)
+
+    def give_up(self, why: str) -> DistributedError:
+        """From now on this group refuses everything, and the other members learn why."""
+        self.failed = why
+        if self.members is not None:
+            self.members.ledger.fail(why)
+        for comm in set(self.comms.values()):
+            comm.abort()
+        return DistributedError(why)
+
+    def close(self) -> None:
+        """Frees what the group holds; all members call it."""
+        if not self.closed and self.failed is None:
+            if self.members is not None:
+                self.members.ledger.finish()
+            for comm in set(self.comms.values()):
+                comm.close()
+        self.closed = True
+        self.comms.clear()
+
+    def tensor_device(self, kind: str) -> norch.device:
+        """Where tensors of the group's own are made for an engine."""
+        return norch.device(kind)

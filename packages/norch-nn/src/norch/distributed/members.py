@@ -1,0 +1,133 @@
+"""What a group knows of its members: where they run, what they do, and which one is to blame."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import norch
+
+from . import ledger as ledgers
+from . import witness
+from .ledger import FAILED, FINISHED, Ledger
+
+if TYPE_CHECKING:
+    from .engine import Communicator
+    from .group import ProcessGroup
+
+RECORD = 512
+"""Bytes by which a member introduces itself."""
+
+
+def host() -> str:
+    """The name of this host. NORCH_DISTRIBUTED_HOST gives another, for tests."""
+    return os.environ.get("NORCH_DISTRIBUTED_HOST") or socket.gethostname()
+
+
+def _namespace() -> str:
+    """What tells processes that see each other's pids from those that do not."""
+    try:
+        inode = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        inode = 0
+    return f"{host()}/{inode}"
+
+
+class Members:
+    """The members of a group: made by all of them together, with its first communicator."""
+
+    def __init__(self, group: ProcessGroup, comm: Communicator, kind: str) -> None:
+        self.group = group
+        own = {"host": host(), "space": _namespace(), "pid": os.getpid()}
+        self.records = self._share(comm, kind, own)
+        here = own["space"]
+        self.local = [i for i, record in enumerate(self.records) if record["space"] == here]
+        mine = self.local.index(group.member)
+        if mine == 0:
+            file, path = ledgers.make_file(len(self.local))
+        paths = self._share(comm, kind, {"path": path} if mine == 0 else {})
+        if mine:
+            path = paths[self.local[0]]["path"]
+            file = os.open(path, os.O_RDWR)
+        self.ledger = Ledger(file, len(self.local), mine, group.global_rank)
+        self._share(comm, kind, {})  # all have opened it
+        if mine == 0 and not path.startswith("/proc/"):
+            os.unlink(path)
+        if mine == 0 and group.group_name == "world" and len(self.local) > 1:
+            self._call_witness(file)
+
+    def _share(self, comm: Communicator, kind: str, value: dict[str, Any]) -> list[dict[str, Any]]:
+        """What all members give, by member."""
+        text = json.dumps(value).encode().ljust(RECORD)
+        if len(text) > RECORD:
+            raise ValueError(f"a member's record takes {len(text)} bytes, over {RECORD}")
+        device = self.group.tensor_device(kind)
+        tensor = norch.tensor(list(text), dtype=norch.uint8).to(device)
+        out = norch.empty(self.group.size() * RECORD, dtype=norch.uint8, device=device)
+        self.group.wait_for(comm.all_gather(out, tensor), 0, "init_process_group", None)
+        data = out.cpu().numpy().tobytes()
+        return [json.loads(data[i : i + RECORD]) for i in range(0, len(data), RECORD)]
+
+    def _call_witness(self, file: int) -> None:
+        if not hasattr(os, "pidfd_open"):
+            return
+        row = ledgers._ROW
+        plan = {
+            "file": file,
+            "size": row.itemsize * len(self.local),
+            "row": row.itemsize,
+            "slots": ledgers.SLOTS,
+            "text": ledgers.TEXT,
+            "fields": {name: row.fields[name][1] for name in ("state", "seq", "at", "texts")},
+            "host": host(),
+            "pids": [self.records[i]["pid"] for i in self.local],
+            "names": [f"rank {self.group.ranks[i]}" for i in self.local],
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", witness.__file__, json.dumps(plan)],
+            pass_fds=(file,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        process.returncode = 0  # it outlives this process, which does not wait for it
+
+    # --- Who is to blame --------------------------------------------------------------------------------------------
+
+    def _called(self, member: int) -> str:
+        record = self.records[member]
+        return f"rank {self.group.ranks[member]} on {record['host']} (process {record['pid']})"
+
+    def mismatch(self, seq: int) -> str:
+        """That members call different things as collective `seq`, and what each calls."""
+        calls = []
+        for at, member in enumerate(self.local):
+            call = self.ledger.call(at, seq)
+            calls.append(f"rank {self.group.ranks[member]}: {call or 'not there yet'}")
+        return f"collective {seq} is not the same on all ranks: " + ", ".join(calls)
+
+    def trouble(self, seq: int) -> str | None:
+        """Why collective `seq` cannot be done any more, if that is known already."""
+        states = self.ledger.rows["state"].tolist()
+        for at, state in enumerate(states):
+            member = self.local[at]
+            if state == FAILED and at != self.ledger.mine:
+                why = self.ledger.failure(at)
+                return why if why.startswith("collective ") else f"{self._called(member)} gave up: {why}"
+            if state == FINISHED and at != self.ledger.mine and int(self.ledger.rows["seq"][at]) < seq:
+                return f"{self._called(member)} has left the group; {self.ledger.last(at)}"
+            if state != FINISHED and not self.ledger.alive(at):
+                return f"{self._called(member)} is dead; {self.ledger.last(at)}"
+        return None
+
+    def late(self, seq: int, call: str, timeout: float) -> str:
+        """That collective `seq` took too long, and who has not come to it."""
+        lines = []
+        for at, member in enumerate(self.local):
+            if int(self.ledger.rows["seq"][at]) < seq:
+                lines.append(f"{self._called(member)}: MISSING; {self.ledger.last(at)}")
+        head = f"{call} did not end within {timeout:g} s"
+        if not lines:
+            return f"{head}, although all ranks began it"
+        return f"{head}: " + "; ".join(lines)

@@ -1,0 +1,18 @@
+"""How values of several processes become one."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ReduceOp(Enum):
+    """The reductions of collectives. AVG divides by the number of members; BAND, BOR and BXOR are for integers."""
+
+    SUM = "sum"
+    AVG = "avg"
+    PRODUCT = "product"
+    MIN = "min"
+    MAX = "max"
+    BAND = "band"
+    BOR = "bor"
+    BXOR = "bxor"
