@@ -93,13 +93,6 @@ void check_nccl(Result result, const char* what, Comm comm = nullptr) {
     throw std::runtime_error(message);
 }
 
-bool is_recorded(const Stream& stream) {
-    if (!stream.handle) return false;
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(stream.handle, &status), "asking whether a stream is being recorded");
-    return status == cudaStreamCaptureStatusActive;
-}
-
 // --- A group ----------------------------------------------------------------------------------------------------------
 
 using Buffers = std::vector<Buffer*>;

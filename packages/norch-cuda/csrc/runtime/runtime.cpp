@@ -173,6 +173,12 @@ Stream& make_stream(int device, int priority) {
     return stream;
 }
 
+bool is_recorded(const Stream& stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return stream.handle && cudaStreamIsCapturing(stream.handle, &status) == cudaSuccess &&
+           status != cudaStreamCaptureStatusNone;
+}
+
 void bind(int device) {
     static const bool is_alone = device_count() == 1;
     if (!is_alone) check(cudaSetDevice(device), "choosing a device");

@@ -63,6 +63,9 @@ Stream& default_stream(int device);
 /// A new stream that does not wait for the default stream.
 Stream& make_stream(int device, int priority = 0);
 
+/// Whether a graph is recorded from a stream, or from one that it has waited for.
+bool is_recorded(const Stream& stream);
+
 /// Makes the device of a stream the one that CUDA calls of this thread mean.
 void bind(int device);
 
