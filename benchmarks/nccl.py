@@ -3,9 +3,9 @@
     python benchmarks/nccl.py [--json out.json]
 
 It starts one process a GPU. For each size the libraries take turns; a figure is the median of the rounds of the slowest
-process, by the device's events. "host us" is what a call costs the host, the wait of the current stream included:
-of the engine, of norch.distributed with and without its check that all ranks call the same, and of PyTorch. What must be
-reached: 0.9 of PyTorch's bandwidth at 256 MB.
+process, by the device's events. "host us" is what a call costs the host, the wait of the current stream included: of the
+engine, of norch.distributed with and without its check that all ranks call the same, and of PyTorch. What must be
+reached: 0.9 of PyTorch's bandwidth at 256 MiB.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def measure(json_path: Path | None) -> None:
 
     import norch
     import norch.distributed as ours
-    from norch.distributed import group as groups
+    from norch.distributed import process_group as groups
 
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     norch.cuda.set_device(rank)
