@@ -3,7 +3,7 @@
     python benchmarks/nccl.py [--json out.json]
 
 It starts one process a GPU. For each size the libraries take turns; a figure is the median of the rounds of the slowest
-process, by the device's events. "host us" is what a call costs the host, the wait of the current stream included: of the
+process, by the device's events. "host us" is what a call costs the host, the current stream's wait included: of the
 engine, of norch.distributed with and without its check that all ranks call the same, and of PyTorch. What must be
 reached: 0.9 of PyTorch's bandwidth at 256 MiB.
 """
