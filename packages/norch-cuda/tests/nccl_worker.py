@@ -172,7 +172,7 @@ def wait_for_one_that_hangs(is_first):
         norch.cuda.synchronize()
     if RANK == 1:
         print("hangs", flush=True)
-        time.sleep(15)
+        time.sleep(7)
         os._exit(0)
     start = []
 
@@ -240,7 +240,7 @@ def failing(check):
         if RANK == 1 and check == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if RANK == 1 and check in ("hung", "flooded"):
-            time.sleep(12)
+            time.sleep(9)
             os._exit(0)
         if RANK == 1:
             time.sleep(1)
