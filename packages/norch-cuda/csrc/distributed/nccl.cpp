@@ -120,16 +120,14 @@ struct Group {
     }
 
     /// Ends what is under way, also a call that another thread is in. The next synchronisation says so.
-    void abort() {
+    void abort(bool is_under_way) {
         is_aborted = true;
         Comm ended = comm.exchange(nullptr);
         if (!ended) return;
-        bind(stream->device);
-        if (cudaStreamQuery(stream->handle) == cudaErrorNotReady)
+        if (is_under_way)
             set_failure(stream->device, "collectives that were under way on cuda:" + std::to_string(stream->device) +
                                             " were given up, and what they were to write is not there; the next "
                                             "collective of their group says why");
-        cudaGetLastError();
         nccl().comm_abort(ended);
     }
 
@@ -167,18 +165,23 @@ cudaEvent_t make_event() {
     return event;
 }
 
-/// Aborts a group whose work takes over `limit` seconds: where Python's watchdog cannot, since a full queue keeps a
-/// launch, and with it the GIL.
+/// Notes what is done, every now and then.
+void look(std::shared_ptr<Group> group) {
+    while (group->comm) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        if (!group->guarded_since) continue;
+        bind(group->stream->device);
+        if (cudaEventQuery(group->guarded) != cudaErrorNotReady) group->guarded_since = 0;
+    }
+}
+
+/// Aborts a group whose work takes over `limit` seconds. It asks nothing of CUDA, where every call waits, `look`'s too,
+/// while a launch does since the queue is full behind a collective that hangs; nor has it a use for the GIL.
 void guard(std::shared_ptr<Group> group, double limit) {
     while (group->comm) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         const int64_t since = group->guarded_since;
-        if (!since) continue;
-        bind(group->stream->device);
-        if (cudaEventQuery(group->guarded) != cudaErrorNotReady)
-            group->guarded_since = 0;
-        else if (double(now() - since) * 1e-9 > limit)
-            group->abort();
+        if (since && double(now() - since) * 1e-9 > limit) group->abort(true);
     }
 }
 
@@ -288,6 +291,7 @@ public:
         result = group_->settle(comm, result);
         check_nccl(result, "to make a group", comm);
         group_->comm = comm;
+        std::thread(look, group_).detach();
         std::thread(guard, group_, limit).detach();
     }
 
@@ -367,7 +371,9 @@ public:
 
     void abort() {
         nb::gil_scoped_release released;
-        group_->abort();
+        const Stream& own = *group_->stream;
+        bind(own.device);
+        group_->abort(cudaStreamQuery(own.handle) == cudaErrorNotReady);
     }
 
     /// Seconds that the call has taken which another thread is in; 0 where none is.
