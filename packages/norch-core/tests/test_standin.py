@@ -59,7 +59,9 @@ assert names and not any(callable(getattr(norch.autograd, name)) for name in nam
     assert run(code).stderr == ""
 
 
-@pytest.mark.parametrize("path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision", "distributed"))])
+@pytest.mark.parametrize(
+    "path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision", "distributed"))]
+)
 def test_every_path_is_a_module(path: str) -> None:
     assert import_module(f"norch.{path}") is not None
 
