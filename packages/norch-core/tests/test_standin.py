@@ -177,7 +177,8 @@ def test_check_names_what_is_missing(tmp_path: Path, capsys: Any) -> None:
     assert capsys.readouterr().out.splitlines() == [
         f"{file}:3: norch lacks torch.fx",
         f"{file}:5: norch lacks torch.Nothing",
-        f"{file}:6: norch lacks torch.onnx.export: norch.save(model.state_dict(), path) keeps a model, and norch.load reads it",
+        f"{file}:6: norch lacks torch.onnx.export: norch.save(model.state_dict(), path) keeps a model, and norch.load "
+        "reads it",
         f"{file}:8: norch lacks torch.special.wrong",
     ]
     file.write_text("import torch\ntorch.ones(1)")
