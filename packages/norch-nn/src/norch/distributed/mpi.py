@@ -1,6 +1,7 @@
 """The engine "mpi": mpi4py, for tensors on the CPU, which it moves where they lie.
 
-Everything is started without waiting and then asked, so that a member that does not come can be named, and Ctrl-C works.
+Everything is started without waiting and then asked, so that a member that does not come can be named and Ctrl-C is
+heard.
 Any MPI that mpi4py finds will do; `pip install norch-nn[mpi]` brings MPICH.
 """
 
@@ -194,6 +195,7 @@ def start(timeout: float) -> None:
     provided = ctypes.c_int()
 
     def otherwise() -> str:
+        _unlink_segments()
         missing = _unmarked(size) if sys.platform == "linux" else []
         named = f"rank {', '.join(map(str, missing))} has" if missing else "at least one of them has"
         return (
@@ -202,12 +204,12 @@ def start(timeout: float) -> None:
         )
 
     within(timeout, lambda: library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(provided)), otherwise)
+    MPI.COMM_WORLD.Barrier()
     _unlink_segments()
 
 
 def _unlink_segments() -> None:
-    """Takes the names of MPICH's shared memory away once all have opened it: a killed process leaves nothing then."""
-    MPI.COMM_WORLD.Barrier()
+    """Takes the names of MPICH's shared memory away, which all have opened: a killed process leaves nothing then."""
     with suppress(OSError), open("/proc/self/maps") as maps:
         for path in set(re.findall(r"/dev/shm/mpich_\S+", maps.read())):
             with suppress(OSError):
@@ -223,10 +225,10 @@ def stop() -> None:
 class MPIEngine(Engine):
     name = "mpi"
 
-    def bootstrap(self) -> Store | None:
+    def bootstrap(self, timeout: float) -> Store | None:
         if launched() is None:
             return None
-        start(300.0)
+        start(timeout)
         comm = MPI.COMM_WORLD
         here = socket.gethostname()
         alone = len(set(comm.allgather(here))) == 1
