@@ -1,6 +1,7 @@
 """A small GPT cut over all ranks, beside the whole one that each rank has too, in float64."""
 
 import copy
+from fnmatch import fnmatch
 
 import pytest
 
@@ -69,7 +70,11 @@ CUT = Shard(1)  # the sequence
 PLANS = {
     "block": (False, BLOCK),
     "vocabulary": (True, BLOCK | {"words": RowwiseParallel(), "head": ColwiseParallel()}),
-    "joined": (False, BLOCK | {"words": ColwiseParallel(output_layouts=Replicate()), "head": ColwiseParallel(output_layouts=Replicate())}),
+    "joined": (
+        False,
+        BLOCK
+        | {"words": ColwiseParallel(output_layouts=Replicate()), "head": ColwiseParallel(output_layouts=Replicate())},
+    ),
     "sequence": (
         True,
         {
@@ -130,10 +135,11 @@ for name, (tied, plan) in PLANS.items():
         found = norch.cat([full_state_dict(cut)[key].flatten() for key in whole.state_dict()])
         close(found, norch.cat([v.flatten() for v in whole.state_dict().values()]), (name, "step"))
 
-    cut_weights = sum(p.numel() for n, p in whole.named_parameters() if n.endswith("weight") and p.ndim == 2 and n in whole.state_dict() and (name != "block" or "blocks" in n) and (name == "sequence" or "places" not in n))  # fmt: skip
-    held = sum(p.numel() for p in {id(p): p for p in cut.parameters() if p.ndim == 2}.values())
-    kept = sum(p.numel() for n, p in whole.named_parameters() if p.ndim == 2) - cut_weights
-    assert held - kept == cut_weights // size, (name, held, kept, cut_weights)
+    for key, p in cut.named_parameters():
+        style = next((s for pattern, s in plan.items() if fnmatch(key, f"{pattern}.*")), None)
+        whole_here = style is None or isinstance(style, SequenceParallel)
+        whole_here |= isinstance(style, RowwiseParallel) and key.endswith("bias")
+        assert p.numel() * (1 if whole_here else size) == whole.get_parameter(key).numel(), (name, key)
 
 # The weights of rank 0 count, whatever others have.
 norch.manual_seed(rank)

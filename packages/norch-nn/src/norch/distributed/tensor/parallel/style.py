@@ -28,8 +28,8 @@ class ColwiseParallel(ParallelStyle):
     """Cuts a Linear by its outputs, or an Embedding by its columns.
 
     input_layouts: how its input lies, Replicate() or, of a cut sequence, Shard(dim). output_layouts: Shard(-1), or
-    Replicate() to join the outputs. parts: of how many matrices the weight is made, each of which is cut: 3 for queries,
-    keys and values in one Linear, so that each process has whole heads.
+    Replicate() to join the outputs. parts: of how many matrices the weight is made, each of which is cut: 3 where one
+    Linear makes queries, keys and values, so that each process has whole heads.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RowwiseParallel(ParallelStyle):
 
 
 class SequenceParallel(ParallelStyle):
-    """Leaves a module (LayerNorm, Dropout) that works on each position alone to a cut sequence (Korthikanti et al., 2022).
+    """For a module that works on each position alone (LayerNorm): it gets a cut sequence (Korthikanti et al., 2022).
 
     Its parameters are replicated, and their gradients summed over the processes.
     """
@@ -108,9 +108,9 @@ def parallelize_module(
     """Cuts `module` over a mesh of one dim (all processes by default), in place, and returns it.
 
     parallelize_plan: a style for the module itself, or by the names of modules in it, where `*` stands for any name
-    between two dots. src_data_rank: the process of the mesh, from 0, whose weights are cut; None where all have the same.
-    Parameters that are in no style's module must be the same everywhere: seed alike. A Parameter that modules share must
-    be cut in all of them alike.
+    between two dots. src_data_rank: the process of the mesh, from 0, whose weights are cut; None where all have the
+    same. Parameters of modules that are not in the plan must be the same everywhere: seed alike. One that modules share
+    must be cut in all of them alike.
 
     Warns of names that no module has. Raises TypeError for a module that a style does not know, ShapeError for a size
     that the number of processes does not divide, ValueError for a shared parameter that is cut in one module only.
