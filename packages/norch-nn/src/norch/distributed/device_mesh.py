@@ -7,7 +7,7 @@ from typing import Any
 
 import norch
 
-from .group import ProcessGroup
+from .process_group import ProcessGroup
 from .world import (
     get_process_group_ranks,
     get_rank,
