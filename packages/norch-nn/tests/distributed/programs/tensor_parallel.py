@@ -1,6 +1,7 @@
 """A small GPT cut over all ranks, beside the whole one that each rank has too, in float64."""
 
 import copy
+import sys
 from fnmatch import fnmatch
 
 import pytest
@@ -164,5 +165,5 @@ with pytest.raises(TypeError, match=r"got MultiheadAttention; write attention wi
 with pytest.warns(UserWarning, match="no module is called 'blocks.up'"):
     parallelize_module(GPT(False), mesh, {"blocks.up": ColwiseParallel()})
 
-print(f"rank {rank}: {len(PLANS)} plans equal the whole model", flush=True)
+sys.stdout.write(f"rank {rank}: {len(PLANS)} plans equal the whole model\n")
 dist.destroy_process_group()
