@@ -135,7 +135,7 @@ class Members:
     def _call_witness(self, file: int) -> None:
         if not hasattr(os, "pidfd_open"):
             return
-        row = ledgers._ROW
+        row: Any = ledgers.ROW
         plan = {
             "file": file,
             "size": row.itemsize * len(self.local),

@@ -218,6 +218,18 @@ class ProcessGroup:
             finish()
         return None
 
+    def barrier(self, async_op: bool) -> Work | None:
+        """Waits until all members have come to it, or returns a Work that does."""
+        kind = next(iter(self.comms), None) or next(iter(self.engines))
+        comm = self.comm(kind)
+        self.begin("barrier")
+        mark = norch.zeros(1, dtype=norch.int32, device=kind)
+        request = comm.all_reduce(mark, "sum")
+        if async_op:
+            return Work(self, request, "barrier", None, mark)
+        self.wait_for(request, self.seq, "barrier", None)
+        return None
+
     def wait_for(self, request: Request, seq: int, call: str, deadline: float | None) -> None:
         """Returns when `request` is done; raises as soon as it is known that it cannot be."""
         test = request.test

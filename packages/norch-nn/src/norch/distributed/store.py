@@ -161,7 +161,7 @@ class TCPStore(Store):
         self._server: SimpleXMLRPCServer | None = None
         if is_master:
             self._values = values = HashStore()
-            answers = {
+            answers: dict[str, Callable[..., Any]] = {
                 "set": lambda key, value: values.set(key, value.data),
                 "look": lambda key: None if (value := values.look(key)) is None else Binary(value),
                 "add": lambda key, amount: str(values.add(key, int(amount))),
