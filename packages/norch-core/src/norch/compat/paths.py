@@ -86,6 +86,8 @@ PLACES: dict[str, Place] = {
     "_dynamo": Place(names={"disable": unchanged, "allow_in_graph": unchanged, "reset": lambda: None}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
+    "distributed._tensor": Place(("distributed.tensor",)),
+    "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),
     "hub": Place(lacks=dict.fromkeys(("load", "load_state_dict_from_url", "download_url_to_file"), _DOWNLOAD)),
     "jit": Place(

@@ -14,6 +14,8 @@ from norch.distributed.device_mesh import init_device_mesh
 from norch.distributed.tensor import Replicate, Shard
 from norch.distributed.tensor.parallel import (
     ColwiseParallel,
+    PrepareModuleInput,
+    PrepareModuleOutput,
     RowwiseParallel,
     SequenceParallel,
     full_state_dict,
@@ -154,12 +156,27 @@ dist.broadcast(x, 0)
 dist.broadcast(linear.bias.data, 0)
 close(row(x), linear(x), "row")
 
+# A block that is given a cut sequence and returns one, by what stands around it.
+norch.manual_seed(3)
+whole = Block().double()
+plan = {key.removeprefix("blocks.*."): style for key, style in BLOCK.items()}
+cut = parallelize_module(copy.deepcopy(whole), mesh, plan)
+parallelize_module(cut, mesh, PrepareModuleInput(input_layouts=CUT, desired_input_layouts=Replicate()))
+parallelize_module(cut, mesh, PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=CUT))
+x = norch.randn(2, LENGTH, WIDTH, dtype=norch.float64, requires_grad=True)
+part = x.detach().chunk(size, 1)[rank].requires_grad_()
+(whole(x) ** 2).sum().backward()
+(cut(part) ** 2).sum().backward()
+close(part.grad, x.grad.chunk(size, 1)[rank], "prepared")
+
 with pytest.raises(norch.ShapeError, match=f"cannot be cut among {size} processes"):
     parallelize_module(nn.Linear(4, 2 * size + 1), mesh, ColwiseParallel())
 with pytest.raises(ValueError, match=r"words.weight is shared with a module that was cut"):
     parallelize_module(GPT(True), mesh, {"head": ColwiseParallel()})
 with pytest.raises(ValueError, match="is shared by modules that the plan cuts in different ways"):
     parallelize_module(GPT(True), mesh, {"head": ColwiseParallel(), "words": ColwiseParallel()})
+with pytest.raises(NotImplementedError, match="norch has no DTensor"):
+    ColwiseParallel(use_local_output=False)
 with pytest.raises(TypeError, match=r"got MultiheadAttention; write attention with Linear layers"):
     parallelize_module(nn.MultiheadAttention(4, 2), mesh, ColwiseParallel())
 with pytest.warns(UserWarning, match="no module is called 'blocks.up'"):

@@ -9,6 +9,8 @@ from .state import full_state_dict as full_state_dict
 from .state import load_full_state_dict as load_full_state_dict
 from .style import ColwiseParallel as ColwiseParallel
 from .style import ParallelStyle as ParallelStyle
+from .style import PrepareModuleInput as PrepareModuleInput
+from .style import PrepareModuleOutput as PrepareModuleOutput
 from .style import RowwiseParallel as RowwiseParallel
 from .style import SequenceParallel as SequenceParallel
 from .style import parallelize_module as parallelize_module

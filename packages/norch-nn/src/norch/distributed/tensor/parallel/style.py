@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 from norch import nn
 
@@ -13,7 +14,10 @@ from ...device_mesh import DeviceMesh
 from ...nn import functional as D
 from ...world import get_world_size
 from .. import Placement, Replicate, Shard
+from . import regions
 from .layers import ColumnEmbedding, ColumnLinear, CutLayer, Cutter, RowEmbedding, RowLinear
+
+Layouts = Placement | tuple[Placement | None, ...] | None
 
 
 class ParallelStyle(ABC):
@@ -40,6 +44,7 @@ class ColwiseParallel(ParallelStyle):
         use_local_output: bool = True,
         parts: int = 1,
     ) -> None:
+        _local("ColwiseParallel", use_local_output)
         self.given, self.gives, self.parts = input_layouts or Replicate(), output_layouts or Shard(-1), parts
 
     def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
@@ -64,6 +69,7 @@ class RowwiseParallel(ParallelStyle):
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
+        _local("RowwiseParallel", use_local_output)
         self.given, self.gives = input_layouts or Shard(-1), output_layouts or Replicate()
 
     def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
@@ -89,6 +95,88 @@ class SequenceParallel(ParallelStyle):
             if parameter.requires_grad:
                 parameter.register_hook(lambda grad: D.all_reduce(grad, group=cutter.group))
         return module
+
+
+class _Prepare(ParallelStyle):
+    """By position, how tensors lie and how they are wanted; None for what is left as it is."""
+
+    def __init__(self, lie: Layouts, wanted: Layouts) -> None:
+        self.lie, self.wanted = _layouts(lie), _layouts(wanted)
+        if len(self.lie) != len(self.wanted):
+            raise ValueError(f"{type(self).__name__}: {len(self.lie)} layouts and {len(self.wanted)} desired ones")
+
+    def laid(self, values: tuple[Any, ...], group: Any) -> tuple[Any, ...]:
+        if len(values) != len(self.lie):
+            raise ValueError(f"{type(self).__name__}: {len(values)} values and {len(self.lie)} layouts")
+        return tuple(_laid(*each, group) for each in zip(values, self.lie, self.wanted, strict=True))
+
+
+class PrepareModuleInput(_Prepare):
+    """Brings what a module is given by position from `input_layouts` to `desired_input_layouts`, and by name from
+    `input_kwarg_layouts` to `desired_input_kwarg_layouts`: Replicate(), Shard(dim), or None for what stays as it is."""
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Layouts = None,
+        desired_input_layouts: Layouts = None,
+        input_kwarg_layouts: Mapping[str, Placement] | None = None,
+        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None,
+        use_local_output: bool = True,
+    ) -> None:
+        _local("PrepareModuleInput", use_local_output)
+        super().__init__(input_layouts, desired_input_layouts)
+        self.named, self.wanted_named = dict(input_kwarg_layouts or {}), dict(desired_input_kwarg_layouts or {})
+
+    def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
+        def lay(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            named = {
+                name: _laid(value, self.named.get(name), self.wanted_named.get(name), cutter.group)
+                for name, value in kwargs.items()
+            }
+            return (self.laid(args, cutter.group) if self.lie else args), named
+
+        module.register_forward_pre_hook(lay, with_kwargs=True)
+        return module
+
+
+class PrepareModuleOutput(_Prepare):
+    """Brings what a module returns from `output_layouts` to `desired_output_layouts`."""
+
+    def __init__(
+        self, *, output_layouts: Layouts, desired_output_layouts: Layouts, use_local_output: bool = True
+    ) -> None:
+        _local("PrepareModuleOutput", use_local_output)
+        super().__init__(output_layouts, desired_output_layouts)
+
+    def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
+        def lay(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+            if isinstance(output, tuple):
+                return self.laid(output, cutter.group)
+            return self.laid((output,), cutter.group)[0]
+
+        module.register_forward_hook(lay)
+        return module
+
+
+def _layouts(given: Layouts) -> tuple[Placement | None, ...]:
+    return () if given is None else given if isinstance(given, tuple) else (given,)
+
+
+def _laid(value: Any, lies: Placement | None, wanted: Placement | None, group: Any) -> Any:
+    if lies is None or wanted is None or lies == wanted:
+        return value
+    if isinstance(lies, Shard):
+        value = regions.join(value, lies.dim, group)
+    return regions.part(value, wanted.dim, group) if isinstance(wanted, Shard) else value
+
+
+def _local(style: str, use_local_output: bool) -> None:
+    if not use_local_output:
+        raise NotImplementedError(
+            f"{style}(use_local_output=False): norch has no DTensor; a module gets its part as a tensor, and must "
+            "read off its shape how many heads that has"
+        )
 
 
 def _refused(style: str, module: nn.Module) -> str:
