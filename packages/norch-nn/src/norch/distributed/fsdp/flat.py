@@ -10,6 +10,7 @@ import norch
 from norch import Tensor, nn
 
 from .. import collectives
+from ..process_group import Work
 from ..reduce_op import ReduceOp
 from ..shard import Layout
 from .policy import MixedPrecisionPolicy
@@ -112,8 +113,9 @@ class Flat:
                 grad = grad if dtype is None else grad.to(dtype)
                 self.held[i] = grad if self.held[i] is None else self.held[i] + grad
 
-    def start_reduce(self) -> Callable[[], None] | None:
-        """Begins to average the gradients over the ranks; None for none. What it returns puts them into the shards."""
+    def start_reduce(self) -> tuple[Work, Callable[[], None]] | None:
+        """Begins to average the gradients over the ranks; None for none. The function is to put them into the
+        shards when that is done."""
         self.hold()
         known = next((g for g in self.held if g is not None), None)
         if known is None:
@@ -128,7 +130,6 @@ class Flat:
         work = collectives.reduce_scatter_tensor(part, whole, ReduceOp.AVG, self.group, async_op=True)
 
         def finish() -> None:
-            work.wait()  # type: ignore[union-attr]
             for p, grad in zip(self.params, self.layout.split_part(part), strict=True):
                 if p.requires_grad:
                     grad = grad.detach().to(p.dtype)
@@ -137,7 +138,7 @@ class Flat:
                     else:
                         p.grad.add_(grad)
 
-        return finish
+        return work, finish  # type: ignore[return-value]
 
     def forget(self) -> None:
         """Drops the gradients of a backward pass that failed."""

@@ -9,6 +9,7 @@ import norch
 from norch import Tensor, nn
 from norch.utils._pytree import tree_leaves, tree_map
 
+from ..process_group import Work
 from .flat import Flat
 from .policy import MixedPrecisionPolicy
 
@@ -23,7 +24,7 @@ class Schedule:
         """The blocks of this forward pass, and of the one before it."""
         self.before: list[State] = []
         self.in_backward = False
-        self.reductions: list[Callable[[], None]] = []
+        self.reductions: list[tuple[Work, Callable[[], None]]] = []
 
     def begin(self) -> None:
         """A forward pass of the root begins: what an earlier pass left, that was cut short, is dropped."""
@@ -32,6 +33,8 @@ class Schedule:
                 norch.autograd.queue_callback(self.finish)
             except norch.AutogradError:  # no backward pass is running: it raised
                 self.in_backward = False
+                for work, _ in self.reductions:  # its memory is written to until then
+                    work.wait()
                 self.reductions.clear()
                 for state in self.states:
                     state.forget()
@@ -57,7 +60,9 @@ class Schedule:
     def settle(self, left: int) -> None:
         """Waits for reductions until so many are under way."""
         while len(self.reductions) > left:
-            self.reductions.pop(0)()
+            work, finish = self.reductions.pop(0)
+            work.wait()
+            finish()
 
     def neighbour(self, state: State, order: list[State], by: int) -> list[State]:
         """The block that comes `by` places after it."""
@@ -190,9 +195,9 @@ class State:
                 if not self.sync:
                     flat.hold()
                     continue
-                finish = flat.start_reduce()
-                if finish is not None:
-                    self.schedule.reductions.append(finish)
+                begun = flat.start_reduce()
+                if begun is not None:
+                    self.schedule.reductions.append(begun)
         if self.reshard_after_backward:
             self.reshard()
         self.schedule.settle(1)
