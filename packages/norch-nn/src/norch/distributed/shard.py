@@ -6,8 +6,8 @@ to members leave one large weight with one of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import norch
 from norch import Tensor
@@ -18,20 +18,48 @@ ALIGN = 8
 """Tensors begin at multiples of so many elements, where the kernels of every backend are at their best."""
 
 
-class Shard(NamedTuple):
+class Shard:
     """Which elements of a tensor this member has: `start` to `stop` of it laid flat. The attribute `shard` of what
-    `fully_shard` makes of a parameter."""
+    `fully_shard` makes of a parameter.
 
-    shape: tuple[int, ...]
-    start: int
-    stop: int
-    group: Any
+    shape: that of the whole tensor. group: the members. layout, index: where the tensor lies among others.
+    """
+
+    __slots__ = ("group", "index", "layout", "shape", "start", "stop")
+
+    def __init__(self, layout: Layout, index: int) -> None:
+        self.layout, self.index, self.group = layout, index, layout.group
+        self.shape = layout.shapes[index]
+        self.start, self.stop = layout.pieces[index]
+
+    def cut(self, whole: Tensor) -> Tensor:
+        """This member's elements of a whole tensor."""
+        return whole.detach().reshape(-1)[self.start : self.stop]
+
+    def gather(self, piece: Tensor) -> Tensor:
+        """The whole tensor, of the pieces of all members, which call it too."""
+        pieces = [self.layout.pieces_of(member)[self.index] for member in range(self.layout.size)]
+        longest = max(stop - start for start, stop in pieces)
+        given = norch.zeros(longest, dtype=piece.dtype, device=piece.device)
+        given[: piece.numel()] = piece.detach()
+        found = norch.empty((self.layout.size, longest), dtype=piece.dtype, device=piece.device)
+        collectives.all_gather_into_tensor(found, given, self.group)
+        return norch.cat([part[: b - a] for part, (a, b) in zip(found.unbind(0), pieces, strict=True)]).view(self.shape)
 
     def all_reduce(self, value: Tensor, op: str) -> Tensor:
         """A value that each member has found of its own elements, made that of all: the same bits on each."""
         value = value.clone()
         collectives.all_reduce(value, op, self.group)
         return value
+
+
+def cut_state(state: Mapping[str, Any], shard: Shard) -> dict[str, Any]:
+    """An optimiser's state of a parameter, whole or this member's, as this member's."""
+    found = {}
+    for name, value in state.items():
+        is_whole = isinstance(value, Tensor) and not hasattr(value, "shard") and tuple(value.shape) == shard.shape
+        found[name] = shard.cut(value) if is_whole else value
+    return found
 
 
 class Layout:
@@ -62,7 +90,7 @@ class Layout:
         return found
 
     def shards(self) -> list[Shard]:
-        return [Shard(shape, *piece, self.group) for shape, piece in zip(self.shapes, self.pieces, strict=True)]
+        return [Shard(self, index) for index in range(len(self.shapes))]
 
     def part(self, pieces: Sequence[Tensor]) -> Tensor:
         """This member's part, of its pieces of all tensors."""

@@ -229,9 +229,7 @@ for where in ("forward", "backward"):
     if where == "forward":
         handle = model.blocks[1].down.register_forward_pre_hook(raise_trouble)
     else:
-        handle = model.blocks[1].down.register_forward_hook(
-            lambda m, a, out: out.register_hook(raise_trouble) and None
-        )
+        handle = model.blocks[1].down.register_forward_hook(lambda m, a, out: out.register_hook(raise_trouble) and None)
     try:
         loss_of(model, mine(x), mine(y)).backward()
     except Trouble:
@@ -299,5 +297,5 @@ for wrong, text_ in ((lambda: fully_shard(tied), "1.weight is shared"), (lambda:
 assert isinstance(tied[0], FSDPModule)
 assert isinstance(tied[0], nn.Linear)
 
-print(f"rank {rank} of {size}: all right")
+print(f"rank {rank} of {size}: all right\n", end="")
 dist.destroy_process_group()

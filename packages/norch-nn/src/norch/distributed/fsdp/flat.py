@@ -23,7 +23,9 @@ class Flat:
     """`params` are the parameters that the user has, from now on shards; `fulls` stand in their places in the modules
     while `whole`, which all shards make, is here. In between a full parameter is a tensor of the meta device."""
 
-    def __init__(self, params: list[nn.Parameter], places: list[Places], group: Any, policy: MixedPrecisionPolicy) -> None:
+    def __init__(
+        self, params: list[nn.Parameter], places: list[Places], group: Any, policy: MixedPrecisionPolicy
+    ) -> None:
         self.params, self.places, self.group, self.policy = params, places, group, policy
         self.layout = Layout([tuple(p.shape) for p in params], group)
         self.pending: tuple[Tensor, Any] | None = None
@@ -38,9 +40,8 @@ class Flat:
             whole = self.layout.whole([p.detach() for p in params])
             if not whole.is_meta:
                 collectives.broadcast(whole, group=group, group_src=0)
-            flat = [t.reshape(-1) for t in self.layout.split(whole)]
-            for p, tensor, shard in zip(params, flat, self.layout.shards(), strict=True):
-                p.data, p.grad = tensor[shard.start : shard.stop].clone(), None
+            for p, tensor, shard in zip(params, self.layout.split(whole), self.layout.shards(), strict=True):
+                p.data, p.grad = shard.cut(tensor).clone(), None
                 p.shard = shard  # type: ignore[attr-defined]
 
     # --- Parameters -------------------------------------------------------------------------------------------------
@@ -60,7 +61,10 @@ class Flat:
         self.start_gather()
         whole, work = self.pending  # type: ignore[misc]
         self.pending = None
-        with norch.autograd._unsafe_preserve_version_counter(whole), norch.no_grad():  # values that were saved come back
+        with (
+            norch.autograd._unsafe_preserve_version_counter(whole),
+            norch.no_grad(),
+        ):  # values that were saved come back
             work.wait()
             values = self.layout.split(whole)
             for view, shape, strides, offset in self._live_views():

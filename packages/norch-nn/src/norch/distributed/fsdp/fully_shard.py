@@ -131,7 +131,7 @@ def _cut(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None
         if given is not None and not hasattr(given, "shard"):
             whole = norch.as_tensor(given)
             if tuple(whole.shape) == shard.shape:
-                state[name] = whole.detach().reshape(-1)[shard.start : shard.stop]
+                state[name] = shard.cut(whole)
 
 
 class FSDPModule:

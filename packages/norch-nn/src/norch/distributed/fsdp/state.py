@@ -88,7 +88,9 @@ class _Gate(norch.autograd.Function):
 class State:
     """A block: a module whose parameters, but for those of blocks in it, are gathered and freed together."""
 
-    def __init__(self, module: nn.Module, flats: list[Flat], policy: MixedPrecisionPolicy, reshard: bool | None) -> None:
+    def __init__(
+        self, module: nn.Module, flats: list[Flat], policy: MixedPrecisionPolicy, reshard: bool | None
+    ) -> None:
         self.module, self.flats, self.policy = module, flats, policy
         self.reshard_after_forward = reshard
         self.reshard_after_backward = True
