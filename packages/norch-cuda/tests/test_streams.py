@@ -44,6 +44,32 @@ def test_memory_used_on_another_stream_is_not_given_away_too_early(cuda):
         assert y.amax().item() == y.amin().item() == 4
 
 
+def test_memory_that_others_use_on_a_stream_is_kept_for_it(cuda):
+    """As a collective does, whose kernels norch does not launch."""
+    side = norch.cuda.Stream()
+    for recorded in (False, True):
+        x = norch.full((1 << 20,), 3.0, device=cuda)
+        pointer = x.data_ptr()
+        norch.cuda.synchronize()
+        with norch.cuda.stream(side):
+            busy, done = keep_busy(cuda), norch.cuda.Event()
+            done.record()
+        if recorded:
+            x.record_stream(side)
+        del x
+        y = norch.full((1 << 20,), 7.0, device=cuda)
+        if y.data_ptr() == pointer:  # then what writes it comes after what the side stream was given
+            written = norch.cuda.Event()
+            written.record()
+            written.synchronize()
+            assert done.query() or not recorded
+        side.synchronize()
+        assert busy[0].item() == 1
+    norch.ones(3, device=cuda).record_stream(norch.cuda.default_stream())
+    with pytest.raises(TypeError, match=r"expected a norch.cuda.Stream, got NoneType"):
+        norch.ones(3, device=cuda).record_stream(None)
+
+
 def test_events_tell_time_and_order(cuda):
     start, end = norch.cuda.Event(enable_timing=True), norch.cuda.Event(enable_timing=True)
     start.record()
@@ -117,6 +143,27 @@ def test_a_graph_replays_what_was_recorded(cuda):
     graph.replay()
     assert out.tolist() == [[3.0] * 4] * 8
     assert all(t.tolist() == [[-1.0] * 4] * 8 for t in other)
+
+
+def test_tensors_from_outside_may_go_while_a_graph_is_recorded(cuda):
+    side = norch.cuda.Stream()
+    x, y = norch.ones(1 << 20, device=cuda), norch.full((1 << 20,), 2.0, device=cuda)
+    side.wait_stream(norch.cuda.current_stream())
+    with norch.cuda.stream(side):
+        z = norch.full((1 << 20,), 3.0, device=cuda)
+    norch.cuda.current_stream().wait_stream(side)
+    z.mul_(1.0)
+    kept, graph = y, norch.cuda.CUDAGraph()
+    with norch.cuda.graph(graph, side):
+        out = y + 1
+        x * y
+        before = norch.cuda.memory_allocated()
+        del x, z
+        assert norch.cuda.memory_allocated() == before  # their streams cannot wait for one that is recorded
+    assert norch.cuda.memory_allocated() <= before - (8 << 20)
+    graph.replay()
+    assert out[0].item() == 3
+    assert kept[0].item() == 2
 
 
 def test_what_cannot_be_recorded_says_so(cuda):

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -72,6 +73,7 @@ struct Device {
     DeviceProperties properties;
     Stream default_stream;
     ErrorSink sink = {};
+    std::atomic<const std::string*> failure = nullptr;
 };
 
 Device& device_state(int device) {
@@ -90,6 +92,12 @@ Device& device_state(int device) {
         cudaDeviceProp all;
         check(cudaGetDeviceProperties(&all, device), "asking for a device's properties");
         p.name = all.name;
+        for (int i = 0; i < 16; ++i) {
+            const unsigned byte = static_cast<unsigned char>(all.uuid.bytes[i]);
+            if (i == 4 || i == 6 || i == 8 || i == 10) p.uuid += '-';
+            p.uuid += "0123456789abcdef"[byte >> 4];
+            p.uuid += "0123456789abcdef"[byte & 15];
+        }
         p.major = attribute(cudaDevAttrComputeCapabilityMajor);
         p.minor = attribute(cudaDevAttrComputeCapabilityMinor);
         p.multiprocessors = attribute(cudaDevAttrMultiProcessorCount);
@@ -167,6 +175,12 @@ Stream& make_stream(int device, int priority) {
     return stream;
 }
 
+bool is_recorded(const Stream& stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return stream.handle && cudaStreamIsCapturing(stream.handle, &status) == cudaSuccess &&
+           status != cudaStreamCaptureStatusNone;
+}
+
 void bind(int device) {
     static const bool is_alone = device_count() == 1;
     if (!is_alone) check(cudaSetDevice(device), "choosing a device");
@@ -207,7 +221,13 @@ int32_t op_number(const std::string& op) {
     return int32_t(names.size() - 1);
 }
 
-void raise_index_error(int device) {
+void set_failure(int device, const std::string& why) {
+    delete device_state(device).failure.exchange(new std::string(why));
+}
+
+void raise_reported(int device) {
+    if (std::unique_ptr<const std::string> failure{device_state(device).failure.exchange(nullptr)})
+        throw std::runtime_error(*failure);
     ErrorSink sink = device_state(device).sink;
     if (!sink.record) return;
     volatile IndexErrorRecord* record = sink.record;
@@ -226,13 +246,13 @@ void synchronize_device(int device) {
     device_state(device);
     bind(device);
     check(cudaDeviceSynchronize(), "waiting for a device");
-    raise_index_error(device);
+    raise_reported(device);
 }
 
 void synchronize_stream(Stream& stream) {
     bind(stream.device);
     check(cudaStreamSynchronize(stream.handle), "waiting for a stream");
-    raise_index_error(stream.device);
+    raise_reported(stream.device);
 }
 
 }  // namespace norch

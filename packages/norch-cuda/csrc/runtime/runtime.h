@@ -45,7 +45,7 @@ struct Stream {
 };
 
 struct DeviceProperties {
-    std::string name;
+    std::string name, uuid;
     int major = 0, minor = 0;
     int multiprocessors = 0;
     size_t total_memory = 0, l2_bytes = 0, shared_bytes = 0;  // shared_bytes: the most that one block may ask for
@@ -62,6 +62,9 @@ void set_current_stream(Stream& stream);
 Stream& default_stream(int device);
 /// A new stream that does not wait for the default stream.
 Stream& make_stream(int device, int priority = 0);
+
+/// Whether a graph is recorded from a stream, or from one that it has waited for.
+bool is_recorded(const Stream& stream);
 
 /// Makes the device of a stream the one that CUDA calls of this thread mean.
 void bind(int device);
@@ -88,8 +91,10 @@ struct ErrorSink {
 ErrorSink error_sink();
 /// A number for the name of an op, for `report_index`.
 int32_t op_number(const std::string& op);
-/// Throws std::out_of_range where a kernel that has finished met an index out of range, and forgets it.
-void raise_index_error(int device);
+/// Throws std::out_of_range where a kernel that has finished met an index out of range, or what was failed, and forgets it.
+void raise_reported(int device);
+/// Work of a device was given up: its next synchronisation raises `why`. Any thread may call this.
+void set_failure(int device, const std::string& why);
 
 /// Waits for all work of a device, then raises what its kernels reported.
 void synchronize_device(int device);

@@ -63,7 +63,7 @@ class Communicator(ABC):
 
     def reduces(self, dtype: DType, op: str) -> bool:
         """Whether `op`, one of OPS, is known for `dtype`. What is not is cast: 16-bit floats to float32, bool to uint8;
-        "avg" becomes a sum."""
+        "avg" becomes a sum. Nobody asks for the bits of floats, nor for the average of integers."""
         return op != "avg" and dtype.itemsize > 2 and dtype.is_floating_point
 
     @abstractmethod
@@ -93,6 +93,11 @@ class Communicator(ABC):
         """`tensor` of member `root` becomes the reduction; that of others may become anything."""
         return self.all_reduce(tensor, op)
 
+    def blocked(self) -> float:
+        """Seconds that a call of this communicator has not come back for, asked by another thread; 0.0 where there is
+        none."""
+        return 0.0
+
     def abort(self) -> None:
         """Gives up what was started, since a member is gone: never waits for anyone. Nothing is asked after it."""
         return None
@@ -112,6 +117,10 @@ class Engine(ABC):
 
     device_types: frozenset[str] = frozenset({"cpu"})
     """On which devices tensors may lie."""
+
+    launcher: tuple[str, ...] = ()
+    """The command that starts processes, given -n and their number; none where variables say which process is which
+    (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)."""
 
     priority: int = 0
     """Of several engines for a device type the highest is taken where the user names none."""

@@ -14,6 +14,7 @@ from .engine import Communicator, Engine, Request
 from .errors import DistributedError
 from .members import Members
 from .store import PrefixStore, Store
+from .watchdog import Watchdog
 
 SPINS = 64
 """How often a request is asked before anyone else gets the processor."""
@@ -23,6 +24,9 @@ AT_ONCE, PAUSE = 0.2, 1e-4
 
 LOOK = 0.05
 """Seconds between two looks at how the other members are."""
+
+ASK = 0.5
+"""Seconds after which a waiting member asks those on other hosts, and again after ten times as many."""
 
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
@@ -69,7 +73,9 @@ class Work:
         if self.kept is not None:
             if timeout is not None:
                 self.deadline = time.monotonic() + timeout.total_seconds()
-            if not self.request.chain():
+            if self.request.chain():
+                self.group.watch(self.request, self.seq, self.call)
+            else:
                 self.group.wait_for(self.request, self.seq, self.call, self.deadline)
             self._done()
         return True
@@ -118,6 +124,7 @@ class ProcessGroup:
         self.closed = False
         self.comms: dict[str, Communicator] = {}
         self.members: Members | None = None
+        self.watchdog: Watchdog | None = None
 
     # --- What PyTorch's have ----------------------------------------------------------------------------------------
 
@@ -158,19 +165,35 @@ class ProcessGroup:
         self.comms[kind] = comm
         if self.members is None:
             self.members = Members(self, comm, kind)
+        if kind != "cpu" and self.watchdog is None:
+            self.watchdog = Watchdog(self)
         return comm
 
     # --- Calls ------------------------------------------------------------------------------------------------------
 
     def begin(self, call: str) -> None:
-        """Counts and notes a collective. Raises DistributedError where another member calls something else as it."""
+        """Counts and notes a collective. Raises DistributedError where another member calls something else as it.
+
+        Members on one host see what each other calls; those of several ask by a small reduction before each collective
+        on the CPU, and where there is none when they have waited for ASK seconds.
+        """
         if self.failed is not None or self.closed:
             self.alive()
         self.seq = seq = self.seq + 1
         ledger = self.members.ledger  # type: ignore[union-attr]
         key = ledger.note(seq, call, caller())
-        if Options.check and not ledger.agrees(seq, key):
-            raise self.give_up(self.members.mismatch(seq))  # type: ignore[union-attr]
+        if Options.check:
+            members: Any = self.members
+            if not ledger.agrees(seq, key) or (
+                members.others and "cpu" in self.comms and not self._same(seq, key, call)
+            ):
+                raise self.give_up(members.mismatch(seq))
+
+    def _same(self, seq: int, key: int, call: str) -> bool:
+        """Whether the members of all hosts have the same key."""
+        keys = norch.tensor([key, -key])
+        self.wait_for(self.comms["cpu"].all_reduce(keys, "max"), seq, call, None)
+        return int(keys[0]) == key == -int(keys[1])
 
     def begin_alone(self, call: str) -> None:
         """Notes what only some members take part in."""
@@ -195,10 +218,24 @@ class ProcessGroup:
         """Waits for what was begun, or returns the Work that will. alone: not all members take part."""
         if async_op:
             return Work(self, request, call, finish, kept, alone)
-        if not request.chain():
+        if request.chain():
+            self.watch(request, 0 if alone else self.seq, call)
+        else:
             self.wait_for(request, 0 if alone else self.seq, call, None)
         if finish is not None:
             finish()
+        return None
+
+    def barrier(self, async_op: bool) -> Work | None:
+        """Waits until all members have come to it, or returns a Work that does."""
+        kind = next(iter(self.comms), None) or next(iter(self.engines))
+        comm = self.comm(kind)
+        self.begin("barrier")
+        mark = norch.zeros(1, dtype=norch.int32, device=kind)
+        request = comm.all_reduce(mark, "sum")
+        if async_op:
+            return Work(self, request, "barrier", None, mark)
+        self.wait_for(request, self.seq, "barrier", None)
         return None
 
     def wait_for(self, request: Request, seq: int, call: str, deadline: float | None) -> None:
@@ -210,22 +247,29 @@ class ProcessGroup:
         begun = time.monotonic()
         if deadline is None:
             deadline = begun + self.timeout
-        look = begun + LOOK
+        look, ask = begun + LOOK, begun + ASK
         while not test():
             now = time.monotonic()
             if now > look:
                 look = now + LOOK
-                trouble = self.members.trouble(seq) if self.members is not None else None
+                trouble = self.members.trouble(seq, now > ask) if self.members is not None else None
+                ask = ask if now < ask else now + 10 * ASK
                 if trouble is not None:
                     raise self.give_up(trouble)
                 if now > deadline:
-                    raise self.give_up(self._late(seq, call, now - begun))
+                    raise self.give_up(self.late(seq, call))
             if now - begun > AT_ONCE:
                 time.sleep(PAUSE)
             else:
                 _yield()
 
-    def _late(self, seq: int, call: str, waited: float) -> str:
+    def watch(self, request: Request, seq: int, call: str) -> None:
+        """Leaves it to a thread to see that `request` ends, which the device waits for and the host does not."""
+        if self.watchdog is not None:
+            self.watchdog.latest = (request, seq, call, time.monotonic())
+
+    def late(self, seq: int, call: str) -> str:
+        """That a collective took too long, and who has not come to it."""
         if self.members is None:
             return f"{call} took over {self.timeout:g} s"
         return self.members.late(seq, call, self.timeout)
@@ -244,6 +288,7 @@ class ProcessGroup:
         if not self.closed and self.failed is None:
             if self.members is not None:
                 self.members.ledger.finish()
+                self.members.close()
             for comm in set(self.comms.values()):
                 comm.close()
         self.closed = True

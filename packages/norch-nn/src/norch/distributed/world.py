@@ -55,6 +55,9 @@ def world() -> ProcessGroup:
     return found
 
 
+_get_default_group = world
+
+
 def resolve(group: Any) -> ProcessGroup | None:
     """The group that a collective is asked of; None where this process is no member."""
     if group is None:
@@ -232,9 +235,7 @@ def destroy_process_group(group: Any = None) -> None:
 
 def _leave(one: ProcessGroup) -> None:
     if one.failed is None and one.comms:
-        from .collectives import barrier
-
-        barrier(one)
+        one.barrier(False)
     one.close()
 
 
