@@ -23,10 +23,11 @@ class Block(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mixer = nn.GRU(width, width, batch_first=True)  # a Function
 
     def forward(self, x: norch.Tensor) -> norch.Tensor:
         hidden = F.gelu(self.norm(x) @ self.up.weight.t() + self.up.bias)  # a view is what matmul saves
-        return x + self.down(hidden)
+        return x + self.down(hidden) + self.mixer(x)[0]
 
 
 class Net(nn.Module):

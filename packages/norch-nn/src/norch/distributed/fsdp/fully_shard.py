@@ -58,7 +58,7 @@ def fully_shard(
     if reshard_after_forward is not None and not isinstance(reshard_after_forward, bool):
         raise NotImplementedError("fully_shard(): reshard_after_forward is True, False or None; no number of ranks")
     group, policy = _group_of(mesh), mp_policy or MixedPrecisionPolicy()
-    inner = [part._fsdp for part in module.modules() if isinstance(part, FSDPModule)]
+    inner = _states(module)
     flats = [Flat(*found, group, policy) for found in _by_dtype(module, inner, {id(p) for p in ignored_params})]
     state = State(module, flats, policy, reshard_after_forward)
     for other in inner:
@@ -134,6 +134,10 @@ def _cut(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None
                 state[name] = shard.cut(whole)
 
 
+def _states(module: Any, recurse: bool = True) -> list[State]:
+    return [part._fsdp for part in (module.modules() if recurse else [module]) if isinstance(part, FSDPModule)]
+
+
 class FSDPModule:
     """What `fully_shard` makes of a module's class."""
 
@@ -150,24 +154,20 @@ class FSDPModule:
         """Frees the gathered parameters; what was written to them is lost."""
         self._fsdp.reshard()
 
-    def _states(self, recurse: bool) -> list[State]:
-        parts = self.modules() if recurse else [self]  # type: ignore[attr-defined]
-        return [part._fsdp for part in parts if isinstance(part, FSDPModule)]
-
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
         """Whether backward passes reduce gradients. Those of passes that do not are kept whole until one does."""
-        for state in self._states(recurse):
+        for state in _states(self, recurse):
             state.sync = requires_gradient_sync
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         """As the argument of `fully_shard`."""
-        for state in self._states(recurse):
+        for state in _states(self, recurse):
             state.reshard_after_forward = reshard_after_forward
 
     def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
         """Whether parameters are freed after a backward pass: False saves gathering them for the next of several
         passes between two steps, the last of which must free them."""
-        for state in self._states(recurse):
+        for state in _states(self, recurse):
             state.reshard_after_backward = reshard_after_backward
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:

@@ -192,14 +192,13 @@ class State:
 
     def post_backward(self) -> None:
         """All gradients of this call of the block are known, or the whole backward pass is over."""
-        if self.resident:
-            for flat in self.flats:
-                if not self.sync:
-                    flat.hold()
-                    continue
-                begun = flat.start_reduce()
-                if begun is not None:
-                    self.schedule.reductions.append(begun)
+        for flat in self.flats:
+            if not self.sync:
+                flat.hold()
+                continue
+            begun = flat.start_reduce()
+            if begun is not None:
+                self.schedule.reductions.append(begun)
         if self.reshard_after_backward:
             self.reshard()
         self.schedule.settle(1)
