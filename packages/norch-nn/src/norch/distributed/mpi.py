@@ -221,6 +221,8 @@ def stop() -> None:
     """MPI_Finalize, which waits for the others."""
     if MPI.Is_initialized() and not MPI.Is_finalized():
         MPI.Finalize()
+    if _marker is not None:
+        _marker.close()
 
 
 class MPIEngine(Engine):
