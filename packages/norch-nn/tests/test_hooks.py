@@ -8,6 +8,7 @@ import pytest
 
 import norch
 from norch import nn
+from norch.utils.checkpoint import checkpoint
 
 
 def array(tensor):
@@ -248,3 +249,32 @@ def test_modules_move():
     again = pickle.loads(pickle.dumps(net))
     assert repr(again) == repr(net)
     assert list(again.state_dict()) == list(net.state_dict())
+
+
+def test_parameters_have_their_gradients_from_the_last_layer_to_the_first():
+    """In PyTorch's order, and each while the pass has the layers before it still to do."""
+    layer, seen = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), []
+    for name, parameter in layer.named_parameters():
+        parameter.register_post_accumulate_grad_hook(
+            lambda p, name=name: seen.append((name, layer.self_attn.in_proj_weight.grad is None))
+        )
+    layer(norch.rand(2, 3, 8)).sum().backward()
+    assert [name for name, _ in seen] == (
+        "norm2.weight norm2.bias linear2.bias linear2.weight linear1.bias linear1.weight norm1.weight norm1.bias "
+        "self_attn.out_proj.bias self_attn.out_proj.weight self_attn.in_proj_bias self_attn.in_proj_weight"
+    ).split()
+    assert all(early for _, early in seen[:-1])
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_parameter_of_a_checkpointed_layer_and_one_shared(reentrant):
+    inside, shared, seen = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False), []
+    inside.weight.register_post_accumulate_grad_hook(lambda p: seen.append("inside"))
+    shared.weight.register_post_accumulate_grad_hook(lambda p: seen.append("shared"))
+    inside.weight.register_hook(
+        lambda g: norch.autograd.queue_callback(lambda: seen.append("end")),
+    )
+    x = norch.rand(3, 2)
+    y = shared(checkpoint(inside, shared(x), use_reentrant=reentrant))
+    y.sum().backward()
+    assert seen == ["inside", "shared", "end"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..submodules import late_submodules
-from .engine import backward, grad
+from .engine import backward, grad, queue_callback
 from .graph import Node
 from .mode import (
     enable_grad,
@@ -38,6 +38,7 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "queue_callback",
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
@@ -46,6 +47,15 @@ __all__ = [
 def Variable(data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
     """PyTorch's old form of a tensor: the tensor itself, or a detached one that requires grad."""
     return data.detach().requires_grad_() if requires_grad and not data.requires_grad else data
+
+
+class _Engine:
+    """What PyTorch's scripts use of its engine."""
+
+    queue_callback = staticmethod(queue_callback)
+
+
+Variable._execution_engine = _Engine()  # type: ignore[attr-defined]
 
 
 _LATER = {

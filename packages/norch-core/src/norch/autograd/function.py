@@ -13,7 +13,7 @@ from .graph import Node, Output, init_node, is_recording, resolve, set_recording
 if TYPE_CHECKING:
     from ..spec import Spec
     from ..tensor import Tensor
-    from .engine import BackwardPass
+    from .passes import BackwardPass
 
 
 class FunctionContext:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,13 @@ from weakref import ref
 from ..errors import AutogradError
 from ..tensor_base import TensorBase, make_tensor
 from .accumulate import ALONE, accumulate, shared_ops, unbroadcast
+from .hooks import HooksOfLeaf, RemovableHandle, hooks_of
 from .rules import ALL
 
 if TYPE_CHECKING:
     from ..dispatch.plan import Plan
     from ..tensor import Tensor
-    from .engine import BackwardPass
+    from .passes import BackwardPass
 
 next_sequence_number = count(1).__next__
 """The clock that orders nodes and in-place changes."""
@@ -63,6 +64,7 @@ class Node:
     saved_inputs: tuple[Any, ...] | None
     saved_outputs: Sequence[Any] | None
     hooks: dict[int, Any] | None
+    kind_of_hooks: type[dict[int, Any]] = dict
 
     def name(self) -> str:
         return f"{self.plan.op.name}_backward"
@@ -186,10 +188,22 @@ def init_node(
     return node
 
 
+def increment_version(tensor: Tensor | Iterable[Tensor], by: str = "increment_version") -> None:
+    """Marks tensors as changed in place by what norch does not see, such as a collective or a kernel of others.
+
+    by: its name, for the error of a backward pass that needs the values as they were.
+    """
+    for changed in (tensor,) if isinstance(tensor, TensorBase) else tensor:
+        changed.buffer.modified = (next_sequence_number(), by)
+
+
 class Leaf(Node):
     """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive."""
 
     __slots__ = ("tensor",)
+
+    hooks: HooksOfLeaf | None
+    kind_of_hooks = HooksOfLeaf
 
     def __init__(self, tensor: Tensor) -> None:
         init_node(self, None, ())
@@ -198,13 +212,38 @@ class Leaf(Node):
     def name(self) -> str:
         return "accumulate_grad"
 
+    @property
+    def variable(self) -> Tensor | None:
+        """The tensor whose node this is, as PyTorch's AccumulateGrad has it; None once it is gone."""
+        return self.tensor()
+
+    def register_prehook(self, hook: Callable[[tuple[Tensor, ...]], tuple[Tensor, ...] | None]) -> RemovableHandle:
+        """Calls `hook((grad,))` before the gradient is added to `.grad`; a tuple that it returns replaces it."""
+        return RemovableHandle(hooks_of(self).before, hook)
+
+    def register_hook(self, hook: Callable[[tuple[()], tuple[Tensor | None]], None]) -> RemovableHandle:
+        """Calls `hook((), (grad,))` after the gradient was added to `.grad` and its other hooks were called."""
+        return RemovableHandle(hooks_of(self).done, hook)
+
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
-        owner = self.tensor()
-        if backward.targets is None and owner is not None:
+        """Adds `grad` to the tensor's `.grad`, and calls the hooks. It is None where nothing gave one, after all."""
+        owner, hooks = self.tensor(), self.hooks
+        if owner is None:
+            return
+        if hooks is None:
             accumulate(owner, grad, backward.create, ALONE)
-            if self.hooks is not None:
-                for hook in list(owner.__dict__.get("_after_grad", {}).values()):
-                    hook(owner)
+            return
+        given = None
+        if grad is not None:
+            for hook in list(hooks.before.values()):
+                (grad,) = hook((grad,)) or (grad,)
+            if hooks.done:
+                given = grad
+            accumulate(owner, grad, backward.create, ALONE + (given is not None))
+        for hook in list(hooks.after.values()):
+            hook(owner)
+        for hook in list(hooks.done.values()):
+            hook((), (given,))
 
 
 class Output(Node):

@@ -8,6 +8,7 @@ from weakref import ref
 
 from ..autograd.engine import backward
 from ..autograd.graph import RETAIN, Leaf, Node, resolve
+from ..autograd.hooks import RemovableHandle, hooks_of
 from ..device import Device
 from ..dtype import DType
 from ..errors import AutogradError, DTypeError, ShapeError
@@ -148,13 +149,15 @@ class GraphMethods(TensorBase):
             if node is None:
                 if not self.spec.dtype.is_floating_point:
                     raise DTypeError(f"requires_grad_(): only floating tensors can require grad, got {self.spec.dtype}")
-                self.node = Leaf(this)
+                self.node = self.__dict__.pop("_leaf", None) or Leaf(this)
         elif node is not None:
             if type(node) is not Leaf:
                 raise AutogradError(
                     f"requires_grad_(): a result of {node.name().removesuffix('_backward')} requires grad as long as "
                     "its operands do; use detach()"
                 )
+            if node.hooks is not None:
+                self.__dict__["_leaf"] = node  # its hooks are for when it requires grad again
             self.node = None
         return this
 
@@ -236,21 +239,22 @@ class GraphMethods(TensorBase):
         node = resolve(self)  # type: ignore[arg-type]
         if node is None:
             raise AutogradError("register_hook(): the tensor does not require grad")
-        if node.hooks is None:
-            node.hooks = {}
-        handle = RemovableHandle(node.hooks, hook)
-        if RETAIN in node.hooks:
-            node.hooks[RETAIN] = node.hooks.pop(RETAIN)  # comes last, to keep what the others make of the gradient
+        hooks = hooks_of(node)
+        handle = RemovableHandle(hooks, hook)
+        if RETAIN in hooks:
+            hooks[RETAIN] = hooks.pop(RETAIN)  # comes last, to keep what the others make of the gradient
         return handle
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
-        """Calls `hook(tensor)` after a backward pass has added to this leaf's `.grad`. AutogradError unless a leaf."""
+        """Calls `hook(tensor)` as soon as a backward pass has added all that it will to this leaf's `.grad`.
+
+        That is while the pass goes on with the ops before, so what is begun here runs beside them. Raises AutogradError
+        unless this is a leaf that requires grad.
+        """
         node = resolve(self)  # type: ignore[arg-type]
         if type(node) is not Leaf:
             raise AutogradError("register_post_accumulate_grad_hook(): the tensor is no leaf that requires grad")
-        if node.hooks is None:
-            node.hooks = {}  # the engine looks for these hooks where it finds any
-        return RemovableHandle(self.__dict__.setdefault("_after_grad", {}), hook)
+        return RemovableHandle(hooks_of(node).after, hook)
 
     def retain_grad(self) -> None:
         """Makes a result of an op keep its gradient in `.grad`, as leaves do. AutogradError unless it requires grad."""
@@ -267,9 +271,7 @@ class GraphMethods(TensorBase):
                     old = tensor._grad
                     tensor._grad = grad if old is None else old + grad
 
-            if node.hooks is None:
-                node.hooks = {}
-            node.hooks[RETAIN] = keep
+            hooks_of(node)[RETAIN] = keep
 
     @property
     def retains_grad(self) -> bool:
@@ -296,27 +298,6 @@ def _wrapped(dim: int, ndim: int, op: str) -> int:
 
         raise IndexError(f"{op}(): a 0-d tensor has no dim {dim}")
     return at
-
-
-class RemovableHandle:
-    """What `register_hook` returns: `remove()` takes the hook away, as does leaving a `with` block."""
-
-    _next = 0
-
-    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any]) -> None:
-        RemovableHandle._next += 1
-        self.id = RemovableHandle._next
-        self._hooks = hooks
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        self._hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.remove()
 
 
 class Storage:

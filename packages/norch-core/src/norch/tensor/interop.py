@@ -174,7 +174,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     )
     copied._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
     memo[id(self)] = copied
-    copied.__dict__.update({k: v for k, v in self.__dict__.items() if k != "_retains"})
+    copied.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("_leaf", "_retains")})
     return copied.requires_grad_() if self.requires_grad else copied
 
 

@@ -55,8 +55,7 @@ def _of(tensor: Tensor) -> str:
 
 
 def _changed(tensor: Tensor, call: str) -> None:
-    if hasattr(norch.autograd.graph, "increment_version"):
-        norch.autograd.graph.increment_version(tensor, call)
+    norch.autograd.graph.increment_version(tensor, call)
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -119,8 +118,8 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     """`tensor`, of any shape, becomes the reduction of all members' in each of them, the same bits everywhere.
 
     float16 and bfloat16 are reduced in float32 where the engine has no 16-bit floats. Returns a Work with `async_op`,
-    else None, when it is done. Raises DTypeError for an op that the dtype has not; DistributedError as all collectives
-    do, where another member calls something else, has another shape or dtype, does not come within the timeout, or dies.
+    else None, when it is done. Raises DTypeError for an op that the dtype has not; DistributedError, as all collectives
+    do, where another member calls something else, has another shape or dtype, does not come in time, or dies.
     """
     found = _group(group)
     if found is None:

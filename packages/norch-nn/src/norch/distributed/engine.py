@@ -120,9 +120,9 @@ class Engine(ABC):
         """Why it cannot be used here, and what would change that; None where it can."""
         return None
 
-    def bootstrap(self) -> Store | None:
+    def bootstrap(self, timeout: float) -> Store | None:
         """Where its own launcher started this process: a store that all of its processes share, made with the means of
-        that launcher; None else. It is asked where no address of a store was given."""
+        that launcher within `timeout` seconds; None else. It is asked where no address of a store was given."""
         return None
 
     @abstractmethod

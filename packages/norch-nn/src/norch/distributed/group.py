@@ -36,8 +36,10 @@ class Options:
 def caller() -> str:
     """File and line of the nearest caller outside of norch."""
     frame: Any = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("norch."):
+    while frame.f_globals.get("__name__", "").startswith("norch."):
         frame = frame.f_back
+        if frame is None:
+            return "the end of the program"
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 

@@ -19,8 +19,9 @@ SLOTS = 32
 
 TEXT, FAILURE = 240, 4000  # bytes
 
-RUNNING, FAILED, FINISHED = 0, 1, 2
-"""The state of a member: FINISHED has left the group in order, FAILED says why in its failure."""
+RUNNING, FAILED, FINISHED, TOLD = 0, 1, 2, 3
+"""The state of a member: FINISHED has left the group in order, FAILED says why in its failure, TOLD has said so to its
+user too and is about to end."""
 
 _ROW = np.dtype(
     [
@@ -68,25 +69,21 @@ class Ledger:
 
     def agrees(self, seq: int, key: int) -> bool:
         """Whether all members of this host that have begun collective `seq` call the same."""
-        for other in self._by_slot[seq % SLOTS].tolist():
-            if other != key and other >> 32 == seq:
-                return False
-        return True
-
-    def has_failed(self) -> bool:
-        """Whether any member has given up."""
-        return FAILED in self._states.tolist()
+        return all(other == key or other >> 32 != seq for other in self._by_slot[seq % SLOTS].tolist())
 
     def fail(self, why: str) -> None:
         """This member gives up, and says why. The first reason stands."""
         row = self.rows[self.mine]
-        if row["state"] != FAILED:
+        if row["state"] == RUNNING:
             row["failure"] = why.encode()[:FAILURE]
             row["state"] = FAILED
 
     def finish(self) -> None:
         if self.rows[self.mine]["state"] == RUNNING:
             self.rows[self.mine]["state"] = FINISHED
+
+    def told(self) -> None:
+        self.rows[self.mine]["state"] = TOLD
 
     def failure(self, member: int) -> str:
         text: bytes = self.rows[member]["failure"]

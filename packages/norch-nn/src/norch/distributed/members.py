@@ -7,13 +7,14 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import norch
 
 from . import ledger as ledgers
 from . import witness
-from .ledger import FAILED, FINISHED, Ledger
+from .ledger import FAILED, FINISHED, RUNNING, TOLD, Ledger
 
 if TYPE_CHECKING:
     from .engine import Communicator
@@ -82,6 +83,8 @@ class Members:
             "row": row.itemsize,
             "slots": ledgers.SLOTS,
             "text": ledgers.TEXT,
+            "running": RUNNING,
+            "finished": FINISHED,
             "fields": {name: row.fields[name][1] for name in ("state", "seq", "at", "texts")},
             "host": host(),
             "pids": [self.records[i]["pid"] for i in self.local],
@@ -112,7 +115,7 @@ class Members:
         states = self.ledger.rows["state"].tolist()
         for at, state in enumerate(states):
             member = self.local[at]
-            if state == FAILED and at != self.ledger.mine:
+            if state in (FAILED, TOLD) and at != self.ledger.mine:
                 why = self.ledger.failure(at)
                 return why if why.startswith("collective ") else f"{self._called(member)} gave up: {why}"
             if state == FINISHED and at != self.ledger.mine and int(self.ledger.rows["seq"][at]) < seq:
@@ -121,11 +124,27 @@ class Members:
                 return f"{self._called(member)} is dead; {self.ledger.last(at)}"
         return None
 
+    def ends(self, how: str) -> str:
+        """That this member ends, and what it did last."""
+        return f"{self._called(self.group.member)} ends with {how}; {self.ledger.last(self.ledger.mine)}"
+
+    def let_know(self, grace: float) -> None:
+        """Waits, at most so many seconds, until the members of this host have told their users that this one failed."""
+        self.ledger.told()
+        end = time.monotonic() + grace
+        while time.monotonic() < end and any(
+            state in (RUNNING, FAILED) and self.ledger.alive(at)
+            for at, state in enumerate(self.ledger.rows["state"].tolist())
+        ):
+            time.sleep(0.01)
+
     def late(self, seq: int, call: str, timeout: float) -> str:
-        """That collective `seq` took too long, and who has not come to it."""
+        """That collective `seq` took too long, and who has not come to it; of what is none (0) what the others do."""
         lines = []
         for at, member in enumerate(self.local):
-            if int(self.ledger.rows["seq"][at]) < seq:
+            if seq == 0 and at != self.ledger.mine:
+                lines.append(f"{self._called(member)}: {self.ledger.last(at)}")
+            elif int(self.ledger.rows["seq"][at]) < seq:
                 lines.append(f"{self._called(member)}: MISSING; {self.ledger.last(at)}")
         head = f"{call} did not end within {timeout:g} s"
         if not lines:

@@ -1,6 +1,7 @@
 """The engine "mpi": mpi4py, for tensors on the CPU, which it moves where they lie.
 
-Everything is started without waiting and then asked, so that a member that does not come can be named, and Ctrl-C works.
+Everything is started without waiting and then asked, so that a member that does not come can be named and Ctrl-C is
+heard.
 Any MPI that mpi4py finds will do; `pip install norch-nn[mpi]` brings MPICH.
 """
 
@@ -202,9 +203,9 @@ def start(timeout: float, rank: int = 0, size: int = 1, store: Store | None = No
         return _start_alone(timeout, rank, size, store)
     rank, size = launched() or (0, 1)
     _mark(rank)
-    provided = ctypes.c_int()
 
     def otherwise() -> str:
+        _unlink_segments()
         missing = _unmarked(size) if sys.platform == "linux" else []
         named = f"rank {', '.join(map(str, missing))} has" if missing else "at least one of them has"
         return (
@@ -212,10 +213,7 @@ def start(timeout: float, rank: int = 0, size: int = 1, store: Store | None = No
             f"{named} not called init_process_group()"
         )
 
-    within(
-        timeout, lambda: _library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(provided)), otherwise
-    )
-    _unlink_segments()
+    _init(timeout, otherwise)
 
 
 def _start_alone(timeout: float, rank: int, size: int, store: Store) -> None:
@@ -226,19 +224,22 @@ def _start_alone(timeout: float, rank: int, size: int, store: Store) -> None:
             "python train.py), or let MPICH take its place: pip install mpich"
         )
     _pmi = pmi = PMI(rank, size, store, timeout)
-    provided = ctypes.c_int()
     with pmi.variables():
-        within(
-            timeout,
-            lambda: _library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(provided)),
-            lambda: pmi.failure or f"init_process_group(): MPI_Init of rank {rank} of {size} did not end in {timeout:g} s",
-        )
+        _init(timeout, lambda: pmi.failure or f"init_process_group(): rank {rank}: no end of MPI_Init in {timeout:g} s")
+
+
+def _init(timeout: float, otherwise: Callable[[], str]) -> None:
+    def init() -> int:
+        _library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
+        MPI.COMM_WORLD.Barrier()
+        return 0
+
+    within(timeout, init, otherwise)
     _unlink_segments()
 
 
 def _unlink_segments() -> None:
-    """Takes the names of MPICH's shared memory away once all have opened it: a killed process leaves nothing then."""
-    MPI.COMM_WORLD.Barrier()
+    """Takes the names of MPICH's shared memory away, which all have opened: a killed process leaves nothing then."""
     with suppress(OSError), open("/proc/self/maps") as maps:
         for path in set(re.findall(r"/dev/shm/mpich_\S+", maps.read())):
             with suppress(OSError):
@@ -265,10 +266,10 @@ def stop() -> None:
 class MPIEngine(Engine):
     name = "mpi"
 
-    def bootstrap(self) -> Store | None:
+    def bootstrap(self, timeout: float) -> Store | None:
         if launched() is None:
             return None
-        start(300.0)
+        start(timeout)
         comm = MPI.COMM_WORLD
         here = socket.gethostname()
         alone = len(set(comm.allgather(here))) == 1

@@ -1,4 +1,4 @@
-"""Small values that all processes of a job see: addresses, identifiers, what was agreed on. Tensors do not pass here."""
+"""Small values that all processes of a job see: addresses, identifiers, what was agreed on. No tensors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A process beside those of a job, one on each host: says which one died, of what and where, where the launcher ends the
-others before they can. It is started with the table of the group and ends when all its processes have.
+"""A process beside those of a job, one on each host: says which one died and where, since the launcher ends the others
+before they can. It is started with the table of the group and ends when all its processes have.
 
 It stands alone, `python witness.py`: it must start fast and depend on nothing that may have failed.
 """
@@ -11,10 +11,12 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Callable
 
 
-def watch(pids: dict[int, str], read: object, host: str) -> None:
-    """Waits for all processes to end, by pid what they are called, and reports the first that ended out of order."""
+def watch(pids: dict[int, str], read: Callable[[int], str | None], host: str) -> None:
+    """Waits for all processes, by pid what they are called, to end, and reports the first that ended out of order, unless
+    it has said itself why."""
     files = {}
     for pid in pids:
         try:
@@ -28,12 +30,13 @@ def watch(pids: dict[int, str], read: object, host: str) -> None:
     ended = [files.pop(file) for file in list(files) if file < 0]
     told = False
     while True:
-        for pid in ended:
-            text = None if told else read(pid)  # type: ignore[operator]
-            if text:
-                told = True
+        texts = {pid: read(pid) for pid in ended}
+        told = told or "" in texts.values()
+        for pid, text in texts.items():
+            if text and not told:
                 sys.stderr.write(f"norch.distributed: {pids[pid]} (process {pid} on {host}) has ended; {text}\n")
                 sys.stderr.flush()
+                told = True
         if not files:
             return
         ended = []
@@ -58,9 +61,13 @@ def main(argv: list[str]) -> None:
         return value
 
     def read(pid: int) -> str | None:
+        """What a process did last; None where it left in order, nothing where it has said itself why not."""
         base = rows[pid]
-        if number(base, "state"):
-            return None  # it left in order, or has said itself why not
+        state = number(base, "state")
+        if state == plan["finished"]:
+            return None
+        if state != plan["running"]:
+            return ""
         at = number(base, "at")
         start = base + plan["fields"]["texts"] + at * plan["text"]
         text = memory[start : start + plan["text"]].rstrip(b"\0").decode(errors="replace")

@@ -19,6 +19,9 @@ from .store import FileStore, HashStore, Store, TCPStore, seconds
 DEFAULT_TIMEOUT = 600.0
 """Seconds that a collective may take where `init_process_group` is given no timeout: PyTorch's for NCCL."""
 
+GRACE = 1.0
+"""Seconds that a process which has failed stays, for the others to see why: launchers end them once it is gone."""
+
 _ALIASES = {"gloo": "mpi", "ucc": "mpi"}
 """Engines of PyTorch that norch has no need of, by what stands for them where they are not installed."""
 
@@ -98,7 +101,7 @@ def _rendezvous(found: Place, init_method: str | None, timeout: float, chosen: d
     address = address or master()
     if address is None:
         for engine in dict.fromkeys([*chosen.values(), *engines.usable().values()]):
-            store = engine.bootstrap()
+            store = engine.bootstrap(timeout)
             if store is not None:
                 return store
         if found.world_size == 1:
@@ -250,6 +253,9 @@ def _watch_exit() -> None:
                 if one.members is not None:
                     one.members.ledger.fail(f"it raised {one.failed}")
         before(kind, error, trace)
+        members = _groups[0].members if _groups else None
+        if members is not None:
+            sys.stderr.write(f"norch.distributed: {members.ends(kind.__name__)}\n")
 
     sys.excepthook = told
     atexit.register(_at_exit)
@@ -274,6 +280,8 @@ def _at_exit() -> None:
     if failed:
         sys.stdout.flush()
         sys.stderr.flush()
+        if _groups and _groups[0].members is not None:
+            _groups[0].members.let_know(GRACE)
         os._exit(1)
 
 

@@ -1,0 +1,138 @@
+"""Failures say who and where, in time, and leave nothing behind."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SUM = r"all_reduce\(sum\) of float32 \(512,\) at failures.py:\d+"
+LAST = rf"its last was collective 3, {SUM}"
+SECOND = r"rank {victim} on \S+ \(process \d+\)"
+
+
+def said(out: str) -> list[tuple[float, str]]:
+    """After how many seconds a process was told what."""
+    return [(float(t), text) for t, text in re.findall(r"^after ([\d.]+) s (.*)$", out, re.M)]
+
+
+def nothing_is_left(out: str, segments: set[str]) -> None:
+    pids = [int(p) for p in re.findall(r"process (\d+)$", out, re.M)]
+    assert pids
+    deadline = time.monotonic() + 3
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert shared_memory() <= segments
+
+
+def shared_memory() -> set[str]:
+    folder = Path("/dev/shm")
+    return {p.name for p in folder.glob("mpich_*")} if folder.is_dir() else set()
+
+
+@pytest.mark.parametrize(
+    ("how", "call"),
+    [
+        ("shape", r"all_reduce\(sum\) of float32 \(1024,\)"),
+        ("op", r"all_reduce\(max\) of float32 \(512,\)"),
+        ("dtype", r"all_reduce\(sum\) of float64 \(512,\)"),
+        ("call", r"broadcast from rank 0 of float32 \(512,\)"),
+    ],
+)
+def test_what_is_not_the_same_raises_on_all_ranks(mpirun: Any, how: str, call: str) -> None:
+    before = shared_memory()
+    done = mpirun(2, "failures.py", how, 1, 20)
+    told = said(done.stdout)
+    assert done.returncode != 0
+    assert len(told) == 2
+    for seconds, text in told:
+        assert seconds < 1.2  # 0.2 of them the program's own
+        assert re.search(
+            rf"collective 4 is not the same on all ranks: rank 0: {SUM}, rank 1: {call} at failures.py:\d+", text
+        )
+    nothing_is_left(done.stdout, before)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("how", ["hangs", "stops"])
+def test_who_does_not_come_is_named_after_the_timeout(mpirun: Any, how: str, victim: int) -> None:
+    before, begin = shared_memory(), time.monotonic()
+    done = mpirun(2, "failures.py", how, victim, 1)
+    told = said(done.stdout)
+    assert time.monotonic() - begin < 1 + 3 + 5  # 5 for the start
+    assert done.returncode != 0
+    assert len(told) == 1
+    seconds, text = told[0]
+    assert 1 <= seconds < 4
+    assert re.search(
+        rf"{SUM.split(' at ')[0]} did not end within 1 s: {SECOND.format(victim=victim)}: MISSING; {LAST}", text
+    )
+    nothing_is_left(done.stdout, before)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_who_is_killed_is_named(mpirun: Any, victim: int) -> None:
+    before = shared_memory()
+    done = mpirun(2, "failures.py", "is-killed", victim, 20)
+    assert done.returncode != 0
+    # The launcher ends the others, often before they can say anything; then the witness does.
+    assert re.search(rf"rank {victim} .*\(process \d+.*\) (is dead|has ended); {LAST}", done.stdout + done.stderr)
+    assert "went on" not in done.stdout
+    nothing_is_left(done.stdout, before)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_an_exception_ends_all_and_is_named(mpirun: Any, victim: int) -> None:
+    before = shared_memory()
+    done = mpirun(2, "failures.py", "raises", victim, 20)
+    assert done.returncode != 0
+    who = SECOND.format(victim=victim)
+    assert re.search(rf"{who} ends with MemoryError; {LAST}", done.stderr)
+    ((seconds, text),) = said(done.stdout)
+    assert seconds < 1.5
+    assert re.search(rf"{who} gave up: it raised MemoryError: no room for 8 TB", text)
+    nothing_is_left(done.stdout, before)
+
+
+def test_who_leaves_early_is_named(mpirun: Any) -> None:
+    done = mpirun(2, "failures.py", "leaves", 1, 20)
+    assert done.returncode != 0
+    assert "rank 1: barrier at the end of the program" in done.stdout
+
+
+def test_who_never_comes_is_named(mpirun: Any) -> None:
+    before = shared_memory()
+    done = mpirun(2, "failures.py", "never-comes", 1, 1)
+    ((seconds, text),) = said(done.stdout)
+    assert done.returncode != 0
+    assert 1 <= seconds < 4
+    if sys.platform == "linux":
+        assert "rank 1 has not called init_process_group()" in text
+    nothing_is_left(done.stdout, before)
+
+
+def test_a_receipt_says_what_the_sender_does(mpirun: Any) -> None:
+    done = mpirun(2, "failures.py", "receives", 1, 1)
+    ((_, text),) = said(done.stdout)
+    assert re.search(
+        rf"irecv from rank 1 of float32 \(512,\) did not end within 1 s: {SECOND.format(victim=1)}: {LAST}", text
+    )
+
+
+def test_ctrl_c_ends_all(start: Any) -> None:
+    """`mpirun` gets it, as from a terminal."""
+    before = shared_memory()
+    process = start(2, "failures.py", "interrupt", 1, 60)
+    lines = [process.stdout.readline() for _ in range(2)]
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert "went on" not in out
+    nothing_is_left("".join(lines) + out, before)
