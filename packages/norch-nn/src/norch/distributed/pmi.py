@@ -7,6 +7,7 @@ MPICH. Addresses are put, exchanged at a barrier and got; there is nothing else 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import socket
@@ -14,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from .errors import DistributedError
 from .store import PAUSE, Store
@@ -38,8 +39,9 @@ class PMI:
     @contextmanager
     def variables(self) -> Iterator[None]:
         """Within it MPI_Init finds the thread that answers."""
-        theirs, ours = socket.socketpair()
-        threading.Thread(target=self._serve, args=(ours,), name="norch.distributed.pmi", daemon=True).start()
+        theirs, self._connection = socket.socketpair()
+        threading.Thread(target=self._serve, name="norch.distributed.pmi", daemon=True).start()
+        atexit.register(self._part)
         found = {"PMI_FD": str(theirs.detach()), "PMI_RANK": str(self.rank), "PMI_SIZE": str(self.size)}
         os.environ.update(found)
         try:
@@ -48,13 +50,18 @@ class PMI:
             for key in found:
                 os.environ.pop(key, None)
 
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile() as lines:
+    def _serve(self) -> None:
+        with self._connection as connection, connection.makefile() as lines:
             for line in lines:
                 reply = self.answer(dict(word.partition("=")[::2] for word in line.split()))
                 if reply is None:
                     return
                 connection.sendall(f"{reply}\n".encode())
+
+    def _part(self) -> None:
+        """Answers ahead what MPICH asks last, when there are no threads any more: at the end of the process."""
+        with suppress(OSError):
+            self._connection.sendall(b"cmd=finalize_ack rc=0\n")
 
     def answer(self, asked: dict[str, str]) -> str | None:
         """The reply to a line of PMI-1; None where there is none."""
@@ -83,7 +90,7 @@ class PMI:
                 self.failure = str(error)
                 return None
             return "cmd=barrier_out rc=0"
-        return "cmd=finalize_ack rc=0" if command == "finalize" else None
+        return None
 
     def _fence(self) -> None:
         """A barrier, after which each process has what all have put. Rank 0 collects, so that n processes ask it 2n
