@@ -211,9 +211,9 @@ def test_graph(cuda):
 
 def test_where_the_library_is_looked_for(monkeypatch):
     """Without a GPU too: the path of a file, or nothing where it is not found."""
-    from norch_cuda import cublaslt
+    from norch_cuda import libraries
 
-    found = cublaslt.find()
+    found = libraries.find("cublasLt")
     assert found == "" or ("cublasLt" in Path(found).name and Path(found).is_file())
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)  # not installed
-    assert cublaslt.find() == ""
+    assert libraries.find("cublasLt") == ""

@@ -119,6 +119,27 @@ def test_a_graph_replays_what_was_recorded(cuda):
     assert all(t.tolist() == [[-1.0] * 4] * 8 for t in other)
 
 
+def test_tensors_from_outside_may_go_while_a_graph_is_recorded(cuda):
+    side = norch.cuda.Stream()
+    x, y = norch.ones(1 << 20, device=cuda), norch.full((1 << 20,), 2.0, device=cuda)
+    side.wait_stream(norch.cuda.current_stream())
+    with norch.cuda.stream(side):
+        z = norch.full((1 << 20,), 3.0, device=cuda)
+    norch.cuda.current_stream().wait_stream(side)
+    z.mul_(1.0)
+    kept, graph = y, norch.cuda.CUDAGraph()
+    with norch.cuda.graph(graph, side):
+        out = y + 1
+        x * y
+        before = norch.cuda.memory_allocated()
+        del x, z
+        assert norch.cuda.memory_allocated() == before  # their streams cannot wait for one that is recorded
+    assert norch.cuda.memory_allocated() <= before - (8 << 20)
+    graph.replay()
+    assert out[0].item() == 3
+    assert kept[0].item() == 2
+
+
 def test_what_cannot_be_recorded_says_so(cuda):
     graph = norch.cuda.CUDAGraph()
     with pytest.raises(Exception, match="cannot be recorded in a graph"), norch.cuda.graph(graph):

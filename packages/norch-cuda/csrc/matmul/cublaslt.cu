@@ -1,22 +1,20 @@
 #include "matmul/cublaslt.h"
 
-#include <dlfcn.h>
 #include <library_types.h>
 
 #include <algorithm>
 
 #include "runtime/allocator.h"
+#include "runtime/library.h"
 #include "runtime/runtime.h"
 
 namespace norch::matmul {
 
-std::function<std::string()> find_cublaslt;
 bool allows_tf32 = false;
 
 namespace {
 
 constexpr uint64_t WORKSPACE = uint64_t(32) << 20;
-constexpr const char* LIBRARY = "libcublasLt.so.13";
 
 // --- The part of cuBLASLt's interface that is used ------------------------------------------------------------------
 
@@ -45,7 +43,7 @@ enum PreferenceAttribute {
 enum Epilogue { EPILOGUE_DEFAULT = 1, EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4 };
 constexpr uint32_t REDUCTION_COMPUTE_TYPE = 2;
 
-struct Library {
+struct Functions {
     Status (*create)(Handle*);
     Status (*matmul)(Handle, void* desc, const void* alpha, const void* a, void* a_layout, const void* b,
                      void* b_layout, const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
@@ -63,24 +61,10 @@ struct Library {
     Status (*preference_set)(void* preference, int attribute, const void* value, size_t bytes);
 };
 
-void* open_library() {
-    const std::string path = find_cublaslt ? find_cublaslt() : "";
-    void* library = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library) return library;
-    const char* reason = dlerror();
-    throw std::runtime_error(std::string(LIBRARY) + ", which matrix products need, cannot be loaded: " +
-                             (reason ? reason : "no reason given") + "; `pip install nvidia-cublas` has it");
-}
-
-Library load_library() {
-    void* from = open_library();
-    Library out;
-    auto get = [&](auto& function, const char* name) {
-        void* found = dlsym(from, name);
-        if (!found) throw std::runtime_error(std::string(LIBRARY) + " has no " + name);
-        function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
-    };
+Functions load_functions() {
+    const Library from("cublasLt", "libcublasLt.so.13", "matrix products", "nvidia-cublas");
+    Functions out;
+    auto get = [&](auto& function, const char* name) { from.get(function, name); };
     get(out.create, "cublasLtCreate");
     get(out.matmul, "cublasLtMatmul");
     get(out.heuristic, "cublasLtMatmulAlgoGetHeuristic");
@@ -96,8 +80,8 @@ Library load_library() {
     return out;
 }
 
-const Library& library() {
-    static const Library loaded = load_library();
+const Functions& library() {
+    static const Functions loaded = load_functions();
     return loaded;
 }
 
@@ -139,7 +123,7 @@ struct Gemm::Descriptors {
     void *desc = nullptr, *first = nullptr, *second = nullptr, *out = nullptr;
 
     ~Descriptors() {
-        const Library& lt = library();
+        const Functions& lt = library();
         if (desc) lt.desc_destroy(desc);
         for (void* layout : {first, second, out})
             if (layout) lt.layout_destroy(layout);
@@ -155,7 +139,7 @@ struct Gemm::Choice {
 };
 
 void Gemm::describe() const {
-    const Library& lt = library();
+    const Functions& lt = library();
     auto descriptors = std::make_shared<Descriptors>();
     const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
     const int compute = dtype == DType::f64                ? COMPUTE_64F
@@ -187,7 +171,7 @@ const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
     if (!choices_) choices_ = std::make_shared<std::vector<Choice>>();
     for (const Choice& choice : *choices_)
         if (choice.device == device && choice.alignment == alignment) return choice;
-    const Library& lt = library();
+    const Functions& lt = library();
     RelaxedCapture relaxed;
     void* preference = nullptr;
     check_status(lt.preference_create(&preference), "to choose an algorithm");
@@ -209,7 +193,7 @@ const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
 }
 
 bool Gemm::run(char* to, const char* left, const char* right, const char* bias) const {
-    const Library& lt = library();
+    const Functions& lt = library();
     const Stream& stream = launch_stream();
     if (!descriptors_) describe();
     const Descriptors& d = *descriptors_;

@@ -3,17 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "common/kernel.h"
 
 namespace norch::matmul {
-
-/// Finds the library: its path, or nothing if the system's search is to be tried. Set by Python.
-extern std::function<std::string()> find_cublaslt;
 
 /// Whether products of float32 may be computed in tf32; read when a kernel is made.
 extern bool allows_tf32;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "common/kernel.h"
 #include "runtime/runtime.h"
@@ -195,9 +196,37 @@ Block allocate_block(Stream& stream, size_t nbytes) {
     return {data, size, &arena};
 }
 
+namespace {
+
+struct Postponed {
+    Block block;
+    std::vector<Stream*> used_on;
+};
+std::vector<Postponed>& postponed() {
+    static std::vector<Postponed> all;
+    return all;
+}
+
+/// Whether the arena's stream can wait for the others: within one recording, or outside of any.
+bool may_wait(const Arena& arena, const std::vector<Stream*>& others) {
+    const bool recorded = is_recorded(*arena.stream);
+    if (recorded && arena.stream->arena != &arena) return false;
+    return std::all_of(others.begin(), others.end(), [=](Stream* other) { return is_recorded(*other) == recorded; });
+}
+
+}  // namespace
+
+void release_postponed() noexcept {
+    for (const Postponed& p : std::exchange(postponed(), {})) release_block(p.block, &p.used_on);
+}
+
 void release_block(const Block& block, const std::vector<Stream*>* used_on) noexcept {
     Arena& arena = *block.arena;
     if (used_on) {
+        if (!may_wait(arena, *used_on)) {
+            postponed().push_back({block, *used_on});
+            return;
+        }
         for (Stream* other : *used_on) {
             cudaEvent_t event;
             bind(other->device);

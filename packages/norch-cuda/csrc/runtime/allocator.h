@@ -32,6 +32,8 @@ void retire_arena(Arena* arena);
 Block allocate_block(Stream& stream, size_t nbytes);
 /// Gives a block back. `used_on` are streams other than the arena's that have used it.
 void release_block(const Block& block, const std::vector<Stream*>* used_on = nullptr) noexcept;
+/// Gives back what could not be ordered after other streams while a graph was recorded.
+void release_postponed() noexcept;
 /// The stream whose work a block is ordered by.
 Stream& home_stream(const Block& block);
 

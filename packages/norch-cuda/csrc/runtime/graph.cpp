@@ -11,6 +11,7 @@ Graph::~Graph() {
         if (unfinished) cudaGraphDestroy(unfinished);
         stream_->is_capturing = false;
         stream_->arena = outside_;
+        release_postponed();
     }
     if (executable_) cudaGraphExecDestroy(executable_);
     if (arena_) retire_arena(arena_);
@@ -39,6 +40,7 @@ void Graph::end() {
     cudaError_t error = cudaStreamEndCapture(stream_->handle, &graph);
     stream_->is_capturing = false;
     stream_->arena = outside_;
+    release_postponed();
     check(error, "recording a graph");
     error = cudaGraphInstantiate(&executable_, graph, 0);
     cudaGraphDestroy(graph);

@@ -2,26 +2,20 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "common/buffer.h"
 #include "common/module.h"
 #include "matmul/cublaslt.h"
+#include "runtime/bindings.h"
 #include "runtime/families.h"
 #include "runtime/graph.h"
+#include "runtime/library.h"
 #include "runtime/transfer.h"
 
 namespace nb = nanobind;
 using namespace norch;
 
-namespace {
-
-Buffer* as_buffer(nb::handle object) {
+Buffer* norch::range_of(nb::handle object, Py_ssize_t offset, Py_ssize_t size) {
     if (Py_TYPE(object.ptr()) != buffer_type) throw nb::type_error("expected a norch_cuda.Buffer");
-    return reinterpret_cast<Buffer*>(object.ptr());
-}
-
-/// `size` bytes at `offset` of a buffer; throws where they do not lie in it.
-Buffer* range_of(nb::handle object, Py_ssize_t offset, Py_ssize_t size) {
-    Buffer* buffer = as_buffer(object);
+    auto* buffer = reinterpret_cast<Buffer*>(object.ptr());
     if (offset < 0 || size < 0 || offset > buffer->nbytes - size) {
         std::string message = std::to_string(size) + " bytes at " + std::to_string(offset) +
                               " do not lie in a buffer of " + std::to_string(buffer->nbytes);
@@ -29,6 +23,8 @@ Buffer* range_of(nb::handle object, Py_ssize_t offset, Py_ssize_t size) {
     }
     return buffer;
 }
+
+namespace {
 
 /// The bytes of an object that supports the buffer protocol, for as long as this lives.
 class HostBytes {
@@ -89,6 +85,7 @@ nb::dict describe(int device) {
     out["multi_processor_count"] = p.multiprocessors;
     out["total_memory"] = p.total_memory;
     out["l2_cache_size"] = p.l2_bytes;
+    out["uuid"] = nb::cast(p.uuid);
     return out;
 }
 
@@ -251,10 +248,11 @@ NB_MODULE(_ext, m) {
     }, nb::arg("device"));
     nb::class_<PinnedBytes>(m, "PinnedBytes", nb::type_slots(pinned_slots)).def(nb::init<Py_ssize_t>(), nb::arg("nbytes"));
     m.def("is_pinned", [](nb::handle data) { return is_pinned(HostBytes(data, PyBUF_SIMPLE).data()); }, nb::arg("data"));
-    m.def("set_cublaslt_finder", [](nb::callable find) {
+    m.def("set_library_finder", [](nb::callable find) {
         nb::handle held = find.inc_ref();  // for good: the process may outlive the interpreter
-        matmul::find_cublaslt = [held] { return nb::cast<std::string>(held()); };
+        find_library = [held](const char* name) { return nb::cast<std::string>(held(name)); };
     }, nb::arg("find"));
     m.def("set_allows_tf32", [](bool allows) { matmul::allows_tf32 = allows; }, nb::arg("allows"));
     add_runtime(m);
+    distributed::add_nccl(m);
 }

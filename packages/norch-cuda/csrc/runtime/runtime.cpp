@@ -90,6 +90,12 @@ Device& device_state(int device) {
         cudaDeviceProp all;
         check(cudaGetDeviceProperties(&all, device), "asking for a device's properties");
         p.name = all.name;
+        for (int i = 0; i < 16; ++i) {
+            const unsigned byte = static_cast<unsigned char>(all.uuid.bytes[i]);
+            if (i == 4 || i == 6 || i == 8 || i == 10) p.uuid += '-';
+            p.uuid += "0123456789abcdef"[byte >> 4];
+            p.uuid += "0123456789abcdef"[byte & 15];
+        }
         p.major = attribute(cudaDevAttrComputeCapabilityMajor);
         p.minor = attribute(cudaDevAttrComputeCapabilityMinor);
         p.multiprocessors = attribute(cudaDevAttrMultiProcessorCount);
@@ -165,6 +171,12 @@ Stream& make_stream(int device, int priority) {
     stream.device = device;
     stream.arena = make_arena(device, &stream);
     return stream;
+}
+
+bool is_recorded(const Stream& stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return stream.handle && cudaStreamIsCapturing(stream.handle, &status) == cudaSuccess &&
+           status != cudaStreamCaptureStatusNone;
 }
 
 void bind(int device) {

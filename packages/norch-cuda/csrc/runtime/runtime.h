@@ -45,7 +45,7 @@ struct Stream {
 };
 
 struct DeviceProperties {
-    std::string name;
+    std::string name, uuid;
     int major = 0, minor = 0;
     int multiprocessors = 0;
     size_t total_memory = 0, l2_bytes = 0, shared_bytes = 0;  // shared_bytes: the most that one block may ask for
@@ -62,6 +62,9 @@ void set_current_stream(Stream& stream);
 Stream& default_stream(int device);
 /// A new stream that does not wait for the default stream.
 Stream& make_stream(int device, int priority = 0);
+
+/// Whether a graph is recorded from a stream, or from one that it has waited for.
+bool is_recorded(const Stream& stream);
 
 /// Makes the device of a stream the one that CUDA calls of this thread mean.
 void bind(int device);

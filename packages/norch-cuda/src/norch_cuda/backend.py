@@ -7,7 +7,7 @@ from typing import Any
 
 from norch.backend import Backend, Kernel, Operand, get_float32_matmul_precision
 
-from . import _ext, cublaslt, module
+from . import _ext, libraries, module
 
 
 class CudaBackend(Backend):
@@ -20,7 +20,7 @@ class CudaBackend(Backend):
     copy = staticmethod(_ext.copy)
 
     def __init__(self) -> None:
-        _ext.set_cublaslt_finder(cublaslt.find)
+        _ext.set_library_finder(libraries.find)
 
     def device_count(self) -> int:
         count: int = _ext.device_count()

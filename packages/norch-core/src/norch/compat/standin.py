@@ -10,10 +10,13 @@ asked for and norch lacks.
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -99,12 +102,15 @@ def report() -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--as-torch", action="store_true", help="import torch, and torchvision, gives norch")
     parser.add_argument("--report", action="store_true", help="list at the end what was asked for and norch lacks")
+    parser.add_argument("-n", type=int, metavar="PROCESSES", help="start that many, by mpirun")
     parser.add_argument("script", help="the Python file to run")
     parser.add_argument("arguments", nargs="...", help="its arguments")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Runs the script as Python would, in this process, and returns its exit status."""
+    """Runs the script as Python would, in this process or with -n in several, and returns its exit status."""
+    if options.n is not None:
+        return _mpirun(options)
     if options.as_torch:
         install()
     try:
@@ -112,3 +118,16 @@ def main(options: argparse.Namespace) -> int:
     finally:
         if options.report:
             print(report(), file=sys.stderr)
+
+
+def _mpirun(options: argparse.Namespace) -> int:
+    """Becomes mpirun, which starts this command without -n so many times."""
+    beside = Path(sys.executable).with_name("mpirun")
+    command = str(beside) if beside.exists() else shutil.which("mpirun")
+    if command is None:
+        print("norch run -n: there is no mpirun; try: pip install norch-nn[mpi]", file=sys.stderr)
+        return 2
+    flags = ["--as-torch"] * options.as_torch + ["--report"] * options.report
+    own = [sys.executable, "-m", "norch", "run", *flags, options.script, *options.arguments]
+    sys.stdout.flush()
+    os.execv(command, [command, "-n", str(options.n), *own])

@@ -34,7 +34,6 @@ from .collectives import (
     send,
 )
 from .errors import DistBackendError, DistNetworkError, DistributedError, DistStoreError
-from .group import ProcessGroup, Work
 from .objects import (
     all_gather_object,
     broadcast_object_list,
@@ -43,6 +42,7 @@ from .objects import (
     scatter_object_list,
     send_object_list,
 )
+from .process_group import ProcessGroup, Work
 from .reduce_op import ReduceOp
 from .store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from .world import (

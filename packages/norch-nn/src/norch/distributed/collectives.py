@@ -9,7 +9,7 @@ import norch
 from norch import Tensor
 
 from .engine import DONE, Communicator, Request
-from .group import ProcessGroup, Work
+from .process_group import ProcessGroup, Work
 from .reduce_op import ReduceOp
 from .world import resolve, world
 

@@ -63,7 +63,7 @@ class Communicator(ABC):
 
     def reduces(self, dtype: DType, op: str) -> bool:
         """Whether `op`, one of OPS, is known for `dtype`. What is not is cast: 16-bit floats to float32, bool to uint8;
-        "avg" becomes a sum."""
+        "avg" becomes a sum. Nobody asks for the bits of floats, nor for the average of integers."""
         return op != "avg" and dtype.itemsize > 2 and dtype.is_floating_point
 
     @abstractmethod
@@ -112,6 +112,10 @@ class Engine(ABC):
 
     device_types: frozenset[str] = frozenset({"cpu"})
     """On which devices tensors may lie."""
+
+    launcher: tuple[str, ...] = ()
+    """The command that starts processes, given -n and their number; none where variables say which process is which
+    (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)."""
 
     priority: int = 0
     """Of several engines for a device type the highest is taken where the user names none."""

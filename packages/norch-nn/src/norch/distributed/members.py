@@ -18,7 +18,7 @@ from .ledger import FAILED, FINISHED, RUNNING, TOLD, Ledger
 
 if TYPE_CHECKING:
     from .engine import Communicator
-    from .group import ProcessGroup
+    from .process_group import ProcessGroup
 
 RECORD = 512
 """Bytes by which a member introduces itself."""

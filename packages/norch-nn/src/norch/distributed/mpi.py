@@ -265,6 +265,7 @@ def stop() -> None:
 
 class MPIEngine(Engine):
     name = "mpi"
+    launcher = ("mpirun",)
 
     def bootstrap(self, timeout: float) -> Store | None:
         if launched() is None:

@@ -12,7 +12,7 @@ from typing import Any
 import norch
 
 from . import collectives
-from .group import ProcessGroup
+from .process_group import ProcessGroup
 from .world import resolve
 
 

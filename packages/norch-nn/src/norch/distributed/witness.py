@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 
 def watch(pids: dict[int, str], read: Callable[[int], str | None], host: str) -> None:
-    """Waits for all processes, by pid what they are called, to end, and reports the first that ended out of order, unless
+    """Waits until all processes, by pid what they are called, end; reports the first that ended out of order, unless
     it has said itself why."""
     files = {}
     for pid in pids:

@@ -12,8 +12,8 @@ from typing import Any
 from . import engines
 from .engine import Engine
 from .errors import DistributedError
-from .group import ProcessGroup
 from .launch import Place, master, place
+from .process_group import ProcessGroup
 from .store import FileStore, HashStore, Store, TCPStore, seconds
 
 DEFAULT_TIMEOUT = 600.0

@@ -223,6 +223,6 @@ assert float(x) == rank % 2 == dist.get_global_rank(own, 0) and dist.get_group_r
 dist.barrier(own)
 dist.monitored_barrier()
 dist.destroy_process_group(own)
-print(f"rank {rank} of {size}: all right")
+print(f"rank {rank} of {size}: all right\n", end="")
 dist.destroy_process_group()
 assert not dist.is_initialized()

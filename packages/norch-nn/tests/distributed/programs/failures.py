@@ -13,7 +13,7 @@ import norch.distributed as dist
 
 how, victim, timeout = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 mine = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
-print(f"process {os.getpid()}", flush=True)
+print(f"process {os.getpid()}\n", end="", flush=True)
 
 begin = time.monotonic()
 try:
@@ -52,7 +52,7 @@ try:
     elif how == "receives":
         time.sleep(100)
     dist.all_reduce(x)
-    print(f"rank {rank} went on", flush=True)
+    print(f"rank {rank} went on\n", end="", flush=True)
 except (dist.DistributedError, KeyboardInterrupt) as error:
-    print(f"after {time.monotonic() - begin:.1f} s {type(error).__name__}: {error}", flush=True)
+    print(f"after {time.monotonic() - begin:.1f} s {type(error).__name__}: {error}\n", end="", flush=True)
     raise

@@ -1,0 +1,402 @@
+// Collectives by NCCL, which is opened when it is first asked for.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "runtime/bindings.h"
+#include "runtime/library.h"
+
+namespace nb = nanobind;
+
+namespace norch::distributed {
+namespace {
+
+// --- The part of NCCL's interface that is used: the same in nccl.h of 2.14 to 2.32 ------------------------------------
+
+using Comm = struct ncclComm*;
+using Result = int;
+constexpr Result SUCCESS = 0, IN_PROGRESS = 7;
+
+struct UniqueId {
+    char bytes[128];
+};
+
+struct Functions {
+    Result (*get_version)(int* version);
+    const char* (*get_error_string)(Result);
+    const char* (*get_last_error)(Comm);
+    Result (*get_unique_id)(UniqueId*);
+    Result (*comm_init_rank)(Comm*, int size, UniqueId, int rank);
+    Result (*comm_get_async_error)(Comm, Result*);
+    Result (*comm_finalize)(Comm);
+    Result (*comm_destroy)(Comm);
+    Result (*comm_abort)(Comm);
+    Result (*all_reduce)(const void* in, void* out, size_t count, int type, int op, Comm, cudaStream_t);
+    Result (*reduce)(const void* in, void* out, size_t count, int type, int op, int root, Comm, cudaStream_t);
+    Result (*broadcast)(const void* in, void* out, size_t count, int type, int root, Comm, cudaStream_t);
+    Result (*all_gather)(const void* in, void* out, size_t count, int type, Comm, cudaStream_t);
+    Result (*reduce_scatter)(const void* in, void* out, size_t count, int type, int op, Comm, cudaStream_t);
+    Result (*send)(const void* in, size_t count, int type, int peer, Comm, cudaStream_t);
+    Result (*receive)(void* out, size_t count, int type, int peer, Comm, cudaStream_t);
+    Result (*group_start)();
+    Result (*group_end)();
+};
+
+constexpr int BYTES = 1;  // ncclUint8, as which whatever is only moved travels
+
+Py_ssize_t itemsize(int type) {
+    constexpr Py_ssize_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};  // ncclInt8 to ncclBfloat16
+    if (type < 0 || type > 9) throw nb::value_error("NCCL has no such type");
+    return sizes[type];
+}
+
+Functions load_functions() {
+    const Library from("nccl", "libnccl.so.2", "collectives of CUDA tensors", "norch-cuda[nccl]");
+    Functions out;
+    from.get(out.get_version, "ncclGetVersion");
+    from.get(out.get_error_string, "ncclGetErrorString");
+    from.get(out.get_last_error, "ncclGetLastError");
+    from.get(out.get_unique_id, "ncclGetUniqueId");
+    from.get(out.comm_init_rank, "ncclCommInitRank");
+    from.get(out.comm_get_async_error, "ncclCommGetAsyncError");
+    from.get(out.comm_finalize, "ncclCommFinalize");
+    from.get(out.comm_destroy, "ncclCommDestroy");
+    from.get(out.comm_abort, "ncclCommAbort");
+    from.get(out.all_reduce, "ncclAllReduce");
+    from.get(out.reduce, "ncclReduce");
+    from.get(out.broadcast, "ncclBroadcast");
+    from.get(out.all_gather, "ncclAllGather");
+    from.get(out.reduce_scatter, "ncclReduceScatter");
+    from.get(out.send, "ncclSend");
+    from.get(out.receive, "ncclRecv");
+    from.get(out.group_start, "ncclGroupStart");
+    from.get(out.group_end, "ncclGroupEnd");
+    return out;
+}
+
+const Functions& nccl() {
+    static const Functions loaded = load_functions();
+    return loaded;
+}
+
+void check_nccl(Result result, const char* what, Comm comm = nullptr) {
+    if (result == SUCCESS) return;
+    std::string message = std::string("NCCL failed ") + what + ": " + nccl().get_error_string(result);
+    const char* more = nccl().get_last_error(comm);
+    if (more && *more) message += std::string(": ") + more;
+    throw std::runtime_error(message);
+}
+
+// --- A group ----------------------------------------------------------------------------------------------------------
+
+using Buffers = std::vector<Buffer*>;
+
+/// What a group and the work that it started share.
+struct Group {
+    std::atomic<Comm> comm = nullptr;
+    std::atomic<bool> is_aborted = false;
+    Stream* stream = nullptr;
+    cudaEvent_t before = nullptr;   // in the stream that a call comes from
+    std::vector<cudaEvent_t> idle;  // events that no work uses; under the GIL
+    std::mutex calls;               // NCCL takes one call of a group at a time
+
+    Group() = default;
+    Group(const Group&) = delete;
+    ~Group() {
+        for (cudaEvent_t event : idle) cudaEventDestroy(event);
+        if (before) cudaEventDestroy(before);
+    }
+
+    void refuse_aborted() const {
+        if (is_aborted) throw std::runtime_error("the group was aborted");
+    }
+
+    /// Waits where NCCL_COMM_BLOCKING=0 made calls return before their work is in the stream.
+    Result settle(Comm of, Result result) const {
+        while (result == IN_PROGRESS && !is_aborted) {
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+            if (Result asked = nccl().comm_get_async_error(of, &result); asked != SUCCESS) return asked;
+        }
+        return result;
+    }
+};
+
+cudaEvent_t make_event() {
+    cudaEvent_t event;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+    return event;
+}
+
+/// A collective that was started: the event after it, and the buffers that it uses.
+class Work {
+public:
+    Work(std::shared_ptr<Group> group, Buffers buffers)
+        : group_(std::move(group)), buffers_(std::move(buffers)) {
+        auto& idle = group_->idle;
+        if (idle.empty()) idle.push_back(make_event());
+        done_ = idle.back();
+        idle.pop_back();
+        for (Buffer* buffer : buffers_) Py_INCREF(reinterpret_cast<PyObject*>(buffer));
+    }
+    ~Work() {
+        release(nullptr);
+        group_->idle.push_back(done_);
+    }
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+
+    cudaEvent_t done() const { return done_; }
+    void set_captured(bool captured) { is_captured_ = captured; }
+
+    bool test() {
+        group_->refuse_aborted();
+        if (is_captured_ || is_done_) return true;  // a recorded one runs when its graph does
+        bind(group_->stream->device);
+        cudaError_t answer = cudaEventQuery(done_);
+        if (answer == cudaSuccess) {
+            is_done_ = true;
+            release(nullptr);
+            return true;
+        }
+        if (answer != cudaErrorNotReady) check(answer, "asking for a collective");
+        cudaGetLastError();
+        Comm comm = group_->comm;
+        Result result = SUCCESS;
+        if (comm) check_nccl(nccl().comm_get_async_error(comm, &result), "to say what failed", comm);
+        if (result != IN_PROGRESS) check_nccl(result, "in a collective", comm);
+        return false;
+    }
+
+    /// The current stream waits, and not the host.
+    void chain() {
+        group_->refuse_aborted();
+        Stream& stream = current_stream(group_->stream->device);
+        if (is_done_ || (is_captured_ && !is_recorded(stream))) return;
+        bind(stream.device);
+        check(cudaStreamWaitEvent(stream.handle, done_, 0), "waiting for a collective");
+        release(&stream);
+    }
+
+private:
+    /// The memory of buffers whose own stream is not `after`, which comes after this, must not be reused before this.
+    void release(Stream* after) {
+        for (Buffer* buffer : buffers_) {
+            if (!is_done_ && &home_stream(buffer) != after) note_use(buffer, *group_->stream);
+            Py_DECREF(reinterpret_cast<PyObject*>(buffer));
+        }
+        buffers_.clear();
+    }
+
+    std::shared_ptr<Group> group_;
+    Buffers buffers_;
+    cudaEvent_t done_;
+    bool is_captured_ = false, is_done_ = false;
+};
+
+std::vector<Stream*>& idle_streams(int device) {
+    static std::vector<std::vector<Stream*>> all;
+    if (all.size() <= size_t(device)) all.resize(size_t(device) + 1);
+    return all[size_t(device)];
+}
+
+/// Streams live until the process ends, so those of closed groups are used again.
+Stream& take_stream(int device) {
+    auto& idle = idle_streams(device);
+    if (!idle.empty()) {
+        Stream& found = *idle.back();
+        idle.pop_back();
+        return found;
+    }
+    int lowest = 0, highest = 0;
+    bind(device);
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities");
+    return make_stream(device, highest);
+}
+
+/// One of the processes that exchange tensors, with a stream of its own. Every call returns before its work is done.
+class Communicator {
+public:
+    /// Waits for the other members.
+    Communicator(int device, int size, int rank, nb::bytes id) {
+        UniqueId unique;
+        if (id.size() != sizeof unique) throw nb::value_error("an identifier of NCCL's has 128 bytes");
+        std::memcpy(unique.bytes, id.data(), sizeof unique);
+        nccl();
+        group_->stream = &take_stream(device);
+        bind(device);
+        group_->before = make_event();
+        nb::gil_scoped_release released;
+        Comm comm = nullptr;
+        Result result = nccl().comm_init_rank(&comm, size, unique, rank);
+        result = group_->settle(comm, result);
+        check_nccl(result, "to make a group", comm);
+        group_->comm = comm;
+    }
+
+    Work* all_reduce(nb::handle buffer, Py_ssize_t offset, Py_ssize_t count, int type, int op) {
+        Buffers used;
+        char* data = add(used, buffer, offset, count, type);
+        return start(used, "in all_reduce", [=](Comm comm, cudaStream_t stream) {
+            return nccl().all_reduce(data, data, size_t(count), type, op, comm, stream);
+        });
+    }
+
+    Work* reduce(nb::handle buffer, Py_ssize_t offset, Py_ssize_t count, int type, int op, int root) {
+        Buffers used;
+        char* data = add(used, buffer, offset, count, type);
+        return start(used, "in reduce", [=](Comm comm, cudaStream_t stream) {
+            return nccl().reduce(data, data, size_t(count), type, op, root, comm, stream);
+        });
+    }
+
+    Work* broadcast(nb::handle buffer, Py_ssize_t offset, Py_ssize_t nbytes, int root) {
+        Buffers used;
+        char* data = add(used, buffer, offset, nbytes, BYTES);
+        return start(used, "in broadcast", [=](Comm comm, cudaStream_t stream) {
+            return nccl().broadcast(data, data, size_t(nbytes), BYTES, root, comm, stream);
+        });
+    }
+
+    Work* all_gather(nb::handle out, Py_ssize_t out_offset, nb::handle buffer, Py_ssize_t offset, Py_ssize_t nbytes,
+                     int size) {
+        Buffers used;
+        char* to = add(used, out, out_offset, nbytes * size, BYTES);
+        const char* from = add(used, buffer, offset, nbytes, BYTES);
+        return start(used, "in all_gather", [=](Comm comm, cudaStream_t stream) {
+            return nccl().all_gather(from, to, size_t(nbytes), BYTES, comm, stream);
+        });
+    }
+
+    Work* reduce_scatter(nb::handle out, Py_ssize_t out_offset, nb::handle buffer, Py_ssize_t offset, Py_ssize_t count,
+                         int size, int type, int op) {
+        Buffers used;
+        char* to = add(used, out, out_offset, count, type);
+        const char* from = add(used, buffer, offset, count * size, type);
+        return start(used, "in reduce_scatter", [=](Comm comm, cudaStream_t stream) {
+            return nccl().reduce_scatter(from, to, size_t(count), type, op, comm, stream);
+        });
+    }
+
+    /// Both lists hold (buffer, offset, nbytes, peer).
+    Work* exchange(nb::list sends, nb::list receipts) {
+        struct Transfer {
+            char* data;
+            size_t nbytes;
+            int peer;
+        };
+        Buffers used;
+        auto read = [&](const nb::list& list) {
+            std::vector<Transfer> out;
+            for (nb::handle item : list) {
+                auto tuple = nb::cast<nb::tuple>(item);
+                const auto nbytes = nb::cast<Py_ssize_t>(tuple[2]);
+                out.push_back({add(used, tuple[0], nb::cast<Py_ssize_t>(tuple[1]), nbytes, BYTES), size_t(nbytes),
+                               nb::cast<int>(tuple[3])});
+            }
+            return out;
+        };
+        const std::vector<Transfer> out = read(sends), in = read(receipts);
+        return start(used, "in exchange", [&](Comm comm, cudaStream_t stream) {
+            Result result = nccl().group_start();
+            for (const Transfer& t : out)
+                if (result == SUCCESS) result = nccl().send(t.data, t.nbytes, BYTES, t.peer, comm, stream);
+            for (const Transfer& t : in)
+                if (result == SUCCESS) result = nccl().receive(t.data, t.nbytes, BYTES, t.peer, comm, stream);
+            Result ended = nccl().group_end();
+            return result == SUCCESS ? ended : result;
+        });
+    }
+
+    /// Ends what is under way, also a call that another thread is in.
+    void abort() {
+        group_->is_aborted = true;
+        Comm comm = group_->comm.exchange(nullptr);
+        nb::gil_scoped_release released;
+        if (comm) nccl().comm_abort(comm);
+    }
+
+    /// Waits for the other members.
+    void close() {
+        Comm comm = group_->comm.exchange(nullptr);
+        if (!comm) return;
+        {
+            nb::gil_scoped_release released;
+            bind(group_->stream->device);
+            Result result = group_->settle(comm, nccl().comm_finalize(comm));
+            check_nccl(result, "to end a group", comm);
+            check_nccl(nccl().comm_destroy(comm), "to free a group");
+        }
+        idle_streams(group_->stream->device).push_back(group_->stream);
+    }
+
+private:
+    /// The address of `count` elements at element `offset`.
+    char* add(Buffers& used, nb::handle object, Py_ssize_t offset, Py_ssize_t count, int type) {
+        const Py_ssize_t size = itemsize(type);
+        Buffer* buffer = range_of(object, offset * size, count * size);
+        if (device_of(buffer) != group_->stream->device)
+            throw nb::value_error(("the group is on cuda:" + std::to_string(group_->stream->device) + ", a tensor on cuda:" +
+                                   std::to_string(device_of(buffer))).c_str());
+        used.push_back(buffer);
+        return buffer->data + offset * size;
+    }
+
+    template <class Call>
+    Work* start(Buffers& used, const char* what, Call call) {
+        auto work = std::make_unique<Work>(group_, std::move(used));
+        Stream &own = *group_->stream, &stream = current_stream(own.device);
+        {
+            nb::gil_scoped_release released;  // the first call of a kind waits for the other members
+            std::lock_guard lock(group_->calls);
+            group_->refuse_aborted();
+            Comm comm = group_->comm;
+            if (!comm) throw std::runtime_error("the group was closed");
+            bind(own.device);
+            work->set_captured(is_recorded(stream));
+            check(cudaEventRecord(group_->before, stream.handle), "recording an event");
+            check(cudaStreamWaitEvent(own.handle, group_->before, 0), "waiting for an event");
+            Result result = group_->settle(comm, call(comm, own.handle));
+            group_->refuse_aborted();
+            check_nccl(result, what, comm);
+            check(cudaEventRecord(work->done(), own.handle), "recording an event");
+        }
+        return work.release();
+    }
+
+    std::shared_ptr<Group> group_ = std::make_shared<Group>();
+};
+
+}  // namespace
+
+void add_nccl(nb::module_& m) {
+    m.def("nccl_version", [] {
+        int version = 0;
+        check_nccl(nccl().get_version(&version), "to say its version");
+        return version;
+    });
+    m.def("nccl_unique_id", [] {
+        UniqueId id;
+        check_nccl(nccl().get_unique_id(&id), "to make an identifier");
+        return nb::bytes(id.bytes, sizeof id);
+    });
+    nb::class_<Work>(m, "NcclWork").def("test", &Work::test).def("chain", &Work::chain);
+    constexpr auto owned = nb::rv_policy::take_ownership;
+    nb::class_<Communicator>(m, "NcclCommunicator")
+        .def(nb::init<int, int, int, nb::bytes>(), nb::arg("device"), nb::arg("size"), nb::arg("rank"), nb::arg("id"))
+        .def("all_reduce", &Communicator::all_reduce, owned)
+        .def("reduce", &Communicator::reduce, owned)
+        .def("broadcast", &Communicator::broadcast, owned)
+        .def("all_gather", &Communicator::all_gather, owned)
+        .def("reduce_scatter", &Communicator::reduce_scatter, owned)
+        .def("exchange", &Communicator::exchange, owned)
+        .def("abort", &Communicator::abort)
+        .def("close", &Communicator::close);
+}
+
+}  // namespace norch::distributed
