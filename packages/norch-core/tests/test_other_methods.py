@@ -203,7 +203,11 @@ def test_pinned_memory_needs_a_device_for_it():
     if not norch.cuda.is_available():
         with pytest.raises(norch.DeviceError, match="pin_memory"):
             x.pin_memory()
-    assert x.record_stream(None) is None
+
+
+def test_streams_of_memory_are_for_devices_that_have_them():
+    with pytest.raises(NotImplementedError, match=r"record_stream\(\): the device cpu has no streams"):
+        norch.ones(2, device="cpu").record_stream(None)
 
 
 def test_repeat_interleave_with_a_known_size():

@@ -208,6 +208,10 @@ void add_runtime(nb::module_& m) {
     m.def("default_stream", default_stream, nb::arg("device"), nb::rv_policy::reference);
     m.def("current_stream", current_stream, nb::arg("device"), nb::rv_policy::reference);
     m.def("set_current_stream", set_current_stream, nb::arg("stream"));
+    m.def("record_stream", [](nb::handle buffer, Stream& stream) {
+        Buffer* used = range_of(buffer, 0, 0);
+        if (&stream != &home_stream(used)) note_use(used, stream);
+    }, nb::arg("buffer"), nb::arg("stream"));
 
     nb::class_<Event>(m, "Event")
         .def(nb::init<bool>(), nb::arg("enable_timing") = false)

@@ -42,6 +42,11 @@ class CudaBackend(Backend):
     def synchronize(self, index: int) -> None:
         _ext.synchronize(index)
 
+    def record_stream(self, buffer: Any, stream: Any) -> None:
+        if not isinstance(stream, module.Stream):
+            raise TypeError(f"record_stream(): expected a norch.cuda.Stream, got {type(stream).__name__}")
+        _ext.record_stream(buffer, stream._native)
+
     def current_device(self) -> int:
         """The index that the device "cuda" without one means."""
         index: int = _ext.current_device()

@@ -18,7 +18,7 @@ CONTRACT = (1, 2)
 fields are only ever added, each with a default.
 
 1.1: Backend.allocating, copy_out_later and current_device.
-1.2: Backend.channels_last.
+1.2: Backend.channels_last and record_stream.
 """
 
 UNARY: list[str] = []
@@ -211,6 +211,11 @@ class Backend(ABC):
     def synchronize(self, index: int) -> None:
         """Waits until all work given to device `index` is done."""
         return None
+
+    def record_stream(self, buffer: Any, stream: Any) -> None:
+        """Notes that `stream`, which the backend's module made, uses the buffer: its memory is not handed out again
+        before what the stream was given until then is done. Raises NotImplementedError where there are no streams."""
+        raise NotImplementedError(f"record_stream(): the device {self.device_type} has no streams")
 
     def current_device(self) -> int:
         """The index of the device that the type without an index means, for the calling thread."""

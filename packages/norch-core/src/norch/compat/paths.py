@@ -93,6 +93,7 @@ PLACES: dict[str, Place] = {
         names=dict.fromkeys(("is_available", "is_initialized", "is_torchelastic_launched"), lambda: False),
         lacks=_DISTRIBUTED,
     ),
+    "futures": Place(("distributed.futures",)),
     "random": Place(("ops.random",)),
     "hub": Place(lacks=dict.fromkeys(("load", "load_state_dict_from_url", "download_url_to_file"), _DOWNLOAD)),
     "jit": Place(
@@ -105,9 +106,6 @@ PLACES: dict[str, Place] = {
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
     ),
-    "nn.parallel": Place(("nn",), lacks={"DistributedDataParallel": _ONE_PROCESS}),
-    "nn.parallel.data_parallel": Place(("nn",)),
-    "nn.parallel.distributed": Place(lacks={"DistributedDataParallel": _ONE_PROCESS}),
     "nn.utils.parametrizations": Place(("nn.utils",)),
     "onnx": Place(lacks={"export": _CHECKPOINT}),
     "optim.adamw": Place(("optim",)),
@@ -119,7 +117,6 @@ PLACES: dict[str, Place] = {
     "utils.data._utils": Place(("utils.data",)),
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
-    "utils.data.distributed": Place(lacks={"DistributedSampler": _ONE_PROCESS}),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(lacks={"load_url": _DOWNLOAD}),
     "vision.models.mobilenet": Place(("vision.models",)),

@@ -34,7 +34,12 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
 
 @method()
 def record_stream(self: Tensor, stream: Any) -> None:
-    """Does nothing: memory notes by itself which streams use it."""
+    """Notes that `stream` uses this memory, so that it is not handed out again before the stream's work is done.
+
+    Ops note that themselves; this is for what others give to the stream: collectives, kernels of a program's own.
+    Raises NotImplementedError on devices without streams, such as the CPU.
+    """
+    self.spec.device.backend.record_stream(self.buffer, stream)
 
 
 @method()
