@@ -22,12 +22,16 @@ def said(out: str) -> list[tuple[float, str]]:
 
 
 def nothing_is_left(out: str, segments: set[str]) -> None:
+    """No process, and no shared memory but that which other tests have for a moment."""
     pids = [int(p) for p in re.findall(r"process (\d+)$", out, re.M)]
     assert pids
-    deadline = time.monotonic() + 3
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        running = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+        if not running and shared_memory() <= segments:
+            return
         time.sleep(0.05)
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not running
     assert shared_memory() <= segments
 
 
@@ -98,6 +102,25 @@ def test_an_exception_ends_all_and_is_named(mpirun: Any, victim: int) -> None:
     assert seconds < 1.5
     assert re.search(rf"{who} gave up: it raised MemoryError: no room for 8 TB", text)
     nothing_is_left(done.stdout, before)
+
+
+def test_members_on_other_hosts_say_what_they_do(mpirun: Any) -> None:
+    """Each process is told that it runs on a host of its own, so that none sees the others' tables."""
+    hosts = {"SEVERAL_HOSTS": "1"}
+    done = mpirun(2, "failures.py", "op", 1, 20, env=hosts)
+    calls = rf"rank 0: {SUM}, rank 1: all_reduce\(max\) of float32 \(512,\)"
+    for seconds, text in (told := said(done.stdout)):
+        assert seconds < 1.5
+        assert re.search(rf"collective 4 is not the same on all ranks: {calls}", text)
+    assert len(told) == 2
+    ((seconds, text),) = said(mpirun(2, "failures.py", "hangs", 1, 1, env=hosts).stdout)
+    assert seconds < 4
+    assert re.search(rf"did not end within 1 s: rank 1 on host1 \(process \d+\): MISSING; {LAST}", text)
+    ((seconds, text),) = said(mpirun(2, "failures.py", "raises", 1, 20, env=hosts).stdout)
+    assert seconds < 1.5
+    assert re.search(r"rank 1 on host1 \(process \d+\) gave up: it raised MemoryError: no room", text)
+    ((_, text),) = said(mpirun(2, "failures.py", "stops", 1, 1, env=hosts).stdout)
+    assert re.search(r"rank 1 on host1 \(process \d+\): MISSING; nothing on its host answers", text)
 
 
 def test_who_leaves_early_is_named(mpirun: Any) -> None:

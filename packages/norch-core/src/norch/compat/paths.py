@@ -69,11 +69,6 @@ class SDPBackend(Enum):
 
 
 _ONE_PROCESS = "one process trains on one device"
-_DISTRIBUTED = dict.fromkeys(
-    """init_process_group all_reduce all_gather broadcast reduce barrier new_group send recv scatter gather
-    destroy_process_group get_rank get_world_size ReduceOp all_gather_object broadcast_object_list""".split(),
-    _ONE_PROCESS,
-)
 _JIT = {"script": unchanged, "ignore": unchanged, "export": unchanged, "unused": unchanged, "script_method": unchanged}
 _NOT_COMPILING = dict.fromkeys(("is_scripting", "is_tracing", "is_compiling", "is_dynamo_compiling"), lambda: False)
 _CHECKPOINT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"
@@ -89,10 +84,8 @@ PLACES: dict[str, Place] = {
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names={"disable": unchanged, "allow_in_graph": unchanged, **_NOT_COMPILING}),
     "_dynamo": Place(names={"disable": unchanged, "allow_in_graph": unchanged, "reset": lambda: None}),
-    "distributed": Place(
-        names=dict.fromkeys(("is_available", "is_initialized", "is_torchelastic_launched"), lambda: False),
-        lacks=_DISTRIBUTED,
-    ),
+    "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
+    "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "futures": Place(("distributed.futures",)),
     "random": Place(("ops.random",)),
     "hub": Place(lacks=dict.fromkeys(("load", "load_state_dict_from_url", "download_url_to_file"), _DOWNLOAD)),

@@ -494,15 +494,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     found = _group(group)
     if found is None:
         return None
-    kind = next(iter(found.comms), None) or next(iter(found.engines))
-    comm = found.comm(kind)
-    found.begin("barrier")
-    mark = norch.zeros(1, dtype=norch.int32, device=kind)
-    request = comm.all_reduce(mark, "sum")
-    if async_op:
-        return Work(found, request, "barrier", None, mark)
-    found.wait_for(request, found.seq, "barrier", None)
-    return None
+    return found.barrier(async_op)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:

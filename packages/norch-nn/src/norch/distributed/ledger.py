@@ -23,7 +23,7 @@ RUNNING, FAILED, FINISHED, TOLD = 0, 1, 2, 3
 """The state of a member: FINISHED has left the group in order, FAILED says why in its failure, TOLD has said so to its
 user too and is about to end."""
 
-_ROW = np.dtype(
+ROW = np.dtype(
     [
         ("pid", "i8"),
         ("state", "i8"),
@@ -42,8 +42,8 @@ class Ledger:
 
     def __init__(self, file: int, members: int, mine: int, rank: int) -> None:
         self.file, self.mine = file, mine
-        self._memory = mmap.mmap(file, _ROW.itemsize * members)
-        self.rows: Any = np.ndarray(members, _ROW, self._memory)
+        self._memory = mmap.mmap(file, ROW.itemsize * members)
+        self.rows: Any = np.ndarray(members, ROW, self._memory)
         row = self.rows[mine]
         self._seq, self._at = self.rows["seq"][mine : mine + 1], self.rows["at"][mine : mine + 1]
         self._keys, self._texts = row["keys"], row["texts"]
@@ -129,7 +129,7 @@ def is_alive(pid: int) -> bool:
 
 def make_file(members: int) -> tuple[int, str]:
     """A file for the table of so many members, and the path by which other processes open it."""
-    size = _ROW.itemsize * members
+    size = ROW.itemsize * members
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("norch-distributed")
         path = f"/proc/{os.getpid()}/fd/{file}"

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import mpi4py
@@ -104,7 +105,7 @@ class MPICommunicator(Communicator):
         if values.size <= size:
             return _Pieces(self, [lambda: self.comm.Iallreduce(MPI.IN_PLACE, values, how)])
         parts = [values[i : i + size] for i in range(0, values.size, size)]
-        return _Pieces(self, [lambda p=part: self.comm.Iallreduce(MPI.IN_PLACE, p, how) for part in parts])
+        return _Pieces(self, [partial(self.comm.Iallreduce, MPI.IN_PLACE, part, how) for part in parts])
 
     def reduce(self, tensor: Tensor, op: str, root: int) -> Request:
         values, how = tensor.numpy().reshape(-1), _OPS[op]

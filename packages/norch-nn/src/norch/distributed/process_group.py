@@ -25,6 +25,9 @@ AT_ONCE, PAUSE = 0.2, 1e-4
 LOOK = 0.05
 """Seconds between two looks at how the other members are."""
 
+ASK = 0.5
+"""Seconds after which a waiting member asks those on other hosts, and again after ten times as many."""
+
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
@@ -175,14 +178,28 @@ class ProcessGroup:
     # --- Calls ------------------------------------------------------------------------------------------------------
 
     def begin(self, call: str) -> None:
-        """Counts and notes a collective. Raises DistributedError where another member calls something else as it."""
+        """Counts and notes a collective. Raises DistributedError where another member calls something else as it.
+
+        Members on one host see what each other calls; those of several ask by a small reduction before each collective
+        on the CPU, and where there is none when they have waited for ASK seconds.
+        """
         if self.failed is not None or self.closed:
             self.alive()
         self.seq = seq = self.seq + 1
         ledger = self.members.ledger  # type: ignore[union-attr]
         key = ledger.note(seq, call, caller())
-        if Options.check and not ledger.agrees(seq, key):
-            raise self.give_up(self.members.mismatch(seq))  # type: ignore[union-attr]
+        if Options.check:
+            members: Any = self.members
+            if not ledger.agrees(seq, key) or (
+                members.others and "cpu" in self.comms and not self._same(seq, key, call)
+            ):
+                raise self.give_up(members.mismatch(seq))
+
+    def _same(self, seq: int, key: int, call: str) -> bool:
+        """Whether the members of all hosts have the same key."""
+        keys = norch.tensor([key, -key])
+        self.wait_for(self.comms["cpu"].all_reduce(keys, "max"), seq, call, None)
+        return int(keys[0]) == key == -int(keys[1])
 
     def begin_alone(self, call: str) -> None:
         """Notes what only some members take part in."""
@@ -213,6 +230,18 @@ class ProcessGroup:
             finish()
         return None
 
+    def barrier(self, async_op: bool) -> Work | None:
+        """Waits until all members have come to it, or returns a Work that does."""
+        kind = next(iter(self.comms), None) or next(iter(self.engines))
+        comm = self.comm(kind)
+        self.begin("barrier")
+        mark = norch.zeros(1, dtype=norch.int32, device=kind)
+        request = comm.all_reduce(mark, "sum")
+        if async_op:
+            return Work(self, request, "barrier", None, mark)
+        self.wait_for(request, self.seq, "barrier", None)
+        return None
+
     def wait_for(self, request: Request, seq: int, call: str, deadline: float | None) -> None:
         """Returns when `request` is done; raises as soon as it is known that it cannot be."""
         test = request.test
@@ -222,12 +251,13 @@ class ProcessGroup:
         begun = time.monotonic()
         if deadline is None:
             deadline = begun + self.timeout
-        look = begun + LOOK
+        look, ask = begun + LOOK, begun + ASK
         while not test():
             now = time.monotonic()
             if now > look:
                 look = now + LOOK
-                trouble = self.members.trouble(seq) if self.members is not None else None
+                trouble = self.members.trouble(seq, now > ask) if self.members is not None else None
+                ask = ask if now < ask else now + 10 * ASK
                 if trouble is not None:
                     raise self.give_up(trouble)
                 if now > deadline:
@@ -256,6 +286,7 @@ class ProcessGroup:
         if not self.closed and self.failed is None:
             if self.members is not None:
                 self.members.ledger.finish()
+                self.members.close()
             for comm in set(self.comms.values()):
                 comm.close()
         self.closed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
-from xmlrpc.client import Binary, ServerProxy
+from xmlrpc.client import Binary, ServerProxy, Transport
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 from .errors import DistributedError
@@ -58,6 +59,10 @@ class Store(ABC):
     def set_timeout(self, timeout: Any) -> None:
         """Sets `timeout`, a number of seconds or a timedelta."""
         self.timeout = seconds(timeout)
+
+    def own_address(self) -> str:
+        """The address by which other processes reach this host."""
+        return socket.getfqdn()
 
     def close(self) -> None:
         return None
@@ -116,9 +121,22 @@ def serve(functions: dict[str, Callable[..., Any]], host: str = "", port: int = 
     return server
 
 
-def client(address: str) -> ServerProxy:
-    """What calls the functions of `serve` at "host:port"."""
-    return ServerProxy(f"http://{address}/norch", allow_none=True)
+class _Impatient(Transport):
+    """Connections that give up after `timeout` seconds."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__()
+        self.timeout = timeout
+
+    def make_connection(self, host: Any) -> Any:
+        connection = super().make_connection(host)
+        connection.timeout = self.timeout
+        return connection
+
+
+def client(address: str, timeout: float = 60.0) -> ServerProxy:
+    """What calls the functions of `serve` at "host:port"; OSError where the answer takes over `timeout` seconds."""
+    return ServerProxy(f"http://{address}/norch", _Impatient(timeout), allow_none=True)
 
 
 class TCPStore(Store):
@@ -143,7 +161,7 @@ class TCPStore(Store):
         self._server: SimpleXMLRPCServer | None = None
         if is_master:
             self._values = values = HashStore()
-            answers = {
+            answers: dict[str, Callable[..., Any]] = {
                 "set": lambda key, value: values.set(key, value.data),
                 "look": lambda key: None if (value := values.look(key)) is None else Binary(value),
                 "add": lambda key, amount: str(values.add(key, int(amount))),
@@ -197,6 +215,11 @@ class TCPStore(Store):
         if self._values is not None:
             return self._values.add(key, amount)
         return int(self._ask("add", key, str(amount)))
+
+    def own_address(self) -> str:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((self.host, self.port))  # sends nothing, and says which address would
+            return str(probe.getsockname()[0])
 
     def close(self) -> None:
         if self._server is not None:
@@ -268,3 +291,6 @@ class PrefixStore(Store):
 
     def add(self, key: str, amount: int) -> int:
         return self.store.add(f"{self.prefix}/{key}", amount)
+
+    def own_address(self) -> str:
+        return self.store.own_address()

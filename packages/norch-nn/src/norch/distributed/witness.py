@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 
 
-def watch(pids: dict[int, str], read: Callable[[int], str | None], host: str) -> None:
+def watch(pids: dict[int, str], read: Callable[[int], tuple[int, str] | None], host: str) -> None:
     """Waits until all processes, by pid what they are called, end; reports the first that ended out of order, unless
-    it has said itself why."""
+    it has said itself why. Of several that ended at once that is the one which came least far."""
     files = {}
     for pid in pids:
         try:
@@ -30,13 +30,13 @@ def watch(pids: dict[int, str], read: Callable[[int], str | None], host: str) ->
     ended = [files.pop(file) for file in list(files) if file < 0]
     told = False
     while True:
-        texts = {pid: read(pid) for pid in ended}
-        told = told or "" in texts.values()
-        for pid, text in texts.items():
-            if text and not told:
+        found = sorted((*last, pid) for pid in ended if (last := read(pid)) is not None)
+        if found and not told:
+            told = True
+            _, text, pid = found[0]
+            if all(text for _, text, _ in found):
                 sys.stderr.write(f"norch.distributed: {pids[pid]} (process {pid} on {host}) has ended; {text}\n")
                 sys.stderr.flush()
-                told = True
         if not files:
             return
         ended = []
@@ -60,22 +60,19 @@ def main(argv: list[str]) -> None:
         value: int = struct.unpack_from("=q", memory, base + plan["fields"][name])[0]
         return value
 
-    def read(pid: int) -> str | None:
-        """What a process did last; None where it left in order, nothing where it has said itself why not."""
+    def read(pid: int) -> tuple[int, str] | None:
+        """How far a process came, and what it did last; None where it left in order, "" where it has said why not."""
         base = rows[pid]
-        state = number(base, "state")
+        state, seq, at = (number(base, name) for name in ("state", "seq", "at"))
         if state == plan["finished"]:
             return None
         if state != plan["running"]:
-            return ""
-        at = number(base, "at")
+            return seq, ""
         start = base + plan["fields"]["texts"] + at * plan["text"]
         text = memory[start : start + plan["text"]].rstrip(b"\0").decode(errors="replace")
         if not text:
-            return "it had not called anything"
-        return (
-            f"its last was {text}" if at == plan["slots"] else f"its last was collective {number(base, 'seq')}, {text}"
-        )
+            return seq, "it had not called anything"
+        return seq, f"its last was {text}" if at == plan["slots"] else f"its last was collective {seq}, {text}"
 
     watch(dict(zip(plan["pids"], plan["names"])), read, plan["host"])
 

@@ -232,9 +232,7 @@ def destroy_process_group(group: Any = None) -> None:
 
 def _leave(one: ProcessGroup) -> None:
     if one.failed is None and one.comms:
-        from .collectives import barrier
-
-        barrier(one)
+        one.barrier(False)
     one.close()
 
 

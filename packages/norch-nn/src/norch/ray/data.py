@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
+
+import numpy as np
 
 import norch
 
@@ -36,6 +39,9 @@ def iter_norch_batches(
 
 
 def _tensor(name: str, values: Any, dtypes: Any, device: Any) -> norch.Tensor:
+    if values.dtype == object:  # a column of lists
+        with suppress(ValueError):
+            values = np.stack([np.asarray(value) for value in values])
     if values.dtype.kind not in "biuf":
         raise norch.DTypeError(
             f"iter_norch_batches(): column {name!r} holds {values.dtype}, which becomes no tensor; give its rows one "

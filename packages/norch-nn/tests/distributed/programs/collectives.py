@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 import norch
 import norch.distributed as dist
 
+if os.environ.get("SEVERAL_HOSTS"):
+    os.environ["NORCH_DISTRIBUTED_HOST"] = f"host{os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK'))}"
 dist.init_process_group("mpi", timeout=30)
 rank, size = dist.get_rank(), dist.get_world_size()
 Op = dist.ReduceOp

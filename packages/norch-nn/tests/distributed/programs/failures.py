@@ -13,6 +13,8 @@ import norch.distributed as dist
 
 how, victim, timeout = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 mine = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
+if os.environ.get("SEVERAL_HOSTS"):
+    os.environ["NORCH_DISTRIBUTED_HOST"] = f"host{mine}"
 print(f"process {os.getpid()}\n", end="", flush=True)
 
 begin = time.monotonic()
