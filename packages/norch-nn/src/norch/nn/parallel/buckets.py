@@ -92,6 +92,11 @@ class GradBucket:
             self.flat[at : at + p.numel()].view(p.shape) for at, p in zip(self.offsets, self._parameters, strict=True)
         ]
 
+    def clear(self) -> None:
+        """Makes it zeros, in memory of its own."""
+        self._allocate()
+        self.flat.zero_()
+
     def hand_out(self, used: Sequence[bool] | None, keep: bool) -> None:
         """Makes the gradients of the parameters, or of those that are `used`, what lies here."""
         for parameter, number, view in zip(self._parameters, self.numbers, self.views, strict=True):

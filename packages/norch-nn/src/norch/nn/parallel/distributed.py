@@ -14,6 +14,7 @@ from ..module import Module
 from .buckets import MB, GradBucket
 from .reducer import Reducer
 from .replicas import broadcast_all, check_same
+from .uneven import Uneven
 
 FIRST_MB = 1.0
 """Size of the first bucket, which is ready soonest."""
@@ -84,6 +85,7 @@ class DistributedDataParallel(Module):
         self.broadcast_buffers = True if broadcast_buffers is None else broadcast_buffers
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
         self.static_graph = False
+        self.uneven: Uneven | None = None
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         self.parameters_to_ignore = ignored
@@ -147,10 +149,14 @@ class DistributedDataParallel(Module):
         return self._post_forward(self.module(*inputs, **kwargs))
 
     def _pre_forward(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        source = 0
+        if self.uneven is not None:
+            self.uneven.tell(True)
+            source = self.uneven.active[0]
         if norch.is_grad_enabled() and self.require_backward_grad_sync:
             self.reducer.prepare()
         if self.will_sync_module_buffers():
-            broadcast_all(self._synced_buffers(), self.process_group)
+            broadcast_all(self._synced_buffers(), self.process_group, source)
         if self.device_ids is not None:
             device = self.device
             inputs, kwargs = tree_map(
@@ -188,6 +194,29 @@ class DistributedDataParallel(Module):
         finally:
             self.require_backward_grad_sync = before
 
+    @contextmanager
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Iterator[None]:
+        """Processes may have different numbers of batches inside of it: those that are through wait for the others.
+
+        Gradients are averaged over all processes, or over those that have a batch. In the end all have the model of one
+        that had the most. With `throw_on_early_termination` all raise RuntimeError as soon as one has no batch.
+        """
+        if not enable or self.process_group.size() == 1:
+            yield
+            return
+        self.uneven = Uneven(self, not divide_by_initial_world_size, throw_on_early_termination)
+        try:
+            yield
+            self.uneven.follow()
+        finally:
+            self.uneven.end()
+            self.uneven = None
+
     # --- How gradients are brought together -------------------------------------------------------------------------
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
@@ -221,10 +250,11 @@ class DistributedDataParallel(Module):
     # --- Copies -----------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("process_group", "reducer")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("process_group", "reducer", "uneven")}
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
+        self.uneven = None
         group = dist.group.WORLD
         if group is None:
             return

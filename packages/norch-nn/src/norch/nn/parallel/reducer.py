@@ -50,6 +50,7 @@ class Reducer:
         self.flags: Any = None
         self.next = 0
         self.polls: deque[Callable[[], bool]] = deque()
+        self.buckets: list[GradBucket] = []
         self._assign(range(len(named) - 1, -1, -1))
         self.handles = [
             p.register_post_accumulate_grad_hook(partial(self._arrive, number))
@@ -57,7 +58,10 @@ class Reducer:
         ]
 
     def _assign(self, order: Sequence[int]) -> None:
-        self.buckets = assign(self.parameters, order, *self.caps)
+        found = assign(self.parameters, order, *self.caps)
+        if [bucket.numbers for bucket in found] == [bucket.numbers for bucket in self.buckets]:
+            return
+        self.buckets = found
         self.bucket_of = {number: bucket for bucket in self.buckets for number in bucket.numbers}
 
     @property
@@ -161,8 +165,7 @@ class Reducer:
     def _agree_on_used(self) -> list[bool] | None:
         """Which parameters have a gradient in some process; None for all of them."""
         mine = [p.grad is not None for p in self.parameters]
-        kind = "cpu" if "cpu" in self.group.engines else str(self.parameters[0].device)
-        flags = norch.tensor(mine, dtype=norch.int32, device=kind)
+        flags = norch.tensor(mine, dtype=norch.int32, device=self._flags_device())
         work = dist.all_reduce(flags, dist.ReduceOp.MAX, self.group, async_op=True)
         assert work is not None
         if all(mine) and not self.learning:  # what is used here is used somewhere
@@ -186,14 +189,27 @@ class Reducer:
             self.flags.wait()
             self.flags = None
 
+    def follow(self) -> None:
+        """A round of the others, in which this process has no batch: it adds zeros, and keeps its gradients."""
+        with norch.no_grad():
+            for bucket in self.buckets:
+                bucket.clear()
+                self._reduce(bucket)
+            if self.unused:
+                none = norch.zeros(len(self.parameters), dtype=norch.int32, device=self._flags_device())
+                dist.all_reduce(none, dist.ReduceOp.MAX, self.group)
+            self._finish([False] * len(self.parameters))
+
+    def _flags_device(self) -> str:
+        return "cpu" if "cpu" in self.group.engines else str(self.parameters[0].device)
+
     # --- Between rounds ---------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
         """Puts the buckets into the order in which gradients came in the first process."""
         self.rebuilt = True
         order = self.arrived if len(self.arrived) == len(self.parameters) else range(len(self.parameters) - 1, -1, -1)
-        kind = "cpu" if "cpu" in self.group.engines else str(self.parameters[0].device)
-        numbers = norch.tensor(list(order), dtype=norch.int64, device=kind)
+        numbers = norch.tensor(list(order), dtype=norch.int64, device=self._flags_device())
         dist.broadcast(numbers, group=self.group, group_src=0)
         self.arrived = []
         self._assign(numbers.tolist())
