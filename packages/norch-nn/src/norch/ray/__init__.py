@@ -10,11 +10,9 @@ trainer.fit()
 from __future__ import annotations
 
 try:
-    import ray.train as _
-except ImportError as error:
+    from .backend import NorchConfig
+except ModuleNotFoundError as error:
     raise ImportError(f"norch.ray needs Ray Train: pip install norch-nn[ray] ({error})") from error
-
-from .backend import NorchConfig
 from .checkpoint import report, resume
 from .data import iter_norch_batches
 from .prepare import get_device, prepare_data_loader, prepare_model
