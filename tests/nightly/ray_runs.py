@@ -35,6 +35,7 @@ def train(config: dict[str, Any]) -> None:
     import norch
     import norch.ray
     from norch import distributed, nn, optim
+    from norch.utils.data import DataLoader
 
     rank = distributed.get_rank()
     norch.manual_seed(0)
@@ -46,6 +47,11 @@ def train(config: dict[str, Any]) -> None:
     norch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)
+
+    loader = norch.ray.prepare_data_loader(DataLoader(range(12), batch_size=2, shuffle=True, seed=1))
+    mine = [None, None]
+    distributed.all_gather_object(mine, [int(i) for batch in loader for i in batch])
+    assert sorted(mine[0] + mine[1]) == list(range(12)) != mine[0] + mine[1]
 
     state = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
     start = norch.ray.resume(state).get("step", 0)

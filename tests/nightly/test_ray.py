@@ -57,6 +57,30 @@ def test_no_more_is_lost_than_what_came_after_the_last_checkpoint(runs):
         assert len(run["processes"]) == 4  # two workers, and again two
 
 
+def test_columns_become_tensors():
+    import numpy as np
+
+    import norch
+    import norch.ray
+
+    class Shard:
+        def iter_batches(self, batch_size, batch_format):
+            for i in range(3):
+                lists = np.empty(2, object)
+                lists[:] = [[i, 1], [i, 2]]
+                yield {"n": np.array([i, i]), "l": lists, **more}
+
+    more = {}
+    batches = list(norch.ray.iter_norch_batches(Shard(), 2, dtypes={"l": norch.float16}, skip=1))
+    assert [batch["n"].tolist() for batch in batches] == [[1, 1], [2, 2]]
+    assert batches[0]["l"].tolist() == [[1, 1], [1, 2]]
+    assert (batches[0]["n"].dtype, batches[0]["l"].dtype) == (norch.int64, norch.float16)
+    assert batches[0]["l"].device.type == "cpu"
+    more["text"] = np.array(["a", "b"])
+    with pytest.raises(norch.DTypeError, match=r"column 'text' holds <U1, .* Dataset\.drop_columns"):
+        next(norch.ray.iter_norch_batches(Shard(), 2))
+
+
 def test_nothing_is_left_of_the_workers(runs, left):
     for run in runs:
         for process, *_ in run["processes"]:

@@ -109,7 +109,7 @@ class PMI:
         while (value := self.store.look(key)) is None:
             if time.monotonic() > self.deadline:
                 missing = [r for r in range(self.size) if self.store.look(f"{whole}/{r}") is None]
-                did = "has not called init_process_group()" if self._fences == 1 else "did not end MPI_Init"
+                did = "did not call init_process_group()" if self._fences == 1 else "did not end MPI_Init"
                 named = f"rank {', '.join(map(str, missing))} {did}" if missing else "rank 0 does not answer"
                 raise DistributedError(
                     f"init_process_group(): rank {self.rank} waited for all {self.size} processes in vain: {named}"

@@ -25,10 +25,9 @@ def prepare_model(model: nn.Module, move_to_device: Any = True, **kwargs: Any) -
     """The model on this worker's device, or that given, in a DistributedDataParallel with `kwargs` where there are
     several workers."""
     if move_to_device:
-        moving: Any = model
-        model = moving.to(get_device() if move_to_device is True else move_to_device)
+        model = model.to(get_device() if move_to_device is True else move_to_device)
     if distributed.is_initialized() and distributed.get_world_size() > 1:
-        from norch.nn.parallel import DistributedDataParallel
+        from norch.nn.parallel.distributed import DistributedDataParallel
 
         return DistributedDataParallel(model, **kwargs)
     return model
