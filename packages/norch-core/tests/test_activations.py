@@ -109,6 +109,14 @@ def test_some_take_integers_but_not_bools(name, args, expected):
         getattr(norch, name)(x > 0, *args)
 
 
+def test_the_gradient_of_glu_is_finite_where_gradient_times_input_is_not():
+    for dtype in (norch.float32, norch.float16):
+        largest = norch.finfo(dtype).max
+        x = norch.tensor([[-largest, 3.0, 0.0, 0.0]], dtype=dtype, requires_grad=True)
+        norch.glu(x).backward(norch.tensor([[2.0, 2.0]], dtype=dtype))
+        assert x.grad.tolist() == [[1, 1, -largest / 2, 1.5]]
+
+
 def test_glu():
     a = draw(3, 4)
     expected = a[:, :2] * np.vectorize(sigmoid)(a[:, 2:])

@@ -42,7 +42,6 @@ def test_paths_are_imported_and_reached_by_attributes() -> None:
     with pytest.raises(ModuleNotFoundError):
         import_module("norch.backends.nothing")
     assert norch.jit.script(len) is len
-    assert not norch.distributed.is_available()
 
 
 def test_no_path_hides_a_function() -> None:
@@ -50,7 +49,7 @@ def test_no_path_hides_a_function() -> None:
 from importlib import import_module
 import norch, sys
 from norch.compat.paths import PLACES
-for path in [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision"))]:
+for path in [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision", "distributed"))]:
     parent, _, name = f"norch.{path}".rpartition(".")
     before = vars(import_module(parent)).get(name) if parent != "norch.cuda" else None
     assert before is None or type(before) is type(sys), path
@@ -60,17 +59,19 @@ assert names and not any(callable(getattr(norch.autograd, name)) for name in nam
     assert run(code).stderr == ""
 
 
-@pytest.mark.parametrize("path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision"))])
+@pytest.mark.parametrize(
+    "path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision", "distributed"))]
+)
 def test_every_path_is_a_module(path: str) -> None:
     assert import_module(f"norch.{path}") is not None
 
 
 def test_what_is_lacking_raises_when_it_is_used() -> None:
-    from norch.distributed import init_process_group
+    from norch.jit import ScriptModule
 
-    assert not isinstance(norch.ones(1), init_process_group)  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match=r"norch has no distributed\.init_process_group; one process"):
-        init_process_group("nccl")
+    assert not isinstance(norch.ones(1), ScriptModule)
+    with pytest.raises(NotImplementedError, match=r"norch has no jit\.ScriptModule; norch\.save"):
+        ScriptModule()
     with pytest.raises(ModuleNotFoundError, match=r"norch\.fx"):
         import_module("norch.fx")
     with pytest.raises(AttributeError, match="no attribute 'trce'"):
@@ -139,7 +140,7 @@ import torch, os.path
 import torch.fx as fx
 import torch.linalg
 from torch import ones as one, Nothing
-from torch.distributed import init_process_group
+from torch.onnx import export
 x = one(3).whatever()
 y = torch.linalg.norm(x) + torch.special.wrong(torch.ones(1))
 torch.manual_seed(1).later
@@ -176,7 +177,8 @@ def test_check_names_what_is_missing(tmp_path: Path, capsys: Any) -> None:
     assert capsys.readouterr().out.splitlines() == [
         f"{file}:3: norch lacks torch.fx",
         f"{file}:5: norch lacks torch.Nothing",
-        f"{file}:6: norch lacks torch.distributed.init_process_group: one process trains on one device",
+        f"{file}:6: norch lacks torch.onnx.export: norch.save(model.state_dict(), path) keeps a model, and norch.load "
+        "reads it",
         f"{file}:8: norch lacks torch.special.wrong",
     ]
     file.write_text("import torch\ntorch.ones(1)")

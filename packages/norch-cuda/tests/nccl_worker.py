@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -171,7 +172,7 @@ def wait_for_one_that_hangs(is_first):
         norch.cuda.synchronize()
     if RANK == 1:
         print("hangs", flush=True)
-        time.sleep(15)
+        time.sleep(7)
         os._exit(0)
     start = []
 
@@ -226,6 +227,37 @@ def by_names():
     print("all names ok", flush=True)
 
 
+def failing(check):
+    """Rank 1 does not do its part of the third collective; rank 0 waits for the device alone."""
+    dist = norch.distributed
+    dist.init_process_group("nccl", timeout=4)
+    x = norch.ones(1 << 16, device="cuda")
+    for _ in range(2):
+        dist.all_reduce(x)
+    norch.cuda.synchronize()
+    begun = time.monotonic()
+    try:
+        if RANK == 1 and check == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if RANK == 1 and check in ("hung", "flooded"):
+            time.sleep(9)
+            os._exit(0)
+        if RANK == 1:
+            time.sleep(1)
+        dist.all_reduce(x[: 100 + RANK])
+        for _ in range(5000 if check == "flooded" else 0):  # more than a stream takes: a launch waits
+            x.add_(1.0)
+        x.tolist()
+        print("nothing was noticed", flush=True)
+    except RuntimeError as error:
+        print(f"ended after {time.monotonic() - begun:.2f} s: {error}", flush=True)
+    try:
+        dist.all_reduce(x)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(1)
+
+
 def main():
     check = sys.argv[1]
     if check in ("shared_gpu", "absent"):
@@ -236,6 +268,8 @@ def main():
         run_all()
     elif check == "by_names":
         by_names()
+    elif check in ("killed", "hung", "flooded", "mismatch"):
+        failing(check)
     else:
         wait_for_one_that_hangs(check == "abort_first")
 

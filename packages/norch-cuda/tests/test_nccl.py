@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -317,3 +318,26 @@ def test_what_waits_for_a_member_that_hangs_can_be_aborted(two_gpus, tmp_path, c
     seconds = float(waiting.split("ended after ")[1].split()[0])
     assert seconds < 5
     assert "hangs" in hanging
+
+
+@pytest.mark.parametrize(
+    ("check", "limit", "said"),
+    [
+        ("killed", 4, "rank 1 on .* is dead; its last was collective 2, all_reduce"),
+        ("flooded", 7, r"all_reduce.* did not end within 4 s: rank 1 on .*: MISSING; its last was"),
+        ("hung", 7, r"all_reduce.* did not end within 4 s: rank 1 on .*: MISSING; its last was"),
+        (
+            "mismatch",
+            4,
+            r"collective 3 is not the same on all ranks: rank 0: .*\(100,\).*, rank 1: .*\(101,\)",
+        ),
+    ],
+)
+def test_who_is_to_blame_is_said_where_only_the_device_waits(two_gpus, tmp_path, check, limit, said):
+    waiting, other = run_job(check, tmp_path)
+    assert re.search(f"norch.distributed: rank 0: .*{said}", waiting), waiting
+    assert "were given up, and what they were to write is not there" in waiting
+    assert re.search(f"this group has failed before: .*{said}", waiting), waiting
+    assert float(waiting.split("ended after ")[1].split()[0]) < limit
+    if check == "mismatch":
+        assert re.search(said, other)

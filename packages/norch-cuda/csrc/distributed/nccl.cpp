@@ -105,12 +105,32 @@ struct Group {
     cudaEvent_t before = nullptr;   // in the stream that a call comes from
     std::vector<cudaEvent_t> idle;  // events that no work uses; under the GIL
     std::mutex calls;               // NCCL takes one call of a group at a time
+    std::atomic<int64_t> called = 0;  // when the call under way began
+
+    // What `guard` looks at: an event after some work, and since when; one at a time.
+    cudaEvent_t guarded = nullptr;
+    std::atomic<int64_t> guarded_since = 0;
 
     Group() = default;
     Group(const Group&) = delete;
     ~Group() {
         for (cudaEvent_t event : idle) cudaEventDestroy(event);
-        if (before) cudaEventDestroy(before);
+        for (cudaEvent_t event : {before, guarded})
+            if (event) cudaEventDestroy(event);
+    }
+
+    /// Ends what is under way, also a call that another thread is in. The next synchronisation says so.
+    void abort() {
+        is_aborted = true;
+        Comm ended = comm.exchange(nullptr);
+        if (!ended) return;
+        bind(stream->device);
+        if (cudaStreamQuery(stream->handle) == cudaErrorNotReady)
+            set_failure(stream->device, "collectives that were under way on cuda:" + std::to_string(stream->device) +
+                                            " were given up, and what they were to write is not there; the next "
+                                            "collective of their group says why");
+        cudaGetLastError();
+        nccl().comm_abort(ended);
     }
 
     void refuse_aborted() const {
@@ -127,10 +147,39 @@ struct Group {
     }
 };
 
+int64_t now() {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+/// Notes for other threads that a call is under way.
+class Called {
+public:
+    explicit Called(Group& group) : group_(group) { group_.called = now(); }
+    ~Called() { group_.called = 0; }
+
+private:
+    Group& group_;
+};
+
 cudaEvent_t make_event() {
     cudaEvent_t event;
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
     return event;
+}
+
+/// Aborts a group whose work takes over `limit` seconds: where Python's watchdog cannot, since a full queue keeps a
+/// launch, and with it the GIL.
+void guard(std::shared_ptr<Group> group, double limit) {
+    while (group->comm) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        const int64_t since = group->guarded_since;
+        if (!since) continue;
+        bind(group->stream->device);
+        if (cudaEventQuery(group->guarded) != cudaErrorNotReady)
+            group->guarded_since = 0;
+        else if (double(now() - since) * 1e-9 > limit)
+            group->abort();
+    }
 }
 
 /// A collective that was started: the event after it, and the buffers that it uses.
@@ -152,6 +201,7 @@ public:
     Work& operator=(const Work&) = delete;
 
     cudaEvent_t done() const { return done_; }
+    bool is_captured() const { return is_captured_; }
     void set_captured(bool captured) { is_captured_ = captured; }
 
     bool test() {
@@ -222,8 +272,8 @@ Stream& take_stream(int device) {
 /// One of the processes that exchange tensors, with a stream of its own. Every call returns before its work is done.
 class Communicator {
 public:
-    /// Waits for the other members.
-    Communicator(int device, int size, int rank, nb::bytes id) {
+    /// Waits for the other members. Work that takes over `limit` seconds is aborted.
+    Communicator(int device, int size, int rank, nb::bytes id, double limit) {
         UniqueId unique;
         if (id.size() != sizeof unique) throw nb::value_error("an identifier of NCCL's has 128 bytes");
         std::memcpy(unique.bytes, id.data(), sizeof unique);
@@ -231,12 +281,14 @@ public:
         group_->stream = &take_stream(device);
         bind(device);
         group_->before = make_event();
+        group_->guarded = make_event();
         nb::gil_scoped_release released;
         Comm comm = nullptr;
         Result result = nccl().comm_init_rank(&comm, size, unique, rank);
         result = group_->settle(comm, result);
         check_nccl(result, "to make a group", comm);
         group_->comm = comm;
+        std::thread(guard, group_, limit).detach();
     }
 
     Work* all_reduce(nb::handle buffer, Py_ssize_t offset, Py_ssize_t count, int type, int op) {
@@ -313,12 +365,15 @@ public:
         });
     }
 
-    /// Ends what is under way, also a call that another thread is in.
     void abort() {
-        group_->is_aborted = true;
-        Comm comm = group_->comm.exchange(nullptr);
         nb::gil_scoped_release released;
-        if (comm) nccl().comm_abort(comm);
+        group_->abort();
+    }
+
+    /// Seconds that the call has taken which another thread is in; 0 where none is.
+    double blocked() const {
+        const int64_t since = group_->called;
+        return since ? double(now() - since) * 1e-9 : 0.0;
     }
 
     /// Waits for the other members.
@@ -357,6 +412,7 @@ private:
             group_->refuse_aborted();
             Comm comm = group_->comm;
             if (!comm) throw std::runtime_error("the group was closed");
+            const Called called(*group_);
             bind(own.device);
             work->set_captured(is_recorded(stream));
             check(cudaEventRecord(group_->before, stream.handle), "recording an event");
@@ -365,6 +421,10 @@ private:
             group_->refuse_aborted();
             check_nccl(result, what, comm);
             check(cudaEventRecord(work->done(), own.handle), "recording an event");
+            if (!work->is_captured() && !group_->guarded_since) {
+                check(cudaEventRecord(group_->guarded, own.handle), "recording an event");
+                group_->guarded_since = now();
+            }
         }
         return work.release();
     }
@@ -388,7 +448,8 @@ void add_nccl(nb::module_& m) {
     nb::class_<Work>(m, "NcclWork").def("test", &Work::test).def("chain", &Work::chain);
     constexpr auto owned = nb::rv_policy::take_ownership;
     nb::class_<Communicator>(m, "NcclCommunicator")
-        .def(nb::init<int, int, int, nb::bytes>(), nb::arg("device"), nb::arg("size"), nb::arg("rank"), nb::arg("id"))
+        .def(nb::init<int, int, int, nb::bytes, double>(), nb::arg("device"), nb::arg("size"), nb::arg("rank"), nb::arg("id"),
+             nb::arg("limit"))
         .def("all_reduce", &Communicator::all_reduce, owned)
         .def("reduce", &Communicator::reduce, owned)
         .def("broadcast", &Communicator::broadcast, owned)
@@ -396,6 +457,7 @@ void add_nccl(nb::module_& m) {
         .def("reduce_scatter", &Communicator::reduce_scatter, owned)
         .def("exchange", &Communicator::exchange, owned)
         .def("abort", &Communicator::abort)
+        .def("blocked", &Communicator::blocked)
         .def("close", &Communicator::close);
 }
 

@@ -150,7 +150,7 @@ public:
             error = cudaEventSynchronize(event_);
         }
         check(error, "waiting for an event");
-        raise_index_error(device_);
+        raise_reported(device_);
     }
     double elapsed_time(Event& end) {
         if (!times_ || !end.times_) throw std::invalid_argument("both events need enable_timing=True");

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -72,6 +73,7 @@ struct Device {
     DeviceProperties properties;
     Stream default_stream;
     ErrorSink sink = {};
+    std::atomic<const std::string*> failure = nullptr;
 };
 
 Device& device_state(int device) {
@@ -219,7 +221,13 @@ int32_t op_number(const std::string& op) {
     return int32_t(names.size() - 1);
 }
 
-void raise_index_error(int device) {
+void set_failure(int device, const std::string& why) {
+    delete device_state(device).failure.exchange(new std::string(why));
+}
+
+void raise_reported(int device) {
+    if (std::unique_ptr<const std::string> failure{device_state(device).failure.exchange(nullptr)})
+        throw std::runtime_error(*failure);
     ErrorSink sink = device_state(device).sink;
     if (!sink.record) return;
     volatile IndexErrorRecord* record = sink.record;
@@ -238,13 +246,13 @@ void synchronize_device(int device) {
     device_state(device);
     bind(device);
     check(cudaDeviceSynchronize(), "waiting for a device");
-    raise_index_error(device);
+    raise_reported(device);
 }
 
 void synchronize_stream(Stream& stream) {
     bind(stream.device);
     check(cudaStreamSynchronize(stream.handle), "waiting for a stream");
-    raise_index_error(stream.device);
+    raise_reported(stream.device);
 }
 
 }  // namespace norch

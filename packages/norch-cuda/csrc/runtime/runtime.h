@@ -91,8 +91,10 @@ struct ErrorSink {
 ErrorSink error_sink();
 /// A number for the name of an op, for `report_index`.
 int32_t op_number(const std::string& op);
-/// Throws std::out_of_range where a kernel that has finished met an index out of range, and forgets it.
-void raise_index_error(int device);
+/// Throws std::out_of_range where a kernel that has finished met an index out of range, or what was failed, and forgets it.
+void raise_reported(int device);
+/// Work of a device was given up: its next synchronisation raises `why`. Any thread may call this.
+void set_failure(int device, const std::string& why);
 
 /// Waits for all work of a device, then raises what its kernels reported.
 void synchronize_device(int device);

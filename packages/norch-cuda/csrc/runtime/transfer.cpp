@@ -166,7 +166,7 @@ void copy_out(Buffer* buffer, size_t offset, char* data, size_t nbytes) {
         release_pinned(staged);
     }
     check(error, what);
-    raise_index_error(stream.device);
+    raise_reported(stream.device);
 }
 
 void copy_out_later(Buffer* buffer, size_t offset, char* data, size_t nbytes, PyObject* owner) {

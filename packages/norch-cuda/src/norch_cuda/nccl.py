@@ -36,6 +36,9 @@ ABORT_SECONDS = 2.0
 GRACE = 2.0
 """How much longer than the timeout members wait for the first one to say who is missing, in seconds."""
 
+GUARD = 1.0
+"""How long after the timeout NCCL itself is told to give up, where Python could not."""
+
 T = TypeVar("T")
 
 
@@ -126,6 +129,9 @@ class NCCLCommunicator(Communicator):
         into = [(*_bytes(tensor), peer) for tensor, peer in receipts if tensor.numel()]
         return NCCLRequest(_call(self._native.exchange, out, into)) if out or into else DONE
 
+    def blocked(self) -> float:
+        return float(self._native.blocked())
+
     def abort(self) -> None:
         try:
             _within(ABORT_SECONDS, self._native.abort)
@@ -178,7 +184,8 @@ class NCCL(Engine):
             raise DistributedError(answer[1:].decode())
         try:
             seconds = max(deadline - time.monotonic(), 1.0)
-            native = _call(_within, seconds, lambda: _ext.NcclCommunicator(device, size, index, answer[1:]))
+            limit = timeout + GUARD
+            native = _call(_within, seconds, lambda: _ext.NcclCommunicator(device, size, index, answer[1:], limit))
         except TimeoutError:
             raise DistributedError(
                 f"nccl: rank {rank} on {where}: all of the ranks {', '.join(map(str, ranks))} came, but NCCL did not "

@@ -85,6 +85,8 @@ PLACES: dict[str, Place] = {
     "compiler": Place(names={"disable": unchanged, "allow_in_graph": unchanged, **_NOT_COMPILING}),
     "_dynamo": Place(names={"disable": unchanged, "allow_in_graph": unchanged, "reset": lambda: None}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
+    "distributed.elastic": Place(),
+    "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "futures": Place(("distributed.futures",)),
     "random": Place(("ops.random",)),

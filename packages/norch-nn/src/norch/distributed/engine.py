@@ -93,6 +93,11 @@ class Communicator(ABC):
         """`tensor` of member `root` becomes the reduction; that of others may become anything."""
         return self.all_reduce(tensor, op)
 
+    def blocked(self) -> float:
+        """Seconds that a call of this communicator has not come back for, asked by another thread; 0.0 where there is
+        none."""
+        return 0.0
+
     def abort(self) -> None:
         """Gives up what was started, since a member is gone: never waits for anyone. Nothing is asked after it."""
         return None

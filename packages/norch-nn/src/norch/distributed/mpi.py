@@ -254,14 +254,22 @@ PARTING = 10.0
 def stop() -> None:
     """MPI_Finalize, which waits for the others."""
     if MPI.Is_initialized() and not MPI.Is_finalized():
-        if _pmi is not None:
-            request, deadline = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + PARTING
-            while not request.Test():
-                if time.monotonic() > deadline:
-                    return
-                time.sleep(0.001)
-            _pmi.ending = True
-        _library.MPI_Finalize()
+        if _pmi is None or _all_are_here():
+            _library.MPI_Finalize()
+    if _marker is not None:
+        _marker.close()
+
+
+def _all_are_here() -> bool:
+    """Where no mpirun ends the others when one has died: whether all come to their end within PARTING."""
+    request, deadline = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + PARTING
+    while not request.Test():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    if _pmi is not None:
+        _pmi.ending = True
+    return True
 
 
 class MPIEngine(Engine):

@@ -15,6 +15,7 @@ from .errors import DistributedError
 from .futures import Future
 from .members import Members
 from .store import PrefixStore, Store
+from .watchdog import Watchdog
 
 SPINS = 64
 """How often a request is asked before anyone else gets the processor."""
@@ -73,7 +74,9 @@ class Work:
         if self.kept is not None:
             if timeout is not None:
                 self.deadline = time.monotonic() + timeout.total_seconds()
-            if not self.request.chain():
+            if self.request.chain():
+                self.group.watch(self.request, self.seq, self.call)
+            else:
                 self.group.wait_for(self.request, self.seq, self.call, self.deadline)
             self._done()
         return True
@@ -133,6 +136,7 @@ class ProcessGroup:
         self.closed = False
         self.comms: dict[str, Communicator] = {}
         self.members: Members | None = None
+        self.watchdog: Watchdog | None = None
 
     # --- What PyTorch's have ----------------------------------------------------------------------------------------
 
@@ -173,6 +177,8 @@ class ProcessGroup:
         self.comms[kind] = comm
         if self.members is None:
             self.members = Members(self, comm, kind)
+        if kind != "cpu" and self.watchdog is None:
+            self.watchdog = Watchdog(self)
         return comm
 
     # --- Calls ------------------------------------------------------------------------------------------------------
@@ -224,7 +230,9 @@ class ProcessGroup:
         """Waits for what was begun, or returns the Work that will. alone: not all members take part."""
         if async_op:
             return Work(self, request, call, finish, kept, alone)
-        if not request.chain():
+        if request.chain():
+            self.watch(request, 0 if alone else self.seq, call)
+        else:
             self.wait_for(request, 0 if alone else self.seq, call, None)
         if finish is not None:
             finish()
@@ -261,13 +269,19 @@ class ProcessGroup:
                 if trouble is not None:
                     raise self.give_up(trouble)
                 if now > deadline:
-                    raise self.give_up(self._late(seq, call, now - begun))
+                    raise self.give_up(self.late(seq, call))
             if now - begun > AT_ONCE:
                 time.sleep(PAUSE)
             else:
                 _yield()
 
-    def _late(self, seq: int, call: str, waited: float) -> str:
+    def watch(self, request: Request, seq: int, call: str) -> None:
+        """Leaves it to a thread to see that `request` ends, which the device waits for and the host does not."""
+        if self.watchdog is not None:
+            self.watchdog.latest = (request, seq, call, time.monotonic())
+
+    def late(self, seq: int, call: str) -> str:
+        """That a collective took too long, and who has not come to it."""
         if self.members is None:
             return f"{call} took over {self.timeout:g} s"
         return self.members.late(seq, call, self.timeout)

@@ -55,6 +55,9 @@ def world() -> ProcessGroup:
     return found
 
 
+_get_default_group = world
+
+
 def resolve(group: Any) -> ProcessGroup | None:
     """The group that a collective is asked of; None where this process is no member."""
     if group is None:

@@ -84,9 +84,8 @@ def _join(rank: int, size: int, address: tuple[str, int], backend: str, timeout:
 
 def _leave() -> None:
     """Where another worker is gone this ends within the time that it has; what is left then ends with the process."""
-    if not distributed.is_initialized():
-        return
-    with suppress(distributed.DistributedError):
-        for group in (distributed.group.WORLD,):
-            group.timeout = min(group.timeout, PARTING / 3)
-        distributed.destroy_process_group()
+    world = distributed.group.WORLD
+    if world is not None:
+        world.timeout = min(world.timeout, PARTING / 3)
+        with suppress(distributed.DistributedError):
+            distributed.destroy_process_group()

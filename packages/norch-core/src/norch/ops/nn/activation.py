@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ...autograd.graph import is_recording
 from ...dtype import BOOL, INTEGER, as_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, elementwise_layout, wrap_dim
@@ -23,6 +24,7 @@ from ..elementwise.arithmetic import (
     maximum,
     minimum,
     sigmoid,
+    sigmoid_grad,
     tanh,
     where,
 )
@@ -319,6 +321,20 @@ def logsigmoid(input: Tensor) -> Tensor:
     return minimum(input, 0) - log1p(exp(-absolute(input)))
 
 
+def _gated_rule(
+    g: Tensor, input: Tensor, gate: Tensor, value: Tensor, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    y = sigmoid(gate) if is_recording() else value
+    # Not g * input first, as the rule of the product has it: that may overflow where the gradient does not.
+    return g * y if needs[0] else None, sigmoid_grad(input, y) * g if needs[1] else None, None
+
+
+@composite(lambda *given: infer_elementwise("glu", given), _gated_rule, joint=True)
+def gated(input: Tensor, gate: Tensor, value: Tensor) -> Tensor:
+    """input * value, which is sigmoid(gate)."""
+    return input * value
+
+
 @public(method=False)
 @accepts_axis
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -331,7 +347,10 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if not input.spec.ndim or input.spec.shape[at] % 2:
         raise ShapeError(f"glu(): dim {dim} of shape {tuple(input.spec.shape)} has no two halves")
     half = input.spec.shape[at] // 2
-    return narrow(input, at, 0, half) * sigmoid(narrow(input, at, half, half))
+    first, gate = narrow(input, at, 0, half), narrow(input, at, half, half)
+    return (
+        gated(first, gate, sigmoid(gate.detach())) if input.requires_grad and is_recording() else first * sigmoid(gate)
+    )
 
 
 # --- Along a dim ----------------------------------------------------------------------------------------------------

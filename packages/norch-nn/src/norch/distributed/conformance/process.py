@@ -6,6 +6,8 @@ import os
 import sys
 import time
 
+import norch
+
 from .. import engines
 from ..launch import place
 from ..store import PrefixStore, TCPStore
@@ -18,6 +20,9 @@ def main(name: str) -> None:
     store = TCPStore(host, int(port), timeout=LIMIT)
     where = place()
     kit = Kit(engines.find(name), where.rank, where.world_size, PrefixStore("engine", store), LIMIT)
+    devices = getattr(norch, kit.kind, None)
+    if hasattr(devices, "set_device"):  # a device a process
+        devices.set_device(where.local_rank % devices.device_count())
     for case, work in CASES.items():
         try:
             work(kit)
