@@ -10,7 +10,7 @@ import norch.distributed as dist
 from .replicas import broadcast_all
 
 if TYPE_CHECKING:
-    from .distributed import DistributedDataParallel
+    from .model import DistributedDataParallel
 
 
 class Uneven:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import norch
 import norch.distributed as dist
+from norch.nn import Module
 from norch.utils._pytree import tree_leaves, tree_map
 
-from ..module import Module
 from .buckets import MB, GradBucket
 from .reducer import Reducer
 from .replicas import broadcast_all, check_same
@@ -74,7 +74,8 @@ class DistributedDataParallel(Module):
                 raise NotImplementedError(f"DistributedDataParallel: there is no {name}")
         if not isinstance(module, Module):
             raise norch.DTypeError(f"DistributedDataParallel: {type(module).__name__} is not a Module subclass")
-        self.module, self.dim, self.device_ids = module, dim, None
+        self.module, self.dim = module, dim
+        self.device_ids: list[Any] | None = None
         self.process_group = dist.group.WORLD if process_group is None else process_group
         if not isinstance(self.process_group, dist.ProcessGroup):
             raise ValueError(
@@ -138,7 +139,7 @@ class DistributedDataParallel(Module):
     def _synced_buffers(self) -> list[norch.Tensor]:
         return [b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
 
-    def _reduce(self, trained: list[tuple[str, norch.Tensor]]) -> None:
+    def _reduce(self, trained: Sequence[tuple[str, norch.Tensor]]) -> None:
         unused, keep = self.find_unused_parameters, self.gradient_as_bucket_view
         self.reducer = Reducer(trained, self.process_group, self.bucket_caps, unused, keep)
 
