@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import sys
 
 import numpy as np
@@ -434,6 +435,13 @@ def copies_and_state():
     assert model.module.weight.grad is None
     averaged = norch.optim.swa_utils.AveragedModel(model)
     averaged.update_parameters(model)
+
+
+@promise
+def processes_share_the_processors():
+    count = os.cpu_count() or 1
+    wanted = max(1, count // size) if len(os.sched_getaffinity(0)) == count else norch.get_num_threads()
+    assert norch.get_num_threads() == int(os.environ.get("NORCH_NUM_THREADS", wanted))
 
 
 @promise
