@@ -10,7 +10,14 @@ from typing import Any
 import norch
 import norch.distributed as dist
 from norch import nn, optim
-from norch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from norch.distributed.fsdp import (
+    FSDPModule,
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    fully_shard,
+    summon_full_params,
+)
+from norch.distributed.fsdp.wrap import ModuleWrapPolicy
 from norch.nn import functional as F
 from norch.utils.checkpoint import checkpoint
 
@@ -283,6 +290,26 @@ scaler.step(all_)
 scaler.update()
 assert scaler.get_scale() == 2.0
 assert all((a == b).all().item() for a, b in zip(before, model.parameters(), strict=True))
+
+# The older form, without names of its own in the state dict, and parameters that are set as a whole.
+wrapped = FullyShardedDataParallel(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}))
+assert [isinstance(part, FSDPModule) for part in (wrapped.module, *wrapped.module.blocks)] == [True] * 4
+assert wrapped.state_dict().keys() == Net().state_dict().keys()
+wrapped.load_state_dict(whole.state_dict())
+assert farthest(wrapped, whole) == 0
+wrapped(mine(x)).sum().backward()
+assert wrapped.clip_grad_norm_(1.0).item() > 0
+with norch.device("meta"):
+    later = Net(16)
+sharded(later)
+assert all(p.is_meta for p in later.parameters())
+later.to_empty(device="cpu")
+with summon_full_params(later):
+    for p in later.parameters():
+        nn.init.constant_(p, rank + 1)  # rank 0's count
+assert all((p == 1).all().item() for p in later.parameters())
+assert loss_of(later, mine(x), mine(y)).item() > 0
+later.reshard()
 
 # What cannot be sharded says so.
 tied = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))

@@ -116,8 +116,9 @@ def set_state_dict(
 
 
 def _bare(model: nn.Module) -> nn.Module:
-    """The model itself, without what replicates it."""
-    return model.module if type(model).__name__ == "DistributedDataParallel" else model
+    """The model itself, without what replicates or shards it."""
+    wrappers = ("DistributedDataParallel", "FullyShardedDataParallel")
+    return model.module if type(model).__name__ in wrappers else model
 
 
 def _listed(optimizers: Optimizers) -> list[Optimizer]:

@@ -21,5 +21,6 @@ from __future__ import annotations
 
 from .fully_shard import FSDPModule, fully_shard
 from .policy import MixedPrecisionPolicy
+from .wrapper import FullyShardedDataParallel, summon_full_params
 
-__all__ = ["FSDPModule", "MixedPrecisionPolicy", "fully_shard"]
+__all__ = ["FSDPModule", "FullyShardedDataParallel", "MixedPrecisionPolicy", "fully_shard", "summon_full_params"]

@@ -36,15 +36,21 @@ class Flat:
         """Views of parameters that the graph saved: what, and where in `whole`."""
         self.absent = [norch.empty(p.shape, dtype=p.dtype, device="meta") for p in params]
         self.fulls = [nn.Parameter(a, p.requires_grad) for a, p in zip(self.absent, params, strict=True)]
-        with norch.no_grad():
-            whole = self.layout.whole([p.detach() for p in params])
-            if not whole.is_meta:
-                collectives.broadcast(whole, group=group, group_src=0)
-            for p, tensor, shard in zip(params, self.layout.split(whole), self.layout.shards(), strict=True):
-                p.data, p.grad = shard.cut(tensor).clone(), None
-                p.shard = shard  # type: ignore[attr-defined]
+        whole = [p.detach() for p in params]
+        for p, shard in zip(params, self.layout.shards(), strict=True):
+            p.shard, p.grad = shard, None  # type: ignore[attr-defined]
+        self.take_over(whole)
 
     # --- Parameters -------------------------------------------------------------------------------------------------
+
+    def take_over(self, tensors: list[Tensor]) -> None:
+        """Makes the shards of rank 0's tensors."""
+        with norch.no_grad():
+            whole = self.layout.whole(tensors)
+            if not whole.is_meta:
+                collectives.broadcast(whole, group=self.group, group_src=0)
+            for p, tensor in zip(self.params, self.layout.split(whole), strict=True):
+                p.data = p.shard.cut(tensor).clone().to(p.dtype)  # type: ignore[attr-defined]
 
     def start_gather(self) -> None:
         if self.pending is None and self.whole is None:
