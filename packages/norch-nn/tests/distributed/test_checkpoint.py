@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,17 @@ class Killed(BaseException):
     """As if the process had ended here."""
 
 
+def until(left: Iterator[int], real: Callable[..., Any]) -> Callable[..., Any]:
+    """`real`, as long as there is something left; then neither this nor what comes after is done."""
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            raise Killed
+        return real(*args, **kwargs)
+
+    return step
+
+
 STEPS = [(os, "mkdir"), (os, "fsync"), (os, "replace"), (shutil, "rmtree")]
 
 
@@ -135,18 +146,10 @@ def test_a_save_that_is_killed_anywhere_leaves_the_old_or_the_new(
     dcp.save(state(1), checkpoint_id=tmp_path)
     outcomes = []
     for last in range(100):
-        done = 0
+        left = iter(range(last))
         with monkeypatch.context() as patch:
             for module, name in STEPS:
-
-                def step(*args: Any, real: Any = getattr(module, name), **kwargs: Any) -> Any:
-                    nonlocal done
-                    if done == last:  # and all that comes after it
-                        raise Killed
-                    done += 1
-                    return real(*args, **kwargs)
-
-                patch.setattr(module, name, step)
+                patch.setattr(module, name, until(left, getattr(module, name)))
             try:
                 dcp.save(state(2), checkpoint_id=tmp_path)
             except Killed:

@@ -71,7 +71,7 @@ for number, (kind, options) in enumerate(OPTIMISERS.items()):
     for step in range(4):
         for net_, optimizer, schedule in ((whole, one, schedules[0]), (net, all_, schedules[1])):
             if step % 2:
-                optimizer.step(lambda o=optimizer, m=net_: (o.zero_grad(), gradients(m, step))[1])
+                optimizer.step(lambda o=optimizer, m=net_, s=step: (o.zero_grad(), gradients(m, s))[1])
             else:
                 optimizer.zero_grad()
                 gradients(net_, step)

@@ -53,7 +53,8 @@ def tree_items(state: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 def checksum(tensor: Tensor) -> int:
-    return zlib.crc32(memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(norch.uint8).numpy()))
+    values: Any = tensor.detach().cpu().contiguous().reshape(-1).view(norch.uint8).numpy()
+    return zlib.crc32(values)
 
 
 def group_of(process_group: Any, no_dist: bool) -> ProcessGroup | None:

@@ -11,7 +11,6 @@ from typing import Any
 import norch
 from norch import Tensor
 
-from .. import objects
 from ..process_group import ProcessGroup
 from .index import FOLDER, Entry, Piece, checksum, current, group_of, outcome, sync, tree_items, write
 
@@ -128,7 +127,9 @@ def _commit(path: str, folder: str, parts: list[dict[str, Any]]) -> None:
                 break
             end = piece.stop
         if end != norch.Size(entry.shape).numel():
-            raise norch.CheckpointError(f"save(): the ranks do not have all elements of {name} together, or some of them twice")
+            raise norch.CheckpointError(
+                f"save(): the ranks do not have all elements of {name} together, or some of them twice"
+            )
     values = f"{folder}/values.safetensors"
     sizes = {part["file"]: part["size"] for part in parts} | {values: os.path.getsize(os.path.join(path, values))}
     sync(os.path.join(path, folder))

@@ -10,11 +10,11 @@ The parameters of a block, laid flat one after the other, are cut into equal par
 backward pass gathers them again, and averages the gradients into the parts as soon as the block is through.
 
 How the graph gets along with memory that comes and goes: a node saves the *tensor* of a parameter, so the same tensor
-objects stand in the modules for good, and gathering and freeing give them other memory (`tensor.data = ...`): in between
-that of the meta device, on which any op raises, so that a use at the wrong time is an error and no wrong number. Views of
-parameters that nodes saved are looked up in the block's part of the graph and treated alike. A view that is not found
-there keeps its memory alive until the backward pass: that costs memory, and the result is right. No backend needs
-anything for it, and nothing is computed twice.
+objects stand in the modules for good, and gathering and freeing give them other memory (`tensor.data = ...`): in
+between that of the meta device, on which any op raises, so that a use at the wrong time is an error and no wrong
+number. Views of parameters that nodes saved are looked up in the block's part of the graph and treated alike. A view
+that is not found there keeps its memory alive until the backward pass: that costs memory, and the result is right. No
+backend needs anything for it, and nothing is computed twice.
 """
 
 from __future__ import annotations

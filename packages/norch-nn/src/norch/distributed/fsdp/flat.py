@@ -105,7 +105,7 @@ class Flat:
                 yield tensor, *where  # type: ignore[misc]
 
     def take_views(self, saved: Iterable[Tensor]) -> None:
-        """Makes what the graph saved of the full parameters let go of their memory too, until they are gathered again."""
+        """Makes what the graph saved of full parameters let go of their memory too, until they are gathered again."""
         own = {id(full) for full in self.fulls}
         for tensor in saved:
             if tensor.buffer is self.whole.buffer and id(tensor) not in own:  # type: ignore[union-attr]
@@ -121,7 +121,8 @@ class Flat:
             grad, full.grad = full.grad, None
             if grad is not None:
                 grad = grad if dtype is None else grad.to(dtype)
-                self.held[i] = grad if self.held[i] is None else self.held[i] + grad
+                held = self.held[i]
+                self.held[i] = grad if held is None else held + grad
 
     def start_reduce(self) -> tuple[Work, Callable[[], None]] | None:
         """Begins to average the gradients over the ranks; None for none. The function is to put them into the

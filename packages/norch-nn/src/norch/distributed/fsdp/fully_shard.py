@@ -29,17 +29,17 @@ def fully_shard(
         gathered at a time is one block, the next, and what is left for the model itself. Its class becomes one that is
         an FSDPModule too.
     mesh: the group, by default all ranks; a mesh of one dim will do.
-    reshard_after_forward: whether parameters are freed between forward and backward pass; by default those of all blocks
-        but the outermost are.
+    reshard_after_forward: whether parameters are freed between forward and backward pass; by default those of all
+        blocks but the outermost are.
     mp_policy: the dtypes, see MixedPrecisionPolicy. ignored_params: stay whole, and are not reduced.
 
     The values are rank 0's. `parameters()` are the shards from then on, flat, which optimisers work on and whose
     gradients are those of the mean over the ranks: parameters that a backward pass did not reach get zeros, if any of
-    their block did. `state_dict()` has the shards, for `norch.distributed.checkpoint`; `load_state_dict` takes those and
-    whole tensors. `nn.utils.clip_grad_norm_` and GradScaler see all ranks' elements.
+    their block did. `state_dict()` has the shards, for `norch.distributed.checkpoint`; `load_state_dict` takes those
+    and whole tensors. `nn.utils.clip_grad_norm_` and GradScaler see all ranks' elements.
 
-    Raises ValueError for parameters that are shared with a module outside that was sharded before, and for a module that
-    was; NotImplementedError for a mesh of more dims and for a number as reshard_after_forward.
+    Raises ValueError for parameters that are shared with a module outside that was sharded before, and for a module
+    that was; NotImplementedError for a mesh of more dims and for a number as reshard_after_forward.
     """
     if isinstance(module, list | tuple):
         for one in module:

@@ -17,11 +17,12 @@ from .policy import MixedPrecisionPolicy
 class FullyShardedDataParallel(nn.Module):
     """`module`, fully sharded; see `fully_shard`. Its state dict has the names that `module` has.
 
-    auto_wrap_policy: which modules are blocks, as `partial(transformer_auto_wrap_policy, transformer_layer_cls={Block})`
-        or ModuleWrapPolicy({Block}): it is called as `policy(module=..., recurse=False, nonwrapped_numel=...)`.
-    mixed_precision: a MixedPrecisionPolicy. The rest is PyTorch's: arguments that are about how, such as prefetching, are
-        accepted and change nothing; `cpu_offload` is not supported, and the only sharding strategy is that of shards
-        among all.
+    auto_wrap_policy: which modules are blocks, as `partial(transformer_auto_wrap_policy,
+        transformer_layer_cls={Block})` or ModuleWrapPolicy({Block}): it is called as `policy(module=..., recurse=False,
+        nonwrapped_numel=...)`.
+    mixed_precision: a MixedPrecisionPolicy. The rest is PyTorch's: arguments that are about how, such as
+        prefetching, are accepted and change nothing; `cpu_offload` is not supported, and the only sharding strategy is
+        that of shards among all.
     """
 
     def __init__(
