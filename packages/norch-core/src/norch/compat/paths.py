@@ -88,6 +88,8 @@ PLACES: dict[str, Place] = {
     "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "futures": Place(("distributed.futures",)),
+    "distributed._composable": Place(("distributed.fsdp",)),
+    "distributed._composable.fsdp": Place(("distributed.fsdp",)),
     "distributed._tensor": Place(("distributed.tensor",)),
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),
