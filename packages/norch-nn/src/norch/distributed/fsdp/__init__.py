@@ -19,8 +19,15 @@ backend needs anything for it, and nothing is computed twice.
 
 from __future__ import annotations
 
-from .fully_shard import FSDPModule, fully_shard
+from .fully_shard import FSDPModule, fully_shard, register_fsdp_forward_method
 from .policy import MixedPrecisionPolicy
 from .wrapper import FullyShardedDataParallel, summon_full_params
 
-__all__ = ["FSDPModule", "FullyShardedDataParallel", "MixedPrecisionPolicy", "fully_shard", "summon_full_params"]
+__all__ = [
+    "FSDPModule",
+    "FullyShardedDataParallel",
+    "MixedPrecisionPolicy",
+    "fully_shard",
+    "register_fsdp_forward_method",
+    "summon_full_params",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import ref
 
@@ -73,13 +73,11 @@ class Flat:
         ):  # values that were saved come back
             work.wait()
             values = self.layout.split(whole)
-            for view, shape, strides, offset in self._live_views():
-                view.data = norch.as_strided(whole, shape, strides, offset)
         for p, full, value in zip(self.params, self.fulls, values, strict=True):
             full.data = value
             if full.requires_grad != p.requires_grad:
                 full.requires_grad_(p.requires_grad)
-        self.whole, self.views = whole, []
+        self.whole = whole
         self._place(self.fulls)
 
     def free(self) -> None:
@@ -98,19 +96,22 @@ class Flat:
             for module, name in places:
                 module.__dict__[name] = tensor
 
-    def _live_views(self) -> Iterator[tuple[Tensor, tuple[int, ...], tuple[int, ...], int]]:
-        for view, *where in self.views:
-            tensor = view()
-            if tensor is not None:
-                yield tensor, *where  # type: ignore[misc]
-
     def take_views(self, saved: Iterable[Tensor]) -> None:
-        """Makes what the graph saved of full parameters let go of their memory too, until they are gathered again."""
+        """Makes what the graph saved of full parameters let go of their memory too, until the backward pass."""
         own = {id(full) for full in self.fulls}
         for tensor in saved:
             if tensor.buffer is self.whole.buffer and id(tensor) not in own:  # type: ignore[union-attr]
                 self.views.append((ref(tensor), tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()))
                 tensor.data = norch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+    def restore_views(self) -> None:
+        """Gives those their memory again."""
+        with norch.no_grad():
+            for view, shape, strides, offset in self.views:
+                tensor = view()
+                if tensor is not None:
+                    tensor.data = norch.as_strided(self.whole, shape, strides, offset)
+        self.views = []
 
     # --- Gradients --------------------------------------------------------------------------------------------------
 

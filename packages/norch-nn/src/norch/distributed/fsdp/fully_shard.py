@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import wraps
 from typing import Any
 
 import norch
@@ -136,6 +137,25 @@ def _cut(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None
 
 def _states(module: Any, recurse: bool = True) -> list[State]:
     return [part._fsdp for part in (module.modules() if recurse else [module]) if isinstance(part, FSDPModule)]
+
+
+def register_fsdp_forward_method(module: Any, method_name: str) -> None:
+    """Has that method of a module that was sharded, which uses its parameters, gather them as `forward` does."""
+    if not isinstance(module, FSDPModule):
+        return
+    method, state = getattr(module, method_name), module._fsdp
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = state.pre_forward(module, args, kwargs)
+        try:
+            output = method(*args, **kwargs)
+        except Exception:
+            state.post_forward(module, args, None)
+            raise
+        return state.post_forward(module, args, output)
+
+    module.__dict__[method_name] = call
 
 
 class FSDPModule:
