@@ -117,9 +117,13 @@ def test_what_is_no_checkpoint_and_what_does_not_fit_says_so(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="two values of the state have the name 'a.b'"):
         dcp.save({"a": {"b": 1}, "a.b": 2}, checkpoint_id=tmp_path)
     assert same(loaded(tmp_path), state(1))
+    kept = _files(tmp_path)
     (tmp_path / INDEX).write_text("{")
     with pytest.raises(norch.CheckpointError, match=f"{INDEX} is damaged"):
         loaded(tmp_path)
+    dcp.save(state(2), checkpoint_id=tmp_path)
+    assert same(loaded(tmp_path), state(2))
+    assert all(file.exists() for file in kept)  # until the next save
 
 
 class Killed(BaseException):
