@@ -90,6 +90,8 @@ PLACES: dict[str, Place] = {
     "futures": Place(("distributed.futures",)),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),
+    "distributed.fsdp.api": Place(("distributed.fsdp",)),
+    "distributed.fsdp.fully_sharded_data_parallel": Place(("distributed.fsdp",)),
     "distributed._tensor": Place(("distributed.tensor",)),
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),

@@ -12,6 +12,7 @@ import norch
 import norch.distributed as dist
 import norch.distributed.device_mesh
 from norch import nn, optim
+from norch.distributed import fsdp
 from norch.distributed.fsdp import (
     FSDPModule,
     FullyShardedDataParallel,
@@ -295,11 +296,21 @@ assert scaler.get_scale() == 2.0
 assert all((a == b).all().item() for a, b in zip(before, model.parameters(), strict=True))
 
 # The older form, without names of its own in the state dict, and parameters that are set as a whole.
-wrapped = FullyShardedDataParallel(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}))
+wrapped = FullyShardedDataParallel(
+    Net(),
+    auto_wrap_policy=ModuleWrapPolicy({Block}),
+    sharding_strategy=fsdp.ShardingStrategy.SHARD_GRAD_OP,
+    mixed_precision=fsdp.MixedPrecision(reduce_dtype=norch.float64),
+)
 assert [isinstance(part, FSDPModule) for part in (wrapped.module, *wrapped.module.blocks)] == [True] * 4
 assert wrapped.state_dict().keys() == Net().state_dict().keys()
 wrapped.load_state_dict(whole.state_dict())
 assert farthest(wrapped, whole) == 0
+how = fsdp.FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+with FullyShardedDataParallel.state_dict_type(wrapped, fsdp.StateDictType.FULL_STATE_DICT, how):
+    state = wrapped.state_dict()
+assert bool(state) == (rank == 0)
+assert all((value == whole.state_dict()[name]).all().item() for name, value in state.items())
 wrapped(mine(x)).sum().backward()
 assert wrapped.clip_grad_norm_(1.0).item() > 0
 with norch.device("meta"):

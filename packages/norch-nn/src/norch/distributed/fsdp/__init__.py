@@ -20,13 +20,27 @@ backend needs anything for it, and nothing is computed twice.
 from __future__ import annotations
 
 from .fully_shard import FSDPModule, fully_shard, register_fsdp_forward_method
+from .options import (
+    BackwardPrefetch,
+    CPUOffload,
+    FullStateDictConfig,
+    MixedPrecision,
+    ShardingStrategy,
+    StateDictType,
+)
 from .policy import MixedPrecisionPolicy
 from .wrapper import FullyShardedDataParallel, summon_full_params
 
 __all__ = [
+    "BackwardPrefetch",
+    "CPUOffload",
     "FSDPModule",
+    "FullStateDictConfig",
     "FullyShardedDataParallel",
+    "MixedPrecision",
     "MixedPrecisionPolicy",
+    "ShardingStrategy",
+    "StateDictType",
     "fully_shard",
     "register_fsdp_forward_method",
     "summon_full_params",

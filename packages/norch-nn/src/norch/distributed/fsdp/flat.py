@@ -109,7 +109,7 @@ class Flat:
         with norch.no_grad():
             for view, shape, strides, offset in self.views:
                 tensor = view()
-                if tensor is not None:
+                if tensor is not None and self.whole is not None:
                     tensor.data = norch.as_strided(self.whole, shape, strides, offset)
         self.views = []
 

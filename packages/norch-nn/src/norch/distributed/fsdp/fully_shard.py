@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 import norch
 from norch import nn
@@ -143,17 +143,17 @@ def register_fsdp_forward_method(module: Any, method_name: str) -> None:
     """Has that method of a module that was sharded, which uses its parameters, gather them as `forward` does."""
     if not isinstance(module, FSDPModule):
         return
-    method, state = getattr(module, method_name), module._fsdp
+    method, state, part = getattr(module, method_name), module._fsdp, cast(nn.Module, module)
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = state.pre_forward(module, args, kwargs)
+        args, kwargs = state.pre_forward(part, args, kwargs)
         try:
             output = method(*args, **kwargs)
         except Exception:
-            state.post_forward(module, args, None)
+            state.post_forward(part, args, None)
             raise
-        return state.post_forward(module, args, output)
+        return state.post_forward(part, args, output)
 
     module.__dict__[method_name] = call
 
