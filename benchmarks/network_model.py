@@ -4,9 +4,9 @@
     python benchmarks/network_model.py --measure NAME   # all-reduce over MPI here, into results/network.json
 
 Of p workers an all-reduce of n bytes takes o + log2(p) a + 2 (p - 1) / p n b: o is what the call costs, a what a
-message does and b what a byte does (Thakur, Rabenseifner and Gropp, 2005; Hockney's model). o is measured with 1 process,
-a and b are fitted to 2; more processes are predicted from them and compared. Those that share a core wait for their
-turn, which no model of a network knows.
+message does and b what a byte does (Thakur, Rabenseifner and Gropp, 2005; Hockney's model). o is measured with 1
+process, a and b are fitted to 2; more processes are predicted from them and compared. Those that share a core wait for
+their turn, which no model of a network knows.
 """
 
 from __future__ import annotations
