@@ -70,27 +70,35 @@ def cnn(lib: Any) -> Any:
     )
 
 
-def gpt(lib: Any) -> Any:
-    """GPT-2's blocks (Radford et al., 2019), small."""
+def gpt(
+    lib: Any,
+    layers: int = LAYERS,
+    width: int = WIDTH,
+    heads: int = HEADS,
+    context: int = CONTEXT,
+    vocabulary: int = VOCABULARY,
+    tied: bool = False,
+) -> Any:
+    """GPT-2's blocks (Radford et al., 2019), small; tied: the head has the weights of the embedding, as there."""
 
     class Attention(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.qkv, self.out = lib.Linear(WIDTH, 3 * WIDTH), lib.Linear(WIDTH, WIDTH)
+            self.qkv, self.out = lib.Linear(width, 3 * width), lib.Linear(width, width)
 
         def forward(self, x: Any) -> Any:
             n, t, _ = x.shape
             q, k, v = (
-                part.reshape(n, t, HEADS, WIDTH // HEADS).transpose(1, 2) for part in self.qkv(x).split(WIDTH, 2)
+                part.reshape(n, t, heads, width // heads).transpose(1, 2) for part in self.qkv(x).split(width, 2)
             )
             y = lib.F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            return self.out(y.transpose(1, 2).reshape(n, t, WIDTH))
+            return self.out(y.transpose(1, 2).reshape(n, t, width))
 
     class Block(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.norm1, self.attention, self.norm2 = lib.LayerNorm(WIDTH), Attention(), lib.LayerNorm(WIDTH)
-            self.mlp = lib.Sequential(lib.Linear(WIDTH, 4 * WIDTH), lib.GELU(), lib.Linear(4 * WIDTH, WIDTH))
+            self.norm1, self.attention, self.norm2 = lib.LayerNorm(width), Attention(), lib.LayerNorm(width)
+            self.mlp = lib.Sequential(lib.Linear(width, 4 * width), lib.GELU(), lib.Linear(4 * width, width))
 
         def forward(self, x: Any) -> Any:
             x = x + self.attention(self.norm1(x))
@@ -99,14 +107,16 @@ def gpt(lib: Any) -> Any:
     class GPT(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.tokens, self.places = lib.Embedding(VOCABULARY, WIDTH), lib.Embedding(CONTEXT, WIDTH)
-            self.blocks = lib.Sequential(*[Block() for _ in range(LAYERS)])
-            self.norm, self.head = lib.LayerNorm(WIDTH), lib.Linear(WIDTH, VOCABULARY)
-            self.at = lib.arange(CONTEXT)
+            self.tokens, self.places = lib.Embedding(vocabulary, width), lib.Embedding(context, width)
+            self.blocks = lib.Sequential(*[Block() for _ in range(layers)])
+            self.norm, self.head = lib.LayerNorm(width), lib.Linear(width, vocabulary, bias=not tied)
+            if tied:
+                self.head.weight = self.tokens.weight
+            self.at = lib.arange(context)
 
         def forward(self, x: Any) -> Any:
             x = self.blocks(self.tokens(x) + self.places(self.at))
-            return self.head(self.norm(x)).reshape(-1, VOCABULARY)
+            return self.head(self.norm(x)).reshape(-1, vocabulary)
 
     return GPT()
 

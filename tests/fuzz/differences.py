@@ -32,8 +32,9 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("results-that-are-views", r"no_grad.*autograd\.grad", "variable is None"),
     Difference("second-by-result", r"\bnorm\(.*create_graph.*autograd\.grad", r"^v\d+\S*: variable is None, should be"),
     Difference(
-        "second-by-result", r"(v\d+) = \S*\blogsumexp\(.*create_graph.*autograd\.grad\(.*\[.*\1\]", r"^v\d+\S*: "
+        "second-by-result", r"(v\d+) = \S*\b(norm|logsumexp)\(.*create_graph.*autograd\.grad\(.*\[.*\1\]", r"^v\d+\S*: "
     ),
+    Difference("prelu-at-0", r"\bprelu\(.*create_graph", "values of the gradient"),
     Difference("gradient-through-logarithm", r"\blogcumsumexp\(.*create_graph", "values of the gradient"),
     Difference("rates-in-float32", r"float64.*optim\.(ASGD|NAdam)\(", r"values"),
     Difference("saves-more", "flip|repeat|index|sort", "saved for its gradient is gone"),

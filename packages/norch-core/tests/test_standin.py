@@ -59,7 +59,9 @@ assert names and not any(callable(getattr(norch.autograd, name)) for name in nam
     assert run(code).stderr == ""
 
 
-@pytest.mark.parametrize("path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision", "distributed"))])
+@pytest.mark.parametrize(
+    "path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision", "distributed"))]
+)
 def test_every_path_is_a_module(path: str) -> None:
     assert import_module(f"norch.{path}") is not None
 
@@ -175,7 +177,8 @@ def test_check_names_what_is_missing(tmp_path: Path, capsys: Any) -> None:
     assert capsys.readouterr().out.splitlines() == [
         f"{file}:3: norch lacks torch.fx",
         f"{file}:5: norch lacks torch.Nothing",
-        f"{file}:6: norch lacks torch.onnx.export: norch.save(model.state_dict(), path) keeps a model, and norch.load reads it",
+        f"{file}:6: norch lacks torch.onnx.export: norch.save(model.state_dict(), path) keeps a model, and norch.load "
+        "reads it",
         f"{file}:8: norch lacks torch.special.wrong",
     ]
     file.write_text("import torch\ntorch.ones(1)")

@@ -9,7 +9,7 @@ import pytest
 import norch
 from norch import nn
 
-OWN = ("nn", "optim", "utils", "vision")
+OWN = ("nn", "optim", "ray", "utils", "vision")
 PUBLIC_MODULES = ("autograd", "random")
 INTERNAL_ATTRIBUTES = {"_grad", "spec", "buffer", "node"}
 """What a Tensor has for norch-core's own use."""
@@ -35,7 +35,7 @@ def violations(source):
 
 def is_public(name):
     first, *rest = name.split(".")[1:]
-    if first in OWN:
+    if first in (*OWN, "distributed"):
         return True
     value = getattr(norch, first, None)
     return (

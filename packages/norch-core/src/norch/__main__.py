@@ -18,6 +18,7 @@ import numpy
 from . import plugin_ops
 from .backend import registry
 from .errors import DeviceError
+from .plugins import discovery
 from .plugins.discovery import Plugin
 from .version import __version__
 
@@ -25,7 +26,8 @@ from .version import __version__
 def collect() -> dict[str, Any]:
     """Versions, and of each plug-in what it provides, or why it is not usable and what to do.
 
-    Of a backend that is its contract, priority and device count; of an op the device types it has kernels for.
+    Of a backend that is its contract, priority and device count; of an op the device types it has kernels for; of an
+    engine of norch.distributed the device types whose tensors it moves.
     """
     versions = {"norch-core": __version__}
     try:
@@ -38,7 +40,9 @@ def collect() -> dict[str, Any]:
         found = [_of_backend(provider) for provider in registry.providers(load=True)]
     devices = list(dict.fromkeys(row["device"] for row in found))
     backends = sorted(found, key=lambda row: (devices.index(row["device"]), row["state"] != "selected"))
-    return {"versions": versions, "backends": backends, "ops": [_of_op(plugin) for plugin in plugin_ops.installed()]}
+    ops = [_of_op(plugin) for plugin in plugin_ops.installed()]
+    engines = [_of_engine(plugin) for plugin in discovery.declared("norch.distributed")]
+    return {"versions": versions, "backends": backends, "ops": ops, "engines": engines}
 
 
 def _row(kind: str, plugin: Plugin, **more: Any) -> dict[str, Any]:
@@ -77,12 +81,25 @@ def _of_op(plugin: Plugin) -> dict[str, Any]:
     return row | {"reason": f"norch conformance does not try it: {sample}"} if isinstance(sample, str) else row
 
 
+def _of_engine(plugin: Plugin) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+
+    def adopt(plugin: Plugin, engine: Any) -> None:
+        plugin.reason = engine.unusable_reason()
+        more.update(contract=".".join(map(str, engine.contract)), devices=", ".join(sorted(engine.device_types)))
+
+    discovery.load_once(plugin, "norch_engine", adopt)
+    return _row("engine", plugin, state="usable", **more)
+
+
 def show(found: dict[str, Any]) -> str:
     """`collect()` as text."""
     lines = [f"{name:<12}{value}" for name, value in found["versions"].items()]
     lines += _table(("device", "distribution", "contract", "priority", "devices", "state"), found["backends"])
     if found.get("ops"):
         lines += _table(("op", "distribution", "kernels", "state"), found["ops"])
+    if found.get("engines"):
+        lines += _table(("engine", "distribution", "contract", "devices", "state"), found["engines"])
     return "\n".join(lines)
 
 

@@ -68,7 +68,6 @@ class SDPBackend(Enum):
     CUDNN_ATTENTION = 3
 
 
-_ONE_PROCESS = "one process trains on one device"
 _JIT = {"script": unchanged, "ignore": unchanged, "export": unchanged, "unused": unchanged, "script_method": unchanged}
 _NOT_COMPILING = dict.fromkeys(("is_scripting", "is_tracing", "is_compiling", "is_dynamo_compiling"), lambda: False)
 _CHECKPOINT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"
@@ -88,6 +87,7 @@ PLACES: dict[str, Place] = {
     "distributed.elastic": Place(),
     "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
+    "futures": Place(("distributed.futures",)),
     "distributed._tensor": Place(("distributed.tensor",)),
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),
@@ -96,15 +96,12 @@ PLACES: dict[str, Place] = {
         names=_JIT | _NOT_COMPILING,
         lacks=dict.fromkeys(("trace", "save", "ScriptModule"), _CHECKPOINT) | {"load": _SCRIPT},
     ),
-    "multiprocessing": Place(("/multiprocessing",), lacks={"spawn": _ONE_PROCESS}),
+    "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.attention": Place(names={"SDPBackend": SDPBackend, "sdpa_kernel": lambda *kernels, **more: nullcontext()}),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
     ),
-    "nn.parallel": Place(("nn",), lacks={"DistributedDataParallel": _ONE_PROCESS}),
-    "nn.parallel.data_parallel": Place(("nn",)),
-    "nn.parallel.distributed": Place(lacks={"DistributedDataParallel": _ONE_PROCESS}),
     "nn.utils.parametrizations": Place(("nn.utils",)),
     "onnx": Place(lacks={"export": _CHECKPOINT}),
     "optim.adamw": Place(("optim",)),
@@ -116,7 +113,6 @@ PLACES: dict[str, Place] = {
     "utils.data._utils": Place(("utils.data",)),
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
-    "utils.data.distributed": Place(lacks={"DistributedSampler": _ONE_PROCESS}),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(lacks={"load_url": _DOWNLOAD}),
     "vision.models.mobilenet": Place(("vision.models",)),

@@ -27,6 +27,7 @@ from norch.backend import hookimpl
 
 from .engine import Communicator, Engine, Request
 from .errors import DistributedError
+from .pmi import PMI
 from .store import Store, TCPStore
 
 # This module starts and ends MPI itself: in a thread, so that waiting can be given up, and not after a failure.
@@ -183,14 +184,23 @@ def launched() -> tuple[int, int] | None:
     return None
 
 
-def start(timeout: float) -> None:
-    """MPI_Init, given up after `timeout` seconds: it waits for all processes that mpirun started."""
+_pmi: PMI | None = None
+"""What stands for mpirun where this did not start the processes."""
+
+_library = ctypes.CDLL(MPI.__file__)  # since mpi4py's MPI_Init and MPI_Finalize would hold the GIL all the while
+
+
+def start(timeout: float, rank: int = 0, size: int = 1, store: Store | None = None) -> None:
+    """MPI_Init, given up after `timeout` seconds: it waits for all processes that mpirun started.
+
+    Without mpirun for `size` processes of which this is `rank`, and which share `store`.
+    """
     if MPI.Is_initialized():
         return
+    if launched() is None and size > 1 and store is not None:
+        return _start_alone(timeout, rank, size, store)
     rank, size = launched() or (0, 1)
     _mark(rank)
-    library = ctypes.CDLL(MPI.__file__)  # through ctypes, since mpi4py's call would hold the GIL all the while
-    provided = ctypes.c_int()
 
     def otherwise() -> str:
         _unlink_segments()
@@ -201,8 +211,28 @@ def start(timeout: float) -> None:
             f"{named} not called init_process_group()"
         )
 
-    within(timeout, lambda: library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(provided)), otherwise)
-    MPI.COMM_WORLD.Barrier()
+    _init(timeout, otherwise)
+
+
+def _start_alone(timeout: float, rank: int, size: int, store: Store) -> None:
+    global _pmi
+    if MPI.get_vendor()[0] == "Open MPI":
+        raise DistributedError(
+            "mpi: Open MPI cannot connect processes that mpirun did not start; start them with mpirun (mpirun -n 4 "
+            "python train.py), or let MPICH take its place: pip install mpich"
+        )
+    _pmi = pmi = PMI(rank, size, store, timeout)
+    with pmi.variables():
+        _init(timeout, lambda: pmi.failure or f"init_process_group(): rank {rank}: no end of MPI_Init in {timeout:g} s")
+
+
+def _init(timeout: float, otherwise: Callable[[], str]) -> None:
+    def init() -> int:
+        _library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
+        MPI.COMM_WORLD.Barrier()
+        return 0
+
+    within(timeout, init, otherwise)
     _unlink_segments()
 
 
@@ -214,10 +244,29 @@ def _unlink_segments() -> None:
                 os.unlink(path)
 
 
+PARTING = 10.0
+"""Seconds that a process which mpirun did not start waits for the others at its end: nobody ends it if one has died."""
+
+
 def stop() -> None:
     """MPI_Finalize, which waits for the others."""
     if MPI.Is_initialized() and not MPI.Is_finalized():
-        MPI.Finalize()
+        if _pmi is None or _all_are_here():
+            _library.MPI_Finalize()
+    if _marker is not None:
+        _marker.close()
+
+
+def _all_are_here() -> bool:
+    """Where no mpirun ends the others when one has died: whether all come to their end within PARTING."""
+    request, deadline = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + PARTING
+    while not request.Test():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    if _pmi is not None:
+        _pmi.ending = True
+    return True
 
 
 class MPIEngine(Engine):
@@ -238,7 +287,7 @@ class MPIEngine(Engine):
         return store or TCPStore(host, port)
 
     def connect(self, ranks: Sequence[int], rank: int, store: Store, timeout: float) -> Communicator:
-        start(timeout)
+        start(timeout, ranks.index(rank), len(ranks), store)
         world = MPI.COMM_WORLD
         if world.rank != rank:
             raise DistributedError(

@@ -12,6 +12,7 @@ import norch
 
 from .engine import Communicator, Engine, Request
 from .errors import DistributedError
+from .futures import Future
 from .members import Members
 from .store import PrefixStore, Store
 from .watchdog import Watchdog
@@ -105,6 +106,17 @@ class Work:
     def result(self) -> Any:
         """The tensors that the collective was given."""
         return self.kept
+
+    def get_future(self) -> Future[Any]:
+        """A future of the list of the tensors that the collective was given."""
+        kept = self.kept
+        tensors = [kept] if isinstance(kept, norch.Tensor) else kept
+
+        def make() -> Any:
+            self.wait()
+            return tensors
+
+        return Future.later(make, self.is_completed)
 
 
 class ProcessGroup:

@@ -42,7 +42,7 @@ from .convolution import Conv3d as Conv3d
 from .convolution import ConvTranspose1d as ConvTranspose1d
 from .convolution import ConvTranspose2d as ConvTranspose2d
 from .convolution import ConvTranspose3d as ConvTranspose3d
-from .data_parallel import DataParallel as DataParallel
+from .parallel.data_parallel import DataParallel as DataParallel
 from .distance import CosineSimilarity as CosineSimilarity
 from .distance import PairwiseDistance as PairwiseDistance
 from .dropout import AlphaDropout as AlphaDropout
@@ -157,6 +157,7 @@ from .recurrent_cells import LSTMCell as LSTMCell
 from .recurrent_cells import RNNCell as RNNCell
 from .recurrent_cells import RNNCellBase as RNNCellBase
 from .state import StateDictError as StateDictError
+from .sync_batchnorm import SyncBatchNorm as SyncBatchNorm
 from .transformer import Transformer as Transformer
 from .transformer import TransformerDecoder as TransformerDecoder
 from .transformer import TransformerDecoderLayer as TransformerDecoderLayer

@@ -12,6 +12,7 @@ from .dataset import StackDataset as StackDataset
 from .dataset import Subset as Subset
 from .dataset import TensorDataset as TensorDataset
 from .dataset import random_split as random_split
+from .distributed import DistributedSampler as DistributedSampler
 from .loader import DataLoader as DataLoader
 from .randomness import sample_rng as sample_rng
 from .sampler import BatchSampler as BatchSampler

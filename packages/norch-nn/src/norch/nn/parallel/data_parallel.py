@@ -6,7 +6,7 @@ from typing import Any
 
 import norch
 
-from .module import Module
+from ..module import Module
 
 
 class DataParallel(Module):

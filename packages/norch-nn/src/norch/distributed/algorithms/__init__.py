@@ -1,0 +1,1 @@
+"""What is built on collectives: communication hooks of DistributedDataParallel, uneven inputs."""

@@ -1,0 +1,136 @@
+"""Buckets: gradients of several parameters in one piece of memory, to be reduced together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import norch
+
+MB = 1 << 20
+
+ALIGNMENT = 16
+"""Bytes to a multiple of which each gradient lies in its bucket, so that kernels can use wide loads."""
+
+
+class GradBucket:
+    """What a communication hook is given: the gradients of some parameters, one after the other in `buffer()`."""
+
+    def __init__(self, index: int, parameters: Sequence[norch.Tensor], numbers: Sequence[int]) -> None:
+        self._index, self._parameters, self.numbers = index, list(parameters), list(numbers)
+        self.last = False
+        self.waiting = 0
+        """How many of the gradients are not known yet."""
+        self.offsets: list[int] = []
+        self.numel = 0
+        step = max(1, ALIGNMENT // parameters[0].dtype.itemsize)
+        for p in parameters:
+            self.offsets.append(self.numel)
+            self.numel += p.numel() if len(parameters) == 1 else -(-p.numel() // step) * step
+        self.flat: Any = None
+        self.views: list[norch.Tensor] = []
+        self.pending: Any = None
+        """The Work or Future of its reduction."""
+
+    # --- What PyTorch's have ----------------------------------------------------------------------------------------
+
+    def index(self) -> int:
+        """Which bucket this is; they are reduced in this order."""
+        return self._index
+
+    def buffer(self) -> norch.Tensor:
+        """The gradients, flat; between them there may be zeros."""
+        found: norch.Tensor = self.flat
+        return found
+
+    def set_buffer(self, tensor: norch.Tensor) -> None:
+        """Puts the values of `tensor` in the place of the gradients."""
+        if tensor is not self.flat:
+            self.flat.copy_(tensor.reshape(self.flat.shape))
+
+    def gradients(self) -> list[norch.Tensor]:
+        """The gradients of `parameters()`: views of `buffer()`."""
+        return list(self.views)
+
+    def parameters(self) -> list[norch.Tensor]:
+        """The parameters whose gradients these are."""
+        return list(self._parameters)
+
+    def is_last(self) -> bool:
+        """Whether no bucket comes after this one."""
+        return self.last
+
+    # --- For the reducer --------------------------------------------------------------------------------------------
+
+    def fill(self, keep: bool) -> None:
+        """Brings the gradients together. Those that lie here since the last time stay where they are.
+
+        keep: in the same memory each time. Else it is new, so that nobody's old gradients change.
+        """
+        grads = [p.grad for p in self._parameters]
+        if self.views and all(g is v for g, v in zip(grads, self.views, strict=True)):
+            return
+        first = grads[0]
+        if len(grads) == 1 and first is not None and first.is_contiguous() and not (keep and self.views):
+            self.flat, self.views = first.view(-1), [first]
+            return
+        if not keep or not self.views:
+            self._allocate()
+        for view, grad in zip(self.views, grads, strict=True):
+            if grad is None:
+                view.zero_()
+            elif grad is not view:
+                view.copy_(grad)
+
+    def _allocate(self) -> None:
+        first = self._parameters[0]
+        padded = self.numel != sum(p.numel() for p in self._parameters)
+        make = norch.zeros if padded else norch.empty
+        self.flat = make(self.numel, dtype=first.dtype, device=first.device)
+        self.views = [
+            self.flat[at : at + p.numel()].view(p.shape) for at, p in zip(self.offsets, self._parameters, strict=True)
+        ]
+
+    def clear(self) -> None:
+        """Makes it zeros, in memory of its own."""
+        self._allocate()
+        self.flat.zero_()
+
+    def hand_out(self, used: Sequence[bool] | None, keep: bool) -> None:
+        """Makes the gradients of the parameters, or of those that are `used`, what lies here."""
+        for parameter, number, view in zip(self._parameters, self.numbers, self.views, strict=True):
+            if (used is None or used[number]) and parameter.grad is not view:
+                parameter.grad = view
+        if not keep:
+            self.flat, self.views = None, []  # or zero_grad() would not free the gradients
+
+
+def assign(
+    parameters: Sequence[norch.Tensor], order: Sequence[int], first_cap: float, cap: float
+) -> list[GradBucket]:
+    """Buckets of about `cap` bytes, of one dtype and device each, in `order`; the first of each kind is smaller, so that
+    the first reduction begins early."""
+    groups: list[list[int]] = []
+    open_: dict[Any, tuple[list[int], float]] = {}
+    limits: dict[Any, float] = {}
+
+    def close(key: Any) -> None:
+        numbers, _ = open_.pop(key)
+        groups.append(numbers)
+        limits[key] = cap
+
+    for number in order:
+        p = parameters[number]
+        key, size = (p.dtype, p.device), prod(p.shape) * p.dtype.itemsize
+        if key in open_ and size >= limits.get(key, first_cap):
+            close(key)  # a large one is alone, and need not be copied
+        numbers, total = open_.get(key, ([], 0))
+        open_[key] = [*numbers, number], total + size
+        if total + size >= limits.get(key, first_cap):
+            close(key)
+    for key in list(open_):
+        close(key)
+    buckets = [GradBucket(i, [parameters[n] for n in numbers], numbers) for i, numbers in enumerate(groups)]
+    buckets[-1].last = True
+    return buckets

@@ -1,0 +1,89 @@
+"""NorchTrainer on a Ray cluster of this machine: a run that loses a worker ends with the bits of one that did not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not find_spec("ray") or not find_spec("mpi4py"), reason="needs Ray and MPI")
+
+HERE = Path(__file__).parent
+
+
+def segments() -> set[str]:
+    shared = Path("/dev/shm")
+    return {p.name for p in shared.iterdir() if p.name.startswith(("mpich", "norch"))} if shared.exists() else set()
+
+
+@pytest.fixture(scope="module")
+def left() -> set[str]:
+    """Shared memory that others had before."""
+    return segments()
+
+
+@pytest.fixture(scope="module")
+def runs(left, tmp_path_factory):
+    env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    command = [sys.executable, str(HERE / "ray_runs.py"), str(tmp_path_factory.mktemp("ray"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=env)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_a_run_ends_with_the_same_bits_whenever_a_worker_was_killed(runs):
+    from ray_runs import KILLS
+
+    assert [run["name"] for run in runs] == list(KILLS)
+    assert {run["metrics"]["steps"] for run in runs} == {10}
+    assert len({run["metrics"]["bits"] for run in runs}) == 1
+
+
+def test_no_more_is_lost_than_what_came_after_the_last_checkpoint(runs):
+    from ray_runs import INTERVAL
+
+    for run in runs:
+        if run["kill"] is None:
+            assert run["metrics"]["start"] == 0
+            continue
+        _, step, where = run["kill"]
+        done = step + (where == "report")
+        assert run["metrics"]["start"] == done // INTERVAL * INTERVAL, run["name"]
+        assert len(run["processes"]) == 4  # two workers, and again two
+
+
+def test_columns_become_tensors():
+    import numpy as np
+
+    import norch
+    import norch.ray
+
+    class Shard:
+        def iter_batches(self, batch_size, batch_format):
+            for i in range(3):
+                lists = np.empty(2, object)
+                lists[:] = [[i, 1], [i, 2]]
+                yield {"n": np.array([i, i]), "l": lists, **more}
+
+    more = {}
+    batches = list(norch.ray.iter_norch_batches(Shard(), 2, dtypes={"l": norch.float16}, skip=1))
+    assert [batch["n"].tolist() for batch in batches] == [[1, 1], [2, 2]]
+    assert batches[0]["l"].tolist() == [[1, 1], [1, 2]]
+    assert (batches[0]["n"].dtype, batches[0]["l"].dtype) == (norch.int64, norch.float16)
+    assert batches[0]["l"].device.type == "cpu"
+    more["text"] = np.array(["a", "b"])
+    with pytest.raises(norch.DTypeError, match=r"column 'text' holds <U1, .* Dataset\.drop_columns"):
+        next(norch.ray.iter_norch_batches(Shard(), 2))
+
+
+def test_nothing_is_left_of_the_workers(runs, left):
+    for run in runs:
+        for process, *_ in run["processes"]:
+            with pytest.raises(ProcessLookupError):
+                os.kill(process, 0)
+    assert segments() <= left
