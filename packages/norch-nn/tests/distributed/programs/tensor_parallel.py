@@ -116,11 +116,14 @@ for name, (tied, plan) in PLANS.items():
         loss = F.cross_entropy(scores.flatten(0, 1), target.flatten())
     loss.backward()
     close(loss, expected, (name, "loss"))
+    assert norch.equal(copy.deepcopy(cut)(text), scores)
 
     state = full_state_dict(cut)
     assert list(state) == list(whole.state_dict())
     for key, value in whole.state_dict().items():
         assert norch.equal(state[key], value), (name, key)
+    norms = [nn.utils.clip_grad_norm_(model.parameters(), 0.5) for model in (whole, cut)]
+    close(norms[1], norms[0], (name, "norm"))
     # Gradients, gathered as the state is.
     for p in {id(p): p for p in cut.parameters()}.values():
         p.data.copy_(p.grad)

@@ -59,16 +59,21 @@ def get_total_norm(
     return total
 
 
+def _part(parameter: norch.Tensor) -> Any:
+    """Which part of a parameter this rank has; None for all of it."""
+    return getattr(parameter, "shard", None) or getattr(parameter, "cut", None)
+
+
 def _norms_of_shards(parameters: list[norch.Tensor], p: float) -> list[norch.Tensor]:
-    """The norms of what all ranks have of the gradients of parameters with a `shard`, one for each group of ranks."""
+    """The norms of all ranks' gradients of parameters of which each has a part, one for each group of ranks."""
     groups: dict[int, list[norch.Tensor]] = {}
     for parameter in parameters:
-        groups.setdefault(id(parameter.shard.group), []).append(parameter)  # type: ignore[attr-defined]
+        groups.setdefault(id(_part(parameter).group), []).append(parameter)
     found = []
     with norch.no_grad():
         for members in groups.values():
             mine = get_total_norm([m.grad for m in members if m.numel()], p).to(members[0].device)  # type: ignore[misc]
-            total = members[0].shard.all_reduce  # type: ignore[attr-defined]
+            total = _part(members[0]).all_reduce
             found.append(total(mine, "max") if p == math.inf else total(mine**p, "sum") ** (1 / p))
     return found
 
@@ -102,12 +107,12 @@ def clip_grad_norm_(
     Returns the norm as it was, a 0-d tensor. It waits for nothing unless `error_if_nonfinite`, which raises
     RuntimeError for NaN and infinities, the gradients unchanged. `foreach` is accepted and changes nothing.
 
-    Of parameters that `norch.distributed.fsdp.fully_shard` made shards of, the norm is that of all ranks' elements: all
-    of them call it.
+    Of parameters that `fully_shard` or `parallelize_module` of norch.distributed left a part of here, the norm is that
+    of all ranks' elements: all of them call it.
     """
     given = _list(parameters)
-    whole = [p.grad for p in given if p.grad is not None and not hasattr(p, "shard")]
-    shards = [p for p in given if p.grad is not None and hasattr(p, "shard")]
+    whole = [p.grad for p in given if p.grad is not None and _part(p) is None]
+    shards = [p for p in given if p.grad is not None and _part(p) is not None]
     if shards:
         whole += _norms_of_shards(shards, float(norm_type))
     total = get_total_norm(whole, norm_type, error_if_nonfinite)
