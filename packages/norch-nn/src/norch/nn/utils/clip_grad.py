@@ -59,22 +59,25 @@ def get_total_norm(
     return total
 
 
-def _part(parameter: norch.Tensor) -> Any:
-    """Which part of a parameter this rank has; None for all of it."""
-    return getattr(parameter, "shard", None) or getattr(parameter, "cut", None)
+def _parts(parameter: norch.Tensor) -> list[Any]:
+    """How a parameter is shared out among ranks: by `fully_shard`, by `parallelize_module`, by both or not."""
+    found = getattr(parameter, "shard", None), getattr(parameter, "cut", None)
+    return [part for part in found if part is not None]
 
 
-def _norms_of_shards(parameters: list[norch.Tensor], p: float) -> list[norch.Tensor]:
+def _norms_of_parts(parameters: list[norch.Tensor], p: float) -> list[norch.Tensor]:
     """The norms of all ranks' gradients of parameters of which each has a part, one for each group of ranks."""
-    groups: dict[int, list[norch.Tensor]] = {}
+    groups: dict[Any, list[norch.Tensor]] = {}
     for parameter in parameters:
-        groups.setdefault(id(_part(parameter).group), []).append(parameter)
+        groups.setdefault(tuple(id(part.group) for part in _parts(parameter)), []).append(parameter)
     found = []
     with norch.no_grad():
         for members in groups.values():
             mine = get_total_norm([m.grad for m in members if m.numel()], p).to(members[0].device)  # type: ignore[misc]
-            total = _part(members[0]).all_reduce
-            found.append(total(mine, "max") if p == math.inf else total(mine**p, "sum") ** (1 / p))
+            mine = mine if p == math.inf else mine**p
+            for part in _parts(members[0]):
+                mine = part.all_reduce(mine, "max" if p == math.inf else "sum")
+            found.append(mine if p == math.inf else mine ** (1 / p))
     return found
 
 
@@ -111,10 +114,10 @@ def clip_grad_norm_(
     of all ranks' elements: all of them call it.
     """
     given = _list(parameters)
-    whole = [p.grad for p in given if p.grad is not None and _part(p) is None]
-    shards = [p for p in given if p.grad is not None and _part(p) is not None]
+    whole = [p.grad for p in given if p.grad is not None and not _parts(p)]
+    shards = [p for p in given if p.grad is not None and _parts(p)]
     if shards:
-        whole += _norms_of_shards(shards, float(norm_type))
+        whole += _norms_of_parts(shards, float(norm_type))
     total = get_total_norm(whole, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(given, max_norm, total)
     return total
