@@ -115,7 +115,7 @@ def measure(json_path: Path | None) -> None:
             "norch": lambda x=x: ours.all_reduce(x),
             "pytorch": lambda t=t: theirs.all_reduce(t),
         }
-        count = max(4, min(100, (256 << 20) // size))
+        count = max(20, min(100, (256 << 20) // size))
 
         def on_device(name: str, call: Call, count: int = count) -> float:
             together()

@@ -198,6 +198,36 @@ def test_gradients_of_a_function_are_summed_and_cast_to_their_operands() -> None
     assert factor.grad.item() == 6
 
 
+def test_leaves_have_their_gradient_before_the_op_before_runs_backward() -> None:
+    """Whoever knows that the ops of a block are through (fully_shard does) may take its parameters' gradients."""
+    x, w, seen = leaf(1, 2), leaf(3, 4), []
+
+    class Product(Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            a, b = ctx.saved_tensors
+            return g * b, g * a
+
+    class Before(Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor) -> Tensor:
+            return a.clone()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            seen.append(None if w.grad is None else w.grad.tolist())
+            return g
+
+    Product.apply(Before.apply(x), w).sum().backward()
+    assert seen == [[1, 2]]
+    assert x.grad.tolist() == [3, 4]
+
+
 def test_gradients_are_checked_on_any_device() -> None:
     device = strict_device()
     x = norch.tensor([0.3, -0.7], dtype=norch.float64, device=device, requires_grad=True)

@@ -239,7 +239,7 @@ def test_what_was_ended_says_so(cuda):
 # --- Several processes ------------------------------------------------------------------------------------------------
 
 
-def run_job(check, tmp_path, ranks=(0, 1), limit=90):
+def run_job(check, tmp_path, ranks=(0, 1), limit=60):
     """What each of the processes prints, which get the variables of torchrun's."""
     jobs = []
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -254,6 +254,7 @@ def run_job(check, tmp_path, ranks=(0, 1), limit=90):
     finally:
         for job in jobs:
             job.kill()
+            job.communicate()
 
 
 @pytest.fixture

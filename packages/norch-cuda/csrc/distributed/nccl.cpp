@@ -48,6 +48,7 @@ struct Functions {
     Result (*group_end)();
 };
 
+constexpr auto LOOK = std::chrono::milliseconds(100);  // between two looks of the threads that watch
 constexpr int BYTES = 1;  // ncclUint8, as which whatever is only moved travels
 
 Py_ssize_t itemsize(int type) {
@@ -107,29 +108,30 @@ struct Group {
     std::mutex calls;               // NCCL takes one call of a group at a time
     std::atomic<int64_t> called = 0;  // when the call under way began
 
-    // What `guard` looks at: an event after some work, and since when; one at a time.
-    cudaEvent_t guarded = nullptr;
-    std::atomic<int64_t> guarded_since = 0;
+    // What `look` and `guard` share: how many calls there were, the event after the last of them, one after an earlier
+    // one, and when work was last seen to end; 0 where none is under way.
+    std::mutex progress;
+    int64_t started = 0, since = 0;
+    cudaEvent_t last = nullptr, earlier = nullptr;
+    bool wants_earlier = true;
 
     Group() = default;
     Group(const Group&) = delete;
     ~Group() {
         for (cudaEvent_t event : idle) cudaEventDestroy(event);
-        for (cudaEvent_t event : {before, guarded})
+        for (cudaEvent_t event : {before, earlier})
             if (event) cudaEventDestroy(event);
     }
 
     /// Ends what is under way, also a call that another thread is in. The next synchronisation says so.
-    void abort() {
+    void abort(bool is_under_way) {
         is_aborted = true;
         Comm ended = comm.exchange(nullptr);
         if (!ended) return;
-        bind(stream->device);
-        if (cudaStreamQuery(stream->handle) == cudaErrorNotReady)
+        if (is_under_way)
             set_failure(stream->device, "collectives that were under way on cuda:" + std::to_string(stream->device) +
                                             " were given up, and what they were to write is not there; the next "
                                             "collective of their group says why");
-        cudaGetLastError();
         nccl().comm_abort(ended);
     }
 
@@ -167,28 +169,48 @@ cudaEvent_t make_event() {
     return event;
 }
 
-/// Aborts a group whose work takes over `limit` seconds: where Python's watchdog cannot, since a full queue keeps a
-/// launch, and with it the GIL.
+/// Notes every now and then whether work ends.
+void look(std::shared_ptr<Group> group) {
+    Group& g = *group;
+    while (g.comm) {
+        std::this_thread::sleep_for(LOOK);
+        std::unique_lock lock(g.progress);
+        if (!g.since) continue;
+        const int64_t started = g.started;
+        cudaEvent_t last = g.last, earlier = g.wants_earlier ? nullptr : g.earlier;
+        lock.unlock();
+        bind(g.stream->device);
+        const bool is_idle = cudaEventQuery(last) == cudaSuccess;
+        const bool has_moved = earlier && cudaEventQuery(earlier) == cudaSuccess;
+        lock.lock();
+        if (is_idle && g.started == started)
+            g.since = 0;
+        else if (has_moved || is_idle)
+            g.since = now();
+        if (has_moved) g.wants_earlier = true;
+    }
+}
+
+/// Aborts a group of whose work none ends for `limit` seconds. It asks nothing of CUDA, where every call waits, `look`'s
+/// too, while a launch does since the queue is full behind a collective that hangs; nor does it need the GIL.
 void guard(std::shared_ptr<Group> group, double limit) {
     while (group->comm) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
-        const int64_t since = group->guarded_since;
-        if (!since) continue;
-        bind(group->stream->device);
-        if (cudaEventQuery(group->guarded) != cudaErrorNotReady)
-            group->guarded_since = 0;
-        else if (double(now() - since) * 1e-9 > limit)
-            group->abort();
+        std::this_thread::sleep_for(LOOK);
+        std::unique_lock lock(group->progress);
+        const bool is_late = group->since && double(now() - group->since) * 1e-9 > limit;
+        lock.unlock();
+        if (is_late) group->abort(true);
     }
 }
 
 /// A collective that was started: the event after it, and the buffers that it uses.
 class Work {
 public:
-    Work(std::shared_ptr<Group> group, Buffers buffers)
-        : group_(std::move(group)), buffers_(std::move(buffers)) {
+    /// A recorded one has a new event: others' must stay such as can be asked for.
+    Work(std::shared_ptr<Group> group, Buffers buffers, bool is_captured)
+        : group_(std::move(group)), buffers_(std::move(buffers)), is_captured_(is_captured) {
         auto& idle = group_->idle;
-        if (idle.empty()) idle.push_back(make_event());
+        if (idle.empty() || is_captured) idle.push_back(make_event());
         done_ = idle.back();
         idle.pop_back();
         for (Buffer* buffer : buffers_) Py_INCREF(reinterpret_cast<PyObject*>(buffer));
@@ -202,7 +224,6 @@ public:
 
     cudaEvent_t done() const { return done_; }
     bool is_captured() const { return is_captured_; }
-    void set_captured(bool captured) { is_captured_ = captured; }
 
     bool test() {
         group_->refuse_aborted();
@@ -246,7 +267,8 @@ private:
     std::shared_ptr<Group> group_;
     Buffers buffers_;
     cudaEvent_t done_;
-    bool is_captured_ = false, is_done_ = false;
+    const bool is_captured_;
+    bool is_done_ = false;
 };
 
 std::vector<Stream*>& idle_streams(int device) {
@@ -281,13 +303,14 @@ public:
         group_->stream = &take_stream(device);
         bind(device);
         group_->before = make_event();
-        group_->guarded = make_event();
+        group_->earlier = make_event();
         nb::gil_scoped_release released;
         Comm comm = nullptr;
         Result result = nccl().comm_init_rank(&comm, size, unique, rank);
         result = group_->settle(comm, result);
         check_nccl(result, "to make a group", comm);
         group_->comm = comm;
+        std::thread(look, group_).detach();
         std::thread(guard, group_, limit).detach();
     }
 
@@ -367,7 +390,9 @@ public:
 
     void abort() {
         nb::gil_scoped_release released;
-        group_->abort();
+        const Stream& own = *group_->stream;
+        bind(own.device);
+        group_->abort(cudaStreamQuery(own.handle) == cudaErrorNotReady);
     }
 
     /// Seconds that the call has taken which another thread is in; 0 where none is.
@@ -404,8 +429,9 @@ private:
 
     template <class Call>
     Work* start(Buffers& used, const char* what, Call call) {
-        auto work = std::make_unique<Work>(group_, std::move(used));
         Stream &own = *group_->stream, &stream = current_stream(own.device);
+        bind(own.device);
+        auto work = std::make_unique<Work>(group_, std::move(used), is_recorded(stream));
         {
             nb::gil_scoped_release released;  // the first call of a kind waits for the other members
             std::lock_guard lock(group_->calls);
@@ -413,20 +439,29 @@ private:
             Comm comm = group_->comm;
             if (!comm) throw std::runtime_error("the group was closed");
             const Called called(*group_);
-            bind(own.device);
-            work->set_captured(is_recorded(stream));
             check(cudaEventRecord(group_->before, stream.handle), "recording an event");
             check(cudaStreamWaitEvent(own.handle, group_->before, 0), "waiting for an event");
             Result result = group_->settle(comm, call(comm, own.handle));
             group_->refuse_aborted();
             check_nccl(result, what, comm);
             check(cudaEventRecord(work->done(), own.handle), "recording an event");
-            if (!work->is_captured() && !group_->guarded_since) {
-                check(cudaEventRecord(group_->guarded, own.handle), "recording an event");
-                group_->guarded_since = now();
-            }
+            if (!work->is_captured()) note(work->done());
         }
         return work.release();
+    }
+
+    /// For `look`: that work was started, after which `done` was recorded.
+    void note(cudaEvent_t done) {
+        Group& g = *group_;
+        std::unique_lock lock(g.progress);
+        ++g.started;
+        g.last = done;
+        if (!g.since) g.since = now();
+        if (!g.wants_earlier) return;
+        lock.unlock();
+        check(cudaEventRecord(g.earlier, g.stream->handle), "recording an event");
+        lock.lock();
+        g.wants_earlier = false;
     }
 
     std::shared_ptr<Group> group_ = std::make_shared<Group>();

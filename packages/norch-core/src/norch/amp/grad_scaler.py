@@ -102,7 +102,10 @@ class GradScaler:
             good = None
             if finite:
                 first = finite[0].device
-                good = bool(stack([f.to(first) for f in finite]).all().item())
+                all_finite = stack([f.to(first) for f in finite]).all()
+                for shard in _shards(optimizer):
+                    all_finite = shard.all_reduce(all_finite, "min")
+                good = bool(all_finite.item())
         self._stages[id(optimizer)] = (_UNSCALED, good)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -217,3 +220,9 @@ def _gradients(optimizer: Any) -> Iterable[Tensor]:
                     "parameters in float32 (autocast computes with copies of them in float16)"
                 )
             yield grad
+
+
+def _shards(optimizer: Any) -> Iterable[Any]:
+    """Where parameters are shared out among ranks, which must agree: one of the shards for each group of ranks."""
+    params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    return {id(p.shard.group): p.shard for p in params if hasattr(p, "shard")}.values()

@@ -60,6 +60,7 @@ Variable._execution_engine = _Engine()  # type: ignore[attr-defined]
 
 _LATER = {
     "Function": "function",
+    "_unsafe_preserve_version_counter": "graph",
     "detect_anomaly": "anomaly",
     "gradcheck": "..testing.gradcheck",
     "gradgradcheck": "..testing.gradcheck",

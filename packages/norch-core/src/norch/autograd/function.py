@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import AutogradError
 from ..tensor_base import TensorBase
 from . import graph
-from .accumulate import unbroadcast
-from .graph import Node, Output, init_node, is_recording, resolve, set_recording
+from .accumulate import ALONE, accumulate, unbroadcast
+from .graph import Leaf, Node, Output, init_node, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
     from ..spec import Spec
@@ -102,13 +102,22 @@ class FunctionNode(Node):
             raise AutogradError(
                 f"{self.function.__name__}.backward returned {len(found)} gradients for {len(self.edges)} arguments"
             )
-        for i, (value, spec, edge) in enumerate(zip(found, self.inputs, self.edges, strict=False)):
+        rest = list(found)
+        del found  # so that a leaf may take the memory of its gradient
+        for i, (spec, edge) in enumerate(zip(self.inputs, self.edges, strict=True)):
+            value, rest[i] = rest[i], None
             if edge is None or value is None or spec is None:
                 continue
             if backward.needed is None or edge in backward.needed:
                 if graph.anomaly_check is not None:
                     graph.anomaly_check(self.function.__name__, i, value)
-                backward.add(edge, unbroadcast(value, spec))
+                value = unbroadcast(value, spec)
+                if type(edge) is Leaf and backward.targets is None and edge.hooks is None:  # as ops do: at once
+                    owner = edge.tensor()
+                    if owner is not None:
+                        accumulate(owner, value, backward.create, ALONE)
+                else:
+                    backward.add(edge, value)
         if not backward.retain:
             self.context._saved, self.context._freed = (), bool(self.context._saved)
 

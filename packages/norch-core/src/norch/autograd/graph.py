@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -195,6 +196,18 @@ def increment_version(tensor: Tensor | Iterable[Tensor], by: str = "increment_ve
     """
     for changed in (tensor,) if isinstance(tensor, TensorBase) else tensor:
         changed.buffer.modified = (next_sequence_number(), by)
+
+
+@contextmanager
+def _unsafe_preserve_version_counter(tensor: Tensor | tuple[Tensor, ...]) -> Iterator[None]:
+    """What happens to tensors in the block does not count as a change: for values that come back as they were."""
+    buffers = [t.buffer for t in ((tensor,) if isinstance(tensor, TensorBase) else tensor)]
+    before = [buffer.modified for buffer in buffers]
+    try:
+        yield
+    finally:
+        for buffer, modified in zip(buffers, before, strict=True):
+            buffer.modified = modified
 
 
 class Leaf(Node):

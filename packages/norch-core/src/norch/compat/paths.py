@@ -68,7 +68,6 @@ class SDPBackend(Enum):
     CUDNN_ATTENTION = 3
 
 
-_ONE_PROCESS = "one process trains on one device"
 _JIT = {"script": unchanged, "ignore": unchanged, "export": unchanged, "unused": unchanged, "script_method": unchanged}
 _NOT_COMPILING = dict.fromkeys(("is_scripting", "is_tracing", "is_compiling", "is_dynamo_compiling"), lambda: False)
 _CHECKPOINT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"
@@ -89,13 +88,15 @@ PLACES: dict[str, Place] = {
     "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "futures": Place(("distributed.futures",)),
+    "distributed._tensor": Place(("distributed.tensor",)),
+    "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),
     "hub": Place(lacks=dict.fromkeys(("load", "load_state_dict_from_url", "download_url_to_file"), _DOWNLOAD)),
     "jit": Place(
         names=_JIT | _NOT_COMPILING,
         lacks=dict.fromkeys(("trace", "save", "ScriptModule"), _CHECKPOINT) | {"load": _SCRIPT},
     ),
-    "multiprocessing": Place(("/multiprocessing",), lacks={"spawn": _ONE_PROCESS}),
+    "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.attention": Place(names={"SDPBackend": SDPBackend, "sdpa_kernel": lambda *kernels, **more: nullcontext()}),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(

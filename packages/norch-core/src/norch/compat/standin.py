@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import socket
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -111,6 +113,9 @@ def main(options: argparse.Namespace) -> int:
     """Runs the script as Python would, in this process or with -n in several, and returns its exit status."""
     if options.n is not None:
         return _mpirun(options)
+    if "PMI_RANK" in os.environ or "OMPI_COMM_WORLD_RANK" in os.environ:
+        with suppress(ModuleNotFoundError):
+            import_module("norch.distributed.launch").export()
     if options.as_torch:
         install()
     try:
@@ -129,5 +134,8 @@ def _mpirun(options: argparse.Namespace) -> int:
         return 2
     flags = ["--as-torch"] * options.as_torch + ["--report"] * options.report
     own = [sys.executable, "-m", "norch", "run", *flags, options.script, *options.arguments]
+    if "MASTER_ADDR" not in os.environ:  # scripts ask for it
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1])}
     sys.stdout.flush()
     os.execv(command, [command, "-n", str(options.n), *own])

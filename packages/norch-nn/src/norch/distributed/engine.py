@@ -64,7 +64,7 @@ class Communicator(ABC):
     def reduces(self, dtype: DType, op: str) -> bool:
         """Whether `op`, one of OPS, is known for `dtype`. What is not is cast: 16-bit floats to float32, bool to uint8;
         "avg" becomes a sum. Nobody asks for the bits of floats, nor for the average of integers."""
-        return op != "avg" and dtype.itemsize > 2 and dtype.is_floating_point
+        return op != "avg" and dtype.name not in ("float16", "bfloat16", "bool")
 
     @abstractmethod
     def all_reduce(self, tensor: Tensor, op: str) -> Request:

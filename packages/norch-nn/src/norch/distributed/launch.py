@@ -65,3 +65,10 @@ def master(environment: Mapping[str, str] | None = None) -> tuple[str, int] | No
         if first:
             return first[1] + (first[2] or ""), 20000 + int(found.get("SLURM_JOB_ID", 0)) % 20000
     return None
+
+
+def export() -> None:
+    """Sets torchrun's variables, which scripts read, in a process that another launcher started."""
+    found = place()
+    if "RANK" not in os.environ and found.world_size > 1:
+        os.environ |= {name: str(value) for name, value in zip(_VARIABLES["torchrun"], found, strict=True)}

@@ -22,7 +22,7 @@ from typing import Any
 
 import mpi4py
 
-from norch import DType, Tensor
+from norch import Tensor
 from norch.backend import hookimpl
 
 from .engine import Communicator, Engine, Request
@@ -95,9 +95,6 @@ class MPICommunicator(Communicator):
                 return
             start, request = queue.popleft()
             under_way.append((start(), request))
-
-    def reduces(self, dtype: DType, op: str) -> bool:
-        return op != "avg" and dtype.name not in ("float16", "bfloat16", "bool")
 
     def all_reduce(self, tensor: Tensor, op: str) -> Request:
         values, how = tensor.numpy().reshape(-1), _OPS[op]

@@ -26,6 +26,8 @@ class LBFGS(MultiTensorOptimizer):
     a line search that there is not.
     """
 
+    elementwise = False
+
     lr: float | norch.Tensor = 1
     max_iter: int = 20
     max_eval: int | None = None

@@ -34,6 +34,8 @@ class SparseAdam(MultiTensorOptimizer):
     `betas` is (beta1, beta2); -g for g if maximize. Raises ValueError for negative lr or eps or betas outside [0, 1).
     """
 
+    elementwise = False
+
     _op = staticmethod(_step_)
     _states = {"exp_avg": 0, "exp_avg_sq": 0}
     _scalars = ("step", "lr", "betas", "eps", "maximize")

@@ -59,6 +59,20 @@ def get_total_norm(
     return total
 
 
+def _norms_of_shards(parameters: list[norch.Tensor], p: float) -> list[norch.Tensor]:
+    """The norms of what all ranks have of the gradients of parameters with a `shard`, one for each group of ranks."""
+    groups: dict[int, list[norch.Tensor]] = {}
+    for parameter in parameters:
+        groups.setdefault(id(parameter.shard.group), []).append(parameter)  # type: ignore[attr-defined]
+    found = []
+    with norch.no_grad():
+        for members in groups.values():
+            mine = get_total_norm([m.grad for m in members if m.numel()], p).to(members[0].device)  # type: ignore[misc]
+            total = members[0].shard.all_reduce  # type: ignore[attr-defined]
+            found.append(total(mine, "max") if p == math.inf else total(mine**p, "sum") ** (1 / p))
+    return found
+
+
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: norch.Tensor, foreach: bool | None = None
 ) -> None:
@@ -87,9 +101,16 @@ def clip_grad_norm_(
 
     Returns the norm as it was, a 0-d tensor. It waits for nothing unless `error_if_nonfinite`, which raises
     RuntimeError for NaN and infinities, the gradients unchanged. `foreach` is accepted and changes nothing.
+
+    Of parameters that `norch.distributed.fsdp.fully_shard` made shards of, the norm is that of all ranks' elements: all
+    of them call it.
     """
     given = _list(parameters)
-    total = get_total_norm([p.grad for p in given if p.grad is not None], norm_type, error_if_nonfinite)
+    whole = [p.grad for p in given if p.grad is not None and not hasattr(p, "shard")]
+    shards = [p for p in given if p.grad is not None and hasattr(p, "shard")]
+    if shards:
+        whole += _norms_of_shards(shards, float(norm_type))
+    total = get_total_norm(whole, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(given, max_norm, total)
     return total
 

@@ -1,0 +1,40 @@
+"""Checkpoints that all ranks write and read, each its part, and that any number of ranks can load.
+
+    state = {"model": get_model_state_dict(model), "optimizer": get_optimizer_state_dict(model, optimizer), "step": 10}
+    save(state, checkpoint_id="run/checkpoint")
+
+    load(state, checkpoint_id="run/checkpoint")          # into a state that is made in the same way
+    set_model_state_dict(model, state["model"])
+    set_optimizer_state_dict(model, optimizer, state["optimizer"])
+
+A checkpoint is a folder, which all ranks see: safetensors files, in which a tensor that is shared out among ranks lies in
+flat pieces, and the index, which says where each piece is and what it adds up to. Every save writes a folder of new files
+into it, and then puts a new index in the place of the old one, in one step: whatever happens before, the old checkpoint
+is whole. The next save removes what an interrupted one left.
+"""
+
+from __future__ import annotations
+
+from .loading import load
+from .saving import save
+from .state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+    set_state_dict,
+)
+
+__all__ = [
+    "StateDictOptions",
+    "get_model_state_dict",
+    "get_optimizer_state_dict",
+    "get_state_dict",
+    "load",
+    "save",
+    "set_model_state_dict",
+    "set_optimizer_state_dict",
+    "set_state_dict",
+]

@@ -1,0 +1,302 @@
+"""`fully_shard` against one process that has the whole batch, and what it keeps in memory."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import norch
+import norch.distributed as dist
+from norch import nn, optim
+from norch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from norch.nn import functional as F
+from norch.utils.checkpoint import checkpoint
+
+dist.init_process_group("mpi", timeout=30)
+rank, size = dist.get_rank(), dist.get_world_size()
+WORDS, ROWS = 12, 2
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mixer = nn.GRU(width, width, batch_first=True)  # a Function
+
+    def forward(self, x: norch.Tensor) -> norch.Tensor:
+        hidden = F.gelu(self.norm(x) @ self.up.weight.t() + self.up.bias)  # a view is what matmul saves
+        return x + self.down(hidden) + self.mixer(x)[0]
+
+
+class Net(nn.Module):
+    def __init__(self, width: int = 16, depth: int = 3, again: str = "") -> None:
+        super().__init__()
+        norch.manual_seed(0)
+        self.words = nn.Embedding(WORDS, width)
+        self.blocks = nn.ModuleList([Block(width) for _ in range(depth)])
+        self.head = nn.Linear(width, WORDS, bias=False)
+        nn.init.normal_(self.words.weight, std=0.1)
+        self.head.weight = self.words.weight
+        self.again = again
+
+    def forward(self, text: norch.Tensor) -> norch.Tensor:
+        x = self.words(text)
+        for block in self.blocks:
+            x = checkpoint(block, x) if self.again == "checkpoint" else block(x)
+            if self.again == "twice":
+                x = block(x)
+        return self.head(x)
+
+
+def sharded(model: nn.Module, **options: Any) -> nn.Module:
+    for block in model.blocks:
+        fully_shard(block, **options)
+    return fully_shard(model, **options)
+
+
+def text(seed: int) -> tuple[norch.Tensor, norch.Tensor]:
+    norch.manual_seed(seed)
+    return norch.randint(0, WORDS, (ROWS * size, 5)), norch.randint(0, WORDS, (ROWS * size, 5))
+
+
+def loss_of(model: nn.Module, x: norch.Tensor, y: norch.Tensor) -> norch.Tensor:
+    return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+
+def mine(x: norch.Tensor) -> norch.Tensor:
+    return x[ROWS * rank : ROWS * (rank + 1)]
+
+
+def piece(p: nn.Parameter, whole: norch.Tensor) -> norch.Tensor:
+    return whole.detach().reshape(-1)[p.shard.start : p.shard.stop]
+
+
+def farthest(model: nn.Module, whole: nn.Module) -> float:
+    apart = [0.0]
+    for p, q in zip(model.parameters(), whole.parameters(), strict=True):
+        assert p.shape == (p.shard.stop - p.shard.start,)
+        if p.numel():
+            apart.append((p - piece(p, q)).abs().max().item())
+    return max(apart)
+
+
+def sgd(parameters: Any) -> optim.Optimizer:
+    return optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def adamw(parameters: Any) -> optim.Optimizer:
+    return optim.AdamW(parameters, lr=1e-2)
+
+
+def train(
+    make: Callable[..., optim.Optimizer] = sgd,
+    dtype: norch.DType = norch.float32,
+    again: str = "",
+    parts: int = 1,
+    prepare: Callable[[nn.Module], object] = lambda model: None,
+    **options: Any,
+) -> float:
+    """How far parameters are from those of one process after a few steps."""
+    whole, model = Net(again=again).to(dtype), Net(again=again).to(dtype)
+    if rank:
+        nn.init.zeros_(model.words.weight)  # the values are rank 0's
+    prepare(whole)
+    prepare(model)
+    sharded(model, **options)
+    one, all_ = make(whole.parameters()), make(model.parameters())
+    for step in range(4):
+        one.zero_grad()
+        all_.zero_grad()
+        for part in range(parts):
+            x, y = text(10 * step + part)
+            (loss_of(whole, x, y) / parts).backward()
+            model.set_requires_gradient_sync(part == parts - 1)
+            (loss_of(model, mine(x), mine(y)) / parts).backward()
+        most = 1.0 if step % 2 else float("inf")
+        norms = [nn.utils.clip_grad_norm_(m.parameters(), most).item() for m in (whole, model)]
+        assert abs(norms[0] - norms[1]) < 1e-5 * norms[0], norms
+        one.step()
+        all_.step()
+        assert not any(block._fsdp.resident for block in [model, *model.blocks])
+    with norch.no_grad():
+        x, y = text(99)
+        assert abs(loss_of(whole, x, y).item() - loss_of(model, x, y).item()) < 1e-5
+    return farthest(model, whole)
+
+
+def freeze(model: nn.Module) -> None:
+    model.blocks[1].requires_grad_(False)
+    model.blocks[0].up.bias.requires_grad_(False)
+
+
+found = {
+    "sgd": (train(), 1e-6),
+    "float64": (train(dtype=norch.float64), 1e-12),
+    "adamw": (train(adamw), 2e-5),
+    "accumulated": (train(parts=3), 1e-6),
+    "kept": (train(reshard_after_forward=False), 1e-6),
+    "freed": (train(reshard_after_forward=True), 1e-6),
+    "checkpoint": (train(again="checkpoint"), 1e-6),
+    "twice": (train(again="twice"), 1e-6),
+    "frozen": (train(adamw, prepare=freeze), 2e-5),
+}
+for name, (apart, most) in found.items():
+    assert apart <= most, (name, apart)
+if rank == 0:
+    print(" ".join(f"{name} {apart:.1e}" for name, (apart, _) in found.items()))
+
+
+# --- Memory ---------------------------------------------------------------------------------------------------------
+
+
+def in_memory() -> int:
+    """Bytes behind all tensors there are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tensors = [o for o in gc.get_objects() if isinstance(o, norch.Tensor) and not o.is_meta]
+    return sum({id(t.buffer): t.buffer.nbytes for t in tensors}.values())
+
+
+gc.collect()
+nothing = in_memory()
+model = sharded(Net(64, 6), reshard_after_forward=True)
+total = 4 * sum(p.shard.shape[0] * (p.shard.shape[1] if len(p.shard.shape) > 1 else 1) for p in model.parameters())
+block = 4 * sum(p.numel() for p in Block(64).parameters())
+gc.collect()
+own = in_memory() - nothing
+seen: list[int] = []
+for part in model.blocks:
+    part.norm.register_forward_hook(lambda *_: seen.append(in_memory()))
+x, y = text(1)
+with norch.no_grad():
+    model(mine(x[:, :1]))
+in_eval = max(seen) - nothing
+loss = loss_of(model, mine(x[:, :1]), mine(y[:, :1]))
+in_forward, between = max(seen) - nothing, in_memory() - nothing
+loss.backward()
+del loss
+for p in model.parameters():
+    p.grad = None
+gc.collect()
+after = in_memory() - nothing
+small = 80_000  # the batch, and what the graph keeps of it
+assert own <= 1.1 * total / size, (own, total)
+assert after - own < small, (after, own)
+assert between - own < small, (between, own)
+# The model itself has the embedding; two blocks are here, and what the first was joined from.
+for most in (in_eval, in_forward):
+    assert most <= own + 12 * 64 * 4 + 2 * block + block // size + small, (most, own, block)
+if rank == 0:
+    print(
+        f"parameters {own * size / total:.3f} of total / {size}; in forward shards + {(in_forward - own) / block:.2f} "
+        "blocks"
+    )
+
+# --- What is not plain training -------------------------------------------------------------------------------------
+
+# Computed in bfloat16, reduced in float32, kept in float32.
+whole, model = Net(), Net()
+for part in model.blocks:
+    fully_shard(part, mp_policy=MixedPrecisionPolicy(norch.bfloat16, norch.float32))
+fully_shard(model, mp_policy=MixedPrecisionPolicy(norch.bfloat16, norch.float32, norch.float32))
+kinds = []
+model.blocks[0].up.register_forward_pre_hook(lambda m, a: kinds.append(m.weight.dtype))
+model.blocks[0].norm.register_forward_pre_hook(lambda m, a: kinds.append(a[0].dtype))
+x, y = text(3)
+out = model(mine(x))
+F.cross_entropy(out.flatten(0, 1), mine(y).flatten()).backward()
+loss_of(whole, x, y).backward()
+assert out.dtype is norch.float32
+assert kinds == [norch.bfloat16], kinds
+for p, q in zip(model.parameters(), whole.parameters(), strict=True):
+    assert p.dtype is p.grad.dtype is norch.float32
+    assert not p.numel() or (p.grad - piece(p, q.grad)).abs().max().item() < 0.02
+
+
+# A forward or a backward pass that raises leaves shards, and the next step is as if it had not been.
+class Trouble(Exception):
+    pass
+
+
+def raise_trouble(*_: Any) -> None:
+    raise Trouble
+
+
+whole, model = Net(), sharded(Net())
+one, all_ = sgd(whole.parameters()), sgd(model.parameters())
+for where in ("forward", "backward"):
+    if where == "forward":
+        handle = model.blocks[1].down.register_forward_pre_hook(raise_trouble)
+    else:
+        handle = model.blocks[1].down.register_forward_hook(lambda m, a, out: out.register_hook(raise_trouble) and None)
+    try:
+        loss_of(model, mine(x), mine(y)).backward()
+    except Trouble:
+        assert where == "backward" or all(p.ndim == 1 for p in model.parameters())
+    else:
+        raise AssertionError(where)
+    handle.remove()
+    all_.zero_grad()
+    one.zero_grad()
+    loss_of(whole, x, y).backward()
+    loss_of(model, mine(x), mine(y)).backward()
+    one.step()
+    all_.step()
+    assert farthest(model, whole) < 1e-6, where
+
+# Parameters that change between forward and backward are an error, as they are without shards.
+shards = list(model.parameters())
+loss = loss_of(model, mine(x), mine(y))
+with norch.no_grad():
+    for p in shards:
+        p.mul_(0.5)
+try:
+    loss.backward()
+except norch.AutogradError as error:
+    assert "have changed since its forward pass" in str(error)
+else:
+    raise AssertionError
+model(mine(x))
+model.reshard()
+
+# State dicts: whole tensors are cut, shards are taken as they are.
+state = model.state_dict()
+assert state["head.weight"].shard == state["words.weight"].shard
+model.load_state_dict(whole.state_dict())
+assert farthest(model, whole) == 0
+model.load_state_dict(state)
+model.unshard()
+assert model.words.weight.shape == (WORDS, 16)
+model.reshard()
+
+# The scaler of a rank that saw no infinite gradient leaves out the step too.
+scaler = norch.amp.GradScaler("cpu", init_scale=4.0)
+all_.zero_grad()
+scaler.scale(loss_of(model, mine(x), mine(y))).backward()
+before = [p.clone() for p in model.parameters()]
+holder = next(p for p in model.parameters() if p.numel())
+if rank == 0:
+    holder.grad.fill_(float("inf"))
+scaler.step(all_)
+scaler.update()
+assert scaler.get_scale() == 2.0
+assert all((a == b).all().item() for a, b in zip(before, model.parameters(), strict=True))
+
+# What cannot be sharded says so.
+tied = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+tied[1].weight = tied[0].weight
+fully_shard(tied[0])
+for wrong, text_ in ((lambda: fully_shard(tied), "1.weight is shared"), (lambda: fully_shard(tied[0]), "before")):
+    try:
+        wrong()
+    except ValueError as error:
+        assert text_ in str(error)
+    else:
+        raise AssertionError(text_)
+assert isinstance(tied[0], FSDPModule)
+assert isinstance(tied[0], nn.Linear)
+
+print(f"rank {rank} of {size}: all right\n", end="")
+dist.destroy_process_group()
