@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not find_spec("ray") or not find_spec("mpi4py"), reason="needs Ray and MPI")
 
 HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
 
 
 def segments() -> set[str]:
@@ -24,9 +26,8 @@ def segments() -> set[str]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     command = [sys.executable, str(HERE / "ray_runs.py"), str(tmp_path_factory.mktemp("ray"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
@@ -50,6 +51,18 @@ def test_no_more_is_lost_than_what_came_after_the_last_checkpoint(runs):
         done = step + (where == "report")
         assert run["metrics"]["start"] == done // INTERVAL * INTERVAL, run["name"]
         assert len(run["processes"]) == 4  # two workers, and again two
+
+
+def test_the_example_learns_on_ray_what_it_does_alone(tmp_path):
+    from test_ddp_mnist import EXAMPLE, make_up, run
+
+    make_up(tmp_path)
+    rows = run(tmp_path, 1, "--epochs", "2")
+    on_ray = [sys.executable, str(EXAMPLE), "--data", ".", "--unverified", "--epochs", "2", "--ray", "2"]
+    done = subprocess.run(on_ray, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = ast.literal_eval(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    assert [found["loss"], found["test_loss"]] == pytest.approx([float(n) for n in rows[1][1:3]], rel=1e-3)
 
 
 def test_columns_become_tensors():
