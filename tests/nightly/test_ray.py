@@ -89,6 +89,18 @@ def test_columns_become_tensors():
         next(norch.ray.iter_norch_batches(Shard(), 2))
 
 
+def test_a_worker_computes_on_the_gpu_that_ray_gave_it(monkeypatch):
+    import ray
+
+    import norch
+    import norch.ray
+
+    assert norch.ray.get_device() == norch.device("cpu")
+    monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")  # those of all workers on the node
+    assert norch.ray.get_device() == norch.device("cuda:1")
+
+
 def test_nothing_is_left_of_the_workers(runs):
     for run in runs:
         for process, *_ in run["processes"]:
