@@ -38,6 +38,7 @@ SAMPLES = {
     "axpy": [draw(3, 4), draw(4), -0.7],
     "xlogy": [draw(3, 4), draw(4, low=0.2, high=3)],
     "xlog1py": [draw(3, 4), draw(4, low=-0.8, high=2)],
+    "gated": [draw(3, 4), draw(3, 4)],
     "clamp_between": [draw(3, 4), draw(4), draw(3, 1)],
     "entr": [draw(3, 4, low=0.2, high=3)],
     "copysign": [draw(3, 4), np.array([1, -1, 1, -1])],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 SUM = r"all_reduce\(sum\) of float32 \(512,\) at failures.py:\d+"
-LAST = rf"its last was collective 3, {SUM}"
+LAST = rf"its last was collective 4, {SUM}"
 SECOND = r"rank {victim} on \S+ \(process \d+\)"
 
 
@@ -58,7 +58,7 @@ def test_what_is_not_the_same_raises_on_all_ranks(mpirun: Any, how: str, call: s
     for seconds, text in told:
         assert seconds < 1.2  # 0.2 of them the program's own
         assert re.search(
-            rf"collective 4 is not the same on all ranks: rank 0: {SUM}, rank 1: {call} at failures.py:\d+", text
+            rf"collective 5 is not the same on all ranks: rank 0: {SUM}, rank 1: {call} at failures.py:\d+", text
         )
     nothing_is_left(done.stdout, before)
 
@@ -111,7 +111,7 @@ def test_members_on_other_hosts_say_what_they_do(mpirun: Any) -> None:
     calls = rf"rank 0: {SUM}, rank 1: all_reduce\(max\) of float32 \(512,\)"
     for seconds, text in (told := said(done.stdout)):
         assert seconds < 1.5
-        assert re.search(rf"collective 4 is not the same on all ranks: {calls}", text)
+        assert re.search(rf"collective 5 is not the same on all ranks: {calls}", text)
     assert len(told) == 2
     ((seconds, text),) = said(mpirun(2, "failures.py", "hangs", 1, 1, env=hosts).stdout)
     assert seconds < 4

@@ -13,25 +13,19 @@ from __future__ import annotations
 import norch
 
 from .collectives import (
-    P2POp,
     all_gather,
     all_gather_into_tensor,
     all_reduce,
     all_to_all,
     all_to_all_single,
     barrier,
-    batch_isend_irecv,
     broadcast,
     gather,
-    irecv,
-    isend,
     monitored_barrier,
-    recv,
     reduce,
     reduce_scatter,
     reduce_scatter_tensor,
     scatter,
-    send,
 )
 from .errors import DistBackendError, DistNetworkError, DistributedError, DistStoreError
 from .objects import (
@@ -42,6 +36,7 @@ from .objects import (
     scatter_object_list,
     send_object_list,
 )
+from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from .process_group import ProcessGroup, Work
 from .reduce_op import ReduceOp
 from .store import FileStore, HashStore, PrefixStore, Store, TCPStore

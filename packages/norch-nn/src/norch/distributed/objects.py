@@ -11,7 +11,8 @@ from typing import Any
 
 import norch
 
-from . import collectives
+from . import collectives, point_to_point
+from .operands import peer_of
 from .process_group import ProcessGroup
 from .world import resolve
 
@@ -65,7 +66,7 @@ def gather_object(
     found = resolve(group)
     if found is None:
         return
-    root = collectives._peer(found, dst, group_dst, "gather_object", 0)
+    root = peer_of(found, dst, group_dst, "gather_object", 0)
     if found.member == root and object_gather_list is None:
         raise ValueError("gather_object(): the destination rank needs an object_gather_list")
     values = _gathered(found, obj, "gather_object")
@@ -84,7 +85,7 @@ def broadcast_object_list(
     found = resolve(group)
     if found is None:
         return
-    root = collectives._peer(found, src, group_src, "broadcast_object_list", 0)
+    root = peer_of(found, src, group_src, "broadcast_object_list", 0)
     kind = _kind(found)
     data = _pack(list(object_list)).to(kind) if found.member == root else norch.empty(0, dtype=norch.uint8, device=kind)
     size = norch.tensor([data.numel()], device=kind)
@@ -106,7 +107,7 @@ def scatter_object_list(
     found = resolve(group)
     if found is None:
         return
-    root = collectives._peer(found, src, group_src, "scatter_object_list", 0)
+    root = peer_of(found, src, group_src, "scatter_object_list", 0)
     whole = [list(scatter_object_input_list or ())]
     if found.member == root and len(whole[0]) != found.size():
         raise ValueError(f"scatter_object_list(): {len(whole[0])} objects for a group of {found.size()}")
@@ -126,7 +127,7 @@ def send_object_list(
     if found is not None:
         data = _pack(list(object_list)).to(_kind(found))
         for tensor in (norch.tensor([data.numel()], device=data.device), data):
-            collectives.send(tensor, dst, group, group_dst=group_dst)
+            point_to_point.send(tensor, dst, group, group_dst=group_dst)
 
 
 def recv_object_list(
@@ -142,8 +143,8 @@ def recv_object_list(
         return -1
     kind = _kind(found)
     size = norch.empty(1, dtype=norch.int64, device=kind)
-    sender = collectives.recv(size, src, group, group_src=group_src)
+    sender = point_to_point.recv(size, src, group, group_src=group_src)
     data = norch.empty(int(size), dtype=norch.uint8, device=kind)
-    collectives.recv(data, sender, group)
+    point_to_point.recv(data, sender, group)
     object_list[:] = _unpack(data)
     return sender

@@ -200,6 +200,13 @@ def new_group(
     return made
 
 
+def _set_pg_timeout(timeout: Any, group: Any = None) -> None:
+    """Changes how long the collectives of a group may take, for this process."""
+    found = resolve(group)
+    if found is not None:
+        found.timeout = seconds(timeout)
+
+
 def new_subgroups(group_size: int | None = None, group: Any = None, timeout: Any = None, **kwargs: Any) -> Any:
     """Groups of `group_size` neighbours (those of a host by default): this process's group, and all."""
     size = group_size or _place.local_world_size

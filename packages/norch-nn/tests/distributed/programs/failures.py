@@ -10,6 +10,7 @@ import time
 
 import norch
 import norch.distributed as dist
+from norch.distributed.distributed_c10d import _set_pg_timeout
 
 how, victim, timeout = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 mine = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
@@ -21,8 +22,11 @@ begin = time.monotonic()
 try:
     if how == "never-comes" and mine == victim:
         time.sleep(100)
-    dist.init_process_group("mpi", timeout=datetime.timedelta(seconds=timeout))
+    begun_within = timeout if how == "never-comes" else 60  # a slow machine takes its time
+    dist.init_process_group("mpi", timeout=datetime.timedelta(seconds=begun_within))
     rank = dist.get_rank()
+    dist.barrier()
+    _set_pg_timeout(datetime.timedelta(seconds=timeout))
     x = norch.ones(512)
     for _ in range(3):
         dist.all_reduce(x)

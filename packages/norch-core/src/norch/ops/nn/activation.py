@@ -321,18 +321,28 @@ def logsigmoid(input: Tensor) -> Tensor:
     return minimum(input, 0) - log1p(exp(-absolute(input)))
 
 
+def _infer_gated(input: Spec, gate: Spec) -> tuple[Spec, Spec]:
+    (out,) = infer_elementwise("glu", (input, gate)).outputs
+    return out, out
+
+
 def _gated_rule(
-    g: Tensor, input: Tensor, gate: Tensor, value: Tensor, needs: tuple[bool, ...]
-) -> tuple[Tensor | None, ...]:
-    y = sigmoid(gate) if is_recording() else value
-    # Not g * input first, as the rule of the product has it: that may overflow where the gradient does not.
-    return g * y if needs[0] else None, sigmoid_grad(input, y) * g if needs[1] else None, None
+    g: tuple[Tensor | None, Tensor | None], y1: Tensor, input: Tensor, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None]:
+    of_product, of_value = g
+    by_gate = None if of_value is None else sigmoid_grad(of_value, y1)
+    if of_product is None:
+        return None, by_gate
+    # Not of_product * input first, as the rule of the product has it: that may overflow where the gradient does not.
+    slope = sigmoid_grad(input, y1) * of_product if needs[1] else None
+    return of_product * y1 if needs[0] else None, slope if by_gate is None or slope is None else slope + by_gate
 
 
-@composite(lambda *given: infer_elementwise("glu", given), _gated_rule, joint=True)
-def gated(input: Tensor, gate: Tensor, value: Tensor) -> Tensor:
-    """input * value, which is sigmoid(gate)."""
-    return input * value
+@composite(_infer_gated, _gated_rule, joint=True)
+def gated(input: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+    """input * sigmoid(gate), and that sigmoid."""
+    value = sigmoid(gate)
+    return input * value, value
 
 
 @public(method=False)
@@ -348,9 +358,9 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise ShapeError(f"glu(): dim {dim} of shape {tuple(input.spec.shape)} has no two halves")
     half = input.spec.shape[at] // 2
     first, gate = narrow(input, at, 0, half), narrow(input, at, half, half)
-    return (
-        gated(first, gate, sigmoid(gate.detach())) if input.requires_grad and is_recording() else first * sigmoid(gate)
-    )
+    if input.requires_grad and is_recording():
+        return gated(first, gate)[0]
+    return first * sigmoid(gate)
 
 
 # --- Along a dim ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import Any
 
 import norch
 
@@ -20,7 +21,7 @@ def main(name: str) -> None:
     store = TCPStore(host, int(port), timeout=LIMIT)
     where = place()
     kit = Kit(engines.find(name), where.rank, where.world_size, PrefixStore("engine", store), LIMIT)
-    devices = getattr(norch, kit.kind, None)
+    devices: Any = getattr(norch, kit.kind, None)
     if hasattr(devices, "set_device"):  # a device a process
         devices.set_device(where.local_rank % devices.device_count())
     for case, work in CASES.items():

@@ -9,7 +9,7 @@ from typing import Any
 import norch
 from norch import Tensor
 
-from ..collectives import P2POp, batch_isend_irecv
+from ..point_to_point import P2POp, batch_isend_irecv
 from .stage import PipelineStage
 
 FORWARD, BACKWARD = "F", "B"

@@ -9,7 +9,7 @@ from typing import Any
 import norch
 from norch import Tensor, nn
 
-from ..collectives import P2POp, irecv, isend, recv, send
+from ..point_to_point import P2POp, irecv, isend, recv, send
 from ..world import get_rank, get_world_size
 
 HEADER = 64
