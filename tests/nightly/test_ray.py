@@ -28,7 +28,7 @@ def test_a_run_ends_with_the_same_bits_whenever_a_worker_was_killed(tmp_path):
     from ray_runs import EPOCHS, INTERVAL, KILLS, STEPS
 
     command = [sys.executable, str(HERE / "ray_runs.py"), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=ENVIRONMENT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr[-4000:]
     runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [run["name"] for run in runs] == list(KILLS)
