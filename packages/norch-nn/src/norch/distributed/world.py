@@ -6,10 +6,11 @@ import atexit
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from . import engines
+from . import engines, watchdog
 from .engine import Engine
 from .errors import DistributedError
 from .launch import Place, master, place
@@ -255,6 +256,8 @@ def _watch_exit() -> None:
     before = sys.excepthook
 
     def told(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if any(one.watchdog is not None and one.failed is None for one in _groups):
+            time.sleep(3 * watchdog.LOOK)  # the error may come of what it is about to blame on someone
         for one in _groups:
             if one.failed is None:
                 one.failed = f"{kind.__name__}: {error}"
