@@ -11,6 +11,7 @@ import norch.distributed as dist
 import norch.nn.functional as F
 from norch import nn
 from norch.distributed.device_mesh import init_device_mesh
+from norch.distributed.fsdp import fully_shard
 from norch.distributed.tensor import Replicate, Shard
 from norch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -116,11 +117,14 @@ for name, (tied, plan) in PLANS.items():
         loss = F.cross_entropy(scores.flatten(0, 1), target.flatten())
     loss.backward()
     close(loss, expected, (name, "loss"))
+    assert norch.equal(copy.deepcopy(cut)(text), scores)
 
     state = full_state_dict(cut)
     assert list(state) == list(whole.state_dict())
     for key, value in whole.state_dict().items():
         assert norch.equal(state[key], value), (name, key)
+    norms = [nn.utils.clip_grad_norm_(model.parameters(), 0.5) for model in (whole, cut)]
+    close(norms[1], norms[0], (name, "norm"))
     # Gradients, gathered as the state is.
     for p in {id(p): p for p in cut.parameters()}.values():
         p.data.copy_(p.grad)
@@ -168,6 +172,34 @@ part = x.detach().chunk(size, 1)[rank].requires_grad_()
 (whole(x) ** 2).sum().backward()
 (cut(part) ** 2).sum().backward()
 close(part.grad, x.grad.chunk(size, 1)[rank], "prepared")
+
+# What is cut is shared out over the batch's processes besides.
+grid = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("data", "tensor"))
+norch.manual_seed(5)
+whole = GPT(True).double()
+cut = parallelize_module(copy.deepcopy(whole), grid["tensor"], PLANS["sequence"][1])
+for block in cut.blocks:
+    fully_shard(block, mesh=grid["data"])
+fully_shard(cut, mesh=grid["data"])
+optimizers = [norch.optim.SGD(model.parameters(), lr=0.5) for model in (whole, cut)]
+text, target = text.repeat(2, 1)[:4], target.abs().clamp(max=WORDS - 1).repeat(2, 1)[:4]
+for step in range(3):
+    mine = slice(2 * grid.get_local_rank("data"), 2 * grid.get_local_rank("data") + 2)
+    expected = F.cross_entropy(whole(text).flatten(0, 1), target.flatten())
+    loss = vocab_parallel_cross_entropy(cut(text[mine]), target[mine], grid.get_group("tensor"))
+    norms = []
+    for model, value, optimizer in zip((whole, cut), (expected, loss), optimizers, strict=True):
+        optimizer.zero_grad()
+        value.backward()
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 0.5))
+        optimizer.step()
+    total = loss.detach()
+    dist.all_reduce(total, dist.ReduceOp.AVG)
+    close(total, expected, ("fully_shard", step))
+    close(norms[1], norms[0], ("fully_shard", "norm", step))
+state = full_state_dict(cut)
+for key, value in whole.state_dict().items():
+    close(state[key], value, ("fully_shard", key))
 
 with pytest.raises(norch.ShapeError, match=f"cannot be cut among {size} processes"):
     parallelize_module(nn.Linear(4, 2 * size + 1), mesh, ColwiseParallel())

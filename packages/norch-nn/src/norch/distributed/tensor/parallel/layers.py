@@ -18,7 +18,8 @@ from . import regions
 
 @dataclass
 class Cut:
-    """How a parameter is cut: along `dim`, over `group`, each of the `parts` that it is made of by itself."""
+    """How a parameter, whose attribute `cut` this is, is cut: along `dim`, over `group`, each of the `parts` that it is
+    made of by itself."""
 
     dim: int
     group: Any
@@ -39,6 +40,10 @@ class Cut:
         n = part.shape[self.dim] // self.parts
         found = D.all_gather_tensor(part.detach().unflatten(self.dim, (self.parts, n)), self.dim + 1, self.group)
         return found.flatten(self.dim, self.dim + 1)
+
+    def all_reduce(self, value: Tensor, op: str) -> Tensor:
+        """A value that each process has found of its own part, made that of the whole."""
+        return D.all_reduce(value, op, self.group)
 
 
 class Cutter:
@@ -61,6 +66,7 @@ class Cutter:
         else:
             data = self.replicated(whole)
             local = nn.Parameter(cut.part(data), requires_grad=whole.requires_grad)
+            local.cut = cut  # type: ignore[attr-defined]
             self.done[id(whole)] = whole, local, cut
         module.register_parameter(name, self.done[id(whole)][1])
         module.cuts[name] = cut

@@ -11,7 +11,6 @@ from typing import Any
 from norch import nn
 
 from ...device_mesh import DeviceMesh
-from ...nn import functional as D
 from ...world import get_world_size
 from .. import Placement, Replicate, Shard
 from . import regions
@@ -92,9 +91,25 @@ class SequenceParallel(ParallelStyle):
     def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
         for parameter in module.parameters():
             cutter.replicated(parameter)
-            if parameter.requires_grad:
-                parameter.register_hook(lambda grad: D.all_reduce(grad, group=cutter.group))
+        module.__dict__["_sequence_group"] = cutter.group
+        module.__class__ = type(f"Sequence{type(module).__name__}", (_OfSequence, type(module)), {})
         return module
+
+
+class _OfSequence:
+    """What `SequenceParallel` makes of a module's class: each process has the gradient of other positions."""
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        places = [(part.__dict__, name) for part in self.modules() for name in part._parameter_names]
+        before = [own[name] for own, name in places]
+        try:
+            for (own, name), parameter in zip(places, before, strict=True):
+                if parameter is not None:
+                    own[name] = regions.enter(parameter, self._sequence_group)
+            return super().forward(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            for (own, name), parameter in zip(places, before, strict=True):
+                own[name] = parameter
 
 
 class _Prepare(ParallelStyle):
