@@ -2,9 +2,10 @@
 
     python benchmarks/ddp.py [--device cpu|cuda] [--ranks 2] [--rounds 3] [--json out.json]
 
-On GPUs it trains GPT-2 of 124 million parameters by autocast to bfloat16, one process a GPU, on NCCL; on the CPU a small
-GPT and an MLP in float32, one thread a process, norch on MPI and PyTorch on gloo. Processes of one library and number
-run at a time, in turns; a figure is the best of the rounds, each the median of its steps, of the slowest process.
+On GPUs it trains GPT-2 of 124 million parameters by autocast to bfloat16, one process a GPU, on NCCL; on the CPU a
+small GPT and an MLP in float32, one thread a process, norch on MPI and PyTorch on gloo. Processes of one library and
+number run at a time, in turns; a figure is the best of the rounds, each the median of its steps, of the slowest
+process.
 
 "one": the step of one process alone. "step": with the gradients averaged. "no sync": without. "traffic": the reductions
 of all buckets and nothing else. "speed": what all processes do in the time in which one does 1. "hidden": the part of

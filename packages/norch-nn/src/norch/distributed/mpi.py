@@ -84,6 +84,7 @@ class MPICommunicator(Communicator):
         self.comm = comm
         self.queue: deque[tuple[Start, _Pieces]] = deque()
         self.under_way: deque[tuple[Any, _Pieces]] = deque()
+        self.messages: list[_Messages] = []
 
     def progress(self) -> None:
         """Asks what was started, and starts what waits for its turn."""
@@ -129,7 +130,10 @@ class MPICommunicator(Communicator):
             self.comm.Irecv(_bytes(tensor), MPI.ANY_SOURCE if peer is None else peer, tag) for tensor, peer in receipts
         ]
         requests += [self.comm.Isend(_bytes(tensor), peer, tag) for tensor, peer in sends]
-        return _Messages(requests, any(peer is None for _, peer in receipts))
+        made = _Messages(requests, any(peer is None for _, peer in receipts))
+        # Kept until they are done, whoever drops the Work: MPI writes to their memory.
+        self.messages = [*(message for message in self.messages if not message.test()), made]
+        return made
 
     def close(self) -> None:
         self.comm.Free()

@@ -42,7 +42,6 @@ from .convolution import Conv3d as Conv3d
 from .convolution import ConvTranspose1d as ConvTranspose1d
 from .convolution import ConvTranspose2d as ConvTranspose2d
 from .convolution import ConvTranspose3d as ConvTranspose3d
-from .parallel.data_parallel import DataParallel as DataParallel
 from .distance import CosineSimilarity as CosineSimilarity
 from .distance import PairwiseDistance as PairwiseDistance
 from .dropout import AlphaDropout as AlphaDropout
@@ -118,6 +117,7 @@ from .padding import ReplicationPad3d as ReplicationPad3d
 from .padding import ZeroPad1d as ZeroPad1d
 from .padding import ZeroPad2d as ZeroPad2d
 from .padding import ZeroPad3d as ZeroPad3d
+from .parallel.data_parallel import DataParallel as DataParallel
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
 from .parameter_container import ParameterDict as ParameterDict

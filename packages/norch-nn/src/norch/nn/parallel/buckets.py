@@ -106,11 +106,11 @@ class GradBucket:
             self.flat, self.views = None, []  # or zero_grad() would not free the gradients
 
 
-def assign(
-    parameters: Sequence[norch.Tensor], order: Sequence[int], first_cap: float, cap: float
-) -> list[GradBucket]:
-    """Buckets of about `cap` bytes, of one dtype and device each, in `order`; the first of each kind is smaller, so that
-    the first reduction begins early."""
+def assign(parameters: Sequence[norch.Tensor], order: Sequence[int], first_cap: float, cap: float) -> list[GradBucket]:
+    """Buckets of about `cap` bytes, of one dtype and device each, in `order`.
+
+    The first of each kind is smaller, so that the first reduction begins early.
+    """
     groups: list[list[int]] = []
     open_: dict[Any, tuple[list[int], float]] = {}
     limits: dict[Any, float] = {}

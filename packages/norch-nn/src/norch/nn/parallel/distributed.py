@@ -93,7 +93,8 @@ class DistributedDataParallel(Module):
         trained = [(n, p) for n, p in named if p.requires_grad]
         if not trained:
             raise RuntimeError(
-                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient."
+                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a "
+                "gradient."
             )
         for name, p in named:
             if isinstance(p, norch.nn.UninitializedParameter):
@@ -250,7 +251,8 @@ class DistributedDataParallel(Module):
     # --- Copies -----------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("process_group", "reducer", "uneven")}
+        own = ("process_group", "reducer", "uneven")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
