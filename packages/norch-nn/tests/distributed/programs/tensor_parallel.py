@@ -15,6 +15,7 @@ from norch.distributed.fsdp import fully_shard
 from norch.distributed.tensor import Replicate, Shard
 from norch.distributed.tensor.parallel import (
     ColwiseParallel,
+    HeadwiseParallel,
     PrepareModuleInput,
     PrepareModuleOutput,
     RowwiseParallel,
@@ -201,6 +202,33 @@ state = full_state_dict(cut)
 for key, value in whole.state_dict().items():
     close(state[key], value, ("fully_shard", key))
 
+# Attention as PyTorch's layers have it.
+norch.manual_seed(6)
+whole = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, dropout=0.0, batch_first=True).double()
+plan = {"self_attn": HeadwiseParallel(), "linear1": ColwiseParallel(), "linear2": RowwiseParallel()}
+cut = parallelize_module(copy.deepcopy(whole), mesh, plan)
+x = norch.randn(3, LENGTH, WIDTH, dtype=norch.float64)
+causal = nn.Transformer.generate_square_subsequent_mask(LENGTH).double()
+for model in (whole, cut):
+    (model(x, src_mask=causal) ** 2).sum().backward()
+close(cut(x, src_mask=causal), whole(x, src_mask=causal), "encoder")
+for p in cut.parameters():
+    p.data.copy_(p.grad)
+gradients = full_state_dict(cut)
+for key, p in whole.named_parameters():
+    close(gradients[key], p.grad, ("encoder", key))
+for options in ({}, {"add_bias_kv": True, "add_zero_attn": True}, {"kdim": 6, "vdim": 10, "bias": False}):
+    whole = nn.MultiheadAttention(WIDTH, HEADS, **options).double()
+    cut = parallelize_module(copy.deepcopy(whole), mesh, HeadwiseParallel())
+    assert sorted(full_state_dict(cut)) == sorted(whole.state_dict())
+    query, key, value = (norch.randn(5, 2, n, dtype=norch.float64) for n in (WIDTH, whole.kdim, whole.vdim))
+    each = norch.randn(2 * HEADS, 5, 5, dtype=norch.float64)
+    for average in (True, False):
+        found = cut(query, key, value, attn_mask=each, average_attn_weights=average)
+        expected = whole(query, key, value, attn_mask=each, average_attn_weights=average)
+        close(found[0], expected[0], options)
+        close(found[1], expected[1], options)
+
 with pytest.raises(norch.ShapeError, match=f"cannot be cut among {size} processes"):
     parallelize_module(nn.Linear(4, 2 * size + 1), mesh, ColwiseParallel())
 with pytest.raises(ValueError, match=r"words.weight is shared with a module that was cut"):
@@ -209,7 +237,7 @@ with pytest.raises(ValueError, match="is shared by modules that the plan cuts in
     parallelize_module(GPT(True), mesh, {"head": ColwiseParallel(), "words": ColwiseParallel()})
 with pytest.raises(NotImplementedError, match="norch has no DTensor"):
     ColwiseParallel(use_local_output=False)
-with pytest.raises(TypeError, match=r"got MultiheadAttention; write attention with Linear layers"):
+with pytest.raises(TypeError, match=r"got MultiheadAttention; HeadwiseParallel cuts that"):
     parallelize_module(nn.MultiheadAttention(4, 2), mesh, ColwiseParallel())
 with pytest.warns(UserWarning, match="no module is called 'blocks.up'"):
     parallelize_module(GPT(False), mesh, {"blocks.up": ColwiseParallel()})

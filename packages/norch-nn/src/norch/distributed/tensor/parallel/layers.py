@@ -125,7 +125,11 @@ class RowLinear(CutLayer):
     def forward(self, input: Tensor) -> Tensor:
         if isinstance(self.given, Replicate):
             input = regions.part(input, -1, self.group)
-        out = added(F.linear(input, self.weight), self.gives, self.group)
+        return self.finish(F.linear(input, self.weight))
+
+    def finish(self, out: Tensor) -> Tensor:
+        """Adds up what the processes have made of their inputs, and the bias."""
+        out = added(out, self.gives, self.group)
         if self.bias is None:
             return out
         # Of a cut sequence each process adds it to other positions.

@@ -14,6 +14,7 @@ from ...device_mesh import DeviceMesh
 from ...world import get_world_size
 from .. import Placement, Replicate, Shard
 from . import regions
+from .attention import HeadAttention
 from .layers import ColumnEmbedding, ColumnLinear, CutLayer, Cutter, RowEmbedding, RowLinear
 
 Layouts = Placement | tuple[Placement | None, ...] | None
@@ -77,6 +78,21 @@ class RowwiseParallel(ParallelStyle):
         if isinstance(module, nn.Embedding):
             return RowEmbedding(module, cutter, self.gives)
         raise TypeError(_refused("RowwiseParallel", module))
+
+
+class HeadwiseParallel(ParallelStyle):
+    """Cuts a MultiheadAttention by its heads. PyTorch has none.
+
+    input_layouts: how what it is given lies, Replicate() or, of a cut sequence, Shard(dim); output_layouts alike.
+    """
+
+    def __init__(self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None) -> None:
+        self.given, self.gives = input_layouts or Replicate(), output_layouts or Replicate()
+
+    def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
+        if not isinstance(module, nn.MultiheadAttention):
+            raise TypeError(f"HeadwiseParallel cuts MultiheadAttention, got {type(module).__name__}")
+        return HeadAttention(module, cutter, self.given, self.gives)
 
 
 class SequenceParallel(ParallelStyle):
@@ -197,7 +213,7 @@ def _local(style: str, use_local_output: bool) -> None:
 def _refused(style: str, module: nn.Module) -> str:
     hint = ""
     if isinstance(module, nn.MultiheadAttention):
-        hint = "; write attention with Linear layers, cut its qkv by ColwiseParallel(parts=3)"
+        hint = "; HeadwiseParallel cuts that"
     return f"{style} cuts Linear and Embedding, got {type(module).__name__}{hint}"
 
 
