@@ -63,11 +63,11 @@ class Others:
 
 
 def _processor_seconds() -> tuple[float, float] | None:
-    """Seconds that the processors have been there, and those of other processes than this one (Linux)."""
+    """Seconds that the processors have been there, and those of others: not this one nor its ended children."""
     try:
         ticks = [int(n) for n in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]]
     except (OSError, ValueError):
         return None
     _user, _nice, _system, idle, waiting, *_ = ticks
-    second, own = os.sysconf("SC_CLK_TCK"), os.times()
-    return sum(ticks) / second, (sum(ticks) - idle - waiting) / second - own.user - own.system
+    second, own = os.sysconf("SC_CLK_TCK"), sum(os.times()[:4])
+    return sum(ticks) / second, (sum(ticks) - idle - waiting) / second - own

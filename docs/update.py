@@ -189,6 +189,32 @@ def adding_ops(text: str) -> str:
         return updated(text, contributor(Path(folder).resolve()).content)
 
 
+# --- distributed.md -------------------------------------------------------------------------------------------------
+
+
+class Launcher(Reader):
+    """Somebody who starts programs in several processes, but none that needs more than this machine."""
+
+    def content(self, marker: str, text: str) -> str:
+        if marker == "parsed":
+            ast.parse(text)
+        return text if marker in ("parsed", "shown") else super().content(marker, text)
+
+
+def network() -> str:
+    """What benchmarks/network_model.py prints."""
+    command = [sys.executable, str(DOCS.parent / "benchmarks" / "network_model.py")]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def distributed(text: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        text = updated(text, Launcher(Path(folder).resolve(), []).content)
+    before, start, rest = text.partition("<!-- network -->\n")
+    _, end, after = rest.partition("<!-- end -->\n")
+    return f"{before}{start}{network()}{end}{after}"
+
+
 # --- contract.md ----------------------------------------------------------------------------------------------------
 
 
@@ -229,7 +255,7 @@ def contract_page(text: str) -> str:
     return updated(text, contract_part)
 
 
-PAGES = {"adding-ops.md": adding_ops, "backends.md": guide, "contract.md": contract_page}
+PAGES = {"adding-ops.md": adding_ops, "backends.md": guide, "contract.md": contract_page, "distributed.md": distributed}
 
 
 def main() -> None:

@@ -2,11 +2,12 @@
 
     mpirun -n 2 python examples/ddp_mnist.py [--data data] [--device cpu] [--epochs 3] [--resume]
     python examples/ddp_mnist.py                       # one process, the same losses
+    python examples/ddp_mnist.py --ray 2               # on a Ray cluster: pip install norch-nn[ray]
 
 The pictures are Fashion-MNIST's (Debian's package dataset-fashion-mnist, or --download), else the 1797 digits of 8x8
 that scikit-learn ships. Each process has its part of every batch, so that the losses are those of one process whatever
 the number; on GPUs (--device cuda) each has its own. After each epoch rank 0 writes a checkpoint, from which --resume
-goes on.
+goes on. Ray keeps checkpoints itself, and goes on by itself where a worker dies.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ DEFAULTS: dict[str, Any] = {
     "limit": None,
     "checkpoint": "ddp_mnist.safetensors",
     "resume": False,
+    "ray": 0,
 }
+
+State = dict[str, Any]
 
 
 def load(config: dict[str, Any]) -> tuple[Dataset[Any], Dataset[Any]]:
@@ -82,8 +86,29 @@ def test(model: nn.Module, loader: DataLoader, device: str) -> tuple[float, floa
     return loss / count, right / count
 
 
-def train(config: dict[str, Any], report: Callable[[dict[str, float]], None] = lambda epoch: None) -> None:
-    """Trains in each process of the group, which is there already. `report` is given what each epoch brought."""
+def resume(config: dict[str, Any], state: State) -> int:
+    """Loads the checkpoint, with --resume, and returns how many epochs it has seen."""
+    if not config["resume"]:
+        return 0
+    kept = norch.load(config["checkpoint"], map_location="cpu")
+    for name, part in state.items():
+        part.load_state_dict(kept[name])
+    return int(kept["epoch"])
+
+
+def report(config: dict[str, Any], found: dict[str, float], state: State) -> None:
+    """Writes a checkpoint after an epoch."""
+    if dist.get_rank() == 0:
+        kept = {name: part.state_dict() if hasattr(part, "state_dict") else part for name, part in state.items()}
+        norch.save(kept, config["checkpoint"])
+
+
+def train(
+    config: dict[str, Any],
+    resume: Callable[[dict[str, Any], State], int] = resume,
+    report: Callable[[dict[str, Any], dict[str, float], State], None] = report,
+) -> None:
+    """Trains in each process of the group, which is there already. `resume` and `report` keep checkpoints."""
     config = DEFAULTS | config
     rank, size = dist.get_rank(), dist.get_world_size()
     device = f"cuda:{dist.get_local_rank()}" if config["device"] == "cuda" else config["device"]
@@ -94,12 +119,8 @@ def train(config: dict[str, Any], report: Callable[[dict[str, float]], None] = l
     norch.manual_seed(config["seed"])
     model = build(pictures[0][0].shape[-1]).to(device)
     optimizer = optim.AdamW(model.parameters(), lr=config["lr"])
-    first, checkpoint = 0, Path(config["checkpoint"])
-    if config["resume"]:
-        state = norch.load(checkpoint, map_location=device)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        first = state["epoch"]
+    state = {"model": model, "optimizer": optimizer}
+    first = resume(config, state)
     together = DistributedDataParallel(model)
     sampler: DistributedSampler[int] = DistributedSampler(pictures, seed=config["seed"], drop_last=True)  # type: ignore[arg-type]
     loader = DataLoader(pictures, batch_size=config["batch_size"] // size, sampler=sampler, drop_last=True)
@@ -117,16 +138,40 @@ def train(config: dict[str, Any], report: Callable[[dict[str, float]], None] = l
         dist.all_reduce(total, dist.ReduceOp.AVG)
         test_loss, accuracy = test(model, test_loader, device)
         found = {"epoch": epoch + 1, "loss": total.item() / len(loader), "test_loss": test_loss, "accuracy": accuracy}
+        report(config, found, {**state, "epoch": epoch + 1})
         if rank == 0:
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}
-            norch.save(state, checkpoint)
             seconds = time.perf_counter() - start
             print(
                 f"epoch {epoch + 1}: loss {found['loss']:.4f}, test loss {test_loss:.4f}, accuracy {accuracy:.2%}, "
                 f"{seconds:.1f} s",
                 flush=True,
             )
-        report(found)
+
+
+def train_on_ray(config: dict[str, Any]) -> None:
+    import norch.ray
+
+    train(
+        config,
+        lambda config, state: norch.ray.resume(state).get("epoch", 0),
+        lambda config, found, state: norch.ray.report(found, state),
+    )
+
+
+def start_on_ray(config: dict[str, Any]) -> None:
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+
+    from norch.ray import NorchTrainer
+
+    config["data"] = str(Path(config["data"]).absolute())  # workers run elsewhere
+    folder = Path(config["checkpoint"]).absolute().with_suffix("")
+    trainer = NorchTrainer(
+        train_on_ray,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(num_workers=config["ray"], use_gpu=config["device"] == "cuda"),
+        run_config=RunConfig(storage_path=str(folder), failure_config=FailureConfig(max_failures=3)),
+    )
+    print(trainer.fit().metrics)
 
 
 def parse() -> dict[str, Any]:
@@ -143,12 +188,16 @@ def parse() -> dict[str, Any]:
     add("--limit", type=int, metavar="N", help="use the first N pictures only, of either set")
     add("--checkpoint", metavar="FILE", help="the state (default: %(default)s)")
     add("--resume", action="store_true", help="go on from it")
+    add("--ray", type=int, metavar="N", help="train in N workers of a Ray cluster, or of this machine")
     parser.set_defaults(**DEFAULTS)
     return vars(parser.parse_args())
 
 
 def main() -> int:
     config = parse()
+    if config["ray"]:
+        start_on_ray(config)
+        return 0
     dist.init_process_group()
     if dist.get_rank() == 0:
         print(f"{dist.get_world_size()} processes on {config['device']}, by {dist.get_backend()}", flush=True)

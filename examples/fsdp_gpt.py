@@ -1,4 +1,4 @@
-"""Learns to write as a text is written, on several processes that share out the model: char_gpt.py's GPT, fully sharded.
+"""Learns to write as a text is written, on several processes that share out the model: the GPT of char_gpt.py.
 
     mpirun -n 4 python examples/fsdp_gpt.py --text FILE [--device cpu] [--steps 2000] [--checkpoint fsdp_gpt]
     mpirun -n 2 python examples/fsdp_gpt.py --text FILE --resume    # goes on, on another number of processes too
@@ -160,7 +160,7 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     args = parse()
     dist.init_process_group()
-    rank, size = dist.get_rank(), dist.get_world_size()
+    size = dist.get_world_size()
     device = norch.device(args.device if args.device == "cpu" else f"{args.device}:{dist.get_local_rank()}")
     text = Path(args.text).read_text(encoding="utf-8")
     if args.resume:

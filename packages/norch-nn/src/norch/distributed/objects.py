@@ -20,7 +20,7 @@ from .world import resolve
 def _pack(value: Any) -> norch.Tensor:
     file = io.BytesIO()
     norch.save([value], file, format="pytorch")
-    return norch.tensor(list(file.getbuffer()), dtype=norch.uint8)
+    return norch.frombuffer(bytearray(file.getbuffer()), dtype=norch.uint8)
 
 
 def _unpack(data: norch.Tensor) -> Any:

@@ -149,6 +149,9 @@ class ProcessGroup:
     def name(self) -> str:
         return ",".join(sorted({engine.name for engine in self.engines.values()}))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProcessGroup:
+        return self  # a copy of a model talks to the same processes
+
     def __repr__(self) -> str:
         return f"<norch.distributed.ProcessGroup {self.group_name!r}: {self.name()}, ranks {list(self.ranks)}>"
 

@@ -1,7 +1,7 @@
 """Flat shards: tensors laid one after the other and cut into as many equal parts as a group has members.
 
-A cut may go through the middle of a tensor, so that the parts are equal whatever the tensors are: whole tensors dealt out
-to members leave one large weight with one of them.
+A cut may go through the middle of a tensor, so that the parts are equal whatever the tensors are: whole tensors dealt
+out to members leave one large weight with one of them.
 """
 
 from __future__ import annotations

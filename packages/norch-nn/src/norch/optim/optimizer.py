@@ -36,7 +36,7 @@ class Optimizer:
 
     elementwise: ClassVar[bool] = True
     """Whether a step changes each element by its own gradient and state alone, so that a part of a parameter can be
-    stepped on by itself, as `norch.distributed.optim.ZeroRedundancyOptimizer` does. A subclass that does not says so."""
+    stepped on by itself, as `norch.distributed.optim.ZeroRedundancyOptimizer` does. A subclass may say it is not so."""
 
     _numbers: ClassVar[dict[str, Any]] = {}
     """What of a parameter's state are plain numbers, and their first values or the options that are those."""

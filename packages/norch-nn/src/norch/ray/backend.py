@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import ray
 from ray.train.backend import Backend, BackendConfig
 
+import norch
 from norch import distributed
+
+from .prepare import get_device
 
 PARTING = 15.0
 """Seconds that workers have to leave in order. One that died or hangs does not keep the others from being restarted."""
@@ -31,8 +35,21 @@ class NorchConfig(BackendConfig):
     def backend_cls(self) -> type[Backend]:
         return _NorchBackend
 
+    @property
+    def train_func_context(self) -> Callable[[], AbstractContextManager[None]]:
+        return _on_device
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@contextmanager
+def _on_device() -> Iterator[None]:
+    """Within it "cuda" is this worker's GPU."""
+    device = get_device()
+    if device.type == "cuda":
+        norch.cuda.set_device(device)
+    yield
 
 
 class _NorchBackend(Backend):

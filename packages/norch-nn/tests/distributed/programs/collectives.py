@@ -153,6 +153,23 @@ if rank == 0:
 else:
     dist.send(norch.tensor(rank), 0, tag=7)
 
+# A Work that nobody keeps: its memory is not given to others before it is done.
+for i in range(20):
+    sent, got = norch.full((100_000,), float(i)), norch.zeros(100_000)
+    dist.isend(sent, after)
+    if i % 2:
+        dist.irecv(norch.zeros(100_000), before)
+    else:
+        work = dist.irecv(got, before)
+    del sent
+    other = [norch.full((100_000,), -1.0) for _ in range(3)]
+    if i % 2 == 0:
+        work.wait()
+        assert (got == i).all()
+    dist.all_reduce(norch.ones(1000), async_op=True)
+    del got
+dist.barrier()
+
 # Objects.
 objects: list = [None] * size
 value = {"rank": rank, "list": [1, 2.5, "text", None, True, (3,)], "tensor": norch.ones(2, dtype=norch.bfloat16) * rank}

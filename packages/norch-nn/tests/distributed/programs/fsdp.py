@@ -5,12 +5,23 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import norch
 import norch.distributed as dist
+import norch.distributed.device_mesh
 from norch import nn, optim
-from norch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from norch.distributed import fsdp
+from norch.distributed.fsdp import (
+    FSDPModule,
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+    summon_full_params,
+)
+from norch.distributed.fsdp.wrap import ModuleWrapPolicy
 from norch.nn import functional as F
 from norch.utils.checkpoint import checkpoint
 
@@ -283,6 +294,67 @@ scaler.step(all_)
 scaler.update()
 assert scaler.get_scale() == 2.0
 assert all((a == b).all().item() for a, b in zip(before, model.parameters(), strict=True))
+
+# The older form, without names of its own in the state dict, and parameters that are set as a whole.
+wrapped = FullyShardedDataParallel(
+    Net(),
+    auto_wrap_policy=ModuleWrapPolicy({Block}),
+    sharding_strategy=fsdp.ShardingStrategy.SHARD_GRAD_OP,
+    mixed_precision=fsdp.MixedPrecision(reduce_dtype=norch.float64),
+)
+assert [isinstance(part, FSDPModule) for part in (wrapped.module, *wrapped.module.blocks)] == [True] * 4
+assert wrapped.state_dict().keys() == Net().state_dict().keys()
+wrapped.load_state_dict(whole.state_dict())
+assert farthest(wrapped, whole) == 0
+how = fsdp.FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+with FullyShardedDataParallel.state_dict_type(wrapped, fsdp.StateDictType.FULL_STATE_DICT, how):
+    state = wrapped.state_dict()
+assert bool(state) == (rank == 0)
+assert all((value == whole.state_dict()[name]).all().item() for name, value in state.items())
+wrapped(mine(x)).sum().backward()
+assert wrapped.clip_grad_norm_(1.0).item() > 0
+with norch.device("meta"):
+    later = Net(16)
+sharded(later)
+assert all(p.is_meta for p in later.parameters())
+later.to_empty(device="cpu")
+with summon_full_params(later):
+    for p in later.parameters():
+        nn.init.constant_(p, rank + 1)  # rank 0's count
+assert all((p == 1).all().item() for p in later.parameters())
+assert loss_of(later, mine(x), mine(y)).item() > 0
+later.reshard()
+
+
+# Another method than forward, a result that is a dataclass, two forward passes before a backward pass, autocast.
+@dataclass
+class Result:
+    scores: norch.Tensor
+
+
+class Odd(nn.Linear):
+    def forward(self, x: norch.Tensor) -> Result:
+        return Result(x @ self.weight.t() + self.bias)
+
+    def other(self, x: norch.Tensor) -> norch.Tensor:
+        return F.linear(x, self.weight)
+
+
+norch.manual_seed(5)
+one_odd, odd = Odd(6, 4), Odd(6, 4)
+odd.load_state_dict(one_odd.state_dict())
+fully_shard(odd, mesh=dist.device_mesh.init_device_mesh("cpu", (size,)), reshard_after_forward=True)
+register_fsdp_forward_method(odd, "other")
+z = norch.randn(5, 6)
+for layer in (one_odd, odd):
+    first, second = layer(z), layer(z * 2)
+    assert layer is one_odd or layer._fsdp.flats[0].whole is None
+    with norch.autocast("cpu", norch.bfloat16):
+        third = layer.other(z)
+    (first.scores.sum() + second.scores.square().sum() + third.float().sum()).backward(retain_graph=True)
+    first.scores.sum().backward()
+for p, q in zip(odd.parameters(), one_odd.parameters(), strict=True):
+    assert not p.numel() or (p.grad - piece(p, q.grad)).abs().max().item() < 1e-5
 
 # What cannot be sharded says so.
 tied = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))

@@ -9,7 +9,9 @@ import norch
 import norch.distributed as dist
 import norch.nn.functional as F
 from norch import nn
+from norch.distributed.device_mesh import init_device_mesh
 from norch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from norch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group(timeout=30)
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -113,8 +115,26 @@ step(Schedule1F1B(stage, 1, F.cross_entropy))
 for p, q in zip(module.parameters(), mine.parameters(), strict=True):
     assert (p.grad - q.grad).abs().max() < 1e-12
 
+# Over the batch too, where DistributedDataParallel reduces once a step.
+mesh = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("data", "pipeline"))
+norch.manual_seed(4)
+parts = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double() for _ in range(size // 2)]
+y = norch.randn(16, WIDTH, dtype=norch.float64)
+F.mse_loss(nn.Sequential(*parts)(x), y).backward()
+at, row = mesh.get_local_rank("pipeline"), mesh.get_local_rank("data")
+for kind in (ScheduleGPipe, Schedule1F1B):
+    module = copy.deepcopy(parts[at])
+    module.zero_grad()
+    ddp = DistributedDataParallel(module, process_group=mesh.get_group("data"))
+    stage = PipelineStage(ddp, at, size // 2, "cpu", group=mesh.get_group("pipeline"))
+    given = [x.chunk(2)[row]] if stage.is_first else []
+    kind(stage, 4, F.mse_loss).step(*given, target=y.chunk(2)[row] if stage.is_last else None)
+    for p, q in zip(module.parameters(), parts[at].parameters(), strict=True):
+        assert (p.grad - q.grad).abs().max() < 1e-12, kind
+
 with pytest.raises(ValueError, match="each stage is a process, in order"):
     PipelineStage(module, rank, size + 1, "cpu")
+schedule = Schedule1F1B(stage, 8, F.mse_loss)
 with pytest.raises(norch.ShapeError, match=r"dim 0 of \(7, 6\) cannot be cut into 8 microbatches"):
     schedule.step(x[:7])
 with norch.no_grad(), pytest.raises(RuntimeError, match=r"call eval\(\)"):

@@ -69,9 +69,7 @@ class Training:
     def load(self, path: Path, n: int) -> None:
         state = self.state()
         dcp.load(state, checkpoint_id=path, process_group=groups[n])
-        set_state_dict(
-            self.net, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
+        set_state_dict(self.net, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.step = state["step"]
 

@@ -11,9 +11,11 @@ import norch.distributed as dist
 import norch.nn.functional as F
 from norch import nn
 from norch.distributed.device_mesh import init_device_mesh
+from norch.distributed.fsdp import fully_shard
 from norch.distributed.tensor import Replicate, Shard
 from norch.distributed.tensor.parallel import (
     ColwiseParallel,
+    HeadwiseParallel,
     PrepareModuleInput,
     PrepareModuleOutput,
     RowwiseParallel,
@@ -116,11 +118,14 @@ for name, (tied, plan) in PLANS.items():
         loss = F.cross_entropy(scores.flatten(0, 1), target.flatten())
     loss.backward()
     close(loss, expected, (name, "loss"))
+    assert norch.equal(copy.deepcopy(cut)(text), scores)
 
     state = full_state_dict(cut)
     assert list(state) == list(whole.state_dict())
     for key, value in whole.state_dict().items():
         assert norch.equal(state[key], value), (name, key)
+    norms = [nn.utils.clip_grad_norm_(model.parameters(), 0.5) for model in (whole, cut)]
+    close(norms[1], norms[0], (name, "norm"))
     # Gradients, gathered as the state is.
     for p in {id(p): p for p in cut.parameters()}.values():
         p.data.copy_(p.grad)
@@ -169,6 +174,61 @@ part = x.detach().chunk(size, 1)[rank].requires_grad_()
 (cut(part) ** 2).sum().backward()
 close(part.grad, x.grad.chunk(size, 1)[rank], "prepared")
 
+# What is cut is shared out over the batch's processes besides.
+grid = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("data", "tensor"))
+norch.manual_seed(5)
+whole = GPT(True).double()
+cut = parallelize_module(copy.deepcopy(whole), grid["tensor"], PLANS["sequence"][1])
+for block in cut.blocks:
+    fully_shard(block, mesh=grid["data"])
+fully_shard(cut, mesh=grid["data"])
+optimizers = [norch.optim.SGD(model.parameters(), lr=0.5) for model in (whole, cut)]
+text, target = text.repeat(2, 1)[:4], target.abs().clamp(max=WORDS - 1).repeat(2, 1)[:4]
+for step in range(3):
+    mine = slice(2 * grid.get_local_rank("data"), 2 * grid.get_local_rank("data") + 2)
+    expected = F.cross_entropy(whole(text).flatten(0, 1), target.flatten())
+    loss = vocab_parallel_cross_entropy(cut(text[mine]), target[mine], grid.get_group("tensor"))
+    norms = []
+    for model, value, optimizer in zip((whole, cut), (expected, loss), optimizers, strict=True):
+        optimizer.zero_grad()
+        value.backward()
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 0.5))
+        optimizer.step()
+    total = loss.detach()
+    dist.all_reduce(total, dist.ReduceOp.AVG)
+    close(total, expected, ("fully_shard", step))
+    close(norms[1], norms[0], ("fully_shard", "norm", step))
+state = full_state_dict(cut)
+for key, value in whole.state_dict().items():
+    close(state[key], value, ("fully_shard", key))
+
+# Attention as PyTorch's layers have it.
+norch.manual_seed(6)
+whole = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, dropout=0.0, batch_first=True).double()
+plan = {"self_attn": HeadwiseParallel(), "linear1": ColwiseParallel(), "linear2": RowwiseParallel()}
+cut = parallelize_module(copy.deepcopy(whole), mesh, plan)
+x = norch.randn(3, LENGTH, WIDTH, dtype=norch.float64)
+causal = nn.Transformer.generate_square_subsequent_mask(LENGTH).double()
+for model in (whole, cut):
+    (model(x, src_mask=causal) ** 2).sum().backward()
+close(cut(x, src_mask=causal), whole(x, src_mask=causal), "encoder")
+for p in cut.parameters():
+    p.data.copy_(p.grad)
+gradients = full_state_dict(cut)
+for key, p in whole.named_parameters():
+    close(gradients[key], p.grad, ("encoder", key))
+for options in ({}, {"add_bias_kv": True, "add_zero_attn": True}, {"kdim": 6, "vdim": 10, "bias": False}):
+    whole = nn.MultiheadAttention(WIDTH, HEADS, **options).double()
+    cut = parallelize_module(copy.deepcopy(whole), mesh, HeadwiseParallel())
+    assert sorted(full_state_dict(cut)) == sorted(whole.state_dict())
+    query, key, value = (norch.randn(5, 2, n, dtype=norch.float64) for n in (WIDTH, whole.kdim, whole.vdim))
+    each = norch.randn(2 * HEADS, 5, 5, dtype=norch.float64)
+    for average in (True, False):
+        found = cut(query, key, value, attn_mask=each, average_attn_weights=average)
+        expected = whole(query, key, value, attn_mask=each, average_attn_weights=average)
+        close(found[0], expected[0], options)
+        close(found[1], expected[1], options)
+
 with pytest.raises(norch.ShapeError, match=f"cannot be cut among {size} processes"):
     parallelize_module(nn.Linear(4, 2 * size + 1), mesh, ColwiseParallel())
 with pytest.raises(ValueError, match=r"words.weight is shared with a module that was cut"):
@@ -177,7 +237,7 @@ with pytest.raises(ValueError, match="is shared by modules that the plan cuts in
     parallelize_module(GPT(True), mesh, {"head": ColwiseParallel(), "words": ColwiseParallel()})
 with pytest.raises(NotImplementedError, match="norch has no DTensor"):
     ColwiseParallel(use_local_output=False)
-with pytest.raises(TypeError, match=r"got MultiheadAttention; write attention with Linear layers"):
+with pytest.raises(TypeError, match=r"got MultiheadAttention; HeadwiseParallel cuts that"):
     parallelize_module(nn.MultiheadAttention(4, 2), mesh, ColwiseParallel())
 with pytest.warns(UserWarning, match="no module is called 'blocks.up'"):
     parallelize_module(GPT(False), mesh, {"blocks.up": ColwiseParallel()})

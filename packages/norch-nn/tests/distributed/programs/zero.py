@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import norch
 import norch.distributed as dist
 from norch import nn, optim
+from norch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 from norch.distributed.optim import ZeroRedundancyOptimizer, zero_redundancy_optimizer
 from norch.optim.lr_scheduler import StepLR
 
@@ -44,6 +46,7 @@ def agree(net: nn.Module) -> None:
         assert all((m == p).all().item() for m in mine)
 
 
+FULL = StateDictOptions(full_state_dict=True)
 OPTIMISERS: dict[type[optim.Optimizer], dict[str, Any]] = {
     optim.SGD: {"momentum": 0.9, "weight_decay": 0.1},
     optim.Adam: {"amsgrad": True},
@@ -71,7 +74,7 @@ for number, (kind, options) in enumerate(OPTIMISERS.items()):
     for step in range(4):
         for net_, optimizer, schedule in ((whole, one, schedules[0]), (net, all_, schedules[1])):
             if step % 2:
-                optimizer.step(lambda o=optimizer, m=net_: (o.zero_grad(), gradients(m, step))[1])
+                optimizer.step(lambda o=optimizer, m=net_, s=step: (o.zero_grad(), gradients(m, s))[1])
             else:
                 optimizer.zero_grad()
                 gradients(net_, step)
@@ -135,6 +138,30 @@ for m, make in ((whole, optim.AdamW), (net, lambda g, **o: ZeroRedundancyOptimiz
 assert all((p - q).abs().max().item() <= 1e-15 for p, q in zip(whole.parameters(), net.parameters(), strict=True))
 assert [g["lr"] for g in optimisers[1].param_groups] == [0.1, 0.01, 0.3]
 assert "lr: 0.01" in repr(optimisers[1])
+
+# With DistributedDataParallel ranks with a part of the batch do what one process does with all of it.
+for kind, options, most in (
+    (optim.SGD, {"momentum": 0.9}, 1e-6),
+    (optim.AdamW, {}, 2e-5),
+):
+    norch.manual_seed(0)
+    whole = nn.Sequential(nn.Linear(9, 64), nn.Tanh(), nn.Linear(64, 1))
+    net = nn.parallel.DistributedDataParallel(deepcopy(whole))
+    one = kind(whole.parameters(), lr=0.01, **options)
+    all_ = ZeroRedundancyOptimizer(net.parameters(), kind, lr=0.01, **options)
+    for _ in range(5):
+        x = norch.randn(4 * size, 9)
+        for m, optimizer, part in ((whole, one, x), (net, all_, x[4 * rank : 4 * rank + 4])):
+            optimizer.zero_grad()
+            m(part).square().mean().backward()
+            nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+            optimizer.step()
+    far = max((p - q).abs().max().item() for p, q in zip(whole.parameters(), net.parameters(), strict=True))
+    assert far <= most, (kind, far)
+    agree(net)
+    states = [get_optimizer_state_dict(m, o, options=FULL) for m, o in ((whole, one), (net, all_))]
+    assert states[0]["state"].keys() == states[1]["state"].keys() == dict(whole.named_parameters()).keys()
+    assert states[0]["param_groups"] == states[1]["param_groups"]
 
 for wrong, text in (
     (lambda: ZeroRedundancyOptimizer(net.parameters(), optim.LBFGS), "LBFGS looks at more than one element"),

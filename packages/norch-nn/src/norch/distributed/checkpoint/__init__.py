@@ -7,10 +7,10 @@
     set_model_state_dict(model, state["model"])
     set_optimizer_state_dict(model, optimizer, state["optimizer"])
 
-A checkpoint is a folder, which all ranks see: safetensors files, in which a tensor that is shared out among ranks lies in
-flat pieces, and the index, which says where each piece is and what it adds up to. Every save writes a folder of new files
-into it, and then puts a new index in the place of the old one, in one step: whatever happens before, the old checkpoint
-is whole. The next save removes what an interrupted one left.
+A checkpoint is a folder, which all ranks see: safetensors files, in which a tensor that is shared out among ranks lies
+in flat pieces, and the index, which says where each piece is and what it adds up to. Every save writes a folder of new
+files into it, and then puts a new index in the place of the old one, in one step: whatever happens before, the old
+checkpoint is whole. The next save removes what an interrupted one left.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def tree_items(state: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 def checksum(tensor: Tensor) -> int:
-    return zlib.crc32(memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(norch.uint8).numpy()))
+    values: Any = tensor.detach().cpu().contiguous().reshape(-1).view(norch.uint8).numpy()
+    return zlib.crc32(values)
 
 
 def group_of(process_group: Any, no_dist: bool) -> ProcessGroup | None:
@@ -80,7 +81,7 @@ def write(path: str, tensors: dict[str, Entry], values: str, sizes: dict[str, in
     """Puts an index in the place of the one before, in one step."""
     whole = {
         "metadata": {"format": "norch.distributed", "version": VERSION, "total_size": sum(sizes.values())},
-        "weight_map": {name: entry.pieces[0].file for name, entry in tensors.items() if entry.pieces},
+        "weight_map": {name: e.pieces[0].file for name, e in tensors.items() if len(e.pieces) == 1},
         "tensors": {name: asdict(entry) for name, entry in tensors.items()},
         "values": values,
         "files": sizes,
@@ -105,14 +106,14 @@ def sync(folder: str) -> None:
 
 
 def current(path: str) -> str | None:
-    """The folder of files that the index in `path` names; None where there is none."""
+    """The folder of files that the index in `path` names; None where there is none, "" where it is damaged."""
     try:
         with open(os.path.join(path, NAME), encoding="utf-8") as file:
             return str(json.load(file)["values"]).partition("/")[0]
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):  # damaged: nothing can be read by it
-        return None
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 class Index:

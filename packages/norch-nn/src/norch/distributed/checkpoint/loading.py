@@ -32,8 +32,8 @@ def load(
     Tensors are filled in place, of those that are shared out the elements that this rank has; other values are put into
     the dicts. States that optimisers do not have yet are added. What the checkpoint has besides is left there.
 
-    Raises CheckpointError naming the file for one that is missing or damaged, and for a name that the checkpoint does not
-    have; ShapeError for a tensor of another shape. Where one rank fails all of them raise.
+    Raises CheckpointError naming the file for one that is missing or damaged, and for a name that the checkpoint does
+    not have; ShapeError for a tensor of another shape. Where one rank fails all of them raise.
     """
     path = os.path.abspath(os.fsdecode(checkpoint_id))
     group = group_of(process_group, no_dist)
@@ -89,7 +89,8 @@ def _fill_tensor(index: Index, name: str, tensor: Tensor) -> None:
     shape = tuple(tensor.shape) if shard is None else shard.shape
     if tuple(index.tensors[name].shape) != shape:
         raise norch.ShapeError(
-            f"load(): {name} has shape {tuple(index.tensors[name].shape)} in the checkpoint {index.path}, and {shape} here"
+            f"load(): {name} has shape {tuple(index.tensors[name].shape)} in the checkpoint {index.path}, "
+            f"and {shape} here"
         )
     start, stop = (0, tensor.numel()) if shard is None else (shard.start, shard.stop)
     tensor.copy_(index.elements(name, start, stop).reshape(tensor.shape))

@@ -11,7 +11,6 @@ from typing import Any
 import norch
 from norch import Tensor
 
-from .. import objects
 from ..process_group import ProcessGroup
 from .index import FOLDER, Entry, Piece, checksum, current, group_of, outcome, sync, tree_items, write
 
@@ -71,7 +70,7 @@ def _begin(path: str) -> str:
     """Makes a folder for new files, and removes those that interrupted saves left."""
     os.makedirs(path, exist_ok=True)
     kept = current(path)
-    for name in os.listdir(path):
+    for name in os.listdir(path) if kept != "" else ():  # what a damaged index meant may still be wanted
         if FOLDER.fullmatch(name) and name != kept:
             shutil.rmtree(os.path.join(path, name), ignore_errors=True)
     name = os.urandom(8).hex()
@@ -102,7 +101,8 @@ def _write(state: Mapping[str, Any], folder: str, member: int, size: int) -> tup
             start, stop, is_mine = shard.start, shard.stop, True
         entries[name] = entry
         if is_mine and stop > start:
-            tensors[name] = value.detach()
+            is_whole = stop - start == norch.Size(entry.shape).numel()
+            tensors[name] = value.detach().reshape(entry.shape) if is_whole else value.detach()
             entry.pieces.append(Piece(file, start, stop, checksum(value)))
     norch.save_safetensors(tensors, os.path.join(folder, os.path.basename(file)))
     if member == 0:
@@ -128,12 +128,14 @@ def _commit(path: str, folder: str, parts: list[dict[str, Any]]) -> None:
                 break
             end = piece.stop
         if end != norch.Size(entry.shape).numel():
-            raise norch.CheckpointError(f"save(): the ranks do not have all elements of {name} together, or some of them twice")
+            raise norch.CheckpointError(
+                f"save(): the ranks do not have all elements of {name} together, or some of them twice"
+            )
     values = f"{folder}/values.safetensors"
     sizes = {part["file"]: part["size"] for part in parts} | {values: os.path.getsize(os.path.join(path, values))}
     sync(os.path.join(path, folder))
     sync(path)
     old = current(path)
     write(path, entries, values, sizes)
-    if old is not None:
+    if old:
         shutil.rmtree(os.path.join(path, old), ignore_errors=True)

@@ -59,8 +59,7 @@ def get_optimizer_state_dict(
                     value.shard = shard  # type: ignore[attr-defined]
                 found[key] = _given(value, options)
             states[_name(names, p)] = dict(found) if options.full_state_dict else found
-        for group in optimizer.param_groups:
-            groups.append({**group, "params": [_name(names, p) for p in group["params"]]})
+        groups += [{**g, "params": [_name(names, p) for p in g["params"]]} for g in optimizer.param_groups]
     return {"state": states, "param_groups": groups}
 
 
@@ -84,7 +83,9 @@ def set_optimizer_state_dict(
         for group in optimizer.param_groups:
             own = tuple(_name(names, p) for p in group["params"])
             if own not in given:
-                raise ValueError(f"set_optimizer_state_dict(): the state has no group of the parameters {', '.join(own)}")
+                raise ValueError(
+                    f"set_optimizer_state_dict(): the state has no group of the parameters {', '.join(own)}"
+                )
             groups.append({**given[own], "params": [index[id(p)] for p in group["params"]]})
         for p, piece, _ in _states(optimizer):
             state = optim_state_dict["state"].get(_name(names, p))
@@ -116,8 +117,9 @@ def set_state_dict(
 
 
 def _bare(model: nn.Module) -> nn.Module:
-    """The model itself, without what replicates it."""
-    return model.module if type(model).__name__ == "DistributedDataParallel" else model
+    """The model itself, without what replicates or shards it."""
+    wrappers = ("DistributedDataParallel", "FullyShardedDataParallel")
+    return model.module if type(model).__name__ in wrappers else model
 
 
 def _listed(optimizers: Optimizers) -> list[Optimizer]:

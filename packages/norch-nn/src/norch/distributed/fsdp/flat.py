@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import ref
 
@@ -36,15 +36,21 @@ class Flat:
         """Views of parameters that the graph saved: what, and where in `whole`."""
         self.absent = [norch.empty(p.shape, dtype=p.dtype, device="meta") for p in params]
         self.fulls = [nn.Parameter(a, p.requires_grad) for a, p in zip(self.absent, params, strict=True)]
-        with norch.no_grad():
-            whole = self.layout.whole([p.detach() for p in params])
-            if not whole.is_meta:
-                collectives.broadcast(whole, group=group, group_src=0)
-            for p, tensor, shard in zip(params, self.layout.split(whole), self.layout.shards(), strict=True):
-                p.data, p.grad = shard.cut(tensor).clone(), None
-                p.shard = shard  # type: ignore[attr-defined]
+        whole = [p.detach() for p in params]
+        for p, shard in zip(params, self.layout.shards(), strict=True):
+            p.shard, p.grad = shard, None  # type: ignore[attr-defined]
+        self.take_over(whole)
 
     # --- Parameters -------------------------------------------------------------------------------------------------
+
+    def take_over(self, tensors: list[Tensor]) -> None:
+        """Makes the shards of rank 0's tensors."""
+        with norch.no_grad():
+            whole = self.layout.whole(tensors)
+            if not whole.is_meta:
+                collectives.broadcast(whole, group=self.group, group_src=0)
+            for p, tensor in zip(self.params, self.layout.split(whole), strict=True):
+                p.data = p.shard.cut(tensor).clone().to(p.dtype)  # type: ignore[attr-defined]
 
     def start_gather(self) -> None:
         if self.pending is None and self.whole is None:
@@ -67,13 +73,11 @@ class Flat:
         ):  # values that were saved come back
             work.wait()
             values = self.layout.split(whole)
-            for view, shape, strides, offset in self._live_views():
-                view.data = norch.as_strided(whole, shape, strides, offset)
         for p, full, value in zip(self.params, self.fulls, values, strict=True):
             full.data = value
             if full.requires_grad != p.requires_grad:
                 full.requires_grad_(p.requires_grad)
-        self.whole, self.views = whole, []
+        self.whole = whole
         self._place(self.fulls)
 
     def free(self) -> None:
@@ -92,19 +96,22 @@ class Flat:
             for module, name in places:
                 module.__dict__[name] = tensor
 
-    def _live_views(self) -> Iterator[tuple[Tensor, tuple[int, ...], tuple[int, ...], int]]:
-        for view, *where in self.views:
-            tensor = view()
-            if tensor is not None:
-                yield tensor, *where  # type: ignore[misc]
-
     def take_views(self, saved: Iterable[Tensor]) -> None:
-        """Makes what the graph saved of the full parameters let go of their memory too, until they are gathered again."""
+        """Makes what the graph saved of full parameters let go of their memory too, until the backward pass."""
         own = {id(full) for full in self.fulls}
         for tensor in saved:
             if tensor.buffer is self.whole.buffer and id(tensor) not in own:  # type: ignore[union-attr]
                 self.views.append((ref(tensor), tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()))
                 tensor.data = norch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+    def restore_views(self) -> None:
+        """Gives those their memory again."""
+        with norch.no_grad():
+            for view, shape, strides, offset in self.views:
+                tensor = view()
+                if tensor is not None and self.whole is not None:
+                    tensor.data = norch.as_strided(self.whole, shape, strides, offset)
+        self.views = []
 
     # --- Gradients --------------------------------------------------------------------------------------------------
 
@@ -115,7 +122,8 @@ class Flat:
             grad, full.grad = full.grad, None
             if grad is not None:
                 grad = grad if dtype is None else grad.to(dtype)
-                self.held[i] = grad if self.held[i] is None else self.held[i] + grad
+                held = self.held[i]
+                self.held[i] = grad if held is None else held + grad
 
     def start_reduce(self) -> tuple[Work, Callable[[], None]] | None:
         """Begins to average the gradients over the ranks; None for none. The function is to put them into the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, cast
 
 import norch
 from norch import nn
@@ -29,17 +30,17 @@ def fully_shard(
         gathered at a time is one block, the next, and what is left for the model itself. Its class becomes one that is
         an FSDPModule too.
     mesh: the group, by default all ranks; a mesh of one dim will do.
-    reshard_after_forward: whether parameters are freed between forward and backward pass; by default those of all blocks
-        but the outermost are.
+    reshard_after_forward: whether parameters are freed between forward and backward pass; by default those of all
+        blocks but the outermost are.
     mp_policy: the dtypes, see MixedPrecisionPolicy. ignored_params: stay whole, and are not reduced.
 
     The values are rank 0's. `parameters()` are the shards from then on, flat, which optimisers work on and whose
     gradients are those of the mean over the ranks: parameters that a backward pass did not reach get zeros, if any of
-    their block did. `state_dict()` has the shards, for `norch.distributed.checkpoint`; `load_state_dict` takes those and
-    whole tensors. `nn.utils.clip_grad_norm_` and GradScaler see all ranks' elements.
+    their block did. `state_dict()` has the shards, for `norch.distributed.checkpoint`; `load_state_dict` takes those
+    and whole tensors. `nn.utils.clip_grad_norm_` and GradScaler see all ranks' elements.
 
-    Raises ValueError for parameters that are shared with a module outside that was sharded before, and for a module that
-    was; NotImplementedError for a mesh of more dims and for a number as reshard_after_forward.
+    Raises ValueError for parameters that are shared with a module outside that was sharded before, and for a module
+    that was; NotImplementedError for a mesh of more dims and for a number as reshard_after_forward.
     """
     if isinstance(module, list | tuple):
         for one in module:
@@ -136,6 +137,25 @@ def _cut(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None
 
 def _states(module: Any, recurse: bool = True) -> list[State]:
     return [part._fsdp for part in (module.modules() if recurse else [module]) if isinstance(part, FSDPModule)]
+
+
+def register_fsdp_forward_method(module: Any, method_name: str) -> None:
+    """Has that method of a module that was sharded, which uses its parameters, gather them as `forward` does."""
+    if not isinstance(module, FSDPModule):
+        return
+    method, state, part = getattr(module, method_name), module._fsdp, cast(nn.Module, module)
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = state.pre_forward(part, args, kwargs)
+        try:
+            output = method(*args, **kwargs)
+        except Exception:
+            state.post_forward(part, args, None)
+            raise
+        return state.post_forward(part, args, output)
+
+    module.__dict__[method_name] = call
 
 
 class FSDPModule:

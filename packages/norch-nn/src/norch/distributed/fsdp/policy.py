@@ -12,8 +12,8 @@ class MixedPrecisionPolicy:
     """The dtypes of a sharded module, None for as they are. The optimiser's parameters keep theirs.
 
     param_dtype: what gathered parameters are, so that the module computes in it and half as many bytes travel.
-    reduce_dtype: what gradients are reduced in. output_dtype: what its results are cast to. cast_forward_inputs: whether
-    floating arguments of `forward` are cast to param_dtype.
+    reduce_dtype: what gradients are reduced in. output_dtype: what its results are cast to. cast_forward_inputs:
+    whether floating arguments of `forward` are cast to param_dtype.
     """
 
     param_dtype: norch.DType | None = None

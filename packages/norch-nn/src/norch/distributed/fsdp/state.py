@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import norch
@@ -159,7 +160,7 @@ class State:
         """`output` is None where the forward pass raised."""
         if self.policy.output_dtype is not None:
             output = tree_map(lambda v: _cast(v, self.policy.output_dtype), output)
-        results = [v for v in tree_leaves(output) if isinstance(v, Tensor) and v.requires_grad]
+        results = [v for v in _tensors(output) if v.requires_grad]
         if norch.is_grad_enabled():
             for result in results:
                 result.register_hook(self.pre_backward)
@@ -167,7 +168,7 @@ class State:
         reshard = not root if self.reshard_after_forward is None else self.reshard_after_forward
         if not self.schedule.in_backward and (reshard or not results):
             if results:
-                own = {id(v) for v in tree_leaves(output)}
+                own = {id(v) for v in _tensors(output)}
                 saved = [v for v in saved_tensors(results, self.gate) if id(v) not in own]
                 for flat in self.flats:
                     flat.take_views(saved)
@@ -186,6 +187,8 @@ class State:
                 "since its forward pass; call backward() before the optimizer's step"
             )
         self.unshard()
+        for flat in self.flats:
+            flat.restore_views()
         behind = self.backward_prefetch
         for other in schedule.neighbour(self, schedule.order, -1) if behind is None else behind:
             other.prefetch()
@@ -209,6 +212,17 @@ class State:
 
 def _cast(value: Any, dtype: Any) -> Any:
     return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors in containers, and in the attributes of dataclasses."""
+    found: list[Tensor] = []
+    for leaf in tree_leaves(value):
+        if isinstance(leaf, Tensor):
+            found.append(leaf)
+        elif is_dataclass(leaf):
+            found += _tensors(vars(leaf))
+    return found
 
 
 def saved_tensors(results: list[Tensor], since: int) -> Iterator[Tensor]:

@@ -71,9 +71,9 @@ class Bucket:
 class ZeroRedundancyOptimizer(Optimizer):
     """An optimiser of class `optimizer_class` that keeps 1 / N of its state on each of N ranks.
 
-    Gradients are to be the same on all ranks, as DistributedDataParallel leaves them. Each rank steps on its elements of
-    every parameter, laid flat, and gets those of the others; the parameters are the same bits on all ranks then, and for
-    optimisers that treat each element by itself those of the plain optimiser.
+    Gradients are to be the same on all ranks, as DistributedDataParallel leaves them. Each rank steps on its elements
+    of every parameter, laid flat, and gets those of the others; the parameters are the same bits on all ranks then, and
+    for optimisers that treat each element by itself those of the plain optimiser.
 
     params: as any optimiser takes them. process_group: the ranks, by default all. parameters_as_bucket_view: whether
     parameters of a bucket of 32 MB lie in one piece of memory, theirs. defaults: options of `optimizer_class`.
@@ -100,8 +100,8 @@ class ZeroRedundancyOptimizer(Optimizer):
             raise NotImplementedError("ZeroRedundancyOptimizer: overlap_with_ddp is not supported; step after backward")
         if not optimizer_class.elementwise:
             raise ValueError(
-                f"ZeroRedundancyOptimizer: {optimizer_class.__name__} looks at more than one element at a time, so that "
-                "its state cannot be cut into equal parts"
+                f"ZeroRedundancyOptimizer: {optimizer_class.__name__} looks at more than one element at a time, so "
+                "that its state cannot be cut into equal parts"
             )
         self.process_group = resolve(process_group)
         if self.process_group is None:

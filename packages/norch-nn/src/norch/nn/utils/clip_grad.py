@@ -59,17 +59,25 @@ def get_total_norm(
     return total
 
 
-def _norms_of_shards(parameters: list[norch.Tensor], p: float) -> list[norch.Tensor]:
-    """The norms of what all ranks have of the gradients of parameters with a `shard`, one for each group of ranks."""
-    groups: dict[int, list[norch.Tensor]] = {}
+def _parts(parameter: norch.Tensor) -> list[Any]:
+    """How a parameter is shared out among ranks: by `fully_shard`, by `parallelize_module`, by both or not."""
+    found = getattr(parameter, "shard", None), getattr(parameter, "cut", None)
+    return [part for part in found if part is not None]
+
+
+def _norms_of_parts(parameters: list[norch.Tensor], p: float) -> list[norch.Tensor]:
+    """The norms of all ranks' gradients of parameters of which each has a part, one for each group of ranks."""
+    groups: dict[Any, list[norch.Tensor]] = {}
     for parameter in parameters:
-        groups.setdefault(id(parameter.shard.group), []).append(parameter)  # type: ignore[attr-defined]
+        groups.setdefault(tuple(id(part.group) for part in _parts(parameter)), []).append(parameter)
     found = []
     with norch.no_grad():
         for members in groups.values():
             mine = get_total_norm([m.grad for m in members if m.numel()], p).to(members[0].device)  # type: ignore[misc]
-            total = members[0].shard.all_reduce  # type: ignore[attr-defined]
-            found.append(total(mine, "max") if p == math.inf else total(mine**p, "sum") ** (1 / p))
+            mine = mine if p == math.inf else mine**p
+            for part in _parts(members[0]):
+                mine = part.all_reduce(mine, "max" if p == math.inf else "sum")
+            found.append(mine if p == math.inf else mine ** (1 / p))
     return found
 
 
@@ -102,14 +110,14 @@ def clip_grad_norm_(
     Returns the norm as it was, a 0-d tensor. It waits for nothing unless `error_if_nonfinite`, which raises
     RuntimeError for NaN and infinities, the gradients unchanged. `foreach` is accepted and changes nothing.
 
-    Of parameters that `norch.distributed.fsdp.fully_shard` made shards of, the norm is that of all ranks' elements: all
-    of them call it.
+    Of parameters that `fully_shard` or `parallelize_module` of norch.distributed left a part of here, the norm is that
+    of all ranks' elements: all of them call it.
     """
     given = _list(parameters)
-    whole = [p.grad for p in given if p.grad is not None and not hasattr(p, "shard")]
-    shards = [p for p in given if p.grad is not None and hasattr(p, "shard")]
+    whole = [p.grad for p in given if p.grad is not None and not _parts(p)]
+    shards = [p for p in given if p.grad is not None and _parts(p)]
     if shards:
-        whole += _norms_of_shards(shards, float(norm_type))
+        whole += _norms_of_parts(shards, float(norm_type))
     total = get_total_norm(whole, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(given, max_norm, total)
     return total

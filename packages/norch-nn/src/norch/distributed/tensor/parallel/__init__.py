@@ -8,6 +8,7 @@ from .loss import vocab_parallel_cross_entropy as vocab_parallel_cross_entropy
 from .state import full_state_dict as full_state_dict
 from .state import load_full_state_dict as load_full_state_dict
 from .style import ColwiseParallel as ColwiseParallel
+from .style import HeadwiseParallel as HeadwiseParallel
 from .style import ParallelStyle as ParallelStyle
 from .style import PrepareModuleInput as PrepareModuleInput
 from .style import PrepareModuleOutput as PrepareModuleOutput

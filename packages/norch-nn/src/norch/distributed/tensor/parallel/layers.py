@@ -18,7 +18,8 @@ from . import regions
 
 @dataclass
 class Cut:
-    """How a parameter is cut: along `dim`, over `group`, each of the `parts` that it is made of by itself."""
+    """How a parameter, whose attribute `cut` this is, is cut: along `dim`, over `group`, each of the `parts` that it is
+    made of by itself."""
 
     dim: int
     group: Any
@@ -39,6 +40,10 @@ class Cut:
         n = part.shape[self.dim] // self.parts
         found = D.all_gather_tensor(part.detach().unflatten(self.dim, (self.parts, n)), self.dim + 1, self.group)
         return found.flatten(self.dim, self.dim + 1)
+
+    def all_reduce(self, value: Tensor, op: str) -> Tensor:
+        """A value that each process has found of its own part, made that of the whole."""
+        return D.all_reduce(value, op, self.group)
 
 
 class Cutter:
@@ -61,6 +66,7 @@ class Cutter:
         else:
             data = self.replicated(whole)
             local = nn.Parameter(cut.part(data), requires_grad=whole.requires_grad)
+            local.cut = cut  # type: ignore[attr-defined]
             self.done[id(whole)] = whole, local, cut
         module.register_parameter(name, self.done[id(whole)][1])
         module.cuts[name] = cut
@@ -119,7 +125,11 @@ class RowLinear(CutLayer):
     def forward(self, input: Tensor) -> Tensor:
         if isinstance(self.given, Replicate):
             input = regions.part(input, -1, self.group)
-        out = added(F.linear(input, self.weight), self.gives, self.group)
+        return self.finish(F.linear(input, self.weight))
+
+    def finish(self, out: Tensor) -> Tensor:
+        """Adds up what the processes have made of their inputs, and the bias."""
+        out = added(out, self.gives, self.group)
         if self.bias is None:
             return out
         # Of a cut sequence each process adds it to other positions.

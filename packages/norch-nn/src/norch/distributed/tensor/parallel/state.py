@@ -20,6 +20,9 @@ def _cuts(module: nn.Module) -> Iterator[tuple[str, Cut]]:
 def full_state_dict(module: nn.Module) -> dict[str, Tensor]:
     """The `state_dict` of the model before it was cut, in each process. All processes call it."""
     state = module.state_dict()
+    for name, value in state.items():
+        if hasattr(value, "shard"):  # fully_shard's
+            state[name] = value.shard.gather(value)
     for name, cut in _cuts(module):
         state[name] = cut.whole(state[name])
     return state

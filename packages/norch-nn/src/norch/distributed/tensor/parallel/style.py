@@ -11,10 +11,10 @@ from typing import Any
 from norch import nn
 
 from ...device_mesh import DeviceMesh
-from ...nn import functional as D
 from ...world import get_world_size
 from .. import Placement, Replicate, Shard
 from . import regions
+from .attention import HeadAttention
 from .layers import ColumnEmbedding, ColumnLinear, CutLayer, Cutter, RowEmbedding, RowLinear
 
 Layouts = Placement | tuple[Placement | None, ...] | None
@@ -80,6 +80,21 @@ class RowwiseParallel(ParallelStyle):
         raise TypeError(_refused("RowwiseParallel", module))
 
 
+class HeadwiseParallel(ParallelStyle):
+    """Cuts a MultiheadAttention by its heads. PyTorch has none.
+
+    input_layouts: how what it is given lies, Replicate() or, of a cut sequence, Shard(dim); output_layouts alike.
+    """
+
+    def __init__(self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None) -> None:
+        self.given, self.gives = input_layouts or Replicate(), output_layouts or Replicate()
+
+    def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
+        if not isinstance(module, nn.MultiheadAttention):
+            raise TypeError(f"HeadwiseParallel cuts MultiheadAttention, got {type(module).__name__}")
+        return HeadAttention(module, cutter, self.given, self.gives)
+
+
 class SequenceParallel(ParallelStyle):
     """For a module that works on each position alone (LayerNorm): it gets a cut sequence (Korthikanti et al., 2022).
 
@@ -92,9 +107,25 @@ class SequenceParallel(ParallelStyle):
     def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
         for parameter in module.parameters():
             cutter.replicated(parameter)
-            if parameter.requires_grad:
-                parameter.register_hook(lambda grad: D.all_reduce(grad, group=cutter.group))
+        module.__dict__["_sequence_group"] = cutter.group
+        module.__class__ = type(f"Sequence{type(module).__name__}", (_OfSequence, type(module)), {})
         return module
+
+
+class _OfSequence:
+    """What `SequenceParallel` makes of a module's class: each process has the gradient of other positions."""
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        places = [(part.__dict__, name) for part in self.modules() for name in part._parameter_names]
+        before = [own[name] for own, name in places]
+        try:
+            for (own, name), parameter in zip(places, before, strict=True):
+                if parameter is not None:
+                    own[name] = regions.enter(parameter, self._sequence_group)
+            return super().forward(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            for (own, name), parameter in zip(places, before, strict=True):
+                own[name] = parameter
 
 
 class _Prepare(ParallelStyle):
@@ -182,7 +213,7 @@ def _local(style: str, use_local_output: bool) -> None:
 def _refused(style: str, module: nn.Module) -> str:
     hint = ""
     if isinstance(module, nn.MultiheadAttention):
-        hint = "; write attention with Linear layers, cut its qkv by ColwiseParallel(parts=3)"
+        hint = "; HeadwiseParallel cuts that"
     return f"{style} cuts Linear and Embedding, got {type(module).__name__}{hint}"
 
 
