@@ -55,8 +55,9 @@ class GradScaler:
         self._growth_interval, self._growth_tracker = growth_interval, 0
         self._enabled = bool(enabled)
         self._scaled = False
-        self._stages: dict[int, tuple[int, bool | None]] = {}
-        """By id of the optimiser: the stage, and whether all was finite; None where it has no gradient."""
+        self._stages: dict[int, tuple[int, bool | None, Any]] = {}
+        """By id of the optimiser: the stage, whether all was finite (None where it has no gradient), and it itself,
+        so that no other gets its id."""
 
     def is_enabled(self) -> bool:
         """Whether it does anything."""
@@ -87,7 +88,7 @@ class GradScaler:
         if not self._enabled:
             return
         self._check_scaled("unscale_")
-        stage = self._stages.get(id(optimizer), (_READY, None))[0]
+        stage = self._stages.get(id(optimizer), (_READY,))[0]
         if stage == _UNSCALED:
             raise AutogradError(
                 "GradScaler.unscale_(): it has already been called on this optimizer since the last update()"
@@ -101,7 +102,8 @@ class GradScaler:
                 finite.append(isfinite(grad).all())
             first = finite[0].device if finite else None
             all_finite = self._everywhere(optimizer, stack([f.to(first) for f in finite]).all() if finite else None)
-        self._stages[id(optimizer)] = (_UNSCALED, None if all_finite is None else bool(all_finite.item()))
+        good = None if all_finite is None else bool(all_finite.item())
+        self._stages[id(optimizer)] = (_UNSCALED, good, optimizer)
 
     def _everywhere(self, optimizer: Any, finite: Tensor | None) -> Tensor | None:
         """Whether the gradients are finite on all ranks that share the parameters out, from whether they are here."""
@@ -121,7 +123,7 @@ class GradScaler:
         if "closure" in kwargs:
             raise NotImplementedError("GradScaler.step(): closures are not supported while it is enabled")
         self._check_scaled("step")
-        stage = self._stages.get(id(optimizer), (_READY, None))[0]
+        stage = self._stages.get(id(optimizer), (_READY,))[0]
         if stage == _STEPPED:
             raise AutogradError("GradScaler.step(): it has already been called since the last update()")
         if stage == _READY:
@@ -130,7 +132,7 @@ class GradScaler:
         if good is None:
             raise AutogradError("GradScaler.step(): no parameter of this optimizer has a gradient")
         found = optimizer.step(*args, **kwargs) if good else None
-        self._stages[id(optimizer)] = (_STEPPED, good)
+        self._stages[id(optimizer)] = (_STEPPED, good, optimizer)
         return found
 
     def update(self, new_scale: Any = None) -> None:
@@ -141,7 +143,7 @@ class GradScaler:
         if not self._enabled:
             return
         self._check_scaled("update")
-        seen = [good for _, good in self._stages.values() if good is not None]
+        seen = [good for _, good, _ in self._stages.values() if good is not None]
         if new_scale is not None:
             self._scale = float(new_scale)
         elif not seen:
