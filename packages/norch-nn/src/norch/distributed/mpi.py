@@ -64,8 +64,8 @@ class _Pieces(Request):
 
 
 class _Messages(Request):
-    def __init__(self, requests: list[Any], anyone: bool) -> None:
-        self.requests, self.status = requests, MPI.Status() if anyone else None
+    def __init__(self, requests: list[Any], memory: list[Any], anyone: bool) -> None:
+        self.requests, self.memory, self.status = requests, memory, MPI.Status() if anyone else None
 
     def test(self) -> bool:
         if self.status is None:
@@ -83,7 +83,8 @@ class MPICommunicator(Communicator):
     def __init__(self, comm: Any) -> None:
         self.comm = comm
         self.queue: deque[tuple[Start, _Pieces]] = deque()
-        self.under_way: deque[tuple[Any, _Pieces]] = deque()
+        self.under_way: deque[tuple[Any, _Pieces, Start]] = deque()
+        """What was started, and by what, which holds the memory: mpi4py does not, and the user may drop the Work."""
         self.messages: list[_Messages] = []
 
     def progress(self) -> None:
@@ -95,7 +96,7 @@ class MPICommunicator(Communicator):
             if not queue or len(under_way) == UNDER_WAY:
                 return
             start, request = queue.popleft()
-            under_way.append((start(), request))
+            under_way.append((start(), request, start))
 
     def all_reduce(self, tensor: Tensor, op: str) -> Request:
         values, how = tensor.numpy().reshape(-1), _OPS[op]
@@ -126,12 +127,11 @@ class MPICommunicator(Communicator):
     def exchange(
         self, sends: Sequence[tuple[Tensor, int]], receipts: Sequence[tuple[Tensor, int | None]], tag: int = 0
     ) -> Request:
-        requests = [
-            self.comm.Irecv(_bytes(tensor), MPI.ANY_SOURCE if peer is None else peer, tag) for tensor, peer in receipts
-        ]
-        requests += [self.comm.Isend(_bytes(tensor), peer, tag) for tensor, peer in sends]
-        made = _Messages(requests, any(peer is None for _, peer in receipts))
-        # Kept until they are done, whoever drops the Work: MPI writes to their memory.
+        into = [(_bytes(tensor), MPI.ANY_SOURCE if peer is None else peer) for tensor, peer in receipts]
+        out = [(_bytes(tensor), peer) for tensor, peer in sends]
+        requests = [self.comm.Irecv(values, peer, tag) for values, peer in into]
+        requests += [self.comm.Isend(values, peer, tag) for values, peer in out]
+        made = _Messages(requests, [into, out], any(peer is None for _, peer in receipts))
         self.messages = [*(message for message in self.messages if not message.test()), made]
         return made
 

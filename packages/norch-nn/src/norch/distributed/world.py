@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import multiprocessing
+import multiprocessing.util
 import os
 import sys
 import time
@@ -270,6 +272,8 @@ def _watch_exit() -> None:
 
     sys.excepthook = told
     atexit.register(_at_exit)
+    if multiprocessing.parent_process() is not None:  # its processes skip atexit
+        multiprocessing.util.Finalize(None, _at_exit, exitpriority=0)
 
 
 _hooked = False
