@@ -139,7 +139,7 @@ def run(library: str, name: str, device: str, ranks: int, options: list[str]) ->
     command = [sys.executable, __file__, "--measure", library, "--model", name, "--device", device, *options]
     env = os.environ | {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     if device == "cpu":
-        env |= {"OMP_NUM_THREADS": "1"}
+        env |= {"OMP_NUM_THREADS": "1", "NORCH_NUM_THREADS": "1"}
     if library == "norch" and device == "cpu" and ranks > 1:
         mpirun = shutil.which("mpirun") or "mpirun"
         env = {k: v for k, v in env.items() if k not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}

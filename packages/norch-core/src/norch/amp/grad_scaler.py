@@ -99,14 +99,16 @@ class GradScaler:
             for grad in _gradients(optimizer):
                 grad.mul_(1.0 / self._scale)
                 finite.append(isfinite(grad).all())
-            good = None
-            if finite:
-                first = finite[0].device
-                all_finite = stack([f.to(first) for f in finite]).all()
-                for shard in _shards(optimizer):
-                    all_finite = shard.all_reduce(all_finite, "min")
-                good = bool(all_finite.item())
-        self._stages[id(optimizer)] = (_UNSCALED, good)
+            first = finite[0].device if finite else None
+            all_finite = self._everywhere(optimizer, stack([f.to(first) for f in finite]).all() if finite else None)
+        self._stages[id(optimizer)] = (_UNSCALED, None if all_finite is None else bool(all_finite.item()))
+
+    def _everywhere(self, optimizer: Any, finite: Tensor | None) -> Tensor | None:
+        """Whether the gradients are finite on all ranks that share the parameters out, from whether they are here."""
+        if finite is not None:
+            for shard in _shards(optimizer):
+                finite = shard.all_reduce(finite, "min")
+        return finite
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """`optimizer.step(*args)` after `unscale_`, unless a gradient was not finite.

@@ -106,6 +106,7 @@ PLACES: dict[str, Place] = {
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
     ),
+    "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "nn.utils.parametrizations": Place(("nn.utils",)),
     "onnx": Place(lacks={"export": _CHECKPOINT}),
     "optim.adamw": Place(("optim",)),

@@ -44,9 +44,14 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     comm = found.comm(tensor.device.type)
     found.begin(call)
     data, native, made = reducible(comm, tensor, how, found.size())
-    if data.data_ptr() == tensor.data_ptr() and native == how:
-        return found.end(call, comm.all_reduce(data, native), lambda: changed(tensor, "all_reduce"), tensor, async_op)
-    return found.end(call, comm.all_reduce(data, native), lambda: copy_into(tensor, made(data)), tensor, async_op)
+    if data.data_ptr() != tensor.data_ptr():
+        return found.end(call, comm.all_reduce(data, native), lambda: copy_into(tensor, made(data)), tensor, async_op)
+
+    def finish() -> None:
+        made(data)  # in place
+        changed(tensor, "all_reduce")
+
+    return found.end(call, comm.all_reduce(data, native), finish, tensor, async_op)
 
 
 def reduce(

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import norch
+
 from . import engines, watchdog
 from .engine import Engine
 from .errors import DistributedError
@@ -160,6 +162,7 @@ def init_process_group(
         raise ValueError(f"init_process_group(): rank {found.rank} is not below world_size {found.world_size}")
     chosen = _chosen(backend)
     _place = found
+    _share_processors(found.local_world_size)
     _store = store if store is not None else _rendezvous(found, init_method, limit, chosen)
     made = ProcessGroup("world", range(found.world_size), found.rank, chosen, _store, limit)
     if "cpu" in chosen:
@@ -169,6 +172,13 @@ def init_process_group(
     GroupMember.WORLD = made
     _groups.append(made)
     _watch_exit()
+
+
+def _share_processors(processes: int) -> None:
+    """Gives each of several processes of a host its share, where none was told how many threads to use, nor bound."""
+    count = os.cpu_count() or 1
+    if processes > 1 and "NORCH_NUM_THREADS" not in os.environ and norch.get_num_threads() == count:
+        norch.set_num_threads(max(1, count // processes))
 
 
 def new_group(

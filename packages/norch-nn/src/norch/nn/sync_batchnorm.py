@@ -56,8 +56,7 @@ class SyncBatchNorm(_BatchNorm):
         return out  # type: ignore[no-any-return]
 
     def _group(self) -> Any:
-        import norch.distributed as dist  # late: norch.nn is imported without it
-
+        dist = norch.distributed  # imported here and not before
         if not dist.is_initialized():
             return None
         group = dist.group.WORLD if self.process_group is None else self.process_group
@@ -102,8 +101,6 @@ class _SyncBatchNorm(norch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
-        import norch.distributed as dist
-
         input, weight, bias, eps, group = args
         x = input.float() if input.dtype.itemsize < 4 else input
         dims = [0, *range(2, x.ndim)]
@@ -116,7 +113,7 @@ class _SyncBatchNorm(norch.autograd.Function):
             mine[channels:-1] = (x - _along(mean, x)).square().sum(dims)
             mine[-1] = count
         all_ = norch.empty((group.size(), mine.numel()), dtype=x.dtype, device=x.device)
-        dist.all_gather_into_tensor(all_, mine, group)
+        norch.distributed.all_gather_into_tensor(all_, mine, group)
         means, squares, counts = all_[:, :channels], all_[:, channels:-1], all_[:, -1:]
         total = counts.sum()
         if x.device.type == "cpu" and float(total) <= 1:
@@ -138,8 +135,6 @@ class _SyncBatchNorm(norch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        import norch.distributed as dist
-
         input, weight, mean, factor, total = ctx.saved_tensors
         x, g = input, grads[0]
         if input.dtype.itemsize < 4:
@@ -151,7 +146,7 @@ class _SyncBatchNorm(norch.autograd.Function):
         grad_weight = sums[1].to(weight.dtype, copy=True) if weight is not None else None
         grad_input = None
         if ctx.needs_input_grad[0]:
-            dist.all_reduce(sums, group=ctx.group)
+            norch.distributed.all_reduce(sums, group=ctx.group)
             means = sums / total
             grad_input = g - _along(means[0], x) - scaled * _along(means[1], x)
             grad_input = (grad_input * _along(factor if weight is None else factor * weight, x)).to(input.dtype)

@@ -27,7 +27,7 @@ def prepare_model(model: nn.Module, move_to_device: Any = True, **kwargs: Any) -
     if move_to_device:
         model = model.to(get_device() if move_to_device is True else move_to_device)
     if distributed.is_initialized() and distributed.get_world_size() > 1:
-        from norch.nn.parallel.distributed import DistributedDataParallel
+        from norch.distributed.data_parallel import DistributedDataParallel
 
         return DistributedDataParallel(model, **kwargs)
     return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import sys
 
 import numpy as np
@@ -13,6 +14,7 @@ import norch
 import norch.distributed as dist
 from norch import nn
 from norch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from norch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from norch.nn.parallel import DistributedDataParallel as DDP
 from norch.utils.checkpoint import checkpoint
 
@@ -290,7 +292,12 @@ def buffers_are_those_of_rank_0():
     with norch.no_grad():
         model.eval()(norch.randn(4, 3))
     assert alike(bn.buffers())
-    own = DDP(nn.BatchNorm1d(3), broadcast_buffers=False).train()
+    bn = nn.BatchNorm1d(3)
+    bn.running_mean.fill_(rank + 1.0)
+    own = DDP(bn, broadcast_buffers=False)
+    assert bn.running_mean.tolist() == [rank + 1.0] * 3
+    own = DDP(bn, forward_sync_buffers=False)
+    assert bn.running_mean.tolist() == [1, 1, 1]
     for _ in range(2):
         own(norch.randn(4, 3) + rank).sum().backward()
     assert not alike([own.module.running_mean])
@@ -423,6 +430,24 @@ def clipping_and_scaling_agree():
 
 
 @promise
+def scaling_agrees_where_each_rank_has_a_part():
+    layer = nn.Linear(2, 1)
+    optimizer = norch.optim.SGD(layer.parameters(), lr=0.1)
+    scaler = ShardedGradScaler("cpu", init_scale=8.0)
+    for bad in (True, False):
+        before = layer.weight.tolist()
+        optimizer.zero_grad()
+        if rank or bad:  # where it is good one rank has no gradients at all
+            x = norch.full((1, 2), float("inf") if bad and rank == 0 else 1.0)
+            scaler.scale(layer(x).sum()).backward()
+        scaler.scale(norch.ones(()))
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == 4.0
+        assert (layer.weight.tolist() == before) == (bad or rank == 0)
+
+
+@promise
 def copies_and_state():
     model = DDP(nn.Linear(2, 1))
     assert sorted(model.state_dict()) == ["module.bias", "module.weight"]
@@ -434,6 +459,13 @@ def copies_and_state():
     assert model.module.weight.grad is None
     averaged = norch.optim.swa_utils.AveragedModel(model)
     averaged.update_parameters(model)
+
+
+@promise
+def processes_share_the_processors():
+    count = os.cpu_count() or 1
+    wanted = max(1, count // size) if len(os.sched_getaffinity(0)) == count else norch.get_num_threads()
+    assert norch.get_num_threads() == int(os.environ.get("NORCH_NUM_THREADS", wanted))
 
 
 @promise

@@ -31,8 +31,7 @@ class DistributedSampler(Sampler[T_co]):
         drop_last: bool = False,
     ) -> None:
         if num_replicas is None or rank is None:
-            import norch.distributed as dist
-
+            dist = norch.distributed  # imported here and not before
             num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
             rank = dist.get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:

@@ -10,7 +10,7 @@ import norch.distributed as dist
 from .replicas import broadcast_all
 
 if TYPE_CHECKING:
-    from .distributed import DistributedDataParallel
+    from .model import DistributedDataParallel
 
 
 class Uneven:
@@ -26,6 +26,11 @@ class Uneven:
         reducer.rebuilt = True  # in which order is settled by processes that have a batch; all might not have
         if by_active:
             reducer.weight = lambda: len(self.active)
+
+    @property
+    def source(self) -> int:
+        """Whose buffers all others take: as in PyTorch the last member that has a batch."""
+        return self.active[-1]
 
     def tell(self, has_batch: bool) -> bool:
         """Tells whether this process has a batch. Returns whether those that have one average gradients."""
@@ -54,11 +59,11 @@ class Uneven:
             if self.over:
                 break
             if model.will_sync_module_buffers():
-                broadcast_all(model._synced_buffers(), self.group, self.active[0])
+                broadcast_all(model._synced_buffers(), self.group, self.source)
             if averaging:
                 reducer.follow()
             model.require_forward_param_sync = averaging
-        broadcast_all([*model.parameters(), *model._synced_buffers()], self.group, self.active[0])
+        broadcast_all([*model.parameters(), *model._synced_buffers()], self.group, self.source)
 
     def end(self) -> None:
         self.model.reducer.weight = None

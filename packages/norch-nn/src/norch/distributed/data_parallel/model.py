@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import norch
 import norch.distributed as dist
+from norch.nn import Module
 from norch.utils._pytree import tree_leaves, tree_map
 
-from ..module import Module
 from .buckets import MB, GradBucket
 from .reducer import Reducer
 from .replicas import broadcast_all, check_same
@@ -30,7 +30,8 @@ class DistributedDataParallel(Module):
     begin with the parameters and buffers of rank 0. State dict keys begin with "module.", as PyTorch's.
 
     device_ids: the one device of this process, to which inputs are moved; None for modules on the CPU.
-    broadcast_buffers: whether the buffers become those of rank 0 before each forward pass.
+    forward_sync_buffers: whether the buffers become those of rank 0 before each forward pass; broadcast_buffers=False
+        leaves them apart from the beginning.
     process_group: among whom; all processes by default.
     bucket_cap_mb: the size of buckets; by default 4 MB on the CPU and 25 MB elsewhere.
     find_unused_parameters: parameters may get no gradient in a step; one that gets none in any process keeps its own.
@@ -62,19 +63,23 @@ class DistributedDataParallel(Module):
         mixed_precision: Any = None,
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
-        **more: Any,
+        bucket_cap_mb_list: Any = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__()
         for name, value in {
             "delay_all_reduce_named_params": delay_all_reduce_named_params,
             "mixed_precision": mixed_precision,
             "device_mesh": device_mesh,
+            "bucket_cap_mb_list": bucket_cap_mb_list,
         }.items():
             if value is not None:
                 raise NotImplementedError(f"DistributedDataParallel: there is no {name}")
         if not isinstance(module, Module):
             raise norch.DTypeError(f"DistributedDataParallel: {type(module).__name__} is not a Module subclass")
-        self.module, self.dim, self.device_ids = module, dim, None
+        self.module, self.dim = module, dim
+        self.device_ids: list[Any] | None = None
         self.process_group = dist.group.WORLD if process_group is None else process_group
         if not isinstance(self.process_group, dist.ProcessGroup):
             raise ValueError(
@@ -82,7 +87,8 @@ class DistributedDataParallel(Module):
                 if process_group is None
                 else f"DistributedDataParallel: this process is no member of process_group {process_group!r}"
             )
-        self.broadcast_buffers = True if broadcast_buffers is None else broadcast_buffers
+        begin_alike = broadcast_buffers is not False
+        self.broadcast_buffers = begin_alike if forward_sync_buffers is None else forward_sync_buffers
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
         self.static_graph = False
         self.uneven: Uneven | None = None
@@ -112,7 +118,8 @@ class DistributedDataParallel(Module):
         self.bucket_bytes_cap = int(cap * MB)
         if init_sync:
             check_same(trained, self.process_group, "DistributedDataParallel")
-            broadcast_all([p for _, p in named] + self._synced_buffers(), self.process_group)
+            buffers = self._synced_buffers() if begin_alike else []
+            broadcast_all([*[p for _, p in named], *buffers], self.process_group)
         first = self.bucket_bytes_cap if bucket_cap_mb else int(FIRST_MB * MB)
         self.bucket_caps = first, self.bucket_bytes_cap
         self._reduce(trained)
@@ -138,7 +145,7 @@ class DistributedDataParallel(Module):
     def _synced_buffers(self) -> list[norch.Tensor]:
         return [b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
 
-    def _reduce(self, trained: list[tuple[str, norch.Tensor]]) -> None:
+    def _reduce(self, trained: Sequence[tuple[str, norch.Tensor]]) -> None:
         unused, keep = self.find_unused_parameters, self.gradient_as_bucket_view
         self.reducer = Reducer(trained, self.process_group, self.bucket_caps, unused, keep)
 
@@ -153,7 +160,7 @@ class DistributedDataParallel(Module):
         source = 0
         if self.uneven is not None:
             self.uneven.tell(True)
-            source = self.uneven.active[0]
+            source = self.uneven.source
         if norch.is_grad_enabled() and self.require_backward_grad_sync:
             self.reducer.prepare()
         if self.will_sync_module_buffers():

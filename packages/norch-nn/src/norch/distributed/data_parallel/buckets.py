@@ -64,7 +64,7 @@ class GradBucket:
     # --- For the reducer --------------------------------------------------------------------------------------------
 
     def fill(self, keep: bool) -> None:
-        """Brings the gradients together. Those that lie here since the last time stay where they are.
+        """Brings the gradients together, where they stay. Those that lie here since the last time need no copy.
 
         keep: in the same memory each time. Else it is new, so that nobody's old gradients change.
         """
@@ -77,11 +77,12 @@ class GradBucket:
             return
         if not keep or not self.views:
             self._allocate()
-        for view, grad in zip(self.views, grads, strict=True):
+        for parameter, view, grad in zip(self._parameters, self.views, grads, strict=True):
             if grad is None:
                 view.zero_()
             elif grad is not view:
                 view.copy_(grad)
+                parameter.grad = view  # now, so that the memory of the other is free for the rest of the pass
 
     def _allocate(self) -> None:
         first = self._parameters[0]
