@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.parametrize("n", [2, 4])
-@pytest.mark.parametrize("program", ["functional_collectives.py", "tensor_parallel.py", "pipeline.py"])
+@pytest.mark.parametrize(
+    ("program", "n"),
+    [("functional_collectives.py", 4), ("tensor_parallel.py", 2), ("tensor_parallel.py", 4), ("pipeline.py", 4)],
+)
 def test_a_cut_model_equals_the_whole(mpirun: Any, program: str, n: int) -> None:
     done = mpirun(n, program)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -46,12 +46,15 @@ class HeadAttention(CutLayer):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """As MultiheadAttention's."""
-        entered = {id(x): self._entered(x) for x in (query, key, value)}
+        entered = {id(x): self._entered(x) for x in (query, key, value)}  # the same tensor once
+        query, key, value = entered[id(query)], entered[id(key)], entered[id(value)]
         if attn_mask is not None and attn_mask.ndim == 3:
             every = attn_mask.unflatten(0, (-1, self.num_heads * get_world_size(self.group)))
             attn_mask = every.narrow(1, self.num_heads * get_rank(self.group), self.num_heads).flatten(0, 1)
         out, weights = F.multi_head_attention_forward(
-            *(entered[id(x)] for x in (query, key, value)),
+            query,
+            key,
+            value,
             self.embed_dim,
             self.num_heads,
             self.in_proj_weight,
