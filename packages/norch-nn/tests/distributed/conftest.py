@@ -33,7 +33,8 @@ def launch(n: int, program: str, *args: Any, env: dict[str, str] | None = None) 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **(env or {})},
+        # Buffered, so that processes write whole lines.
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "", **(env or {})},
         start_new_session=True,
     )
 
