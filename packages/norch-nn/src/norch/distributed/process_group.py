@@ -20,7 +20,7 @@ from .watchdog import Watchdog
 SPINS = 64
 """How often a request is asked before anyone else gets the processor."""
 
-AT_ONCE, PAUSE = 0.2, 1e-4
+AT_ONCE, PAUSE = 0.003, 2e-5
 """After so many seconds a waiting process sleeps between two looks, and for how long."""
 
 LOOK = 0.05
