@@ -34,6 +34,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "second-by-result", r"(v\d+) = \S*\b(norm|logsumexp)\(.*create_graph.*autograd\.grad\(.*\[.*\1\]", r"^v\d+\S*: "
     ),
+    Difference("bias-of-norms", r"\b(instance|batch)_norm\(.*bias=.*create_graph", r"^\w: grad is .*, should be None"),
     Difference("prelu-at-0", r"\bprelu\(.*create_graph", "values of the gradient"),
     Difference("gradient-through-logarithm", r"\blogcumsumexp\(.*create_graph", "values of the gradient"),
     Difference("rates-in-float32", r"float64.*optim\.(ASGD|NAdam)\(", r"values"),
