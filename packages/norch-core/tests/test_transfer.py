@@ -68,6 +68,8 @@ def test_what_to_refuses() -> None:
     x = norch.ones(2)
     with pytest.raises(DTypeError, match=r"to\(\): expected a dtype, a device or a tensor, got 1.5"):
         x.to(1.5)
+    with pytest.raises(DTypeError, match=r"expected a dtype, a device or a tensor, got <class"):
+        norch.ones(1).to(norch.Tensor)
     with pytest.raises(TypeError, match=r"to\(\): unexpected argument 'layout'"):
         x.to(norch.float64, layout=None)
     with pytest.raises(DeviceError, match="nowhere"):

@@ -62,7 +62,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             dtype = as_dtype(value, "to")
         elif isinstance(value, Device | str) or type(value) is int:
             device = Device(value)
-        elif hasattr(value, "spec"):
+        elif isinstance(value, TensorBase):
             dtype, device = value.spec.dtype, value.spec.device
         elif value is not None and not isinstance(value, bool):
             raise DTypeError(f"to(): expected a dtype, a device or a tensor, got {value!r}")
