@@ -73,7 +73,7 @@ class Members:
         text = json.dumps(value).encode().ljust(RECORD)
         if len(text) > RECORD:
             raise ValueError(f"a member's record takes {len(text)} bytes, over {RECORD}")
-        device = self.group.tensor_device(kind)
+        device = norch.device(kind)
         tensor = norch.tensor(list(text), dtype=norch.uint8).to(device)
         out = norch.empty(self.group.size() * RECORD, dtype=norch.uint8, device=device)
         self.group.wait_for(comm.all_gather(out, tensor), 0, "init_process_group", None)

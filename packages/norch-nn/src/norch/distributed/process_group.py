@@ -14,7 +14,7 @@ from .engine import Communicator, Engine, Request
 from .errors import DistributedError
 from .futures import Future
 from .members import Members
-from .store import PrefixStore, Store
+from .store import PrefixStore, Store, seconds
 from .watchdog import Watchdog
 
 SPINS = 64
@@ -69,11 +69,11 @@ class Work:
     def wait(self, timeout: Any = None) -> bool:
         """Returns when the tensors hold the result, as far as the current stream's work is concerned.
 
-        Raises DistributedError, naming who is missing, after the group's timeout (or `timeout`, a timedelta).
+        Raises DistributedError, naming who is missing, after the group's timeout (or `timeout`, given likewise).
         """
         if self.kept is not None:
             if timeout is not None:
-                self.deadline = time.monotonic() + timeout.total_seconds()
+                self.deadline = time.monotonic() + seconds(timeout)
             if self.request.chain():
                 self.group.watch(self.request, self.seq, self.call)
             else:
@@ -308,7 +308,3 @@ class ProcessGroup:
                 comm.close()
         self.closed = True
         self.comms.clear()
-
-    def tensor_device(self, kind: str) -> norch.device:
-        """Where tensors of the group's own are made for an engine."""
-        return norch.device(kind)

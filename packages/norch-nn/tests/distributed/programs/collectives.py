@@ -64,7 +64,7 @@ for dtype, op in [*itertools.product(FLOATS, (*NUMERIC, Op.AVG)), *itertools.pro
     same(x, wanted, f"all_reduce {dtype} {op}")
     y = tensor(values[rank], dtype).t()  # not contiguous
     work = dist.all_reduce(y, op, async_op=True)
-    assert work.wait() and work.is_completed()
+    assert work.wait(30) and work.is_completed()  # seconds, or a timedelta
     same(y, wanted.T, f"all_reduce {dtype} {op}, strided")
     for root in range(size):
         x = tensor(values[rank], dtype)
