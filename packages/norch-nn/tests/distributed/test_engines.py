@@ -57,9 +57,7 @@ def test_what_is_no_engine_is_refused() -> None:
     class Nothing:
         name = "nothing"
 
-    with pytest.raises(
-        DistributedError, match="expected an Engine, got Nothing, which has no connect"
-    ):
+    with pytest.raises(DistributedError, match="expected an Engine, got Nothing, which has no connect"):
         engines.register(Nothing())  # type: ignore[arg-type]
 
 
