@@ -34,9 +34,11 @@ from .contract import (
     UNARY,
     Backend,
     Buffer,
+    Fed,
     IndexOutOfBounds,
     Kernel,
     Operand,
+    Place,
 )
 
 if TYPE_CHECKING:
@@ -55,10 +57,12 @@ __all__ = [
     "BackendError",
     "Buffer",
     "DType",
+    "Fed",
     "IndexOutOfBounds",
     "Kernel",
     "Operand",
     "OutOfMemoryError",
+    "Place",
     "get_float32_matmul_precision",
     "hookimpl",
     "register",

@@ -7,18 +7,19 @@ derivatives are decided before it is asked.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ..dtype import DType
 
-CONTRACT = (1, 2)
+CONTRACT = (1, 3)
 """Major and minor version. Majors must match; a backend built for an older minor keeps working, since methods and
 fields are only ever added, each with a default.
 
 1.1: Backend.allocating, copy_out_later and current_device.
 1.2: Backend.channels_last and record_stream.
+1.3: Backend.program, and the op "fused".
 """
 
 UNARY: list[str] = []
@@ -81,6 +82,18 @@ CHANNELS_LAST = frozenset(
 Kernel = Callable[..., None]
 """`kernel(buffer, offset, ..., scalar, ...)`: for each operand of `compile`, in its order, a buffer and an offset in
 elements, or the number of a scalar operand."""
+
+
+class Place(int):
+    """In a program's calls: stands for the buffer of that number."""
+
+    __slots__ = ()
+
+
+class Fed(int):
+    """In a program's calls: stands for the number, of those that change from run to run, at that position."""
+
+    __slots__ = ()
 
 
 class Buffer:
@@ -207,6 +220,25 @@ class Backend(ABC):
             return buffer
 
         return call
+
+    def program(
+        self,
+        calls: Sequence[tuple[Kernel, tuple[Any, ...]]],
+        scratch: int,
+        bound: Sequence[Any | None],
+        index: int,
+    ) -> Callable[[Sequence[Any], Sequence[float]], None] | None:
+        """Kernel calls of `norch.capture` as one: `run(buffers, numbers)`. None where core is to run the list itself.
+
+        calls: each a kernel that `compile` returned, and its arguments, in which Place(i) stands for buffers[i] and
+        Fed(i) for numbers[i]. scratch: the bytes of place 0, memory that the program provides and whose contents matter
+        within a run only; buffers[0] is None. bound: by place the buffer that most runs will get (a parameter's), None
+        where each run may get another (an argument's, a result's). Any run may get other buffers, of that size or more.
+
+        Runs of a program do not overlap, which core sees to. What a kernel raises leaves `run` as it is, with the
+        position of its call as the attribute `call`.
+        """
+        return None
 
     def synchronize(self, index: int) -> None:
         """Waits until all work given to device `index` is done."""
