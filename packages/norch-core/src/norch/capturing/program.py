@@ -80,7 +80,7 @@ class Program:
             for (c, _, line), flat in zip(recorder.calls, arguments, strict=True)
         ]
         self.outputs: list[Any] = [
-            Result(*where, differentiated=bool(used)) if isinstance(where, tuple) else where
+            Result(where[0], where[1], where[2], bool(used)) if isinstance(where, tuple) else where
             for where, used in zip(recorder.results, differentiated, strict=True)
         ]
         self.grads = [(leaf, Result(*where) if isinstance(where, tuple) else where) for leaf, where in recorder.grads]
