@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
+from itertools import count
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_replacements = count(1)
 
 fingerprint = 0
 """Of all switches as they are now: one that is put back gives the fingerprint that was there before."""
@@ -22,7 +25,15 @@ moves = 0
 def switched(owner: object, name: str, old: Hashable, new: Hashable) -> None:
     """Notes that the switch `name` of `owner` was `old` and is `new` from now on."""
     global fingerprint
-    fingerprint ^= hash((id(owner), name, old)) ^ hash((id(owner), name, new))
+    # By repr: -1 and -2 have one hash, and so have 1 and True.
+    fingerprint ^= hash((id(owner), name, repr(old))) ^ hash((id(owner), name, repr(new)))
+
+
+def replaced(owner: object, name: str) -> None:
+    """Notes that `name` of `owner`, a tensor, a module or a function, is another one from now on."""
+    global fingerprint
+    fingerprint ^= hash((id(owner), name, next(_replacements)))
+    moved()
 
 
 def moved() -> None:
