@@ -189,3 +189,121 @@ def threads():
 def test_random_programs_give_the_bits_of_the_separate_kernels(first):
     for seed in range(first, first + 25):
         check(seed)
+
+
+def test_most_random_programs_have_a_kernel():
+    compiled = 0
+    for seed in range(100):
+        draw = random.Random(seed)
+        operands = Operands(draw, draw.choice(SHAPES))
+        steps, inputs = random_program(draw, operands)
+        out, _ = operands.tensor(steps[-1][1], broadcasts=False)
+        attrs = {"steps": text_of(steps, 1), "results": (len(steps) - 1,)}
+        compiled += BACKEND.compile("fused", (out, *[operand for operand, _ in inputs]), attrs) is not None
+    assert compiled > 90
+
+
+def program(steps, *kinds, shape=(1000,), results=None):
+    """The kernel of a program of float32 tensors ("t") and scalars ("s")."""
+    tensor = Operand(norch.float32, shape, norch.empty(shape).stride())
+    operands = [tensor if kind == "t" else Operand(norch.float32, (), (), True) for kind in ("t", *kinds)]
+    attrs = {"steps": steps, "results": results or (steps.count(";"),)}
+    return BACKEND.compile("fused", tuple(operands), attrs)
+
+
+FIRST = ("add", "sub", "mul")
+SECOND = ("add", "sub", "mul", "sigmoid", "tanh", "relu", "silu", "exp")
+
+
+@pytest.mark.parametrize("second", SECOND)
+@pytest.mark.parametrize("first", FIRST)
+def test_two_steps_at_once_round_twice(first, second):
+    """Each pair of steps that may have a loop of its own, with every mixture of tensors and scalars."""
+    rng = np.random.default_rng(0)
+    x, y, z = (norch.from_numpy(rng.standard_normal(1003, np.float32)) for _ in range(3))
+    given = {"t": [(t.buffer, 0) for t in (x, y, z)], "s": [(1.7,), (0.3,), (-1.1,)]}
+    values = {"t": [x, y, z], "s": [1.7, 0.3, -1.1]}
+    out = norch.empty(1003)
+    two = second in FIRST
+    for kinds in ("ttt", "tts", "tst", "tss", "stt", "sts", "sst"):
+        if not two and kinds[2] == "s":
+            continue
+        used = kinds if two else kinds[:2]
+        if "t" not in kinds[:2]:
+            continue
+        for reads in ("s0 o3", "o3 s0") if two else ("s0",):
+            kernel = program(f"{first} float32 o1 o2;{second} float32 {reads}", *used, shape=(1003,))
+            kernel(out.buffer, 0, *[a for i, kind in enumerate(used) for a in given[kind][i]])
+            a, b, c = (values[kind][i] for i, kind in enumerate(kinds))
+            between = getattr(norch, first)(a, b) if kinds[0] == "t" else norch.sub(a, b) if first == "sub" else getattr(norch, first)(b, a)
+            if not two:
+                want = getattr(norch, second)(between) if second != "silu" else norch.nn.functional.silu(between)
+            else:
+                want = getattr(norch, second)(*((between, c) if reads[0] == "s" else (c, between)))
+            assert (out.numpy().view(np.int32) == want.numpy().view(np.int32)).all(), (first, second, kinds, reads)
+
+
+def test_an_output_may_be_an_input_that_later_steps_read():
+    x = norch.arange(1000, dtype=norch.float32)
+    kept = x.clone()
+    other = norch.empty(1000)
+    kernel = program("mul float32 o1 o2;add float32 s0 o1", "t", "s", results=(0,))
+    kernel(x.buffer, 0, x.buffer, 0, 3.0)
+    assert (x == kept * 3).all()
+    tensor = Operand(norch.float32, (1000,), (1,))
+    attrs = {"steps": "mul float32 o2 o3;add float32 s0 o2", "results": (0, 1)}
+    kernel = BACKEND.compile("fused", (tensor, tensor, tensor, Operand(norch.float32, (), (), True)), attrs)
+    x.copy_(kept)
+    kernel(x.buffer, 0, other.buffer, 0, x.buffer, 0, 3.0)
+    assert (x == kept * 3).all()
+    assert (other == kept * 4).all()
+
+
+def test_scalars_come_at_run_time():
+    x, out = norch.ones(1000), norch.empty(1000)
+    kernel = program("mul float32 o1 o2;add float32 s0 o3", "t", "s", "s")
+    for a, b in ((2.0, 1.0), (-1, 0.5)):
+        kernel(out.buffer, 0, x.buffer, 0, a, b)
+        assert (out == a + b).all()
+
+
+def test_no_elements_and_one():
+    for shape in ((0,), (3, 0), ()):
+        out = norch.full(shape, 7.0)
+        program("neg float32 o1;abs float32 s0", "t", shape=shape)(out.buffer, 0, out.buffer, 0)
+        assert (out == 7).all()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "no_such_op float32 o1;neg float32 s0",
+        "softmax float32 o1;neg float32 s0",
+        "add float32 o1;neg float32 s0",
+        "copy int32 o1;floor_divide int32 s0 s0;copy float32 s1",
+        "copy float64 o1;add float32 s0 o1",
+        "eq float32 o1 o1;neg float32 s0",
+        "where float32 o1 o1 o1;neg float32 s0",
+        "clamp float32 o1 o1 o1;neg float32 s0",
+    ],
+)
+def test_what_has_no_kernel_is_declined(steps):
+    assert program(steps, "t") is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "results", "message"),
+    [
+        ("neg float32 o2", (0,), "reads 'o2'"),
+        ("neg float32 s0", (0,), "reads 's0'"),
+        ("neg float32 x1", (0,), "reads 'x1'"),
+        ("neg float32 o0", (0,), "reads an output"),
+        ("neg", (0,), "without a dtype"),
+        ("neg float33 o1", (0,), "float33"),
+        ("neg float32 o1", (1,), "result 0"),
+        ("copy int32 o1", (0,), "result 0"),
+    ],
+)
+def test_what_is_no_program_is_an_error(steps, results, message):
+    with pytest.raises(ValueError, match=message):
+        program(steps, "t", results=results)

@@ -49,6 +49,7 @@ NORCH_INLINE void apply_alike(char* const* p, unsigned broadcast, int64_t n, con
     constexpr int64_t BLOCK = 256;
     T repeated[BLOCK];
     std::fill_n(repeated, std::min(n, BLOCK), *reinterpret_cast<const T*>(p[2]));
+    asm volatile("" : : "r"(repeated) : "memory");  // the compiler forgets that they are alike
     for (int64_t i = 0; i < n; i += BLOCK) {
         const int64_t moved = i * int64_t(sizeof(T));
         char* const at[] = {p[0] + moved, p[1] + moved, reinterpret_cast<char*>(repeated)};
