@@ -45,9 +45,41 @@ def epilogues(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Cal
     temporaries: by place, the bytes of buffers whose contents nobody needs after the step.
     """
     found = list(calls)
-    for rewrite in (_without_repeats, _pools_before_relu, _without_zeros):
+    for rewrite in (_without_copies, _without_repeats, _pools_before_relu, _without_zeros):
         found = rewrite(found, temporaries)
     return found
+
+
+# --- Copies -----------------------------------------------------------------------------------------------------------
+
+
+def _without_copies(calls: list[Call], temporaries: Mapping[int, int]) -> list[Call]:
+    """What reads a copy reads the original, where neither is written later."""
+    accesses = [access(call) for call in calls]
+    written = {region.place: i for i, a in enumerate(accesses) for region in a.writes}
+    instead: dict[int, int] = {}
+    left: list[Call] = []
+    for i, (call, a) in enumerate(zip(calls, accesses, strict=True)):
+        if call.op == "copy" and a.reads:
+            (copy,), (source,) = a.writes, a.reads
+            origin = instead.get(source.place, source.place)
+            if (
+                copy.operand == source.operand
+                and copy.offset == source.offset
+                and _is_dense(copy.operand)
+                and temporaries.get(copy.place) == prod(copy.operand.shape) * copy.operand.dtype.itemsize
+                and written[copy.place] == i > written.get(origin, -1)
+            ):
+                instead[copy.place] = origin
+                continue
+        left.append(_moved(call, instead))
+    return left
+
+
+def _moved(call: Call, instead: Mapping[int, int]) -> Call:
+    """The call on other places."""
+    arguments = [Place(instead[x]) if type(x) is Place and x in instead else x for x in call.arguments]
+    return call._replace(arguments=tuple(arguments))
 
 
 # --- What is computed twice -------------------------------------------------------------------------------------------
@@ -71,9 +103,7 @@ def _without_repeats(calls: list[Call], temporaries: Mapping[int, int]) -> list[
     instead: dict[int, int] = {}
     left: list[Call] = []
     for i, (call, a) in enumerate(zip(calls, accesses, strict=True)):
-        call = call._replace(
-            arguments=tuple([Place(instead[x]) if type(x) is Place and x in instead else x for x in call.arguments])
-        )
+        call = _moved(call, instead)
         own = [region.place for region in a.writes]
         key = None
         if a.is_known and all(writers[place] == 1 for place in own):
@@ -207,7 +237,11 @@ def _without_zeros(calls: list[Call], temporaries: Mapping[int, int]) -> list[Ca
     changed: dict[int, Call | None] = {}
     for i, call in enumerate(calls):
         if call.op == "fill" and type(call.arguments[2]) in (int, float) and repr(call.arguments[2]) in ("0", "0.0"):
-            changed.update(_written_over(i, calls, accesses) or {})
+            is_read = any(a.touches(accesses[i].writes[0].place) for a in accesses[i + 1 :])
+            if not is_read and accesses[i].writes[0].place in temporaries:
+                changed[i] = None
+            else:
+                changed.update(_written_over(i, calls, accesses) or {})
     found = [changed.get(i, call) for i, call in enumerate(calls)]
     return [call for call in found if call is not None]
 
@@ -241,18 +275,18 @@ def _written_over(i: int, calls: Sequence[Call], accesses: Sequence[Access]) -> 
         if any(region.place == zeros.place for region in reads):
             return None
         boxes.append(box)
-        missing -= box.count
+        missing -= box.size
     return None if missing else changed
 
 
 class Box(NamedTuple):
-    """Elements of a contiguous tensor: in each of its dims those from `start` to before `stop`."""
+    """Elements of a contiguous tensor: in each of its dims those from `start` to before `stop`; `size` of them."""
 
     start: tuple[int, ...]
     stop: tuple[int, ...]
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return prod(b - a for a, b in zip(self.start, self.stop, strict=True))
 
     def overlaps(self, other: Box) -> bool:
@@ -316,7 +350,7 @@ def _outputs(call: Call) -> int | None:
     given = call.attrs.get("given")
     if given is None:
         return None if op.optional else tensors - len(op.tensors)
-    return tensors - sum(given)
+    return tensors - sum(map(bool, given))
 
 
 @cache
