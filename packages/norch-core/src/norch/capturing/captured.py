@@ -19,6 +19,7 @@ from ..func.trees import flatten, unflatten
 from ..tensor_base import TensorBase
 from . import recording
 from .comparing import Differs, compare
+from .epilogues import epilogues
 from .program import Program
 from .recorder import CONSTANT, Recorder
 from .results import is_differentiated
@@ -222,7 +223,7 @@ class Same:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return calls
+    return epilogues(calls, temporaries)
 
 
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
