@@ -15,6 +15,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _replacements = count(1)
 
+latest: tuple[type, str] | None = None
+"""Whose switch was changed last, and its name."""
+
 fingerprint = 0
 """Of all switches as they are now: one that is put back gives the fingerprint that was there before."""
 
@@ -24,14 +27,16 @@ moves = 0
 
 def switched(owner: object, name: str, old: Hashable, new: Hashable) -> None:
     """Notes that the switch `name` of `owner` was `old` and is `new` from now on."""
-    global fingerprint
+    global fingerprint, latest
+    latest = type(owner), name
     # By repr: -1 and -2 have one hash, and so have 1 and True.
     fingerprint ^= hash((id(owner), name, repr(old))) ^ hash((id(owner), name, repr(new)))
 
 
 def replaced(owner: object, name: str) -> None:
     """Notes that `name` of `owner`, a tensor, a module or a function, is another one from now on."""
-    global fingerprint
+    global fingerprint, latest
+    latest = type(owner), name
     fingerprint ^= hash((id(owner), name, next(_replacements)))
     moved()
 

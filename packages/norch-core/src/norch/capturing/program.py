@@ -70,7 +70,7 @@ class Program:
             for at, info in enumerate(places)
             if at and info.kind == TEMPORARY and at not in results and info.backend is main.backend
         }
-        groups = [rewrite(group, temporaries) for group in groups]
+        groups = [rewrite(group, {at: temporaries[at] for at in lifetimes(group) if at in temporaries}) for group in groups]
         self.calls = calls = [call for group in groups for call in group]
         plans = [plan_scratch(group, temporaries) for group in groups]
         offsets = {place: offset for plan, _ in plans for place, offset in plan.items()}
@@ -115,16 +115,15 @@ class Program:
             if not had or id(leaf()) in read
         ]
         self.entry += [(leaf, True) for leaf, _ in self.gradients if not any(leaf is one for one, _ in self.entry)]
-        runs = [
+        runs: list[tuple[Any, bool]] = [
             make_run(in_scratch(group, offsets), size, self.buffers, main.backend, main.index)
+            if group
+            else (_nothing, True)
             for group, (_, size) in zip(groups, plans, strict=True)
         ]
         self.native = all(native for _, native in runs)
         self.run: Run = runs[0][0]
-        self.parts = [
-            (run if group else None, call)
-            for (run, _), group, call in zip(runs, groups, [*as_it_is, None], strict=True)
-        ]
+        self.parts = [(run, call) for (run, _), call in zip(runs, [*as_it_is, None], strict=True)]
         self.passing = [place for place, *_ in self.allocations]
         self.passing += [grad.allocation[0] for grad in self.grads if grad.allocation is not None]
         self.passing += [place for _, place in (*self.arguments, *self.gradients, *self.movers)]
@@ -224,8 +223,7 @@ class Program:
         """Runs the parts and what is between them; returns the ids of leaves that got gradients from the latter."""
         kept: set[int] = set()
         for at, (run, call) in enumerate(self.parts):
-            if run is not None:
-                run(buffers, fed)
+            run(buffers, fed)
             if call is not None:
                 if at < len(taken):
                     call.run_taken(taken[at], buffers)
@@ -241,6 +239,10 @@ class Program:
         self.outdated = True
         switches.moved()
         return program.run_step(tensors, numbers, taken)
+
+
+def _nothing(buffers: Sequence[Any], numbers: Sequence[float]) -> None:
+    """A part without kernels."""
 
 
 def _seen(tensor: Tensor) -> Any:
