@@ -23,6 +23,8 @@ from ..tensor_base import TensorBase
 from . import recording
 from .checks import next_check
 from .comparing import Differs, compare
+from .epilogues import epilogues
+from .fusion import fuse
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -221,6 +223,7 @@ class Captured:
         clear_cache()  # of autocast: what it keeps from this run is none of the next
         recorder = Recorder(tensors, self.fullgraph)
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
+        fingerprint = switches.fingerprint
         with recording.recording(recorder):
             out = self.function(*args, **kwargs)
             clear_cache()
@@ -228,6 +231,8 @@ class Captured:
             made: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
             differentiated = [is_differentiated(t) for t in made]
             recorder.finish(made)
+        if switches.fingerprint != fingerprint and switches.latest is not None:
+            recorder.refuse(f"the step changes `{switches.latest[1]}` of a {switches.latest[0].__name__}")
         if modes() != as_they_were:
             recorder.refuse("the step leaves another mode behind")
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
@@ -303,7 +308,7 @@ class Captured:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return calls
+    return fuse(epilogues(calls, temporaries), temporaries)
 
 
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:

@@ -17,6 +17,7 @@ from .checks import FIRST_CHECK, next_check
 from .comparing import Differs, Sources, compare
 from .failure import raise_failure_of
 from .memory import copies_of_constants, in_scratch, lifetimes, plan_scratch
+from .python import Misfit, PythonCall
 from .recorder import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, Recorder
 from .replaying import make_run
 from .results import CapturedNode, Gradient, Result, Standing, entry_of, make_output
@@ -28,7 +29,11 @@ _MASK = 2**64 - 1
 
 
 class Program:
-    """What a recording has become. `run_step` runs it on the tensors and numbers that a step is called with."""
+    """What a recording has become. `run_step` runs it on the tensors and numbers that a step is called with.
+
+    Methods of optimisers and the like that the step called are fed to it up to the first which cannot be, or to none
+    if `apart`; the others run as they are between its parts.
+    """
 
     def __init__(
         self,
@@ -39,7 +44,9 @@ class Program:
         rewrite: Callable[[list[Call], dict[int, int]], list[Call]],
         recording: tuple[Recorder, Sequence[Any], Any],
         pinned: Sequence[tuple[int, int, int]],
+        apart: bool = False,
     ) -> None:
+        self.made_of = recorder, arguments, sources, differentiated, rewrite, recording, pinned
         places, self.sources = list(recorder.places), sources
         self.recording, self.given, self.pinned = recording, arguments, pinned
         calls = [
@@ -49,11 +56,21 @@ class Program:
         self.outputs = [make_output(recorder, i, bool(used)) for i, used in enumerate(differentiated)]
         self.grads = [Gradient(leaf, where) for leaf, where in recorder.grads]
         self.moved = [(tensor, Result(*where)) for tensor, where in recorder.moved]
+        python = recorder.python
+        first = next((i for i, call in enumerate(python) if apart or call.why is not None), len(python))
+        self.fed, as_it_is = python[:first], python[first:]
+        self.unfed = sum(step.scalars for call in as_it_is for step in call.steps)
+        self.outdated = False
         left = [r for r in self.outputs if isinstance(r, Result)]
         left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
         left += [r.grad for r in self.outputs if isinstance(r, Result) and r.grad is not None]
-        calls = [*copies_of_constants(places, {r.place for r in left} | set(recorder.modified)), *calls]
+        copies = copies_of_constants(places, {r.place for r in left} | set(recorder.modified))
         results = {int(r.place) for r in left if places[r.place].kind == TEMPORARY}
+        groups = _between(calls, as_it_is)
+        groups[0] = [*copies, *groups[0]]
+        calls = [*copies, *calls]
+        results.update(_crossing(groups), *[call.places() for call in as_it_is])
+        results.intersection_update([at for at, info in enumerate(places) if info.kind == TEMPORARY])
         main = Counter(call.device for call in calls).most_common(1)[0][0] if calls else Device("cpu")
         temporaries = {
             at: info.nbytes
@@ -61,9 +78,13 @@ class Program:
             if at and info.kind == TEMPORARY and at not in results
             if info.backend is main.backend and info.index == main.index
         }
-        calls = rewrite(calls, temporaries)
-        self.calls = calls
-        offsets, self.scratch = plan_scratch(calls, temporaries)
+        groups = [
+            rewrite(group, {at: temporaries[at] for at in lifetimes(group) if at in temporaries}) for group in groups
+        ]
+        self.calls = calls = [call for group in groups for call in group]
+        plans = [plan_scratch(group, temporaries) for group in groups]
+        offsets = {place: offset for plan, _ in plans for place, offset in plan.items()}
+        self.scratch = max(size for _, size in plans)
         self.device = main
         used = lifetimes(calls)
         self.buffers: list[Any] = [None] * len(places)
@@ -106,9 +127,14 @@ class Program:
         changed = {id(self.buffers[at]) for at in self.modified}
         self.state = frozenset({id(b) for b in self.buffers if b is not None} - (aliased - changed))
         self.is_still = not self.gradients and not self.movers
-        self.run, self.native = make_run(
-            in_scratch(calls, offsets), self.scratch, self.buffers, main.backend, main.index
-        )
+        runs: list[tuple[Any, bool]] = [
+            make_run(in_scratch(group, offsets), size, self.buffers, main.backend, main.index)
+            if group
+            else (_nothing, True)
+            for group, (_, size) in zip(groups, plans, strict=True)
+        ]
+        self.native = all(native for _, native in runs)
+        self.parts = [(run, group, call) for (run, _), group, call in zip(runs, groups, [*as_it_is, None], strict=True)]
         for grad in self.grads:
             grad.reused = self.native
         self.passing = [place for place, *_ in self.allocations]
@@ -118,6 +144,9 @@ class Program:
         self.node = init_node(CapturedNode(), None, ())
         self.gone: list[Any] = []
         self.watch()
+        for info in places:
+            if info.kind in (ARGUMENT, GRADIENT):
+                info.buffer = None  # of the recording, and nobody's now
 
     def watch(self) -> None:
         """Has `gone` told of tensors that are freed."""
@@ -130,6 +159,8 @@ class Program:
 
     def holds(self) -> bool:
         """Whether the tensors that the step uses still have the memory that it was recorded with."""
+        if self.outdated or not all(call.holds() for call in self.made_of[0].python):
+            return False
         for i, (owner, buffer, seen, others) in enumerate(self.owners):
             tensor = owner()
             if tensor is None:  # another that was there on the same memory will do
@@ -155,6 +186,9 @@ class Program:
             grad = leaf()._grad
             if (grad is None) is not (seen is None) or (seen and (grad.spec is not seen[0] or grad.offset != seen[1])):
                 return False
+        for call in self.fed:
+            if call.owner() is None:
+                return False
         return True
 
     def fits_all(self, tensors: Sequence[Tensor]) -> bool:
@@ -164,14 +198,13 @@ class Program:
         for position, memory, offset in self.pinned:
             if id(tensors[position].buffer) != memory or tensors[position].offset != offset:
                 return False
-        memory = {id(tensors[position].buffer) for position, _ in self.arguments}
+        given = {id(tensors[position].buffer) for position, _ in self.arguments}
         if not self.is_still:
-            memory |= {id(tensors[position].buffer) for position, *_ in self.arguments}
             moving = {id(leaf()._grad.buffer) for leaf, _ in self.gradients}
             moving |= {id(owner().buffer) for owner, _ in self.movers}
-            if memory & moving:
+            if given & moving:
                 return False
-        return self.state.isdisjoint(memory)
+        return self.state.isdisjoint(given)
 
     def compare(self, now: tuple[Recorder, Sequence[Any], Any]) -> None:
         """Raises Differs unless another run of the step has done what the program does."""
@@ -184,10 +217,23 @@ class Program:
             raise Differs("numbers that its kernels get are others")
         self.check = next_check(self.runs)
 
-    def run_step(self, tensors: Sequence[Tensor], numbers: Sequence[float | None]) -> list[Any]:
-        """Runs the kernels; returns the results, in the order of their places in what the step returned."""
+    def run_step(
+        self, tensors: Sequence[Tensor], numbers: Sequence[float | None], taken: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Runs the kernels; returns the results, in the order of their places in what the step returned.
+
+        taken: what the first methods of optimisers have already done of their Python.
+        """
         buffers, sources = self.buffers, self.sources
         self.runs += 1
+        stepped: list[float] = []
+        for call in self.fed:
+            try:
+                call.feed(stepped)
+            except Misfit:
+                return self._run_apart(tensors, numbers, call)
+        for call in self.fed:
+            call.taken.clear()  # gradients whose memory is to be used again
         for position, place in self.arguments:
             tensor = tensors[position]
             buffers[place] = tensor.buffer if not tensor.offset else _from_offset(tensor)
@@ -206,15 +252,14 @@ class Program:
                 seed, offsets = generator._draws
                 fed.append(seed)
                 fed += [next(offsets) & _MASK for _ in range(count)]
+            fed += stepped
+            fed += [0.0] * self.unfed
             fed += [numbers[at] for at in sources.arguments]
+        elif stepped:
+            fed = stepped
+        kept: set[int] = set()
         try:
-            try:
-                self.run(buffers, fed)
-            except Exception as error:
-                at = getattr(error, "call", None)
-                if type(at) is int:
-                    raise_failure_of(self.calls[at], error)
-                raise
+            kept = self._run_parts(buffers, fed, tensors, taken)
             if self.modified:
                 change = next_sequence_number(), "a captured step"
                 for place in self.modified:
@@ -224,7 +269,8 @@ class Program:
                     owner().buffer, owner().offset, owner().spec = buffers[result.place], result.offset, result.spec
                 switches.moved()
             for grad in self.grads:
-                grad.leave(buffers)
+                if not kept or grad.left is None or id(grad.leaf()) not in kept:
+                    grad.leave(buffers)
             made: list[Any] = []
             for output in self.outputs:
                 if type(output) is Result:
@@ -236,6 +282,37 @@ class Program:
         finally:
             for place in self.passing:
                 buffers[place] = None
+
+    def _run_parts(self, buffers: list[Any], fed: Any, tensors: Any, taken: Sequence[Any]) -> set[int]:
+        """Runs the parts and what is between them; returns the ids of leaves that got gradients from the latter."""
+        kept: set[int] = set()
+        for at, (run, group, call) in enumerate(self.parts):
+            try:
+                run(buffers, fed)
+            except Exception as error:
+                which = getattr(error, "call", None)
+                if type(which) is int and which < len(group):
+                    raise_failure_of(group[which], error)
+                raise
+            if call is not None:
+                if at < len(taken):
+                    call.run_taken(taken[at], buffers)
+                else:
+                    kept.update(map(id, call.run(buffers, tensors)))
+        return kept
+
+    def _run_apart(self, tensors: Any, numbers: Any, misfit: PythonCall) -> list[Any]:
+        """Runs the step in parts, since the Python of `misfit` has done other steps than it did."""
+        fed = self.fed[: self.fed.index(misfit) + 1]
+        program = Program(*self.made_of, apart=True)
+        taken = [call.taken_steps() for call in fed]
+        self.outdated = True
+        switches.moved()
+        return program.run_step(tensors, numbers, taken)
+
+
+def _nothing(buffers: Sequence[Any], numbers: Sequence[float]) -> None:
+    """A part without kernels."""
 
 
 def _seen(tensor: Tensor) -> Any:
@@ -264,3 +341,16 @@ def _from_offset(tensor: Tensor) -> Any:
     copy = backend.allocate(size, tensor.spec.device.index)
     backend.copy(copy, 0, tensor.buffer, start, size)
     return copy
+
+
+def _between(calls: list[Call], python: Sequence[PythonCall]) -> list[list[Call]]:
+    """The kernel calls before, between and after those that methods have made."""
+    ends = [0, *(call.end for call in python)]
+    begins = [*(call.begin for call in python), len(calls)]
+    return [calls[end:begin] for end, begin in zip(ends, begins, strict=True)]
+
+
+def _crossing(groups: list[list[Call]]) -> set[int]:
+    """The places that more than one of the groups uses."""
+    used = [lifetimes(group) for group in groups]
+    return {place for place, n in Counter(place for lives in used for place in lives).items() if n > 1}

@@ -18,7 +18,9 @@ from ..dispatch.op import all_ops
 from ..errors import CaptureError
 from ..ops.generator import Generator
 from ..spec import span
+from ..switches import Replayed
 from ..tensor_base import TensorBase
+from .python import PythonCall, state_of
 from .signatures import are_apart, extent
 
 if TYPE_CHECKING:
@@ -105,13 +107,24 @@ class Recorder:
         self.numbers: dict[int, int] = {}
         self.held: list[Any] = []
         """What lives as long as the recording, so that its identity is not another's."""
-        tensors, generators = _tensors_and_generators()
+        tensors, generators, replayed = _found()
+        self.replayed = [ref(thing) for thing in replayed]
+        self.states = self.states_now()
+        self.python: list[PythonCall] = []
+        """Calls of methods that run in replays too."""
+        self.inside: PythonCall | None = None
+        self.stepping: tuple[Any, int] | None = None
+        """The step of an optimiser that is being made, and how many numbers it has."""
+        self.scalars: dict[int, tuple[int, int]] = {}
+        """By kernel call that is an optimiser's step, which of `python`, and which step of that."""
         self.before = _seen(tensors)
         self.known = {id(tensor): seen for tensor, seen in zip(tensors, self.before, strict=True)}
         self.generators = [(generator, generator._state(), generator._draws) for generator in generators]
-        del tensors
+        del tensors, replayed
         self.host_random = _host_random()
         self.start = next_sequence_number()
+        self.argument_ids = {id(t) for t in arguments}
+        self.arguments = [ref(t) for t in arguments]
         self.others = False
         """Whether another thread has computed meanwhile."""
         self.is_ambiguous = False
@@ -166,16 +179,19 @@ class Recorder:
 
     def allocated(self, buffer: Any, nbytes: int, backend: Backend, index: int) -> None:
         if not self.hidden:
+            self._note_inside()
             self._place(buffer, TEMPORARY, nbytes, backend, index)
 
     def made_of_host_data(self, buffer: Any, data: memoryview, backend: Backend) -> None:
         if not self.hidden:
+            self._note_inside()
             info = self._place(buffer, CONSTANT, buffer.nbytes, backend, 0)
             info.buffer, info.data, info.shared = buffer, bytes(data), True
 
     def copied_in(self, buffer: Any, offset: int, data: memoryview, backend: Backend) -> None:
         if self.hidden:
             return
+        self._note_inside()
         number = self.numbers.get(id(buffer))
         info = None if number is None else self.places[number]
         if info is None or offset or data.nbytes != info.nbytes or info.kind != TEMPORARY or info.written:
@@ -186,6 +202,7 @@ class Recorder:
     def copied(self, compiled: Compiled, args: tuple[Any, ...]) -> None:
         if self.hidden:
             return
+        self._note_inside()
         out, out_offset, source, source_offset, nbytes = args
         place, out_offset = self._number(out, out_offset, nbytes)
         other, source_offset = self._number(source, source_offset, nbytes)
@@ -194,6 +211,8 @@ class Recorder:
     def called(self, compiled: Compiled, args: tuple[Any, ...]) -> None:
         if self.refusal is not None or self.hidden:
             return
+        if self.inside is not None:
+            self._note_step(compiled)
         flat: list[Any] = []
         at = 0
         for i, operand in enumerate(compiled.operands):
@@ -213,6 +232,23 @@ class Recorder:
                 self.places[place].written = True
             flat += (place, offset)
         self.calls.append((compiled, tuple(flat), self.line()))
+
+    def _note_inside(self) -> None:
+        """A `replayed` method that computes anything beside steps of optimisers cannot be fed."""
+        if self.inside is not None and self.stepping is None and self.inside.why is None:
+            self.inside.why = f"it computes more than steps of norch's optimisers ({self.line()})"
+
+    def _note_step(self, compiled: Compiled) -> None:
+        assert self.inside is not None
+        if self.stepping is None:
+            self._note_inside()
+            return
+        op, count = self.stepping
+        scalars = sum(operand.is_scalar for operand in compiled.operands)
+        if compiled.op == op.kernel and scalars == count:
+            self.scalars[len(self.calls)] = len(self.python), len(self.inside.steps) - 1
+        elif scalars and self.inside.why is None:
+            self.inside.why = f"{op.name} is made of tensor ops, not of one kernel"
 
     def _number(self, buffer: Any, at: int = 0, nbytes: int = 0) -> tuple[Place, int]:
         """The place of `nbytes` bytes of the buffer, from its byte `at` on, and how far into the place they begin."""
@@ -240,6 +276,9 @@ class Recorder:
 
     def refuse(self, why: str) -> None:
         """Notes that the step cannot be replayed, and where. Raises CaptureError where it is to be one program."""
+        if self.inside is not None:
+            self.inside.why = self.inside.why or why
+            return
         if self.refusal is None:
             self.refusal = f"{why} ({self.line()})"
             self.calls.clear()
@@ -257,21 +296,52 @@ class Recorder:
             frame = frame.f_back
         return "?"
 
+    # --- What changes in Python -----------------------------------------------------------------------------------
+
+    def states_now(self) -> list[Any]:
+        things = [thing() for thing in self.replayed]
+        return [None if thing is None else state_of(vars(thing)) for thing in things]
+
+    def check_states(self) -> None:
+        """Refuses where optimisers and the like know something else than after the last method of theirs."""
+        for thing, old, new in zip(self.replayed, self.states, now := self.states_now(), strict=True):
+            if old != new:
+                name = type(thing()).__name__
+                self.refuse(f"{name} is changed by Python of the step other than its step(), which replays leave out")
+        self.states = now
+
+    def take_host_random(self) -> None:
+        """What a `replayed` method draws from Python's and NumPy's random numbers, it draws in replays too."""
+        self.host_random = _host_random()
+
+    def changed_grads(self) -> list[tuple[Any, Any]]:
+        """Leaves (weakly) whose gradient is not the one from before the step, with where it is now."""
+        found = []
+        for seen in self.before:
+            tensor = seen.tensor()
+            if tensor is not None:
+                grad, old = tensor._grad, None if seen.grad is None else seen.grad()
+                if grad is not old or (seen.grad is not None and old is None):
+                    if self._is_ours(tensor.buffer, None if grad is None else grad.buffer):
+                        found.append((seen.tensor, None if grad is None else self._where(grad)))
+        return found
+
     # --- After the step -----------------------------------------------------------------------------------------------
 
     def finish(self, results: list[Tensor]) -> None:
         """Finds what the step has left behind. `results`: the tensors that it returned."""
         if _host_random() != self.host_random:
             self.refuse("the step draws from Python's or NumPy's random numbers")
+        self.check_states()
         made: dict[int, int] = {}
         for i, tensor in enumerate(results):
             made.setdefault(id(tensor), i)
         allowed = set(made)
-        self.grads: list[tuple[Any, Any]] = []
+        self.grads = self.changed_grads()
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         self.of_leaf: dict[int, Any] = {}
-        tensors = _tensors_and_generators()[0]
+        tensors = _found()[0]
         for seen in _seen(tensors):
             tensor = seen.tensor()
             if tensor is None:
@@ -280,21 +350,17 @@ class Recorder:
             grad = tensor._grad
             if grad is not None:
                 allowed.add(id(grad))
-            old = None if was is None or was.grad is None else was.grad()
             if was is None or was.tensor is not seen.tensor:
                 continue
             if grad is not None:
                 self.of_leaf[id(grad)] = seen.tensor
-            if grad is not old or (was.grad is not None and old is None):
-                if self._is_ours(tensor.buffer, None if grad is None else grad.buffer):
-                    self.grads.append((seen.tensor, None if grad is None else self._where(grad, True)))
             if seen.buffer != was.buffer or seen.offset != was.offset or seen.spec is not was.spec:
                 if self._is_ours(tensor.buffer):
                     self.moved.append((seen.tensor, self._memory(tensor)))
         self.results: list[Any] = []
         for i, tensor in enumerate(results):
             first = made[id(tensor)]
-            self.results.append(self._where(tensor) if first == i else Again(first))
+            self.results.append(self._result(tensor) if first == i else Again(first))
         self.result_grads = [None if t._grad is None or self._was_there(t) else self._memory(t._grad) for t in results]
         self.leaves = [type(t.node) is Leaf for t in results]
         self.kept = self._kept(tensors, allowed)
@@ -302,7 +368,7 @@ class Recorder:
             tensors.clear()
             self.kept.clear()
             gc.collect()  # what only a cycle holds is not kept
-            self.kept = self._kept(_tensors_and_generators()[0], allowed)
+            self.kept = self._kept(_found()[0], allowed)
             self.is_ambiguous |= bool(self.kept)
         kept_by_tensors = [w for _, w in (*self.grads, *self.moved)]
         # In-place changes of what was there before, which graphs made outside of the step must hear of.
@@ -311,7 +377,10 @@ class Recorder:
             for number, info in enumerate(self.places)
             if info.buffer is not None and (m := info.buffer.modified) is not None and m[0] > self.start
         ]
-        if any(type(w) is int or (type(w) is tuple and self.places[w[0]].kind == ARGUMENT) for w in kept_by_tensors):
+        if any(
+            self.places[w[0]].kind == ARGUMENT if type(w) is tuple else w is not None and id(w()) in self.positions
+            for w in kept_by_tensors
+        ):
             self.refuse("an argument's memory is kept")
         left = {int(w[0]) for w in (*self.results, *[w for _, w in (*self.grads, *self.moved)]) if type(w) is tuple}
         if any(info.shared and (n in left or n in self.modified) for n, info in enumerate(self.places)):
@@ -371,18 +440,16 @@ class Recorder:
         seen = self.known.get(id(tensor))
         return seen is not None and seen.tensor() is tensor
 
-    def _where(self, tensor: Tensor, as_gradient: bool = False) -> Any:
-        """An argument's position; a leaf whose gradient it is; the tensor, where it was there before; else its place,
-        offset and spec."""
-        position = self.positions.get(id(tensor))
+    def _where(self, tensor: Tensor) -> Any:
+        """A tensor that was there before, itself; else its place, offset and spec."""
+        return ref(tensor) if self._was_there(tensor) else self._memory(tensor)
+
+    def _result(self, tensor: Tensor) -> Any:
+        """The same; but an argument's position, and the leaf whose gradient it is."""
+        position, leaf = self.positions.get(id(tensor)), self.of_leaf.get(id(tensor))
         if position is not None:
             return position
-        leaf = None if as_gradient else self.of_leaf.get(id(tensor))
-        if leaf is not None:
-            return OfLeaf(leaf)
-        if self._was_there(tensor):
-            return ref(tensor)
-        return self._memory(tensor)
+        return self._where(tensor) if leaf is None else OfLeaf(leaf)
 
     def _memory(self, tensor: Tensor) -> tuple[Place, int, Any]:
         begin, end = extent(tensor)
@@ -401,9 +468,9 @@ def _rank(tensor: Any) -> tuple[bool, bool, bool, int]:
     return type(tensor.node) is not Leaf, tensor.base is not None, not whole, id(tensor)
 
 
-def _tensors_and_generators() -> tuple[list[Any], list[Generator]]:
-    """All that there are. They are asked by their types, which runs none of their code."""
-    kinds: set[type] = {TensorBase, Generator}
+def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
+    """All tensors, generators, optimisers and the like. They are asked by their types, which runs none of their code."""
+    kinds: set[type] = {TensorBase, Generator, Replayed}
     stack = list(kinds)
     while stack:
         found: set[type] = set(stack.pop().__subclasses__()) - kinds
@@ -412,7 +479,8 @@ def _tensors_and_generators() -> tuple[list[Any], list[Generator]]:
     kinds = {kind for kind in kinds if getattr(kind, "apply_function", None) is None}  # those that stand for others
     things = [thing for thing in gc.get_objects() if type(thing) in kinds]
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
-    return tensors, [g for g in things if isinstance(g, Generator)]
+    generators = [g for g in things if isinstance(g, Generator)]
+    return tensors, generators, [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
 
 
 def _seen(tensors: list[Any]) -> list[Seen]:

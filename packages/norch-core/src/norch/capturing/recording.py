@@ -16,6 +16,7 @@ from .. import switches
 from ..device import known_devices
 from ..dispatch import plan as planning
 from ..settings import on_change
+from .python import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,6 +158,13 @@ class RecordingBackend:
             recorder.read(buffer)
 
 
+def _note(method: Any, owner: Any, args: Any, kwargs: Any) -> Any:
+    recorder = recorder_here()
+    if recorder is None or recorder.inside is not None or recorder.refusal is not None:
+        return method(owner, *args, **kwargs)
+    return note(recorder, method, owner, args, kwargs)
+
+
 _backends: dict[int, RecordingBackend] = {}
 _changes = count(1)
 _plans: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
@@ -208,7 +216,7 @@ def _swap_plans(inside: bool) -> None:
 
 def _restore(devices: list[tuple[Device, Backend]]) -> None:
     global active
-    active = None
+    active = switches.noting = None
     _swap_plans(False)
     planning.noting = None
     for device, backend in devices:
@@ -236,6 +244,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         planning.noting = _of_others
         _swap_plans(True)
         active = recorder
+        switches.noting = _note
         yield
     finally:
         try:
