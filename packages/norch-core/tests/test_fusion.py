@@ -313,12 +313,12 @@ def test_what_may_raise_or_has_no_elements_is_left_alone():
 
 def test_long_chains_are_several_groups():
     chain = [call("neg", i + 1, i) for i in range(100)]
-    found = fused(chain, {i: BYTES for i in range(1, 100)}, memory(101))
+    found = fused(chain, dict.fromkeys(range(1, 100), BYTES), memory(101))
     assert set(ops(found)) == {"fused"}
     assert len(found) < 8
 
 
-PLACES, TEMPORARIES = 9, {p: 4 * BYTES for p in range(1, 6)}
+PLACES, TEMPORARIES = 9, dict.fromkeys(range(1, 6), 4 * BYTES)
 LAYOUTS = [(tensor(), o) for o in (0, 0, 0, 0, 24, 3)] + [(tensor((4, 6), strides=(1, 4)), 0), (tensor((6, 4)), 0)]
 
 

@@ -67,7 +67,7 @@ class Group:
         return written or any(r.overlaps(w) for r in self.reads for w in access.writes)
 
     def feeds(self, access: Access) -> bool:
-        """Whether a call reads a result of the group and, of what the group touches, exactly these elements, or none."""
+        """Whether a call reads a result of the group and, of what that touches, exactly the same elements or none."""
         touched = self.reads | self.writes
         return any(r in self.writes for r in access.reads) and not (
             any(r != w and r.overlaps(w) for r in access.reads for w in self.writes)
