@@ -19,6 +19,8 @@ from ..func.trees import flatten, unflatten
 from ..tensor_base import TensorBase
 from . import recording
 from .comparing import Differs, compare
+from .epilogues import epilogues
+from .fusion import fuse
 from .program import Program
 from .recorder import CONSTANT, Recorder
 from .results import is_differentiated
@@ -156,7 +158,7 @@ class Captured:
         self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], numbers: list[Any]
     ) -> Any:
         recorder = Recorder(tensors, self.fullgraph)
-        before = [t.buffer.modified for t in tensors]
+        before, modes = [t.buffer.modified for t in tensors], switches.fingerprint
         with recording.recording(recorder):
             out = self.function(*args, **kwargs)
             leaves, structure = flatten(out)
@@ -166,6 +168,8 @@ class Captured:
         entry.recordings += 1
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
             recorder.refuse("an argument is changed in place")
+        if switches.fingerprint != modes and switches.latest is not None:
+            recorder.refuse(f"the step changes `{switches.latest[1]}` of a {switches.latest[0].__name__}")
         for t, used in zip(made, differentiated, strict=True):
             if used is False and type(t.node).__name__ != "Leaf":
                 recorder.refuse("a result is part of a graph that is to be differentiated later")
@@ -222,7 +226,7 @@ class Same:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return calls
+    return fuse(epilogues(calls, temporaries), temporaries)
 
 
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
