@@ -20,9 +20,21 @@ constexpr int THREADS = 256;
 /// Throws where a kernel could not be launched.
 inline void check_launch(const char* what) { check(cudaGetLastError(), what); }
 
-/// Launches a kernel on the stream of the launch.
+/// A kernel with its arguments converted to what it takes.
+template <class... P>
+void note_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, const P&... arguments) {
+    const void* pointers[] = {&arguments...};
+    const size_t sizes[] = {sizeof(P)...};
+    launch_notes->add(reinterpret_cast<const void*>(kernel), blocks, threads, 0, pointers, sizes, sizeof...(P));
+}
+
+/// Launches a kernel on the stream of the launch, or notes that.
 template <class... P, class... A>
 void launch_kernel(const char* what, void (*kernel)(P...), dim3 blocks, dim3 threads, const A&... arguments) {
+    if (launch_notes) {
+        note_launch<P...>(kernel, blocks, threads, arguments...);
+        if (!launch_notes->makes_them) return;
+    }
     kernel<<<blocks, threads, 0, stream_handle()>>>(arguments...);
     check_launch(what);
 }
