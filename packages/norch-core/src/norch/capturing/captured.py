@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from threading import RLock, get_ident
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from .. import switches
@@ -13,14 +13,15 @@ from ..amp.state import state as autocast
 from ..autograd.graph import is_recording, resolve
 from ..autograd.mode import is_inference_mode_enabled
 from ..device import Device
-from ..dtype import DType, get_default_dtype
+from ..dtype import DType
 from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
 from ..tensor_base import TensorBase
 from . import recording
 from .comparing import Differs, compare
-from .program import Program, is_differentiated
+from .program import Program
 from .recorder import CONSTANT, Recorder
+from .results import is_differentiated
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -51,12 +52,43 @@ class Captured:
     def __init__(self, function: Callable[..., Any], fullgraph: bool) -> None:
         self.function, self.fullgraph = function, fullgraph
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
-        self.lock = RLock()
+        self.fast: dict[Any, Entry] = {}
+        """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
+        self.lock = Lock()
         self.running: int | None = None
         self.captured_again: list[str] = []
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            entry = self.fast.get((*[x.spec for x in args], is_recording(), switches.fingerprint))
+        except (AttributeError, TypeError):
+            entry = None
+        if (
+            entry is None
+            or kwargs
+            or entry.moves != switches.moves
+            or autocast.active is not None
+            or recording.active is not None
+            or (len(args) > 1 and len({id(x.buffer) for x in args}) < len(args))
+            or not self.lock.acquire(blocking=False)
+        ):
+            return self._slowly(args, kwargs)
+        self.running = get_ident()
+        try:
+            program, build = entry.programs[0]
+            if program.fits():
+                for x in args:
+                    if x.node is not None:
+                        break
+                else:
+                    return build(program.run_step(args, ()))
+        finally:
+            self.running = None
+            self.lock.release()
+        return self._slowly(args, kwargs)
+
+    def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
             return self.function(*args, **kwargs)  # a part of a step that is being recorded, or of its own
         leaves, structure = flatten((args, kwargs))
@@ -83,7 +115,8 @@ class Captured:
         if entry is None:
             entry = self.entries[key] = Entry()
             if len(self.entries) > MOST_PROGRAMS:
-                self.entries.popitem(last=False)
+                _, gone = self.entries.popitem(last=False)
+                self.fast = {known: other for known, other in self.fast.items() if other is not gone}
         self.entries.move_to_end(key)
         if entry.refusal is not None:
             return self.function(*args, **kwargs)
@@ -93,6 +126,7 @@ class Captured:
             if len(kept) < len(entry.programs):
                 self.captured_again.append("a tensor that the step uses has other memory")
                 entry.programs, entry.recorded, entry.recordings = kept, None, 0
+                self.fast = {known: other for known, other in self.fast.items() if other is not entry}
         for program, build in entry.programs:
             if program.fits():
                 return build(program.run_step(tensors, numbers))
@@ -114,7 +148,7 @@ class Captured:
         shared: Any = None
         if len({id(b) for b in buffers}) < len(buffers):
             shared = tuple([next(i for i, c in enumerate(buffers) if c is b) for b in buffers])
-        modes = is_recording(), is_inference_mode_enabled(), get_default_dtype(), switches.fingerprint
+        modes = is_recording(), is_inference_mode_enabled(), switches.fingerprint
         cast = tuple(sorted(autocast.active.items())) if autocast.active else None
         return tuple(described), repr(structure), shared, modes, cast
 
@@ -162,6 +196,8 @@ class Captured:
             return out
         entry.programs.append((Program(recorder, arguments, sources, differentiated, _rewrite), build))
         entry.recorded, entry.recordings, entry.moves = None, 0, switches.moves
+        if not kwargs and len(tensors) == len(args) and all(isinstance(x, TensorBase) for x in args):
+            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
         return out
 
     def _refuse(self, entry: Entry, why: str) -> None:

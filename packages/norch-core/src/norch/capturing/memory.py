@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ..backend.contract import Place
 from .calls import Call
 
-ALIGNMENT = 64
-"""Bytes: a cache line, and more than any vector needs."""
+ALIGNMENT = 256
+"""Bytes, as of memory that a device allocates: cuBLASLt chooses its algorithm by it, and so the bits of a product."""
 
 
 def lifetimes(calls: Sequence[Call]) -> dict[int, tuple[int, int]]:

@@ -6,61 +6,21 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import Leaf, Node, init_node, next_sequence_number
+from ..autograd.graph import Leaf, init_node, next_sequence_number
 from ..backend.contract import Place
 from ..device import Device
-from ..errors import AutogradError
 from ..tensor_base import make_tensor
 from .calls import Call
 from .comparing import Sources
 from .memory import in_scratch, lifetimes, plan_scratch
 from .recorder import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, Recorder
 from .replaying import make_run
+from .results import CapturedNode, Gradient, Result
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 _MASK = 2**64 - 1
-
-
-class CapturedNode(Node):
-    """The node of a result of a captured step that was differentiated in the step."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        return "captured_backward"
-
-    def run_backward(self, backward: Any, grad: Any) -> None:
-        raise AutogradError(
-            "backward(): this tensor was made and differentiated in a captured step, which keeps no graph of it"
-        )
-
-
-def is_differentiated(tensor: Tensor) -> bool | None:
-    """Whether a backward pass has used up the graph of `tensor`; None where it has none."""
-    node = tensor.node
-    if node is None:
-        return None
-    seen, stack = {node}, [node]
-    while stack:
-        found = stack.pop()
-        if found.plan is not None and found.saved_inputs is None:
-            return True
-        for edge in found.edges:
-            if edge is not None and edge not in seen:
-                seen.add(edge)
-                stack.append(edge)
-    return False
-
-
-class Result:
-    """A tensor that each run makes anew: at `offset` of a place."""
-
-    __slots__ = ("differentiated", "offset", "place", "spec")
-
-    def __init__(self, place: int, offset: int, spec: Any, differentiated: bool = False) -> None:
-        self.place, self.offset, self.spec, self.differentiated = place, offset, spec, differentiated
 
 
 class Program:
@@ -83,10 +43,10 @@ class Program:
             Result(where[0], where[1], where[2], bool(used)) if isinstance(where, tuple) else where
             for where, used in zip(recorder.results, differentiated, strict=True)
         ]
-        self.grads = [(leaf, Result(*where) if isinstance(where, tuple) else where) for leaf, where in recorder.grads]
+        self.grads = [Gradient(leaf, where) for leaf, where in recorder.grads]
         self.moved = [(tensor, Result(*where)) for tensor, where in recorder.moved]
         left = [r for r in self.outputs if isinstance(r, Result)]
-        left += [r for _, r in (*self.grads, *self.moved) if isinstance(r, Result)]
+        left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
         results = {int(r.place) for r in left if places[r.place].kind == TEMPORARY}
         main = Counter(call.device for call in calls).most_common(1)[0][0] if calls else Device("cpu")
         temporaries = {
@@ -123,17 +83,26 @@ class Program:
                 self.buffers[at] = info.buffer
             elif at in results or (at in used and at not in offsets):
                 self.allocations.append((at, info.nbytes, info.backend.allocate, info.index))
+        own = Counter(r.place for r in left)
+        for grad in self.grads:
+            place = grad.left.place if isinstance(grad.left, Result) else 0
+            if place in results and own[place] == 1:
+                grad.allocation = next(a for a in self.allocations if a[0] == place)
+                self.allocations.remove(grad.allocation)
         self.modified = [at for at in recorder.modified if places[at].kind != CONSTANT]
         read = recorder.read_grads
         self.entry = [
             (leaf, had)
-            for leaf, had in ((leaf, _had_grad(recorder, leaf)) for leaf, _ in self.grads)
+            for leaf, had in ((grad.leaf, _had_grad(recorder, grad.leaf)) for grad in self.grads)
             if not had or id(leaf()) in read
         ]
         self.entry += [(leaf, True) for leaf, _ in self.gradients if not any(leaf is one for one, _ in self.entry)]
         self.run, self.native = make_run(
             in_scratch(calls, offsets), self.scratch, self.buffers, main.backend, main.index
         )
+        self.passing = [place for place, *_ in self.allocations]
+        self.passing += [grad.allocation[0] for grad in self.grads if grad.allocation is not None]
+        self.passing += [place for _, place in (*self.arguments, *self.gradients, *self.movers)]
         self.node = init_node(CapturedNode(), None, ())
 
     def holds(self) -> bool:
@@ -160,12 +129,16 @@ class Program:
             buffers[place] = owner().buffer
         for place, nbytes, allocate, index in self.allocations:
             buffers[place] = allocate(nbytes, index)
-        fed: list[float] = []
-        for generator, count in sources.draws:
-            seed, offsets = generator._draws
-            fed.append(seed)
-            fed += [next(offsets) & _MASK for _ in range(count)]
-        fed += [numbers[at] for at in sources.arguments]  # type: ignore[misc]
+        for grad in self.grads:
+            grad.prepare(buffers)
+        fed: Any = ()
+        if sources.draws or sources.arguments:
+            fed = []
+            for generator, count in sources.draws:
+                seed, offsets = generator._draws
+                fed.append(seed)
+                fed += [next(offsets) & _MASK for _ in range(count)]
+            fed += [numbers[at] for at in sources.arguments]
         try:
             self.run(buffers, fed)
             if self.modified:
@@ -174,12 +147,8 @@ class Program:
                     buffers[place].modified = change
             for owner, result in self.moved:
                 owner().buffer, owner().offset, owner().spec = buffers[result.place], result.offset, result.spec
-            for leaf, left in self.grads:
-                if isinstance(left, Result):
-                    left = make_tensor(left.spec, buffers[left.place], left.offset)
-                elif left is not None:
-                    left = left()
-                leaf()._grad = left
+            for grad in self.grads:
+                grad.leave(buffers)
             made = []
             for output in self.outputs:
                 if isinstance(output, Result):
@@ -189,9 +158,7 @@ class Program:
                     made.append(output())
             return made
         finally:
-            for place, *_ in self.allocations:
-                buffers[place] = None
-            for _, place in (*self.arguments, *self.gradients, *self.movers):
+            for place in self.passing:
                 buffers[place] = None
 
 

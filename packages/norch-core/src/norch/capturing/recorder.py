@@ -85,9 +85,11 @@ class Recorder:
         self.numbers: dict[int, int] = {}
         self.held: list[Any] = []
         """What lives as long as the recording, so that its identity is not another's."""
-        self.before = _tensors()
-        self.known = {id(seen.tensor()): seen for seen in self.before}
-        self.generators = _generators()
+        tensors, generators = _tensors_and_generators()
+        self.before = _seen(tensors)
+        self.known = {id(tensor): seen for tensor, seen in zip(tensors, self.before, strict=True)}
+        self.generators = [(generator, generator._state()) for generator in generators]
+        del tensors
         self.host_random = _host_random()
         self.start = next_sequence_number()
         self.argument_ids = {id(t) for t in arguments}
@@ -219,7 +221,7 @@ class Recorder:
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         allowed = {id(tensor) for tensor in results}
-        after = _tensors()
+        after = _seen(_tensors_and_generators()[0])
         for seen in after:
             tensor = seen.tensor()
             if tensor is None:
@@ -284,23 +286,21 @@ def _rank(tensor: Any) -> tuple[bool, bool, int]:
     return type(tensor.node) is not Leaf, tensor.base is not None, id(tensor)
 
 
-def _tensors() -> list[Seen]:
-    """All tensors there are."""
-    found = []
-    for thing in gc.get_objects():
-        if isinstance(thing, TensorBase):
-            try:
-                grad = thing._grad
-                found.append(
-                    Seen(ref(thing), id(thing.buffer), thing.offset, thing.spec, None if grad is None else ref(grad))
-                )
-            except AttributeError:  # one that is being made in another thread
-                continue
-    return found
+def _tensors_and_generators() -> tuple[list[Any], list[Generator]]:
+    """All that there are. They are asked by their types, which runs none of their code."""
+    kinds: set[type] = {TensorBase, Generator}
+    stack = list(kinds)
+    while stack:
+        found: set[type] = set(stack.pop().__subclasses__()) - kinds
+        kinds |= found
+        stack += found
+    things = [thing for thing in gc.get_objects() if type(thing) in kinds]
+    tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
+    return tensors, [g for g in things if isinstance(g, Generator)]
 
 
-def _generators() -> list[tuple[Generator, tuple[int, int]]]:
-    return [(g, g._state()) for g in gc.get_objects() if isinstance(g, Generator)]
+def _seen(tensors: list[Any]) -> list[Seen]:
+    return [Seen(ref(t), id(t.buffer), t.offset, t.spec, None if t._grad is None else ref(t._grad)) for t in tensors]
 
 
 def _host_random() -> Any:
