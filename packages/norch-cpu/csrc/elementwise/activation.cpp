@@ -9,7 +9,7 @@ namespace norch::elementwise {
 namespace {
 
 /// An elementwise kernel whose loop gets constants as inputs after the request's own.
-class WithConstants final : public Kernel {
+class WithConstants final : public ElementwiseKernel {
 public:
     WithConstants(Request request, Loop loop, double ns, std::vector<double> constants)
         : given_(request.operands.size()), constants_(std::move(constants)) {
@@ -30,6 +30,12 @@ public:
         }
         for (size_t i = 0; i < constants_.size(); ++i) values[given_ + i].f = constants_[i];
         inner_->run(all, values);
+    }
+
+    Inner inner() const override {
+        Inner found = static_cast<const ElementwiseKernel&>(*inner_).inner();
+        found.constants = constants_;
+        return found;
     }
 
 private:
