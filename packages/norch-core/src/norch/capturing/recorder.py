@@ -27,8 +27,6 @@ TEMPORARY, ARGUMENT, STATE, GRADIENT, CONSTANT = "temporary", "argument", "state
 """Whose memory a place is: made and gone within the step, or its result; an argument's; that of a tensor which was
 there before; that of a leaf's gradient which was there before; made of data of the host."""
 
-_LIBRARY = str(Path(__file__).parents[1])
-
 
 class PlaceInfo:
     """What is known of a place. `owner`: the tensor (weakly) whose memory it is, or the leaf whose gradient's.
@@ -202,10 +200,11 @@ class Recorder:
 
     def line(self) -> str:
         """Where outside of norch the thread is."""
+        libraries = sys.modules["norch"].__path__
         frame: Any = sys._getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename
-            if not (name.startswith(("<norch", _LIBRARY)) or "/norch/" in name):
+            if not name.startswith(("<norch", *libraries)):
                 return f"{Path(name).name}:{frame.f_lineno}"
             frame = frame.f_back
         return "?"
@@ -221,8 +220,8 @@ class Recorder:
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         allowed = {id(tensor) for tensor in results}
-        after = _seen(_tensors_and_generators()[0])
-        for seen in after:
+        tensors = _tensors_and_generators()[0]
+        for seen in _seen(tensors):
             tensor = seen.tensor()
             if tensor is None:
                 continue
@@ -237,18 +236,12 @@ class Recorder:
                 self.grads.append((seen.tensor, None if grad is None else self._where(grad)))
             if seen.buffer != was.buffer or seen.offset != was.offset or seen.spec is not was.spec:
                 self.moved.append((seen.tensor, self._memory(tensor)))
-        self.kept = []
-        for seen in after:
-            tensor = seen.tensor()
-            if (
-                tensor is None
-                or id(tensor) in allowed
-                or ((w := self.known.get(id(tensor))) and w.tensor is seen.tensor)
-            ):
-                continue
-            number = self.numbers.get(seen.buffer)
-            if number is not None and self.places[number].kind == TEMPORARY:
-                self.kept.append(tensor)
+        self.kept = self._kept(tensors, allowed)
+        if self.kept:
+            tensors.clear()
+            self.kept.clear()
+            gc.collect()  # what only a cycle holds is not kept
+            self.kept = self._kept(_tensors_and_generators()[0], allowed)
         # In-place changes of what was there before, which graphs made outside of the step must hear of.
         self.modified = [
             number
@@ -261,6 +254,15 @@ class Recorder:
             if (count := generator._state()[1] - state[1]) and generator._state()[0] == state[0]
         ]
         self.reseeded = any(generator._state()[0] != state[0] for generator, state in self.generators)
+
+    def _kept(self, tensors: list[Any], allowed: set[int]) -> list[Any]:
+        found = []
+        for tensor in tensors:
+            number = self.numbers.get(id(tensor.buffer))
+            if number is not None and self.places[number].kind == TEMPORARY:
+                if id(tensor) not in allowed and not self._was_there(tensor):
+                    found.append(tensor)
+        return found
 
     def _was_there(self, tensor: Any) -> bool:
         seen = self.known.get(id(tensor))
