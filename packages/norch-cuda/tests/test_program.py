@@ -257,7 +257,7 @@ def test_it_is_not_part_of_a_graph_of_the_user(backend):
 
 
 def increments(backend, count=20, big=1 << 22):
-    """Calls that add 1 to place 1 `count` times, by way of scratch memory, and to place 2 once; slow enough to overlap."""
+    """Calls that add 1 to place 1 `count` times, by way of scratch memory; place 2 is that plus Fed(0). All slow."""
     vector = Operand(float32, (big,), (1,))
     add = backend.compile("add", (vector, vector, NUMBER), {})
     calls = [(add, (Place(0), 0, Place(1), 0, 1.0)), *[(add, (Place(0), 0, Place(0), 0, 1.0))] * (count - 2)]
