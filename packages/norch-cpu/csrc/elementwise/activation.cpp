@@ -65,7 +65,7 @@ void activation_loop(char* const* p, unsigned, int64_t n) {
 template <class T, class Op, bool HAS_CONSTANTS>
 void gradient_loop(char* const* p, unsigned broadcast, int64_t n) {
     const auto k = constants_at<T, HAS_CONSTANTS>(p + 3);
-    apply_to_two<T, T>(p, broadcast, n, [=](T g, T x) NORCH_INLINE_LAMBDA { return Op::template apply<Functions>(g, x, k); });
+    apply_alike<T>(p, broadcast, n, [=](T g, T x) NORCH_INLINE_LAMBDA { return Op::template apply<Functions>(g, x, k); });
 }
 
 /// The gradient of (a - b) ** 2 by a; the gradient of a mean is the same for all elements.

@@ -29,6 +29,15 @@ bool is_comparison(const std::string& op) {
     return ops.count(op) != 0;
 }
 
+size_t inputs_of(const std::string& op) {
+    static const std::set<std::string> two = {
+        "add", "sub", "mul", "div", "floor_divide", "remainder", "pow", "atan2", "maximum", "minimum", "bitwise_and",
+        "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift"};
+    if (op == "where" || op == "clamp" || op == "axpy") return 3;
+    const bool is_gradient = op.size() > 5 && op.compare(op.size() - 5, 5, "_grad") == 0;
+    return two.count(op) || is_comparison(op) || is_gradient ? 2 : 1;
+}
+
 Operand vector_of(DType dtype, bool is_scalar) {
     Operand out{dtype, {}, {}, is_scalar};
     if (!is_scalar) out.shape = {SOME}, out.strides = {1};
@@ -99,11 +108,10 @@ private:
     /// What the step's own kernel does; without a loop where there is none, or it does not fit.
     Inner inner_of(const FusedStep& step) const {
         const auto found = loops_by_op().find(step.op);
-        if (found == loops_by_op().end() || step.reads.empty() || !dtypes_fit(step)) return {};
+        if (found == loops_by_op().end() || !fits(step)) return {};
         const bool divides = step.op == "floor_divide" || step.op == "remainder";
         if (divides && !is_floating(step.dtype)) return {};  // they may raise
-        const bool by_scalar = step.op == "clamp" || step.op == "axpy";
-        if (by_scalar && (step.reads.size() != 3 || !is_scalar(step.reads[2]))) return {};
+        if ((step.op == "clamp" || step.op == "axpy") && !is_scalar(step.reads[2])) return {};
         Request own{step.op, {vector_of(step.dtype, false)}, step.attrs};
         for (auto read : step.reads) own.operands.push_back(vector_of(dtype_of(read), is_scalar(read)));
         const KernelPtr kernel = found->second(own);
@@ -113,15 +121,15 @@ private:
         return 1 + step.reads.size() + inner.constants.size() <= std::size(Instruction{}.at) ? inner : Inner{};
     }
 
-    bool dtypes_fit(const FusedStep& step) const {
-        static const std::set<std::string> of_one = {"copy", "fill"}, of_three = {"where", "clamp", "axpy"};
+    /// Whether the op takes so many inputs, of these dtypes.
+    bool fits(const FusedStep& step) const {
         const size_t count = step.reads.size();
-        if (of_one.count(step.op)) return count == 1;
-        if (of_three.count(step.op) != (count == 3)) return false;
+        if (count != inputs_of(step.op)) return false;
+        if (step.op == "copy" || step.op == "fill") return true;
         DType wanted = step.dtype;
         size_t first = 0;
         if (is_comparison(step.op)) {
-            if (count != 2 || step.dtype != DType::boolean) return false;
+            if (step.dtype != DType::boolean) return false;
             wanted = dtype_of(step.reads[1]);
         } else if (step.op == "where") {
             if (dtype_of(step.reads[0]) != DType::boolean) return false;
