@@ -1,8 +1,8 @@
 """What `norch.capture` and fused programs gain on a GPU.
 
 Training steps eager and captured, whose losses are compared bit for bit before anything is timed: of the same batch
-each time, and of a new one (tensors with other memory). `host` is how long the host takes for a captured call, the device
-following. Then elementwise chains: kernel by kernel, and as one fused program, in useful bytes.
+each time, and of a new one (tensors with other memory). `host` is how long the host takes for a captured call, the
+device following. Then elementwise chains: kernel by kernel, and as one fused program, in useful bytes.
 
     python benchmarks/cuda_capture.py [--rounds 9] [--torch] [--json out.json]
 """
@@ -219,10 +219,8 @@ def main() -> int:
         report["steps"][name] = step
         kinds = ("eager", "captured", "other batches", "host", "results kept", "torch")
         shown = "".join(f"{step.get(kind, 0):8.1f}" for kind in kinds)
-        lines.append(
         told = f"{step['same bits']}  {step.get('calls')} {step.get('graph')} {step.get('refused') or ''}"
         lines.append(f"{name:<20}{shown}  {told}")
-        )
     print("\n".join(lines), flush=True)
     if options.json:
         options.json.write_text(json.dumps(report, indent=2) + "\n")
