@@ -117,6 +117,9 @@ struct DestroyGraph {
 };
 using OwnGraph = std::unique_ptr<cudaGraph_t, DestroyGraph>;
 
+/// Of recording a program: another thread that waits for the device ends a recording.
+constexpr int ATTEMPTS = 3;
+
 bool are_same(const Scalar& a, const Scalar& b) { return a.i == b.i; }
 
 }  // namespace
@@ -301,7 +304,7 @@ void GraphProgram::launch(Stream& stream) {
             record();
         } catch (const std::exception&) {
             forget_graph();
-            is_direct_ = true;
+            is_direct_ = ++failures_ == ATTEMPTS;
             cudaGetLastError();
             set_launch_stream(stream);
             return run_directly();

@@ -58,6 +58,7 @@ private:
     cudaGraph_t graph_ = nullptr;
     cudaGraphExec_t executable_ = nullptr;
     bool has_run_ = false, is_direct_ = false;
+    int failures_ = 0;
     size_t at_ = 0;         // the call being made
 
     std::vector<Changing> changing_;
