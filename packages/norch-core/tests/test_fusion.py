@@ -45,10 +45,13 @@ def read(memory, operand, given):
 
 def execute(call, memory, numbers):
     """What a backend would do."""
-    parts = located(call, numbers)
+    parts = located(call, numbers) if call.operands else []
     if call.op == "matmul":
         out, a, b = [view(memory, operand, *given) for operand, given in parts]
         out[...] = a @ b
+    elif call.op == "copy_bytes":
+        out, at, source, start, count = call.arguments
+        memory[out][at : at + count] = memory[source][start : start + count]
     elif call.op == "opaque":  # changes what it is given
         for operand, given in parts:
             view(memory, operand, *given)[...] += 1
@@ -233,6 +236,13 @@ def test_calls_between_that_do_not_mind_are_passed():
 )
 def test_a_call_between_that_minds_ends_the_group(between, expected):
     calls = [call("mul", 1, 8, 8), call(*between), call("neg", 9, 1)]
+    assert len(fused(calls, {1: BYTES}, memory(10))) == expected
+
+
+@pytest.mark.parametrize(("out", "source", "expected"), [(5, 1, 3), (8, 7, 3), (1, 7, 3), (5, 7, 2)])
+def test_copied_bytes_are_seen(out, source, expected):
+    moved = Call("copy_bytes", (), {}, None, (Place(out), 8, Place(source), 0, 16), DEVICE, "")
+    calls = [call("mul", 1, 8, 8), moved, call("neg", 9, 1)]
     assert len(fused(calls, {1: BYTES}, memory(10))) == expected
 
 
