@@ -124,6 +124,8 @@ def _seen(where: Any) -> Any:
         return (-1, 0, 0)
     if isinstance(where, tuple):
         return (int(where[0]), where[1], id(where[2]))
+    if isinstance(where, int):
+        return (-3, where, 0)
     return (-2, id(where()), 0)
 
 

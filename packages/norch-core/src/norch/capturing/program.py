@@ -31,8 +31,9 @@ class Program:
         recorder: Recorder,
         arguments: Sequence[tuple[Any, ...]],
         sources: Sources,
-        differentiated: Sequence[bool | None],
+        nodes: Sequence[int],
         rewrite: Callable[[list[Call], dict[int, int]], list[Call]],
+        saved: Sequence[int] = (),
     ) -> None:
         places, self.sources = recorder.places, sources
         calls = [
@@ -40,14 +41,14 @@ class Program:
             for (c, _, line), flat in zip(recorder.calls, arguments, strict=True)
         ]
         self.outputs: list[Any] = [
-            Result(where[0], where[1], where[2], bool(used)) if isinstance(where, tuple) else where
-            for where, used in zip(recorder.results, differentiated, strict=True)
+            Result(*where, node) if isinstance(where, tuple) else where
+            for where, node in zip(recorder.results, nodes, strict=True)
         ]
         self.grads = [Gradient(leaf, where) for leaf, where in recorder.grads]
         self.moved = [(tensor, Result(*where)) for tensor, where in recorder.moved]
         left = [r for r in self.outputs if isinstance(r, Result)]
         left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
-        results = {int(r.place) for r in left if places[r.place].kind == TEMPORARY}
+        results = {int(place) for place in (*[r.place for r in left], *saved) if places[place].kind == TEMPORARY}
         main = Counter(call.device for call in calls).most_common(1)[0][0] if calls else Device("cpu")
         temporaries = {
             at: info.nbytes
@@ -103,7 +104,8 @@ class Program:
         self.passing = [place for place, *_ in self.allocations]
         self.passing += [grad.allocation[0] for grad in self.grads if grad.allocation is not None]
         self.passing += [place for _, place in (*self.arguments, *self.gradients, *self.movers)]
-        self.node = init_node(CapturedNode(), None, ())
+        self.given = {place: position for position, place in self.arguments}
+        self.differentiated = (init_node(CapturedNode(), None, ()),)
 
     def holds(self) -> bool:
         """Whether the tensors that the step uses still have the memory that it was recorded with."""
@@ -116,6 +118,10 @@ class Program:
     def fits(self) -> bool:
         """Whether leaves have gradients where they had them when the step was recorded."""
         return all((leaf()._grad is not None) is had for leaf, had in self.entry)
+
+    def nodes(self, tensors: Sequence[Tensor], numbers: Sequence[float | None], fed: Sequence[float]) -> Sequence[Any]:
+        """The nodes of the results that have one, by number."""
+        return self.differentiated
 
     def run_step(self, tensors: Sequence[Tensor], numbers: Sequence[float | None]) -> list[Any]:
         """Runs the kernels; returns the results, in the order of their places in what the step returned."""
@@ -149,11 +155,19 @@ class Program:
                 owner().buffer, owner().offset, owner().spec = buffers[result.place], result.offset, result.spec
             for grad in self.grads:
                 grad.leave(buffers)
-            made = []
+            nodes = self.nodes(tensors, numbers, fed)
+            made: list[Any] = []
             for output in self.outputs:
-                if isinstance(output, Result):
-                    node = self.node if output.differentiated else None
-                    made.append(make_tensor(output.spec, buffers[output.place], output.offset, node))
+                if type(output) is Result:
+                    node = nodes[output.node] if output.node >= 0 else None
+                    buffer, offset = buffers[output.place], output.offset
+                    if output.place in self.given:
+                        tensor = tensors[self.given[output.place]]
+                        buffer = tensor.buffer
+                        offset += tensor.offset * tensor.spec.dtype.itemsize // output.spec.dtype.itemsize
+                    made.append(make_tensor(output.spec, buffer, offset, node))
+                elif type(output) is int:
+                    made.append(tensors[output])
                 else:
                     made.append(output())
             return made

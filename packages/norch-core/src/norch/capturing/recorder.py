@@ -19,6 +19,8 @@ from ..ops.generator import Generator
 from ..tensor_base import TensorBase
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..backend.contract import Backend
     from ..tensor import Tensor
     from .recording import Compiled
@@ -90,7 +92,7 @@ class Recorder:
         del tensors
         self.host_random = _host_random()
         self.start = next_sequence_number()
-        self.argument_ids = {id(t) for t in arguments}
+        self.positions = {id(t): i for i, t in reversed([*enumerate(arguments)])}
         self.starts: dict[int, int] = {}
         owners: dict[int, Any] = {}
         grads: dict[int, Any] = {}
@@ -211,15 +213,15 @@ class Recorder:
 
     # --- After the step -----------------------------------------------------------------------------------------------
 
-    def finish(self, results: list[Tensor]) -> None:
-        """Finds what the step has left behind. `results`: the tensors that it returned."""
+    def finish(self, results: list[Tensor], held: Sequence[Tensor] = ()) -> None:
+        """Finds what the step has left behind. `results`: the tensors that it returned; `held`: those of its graph."""
         if _host_random() != self.host_random:
             self.refuse("the step draws from Python's or NumPy's random numbers")
-        self.results = [self._where(tensor) for tensor in results]
+        self.results = [self.positions.get(id(tensor), self._where(tensor)) for tensor in results]
         self.grads: list[tuple[Any, Any]] = []
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
-        allowed = {id(tensor) for tensor in results}
+        allowed = {id(tensor) for tensor in (*results, *held)}
         tensors = _tensors_and_generators()[0]
         for seen in _seen(tensors):
             tensor = seen.tensor()
@@ -255,22 +257,33 @@ class Recorder:
         ]
         self.reseeded = any(generator._state()[0] != state[0] for generator, state in self.generators)
 
+    def check_left(self, results: Sequence[Tensor]) -> None:
+        """Refuses results and other tensors that a replay could not leave behind."""
+        for tensor in results:
+            number = self.numbers.get(id(tensor.buffer))
+            if number is not None and self.places[number].kind == CONSTANT:
+                self.refuse("a result is made of Python data")
+        if self.kept:
+            shapes = ", ".join(str(tuple(t.shape)) for t in self.kept[:3])
+            self.refuse(f"a tensor that the step makes is kept after it: {shapes}")
+
     def _kept(self, tensors: list[Any], allowed: set[int]) -> list[Any]:
         found = []
         for tensor in tensors:
             number = self.numbers.get(id(tensor.buffer))
             if number is not None and self.places[number].kind == TEMPORARY:
-                if id(tensor) not in allowed and not self._was_there(tensor):
+                if id(tensor) not in allowed and not self.was_there(tensor):
                     found.append(tensor)
         return found
 
-    def _was_there(self, tensor: Any) -> bool:
+    def was_there(self, tensor: Any) -> bool:
+        """Whether `tensor` is one that was there before the step."""
         seen = self.known.get(id(tensor))
         return seen is not None and seen.tensor() is tensor
 
     def _where(self, tensor: Tensor) -> Any:
         """A tensor that was there before, itself; else its place, offset and spec."""
-        if self._was_there(tensor):
+        if self.was_there(tensor):
             return ref(tensor)
         return self._memory(tensor)
 

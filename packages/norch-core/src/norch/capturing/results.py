@@ -28,8 +28,8 @@ class CapturedNode(Node):
         )
 
 
-def is_differentiated(tensor: Tensor) -> bool | None:
-    """Whether a backward pass has used up the graph of `tensor`; None where it has none."""
+def is_differentiated(tensor: Tensor, since: int = 0) -> bool | None:
+    """Whether a backward pass has used up the graph of `tensor`; None where it has none. What is older is not asked."""
     node = tensor.node
     if node is None:
         return None
@@ -39,19 +39,19 @@ def is_differentiated(tensor: Tensor) -> bool | None:
         if found.plan is not None and found.saved_inputs is None:
             return True
         for edge in found.edges:
-            if edge is not None and edge not in seen:
+            if edge is not None and edge not in seen and edge.sequence_number >= since:
                 seen.add(edge)
                 stack.append(edge)
     return False
 
 
 class Result:
-    """A tensor that each run makes anew: at `offset` of a place."""
+    """A tensor that each run makes anew: at `offset` of a place. node: the number of its node, -1 for none."""
 
-    __slots__ = ("differentiated", "offset", "place", "spec")
+    __slots__ = ("node", "offset", "place", "spec")
 
-    def __init__(self, place: int, offset: int, spec: Any, differentiated: bool = False) -> None:
-        self.place, self.offset, self.spec, self.differentiated = place, offset, spec, differentiated
+    def __init__(self, place: int, offset: int, spec: Any, node: int = -1) -> None:
+        self.place, self.offset, self.spec, self.node = place, offset, spec, node
 
 
 class Gradient:
