@@ -22,6 +22,7 @@ from .recorder import PlaceInfo, Recorder
 
 if TYPE_CHECKING:
     from ..autograd.passes import BackwardPass
+    from .captured import Entry
 
 MOST_RECORDINGS = 4
 MOST_PATTERNS = 8
@@ -37,7 +38,7 @@ class Pattern:
     """
 
     def __init__(self) -> None:
-        self.recorded: dict[Any, tuple[Recorder, Any]] = {}
+        self.recorded: dict[Any, tuple[Recorder, Any, Any]] = {}
         self.programs: list[tuple[Program, frozenset[int], list[int]]] = []
         self.recordings = 0
         self.settled: set[Any] = set()
@@ -46,10 +47,12 @@ class Pattern:
 class Backwards:
     """The backward passes through the graphs that the runs of a step make, of one signature."""
 
-    def __init__(self, rewrite: Any) -> None:
-        self.rewrite = rewrite
+    def __init__(self, entry: Entry, rewrite: Any) -> None:
+        self.entry, self.rewrite = entry, rewrite
+        self.forward: Recorder | None = None
         self.patterns: dict[Any, Pattern] = {}
         self.refusal: str | None = None
+        self.times = 0
         self.missed = False
         """Whether a replayed run was differentiated in a way that is not known."""
         self.lock = Lock()
@@ -73,9 +76,26 @@ class Backwards:
                 found |= read
         return sorted(found)
 
-    def forget(self) -> None:
-        self.patterns.clear()
+    def of(self, forward: Recorder) -> None:
+        """Forgets what was learnt of runs that are not like `forward`."""
+        if self.forward is not None and self.forward is not forward:
+            try:
+                compare(self.forward, forward, (), ())
+            except Differs:
+                self.patterns.clear()
+        self.forward = forward
+
+    def record_again(self) -> None:
+        """The step is recorded once more, so that ways through its graph that were not known become known."""
         self.missed = False
+        self.times += 1
+        for pattern in self.patterns.values():
+            pattern.recordings = 0
+
+    def miss(self) -> None:
+        if self.times < MOST_RECORDINGS:
+            self.missed = True
+            self.entry.moves = -1  # so that the next call looks
 
     # --- A pass that gets to the step's results -----------------------------------------------------------------------
 
@@ -106,7 +126,7 @@ class Backwards:
                 values = self._replay(pattern, node, grads, carried)
                 if values is not None:
                     return values
-            self.missed = True
+            self.miss()
         if outer is not None:
             outer.refuse("it differentiates the graph of another captured step")
         graph = program.again(node)
@@ -133,7 +153,7 @@ class Backwards:
             for program, read, places in pattern.programs:
                 if read <= node.program.kept and places == node.program.found.places and program.fits():
                     arguments = [g for g in (*grads, *carried) if g is not None]
-                    values = program.run_step([*arguments, *node.memory], ())  # type: ignore[misc]
+                    values = program.run_step([*arguments, *node.memory], node.fed)  # type: ignore[misc]
                     rest = iter(values)
                     return [next(rest) if there else None for there in program.returned]  # type: ignore[attr-defined]
         return None
@@ -173,13 +193,13 @@ class Backwards:
             self.refusal = f"its backward pass: {recorder.refusal}"
             return values
         last = pattern.recorded.get(had)
-        pattern.recorded[had] = recorder, described
+        pattern.recorded[had] = recorder, described, forward.draws
         if last is None or had in pattern.settled:
             return values
         try:
             if last[1] != described:
                 raise Differs("its backward pass is another the second time")
-            flat, sources = compare(last[0], recorder, (), ())
+            flat, sources = compare(last[0], recorder, (), (), (last[2], forward.draws))
         except Differs as why:
             if pattern.recordings >= MOST_RECORDINGS * (1 + len(pattern.settled)) or len(self.patterns) > MOST_PATTERNS:
                 self.refusal = f"its backward pass: {why}"

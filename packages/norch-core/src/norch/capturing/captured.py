@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .. import switches
 from ..amp.state import state as autocast
-from ..autograd.graph import is_recording, resolve
+from ..autograd.graph import Leaf, is_recording, resolve
 from ..autograd.mode import is_inference_mode_enabled
 from ..device import Device
 from ..dtype import DType
@@ -18,9 +19,12 @@ from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
 from ..tensor_base import TensorBase
 from . import recording
+from .backwards import Backwards
 from .comparing import Differs, compare
+from .forwards import ForwardProgram, Live
+from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
 from .program import Program
-from .recorder import CONSTANT, Recorder
+from .recorder import Recorder
 from .results import is_differentiated
 
 if TYPE_CHECKING:
@@ -44,6 +48,9 @@ class Entry:
         self.programs: list[tuple[Program, Any]] = []
         self.refusal: str | None = None
         self.moves = -1
+        self.backwards: Backwards | None = None
+        self.ready: tuple[Any, ...] | None = None
+        """What a program will be made of once the backward passes through the results have been recorded too."""
 
 
 class Captured:
@@ -125,8 +132,17 @@ class Captured:
             kept = [pair for pair in entry.programs if pair[0].holds()]
             if len(kept) < len(entry.programs):
                 self.captured_again.append("a tensor that the step uses has other memory")
-                entry.programs, entry.recorded, entry.recordings = kept, None, 0
+                entry.programs, entry.recorded, entry.recordings, entry.ready = kept, None, 0, None
+                if entry.backwards is not None:
+                    entry.backwards.patterns.clear()
                 self.fast = {known: other for known, other in self.fast.items() if other is not entry}
+            if entry.backwards is not None and entry.backwards.missed:
+                entry.programs, entry.recorded, entry.recordings, entry.ready = [], None, 0, None
+                entry.backwards.record_again()
+        if entry.ready is not None:
+            self._complete(entry, args, kwargs, leaves, structure)
+            if entry.refusal is not None:
+                return self.function(*args, **kwargs)
         for program, build in entry.programs:
             if program.fits():
                 return build(program.run_step(tensors, numbers))
@@ -139,7 +155,8 @@ class Captured:
         described: list[Any] = []
         for x in leaves:
             if isinstance(x, TensorBase):
-                described.append((x.spec, x.node is not None and resolve(x) is not None))  # type: ignore[arg-type]
+                leaf = type(x.node) is Leaf  # the step is recorded with that very tensor
+                described.append(Same(ref(x)) if leaf else (x.spec, x.node is not None and resolve(x) is not None))  # type: ignore[arg-type]
             elif type(x) in _VALUES:
                 described.append((type(x), x))
             else:
@@ -157,48 +174,92 @@ class Captured:
     ) -> Any:
         recorder = Recorder(tensors, self.fullgraph)
         before = [t.buffer.modified for t in tensors]
-        with recording.recording(recorder):
-            out = self.function(*args, **kwargs)
-            leaves, structure = flatten(out)
-            made: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
-            differentiated = [is_differentiated(t) for t in made]
-            recorder.finish(made)
+        casts, autocast.cache = autocast.cache, None
+        graph = None
+        try:
+            with recording.recording(recorder), entered(tensors, recorder) as entrances:
+                out = self.function(*args, **kwargs)
+                leaves, structure = flatten(out)
+                made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
+                live = [i for i, t in enumerate(made) if is_live(t, recorder)]
+                differentiated = [is_differentiated(t, recorder.start) for t in made]
+                if live:
+                    graph = StepGraph([made[i] for i in live], entrances, recorder.start, recorder.was_there)
+                recorder.finish(made, () if graph is None else graph.tensors)
+        finally:
+            autocast.cache = casts
+        found = None
+        if graph is not None:
+            if graph.problem is not None:
+                recorder.refuse(graph.problem)
+            else:
+                if entry.backwards is None:
+                    entry.backwards = Backwards(entry, _rewrite)
+                node = GraphNode(entry.backwards, graph.ends, tensors, len(live))
+                found = Live(graph, made, live, tensors, recorder)
+                attach(node, graph, [made[i] for i in live])
         entry.recordings += 1
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
             recorder.refuse("an argument is changed in place")
-        for t, used in zip(made, differentiated, strict=True):
-            if used is False and type(t.node).__name__ != "Leaf":
-                recorder.refuse("a result is part of a graph that is to be differentiated later")
-            number = recorder.numbers.get(id(t.buffer))
-            if number is not None and recorder.places[number].kind == CONSTANT:
-                recorder.refuse("a result is made of Python data")
-        if recorder.kept:
-            shapes = ", ".join(str(tuple(t.shape)) for t in recorder.kept[:3])
-            recorder.refuse(f"a tensor that the step makes is kept after it: {shapes}")
+        if any(type(t.node) is Leaf and not recorder.was_there(t) for t in made):
+            recorder.refuse("a result is a leaf that the step makes")
+        recorder.check_left(made)
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
         if not all(x is None or type(x) in _VALUES for x in plain):
             recorder.refuse("it returns what is neither a tensor nor a number")
         if recorder.refusal is not None:
             self._refuse(entry, recorder.refusal)
             return out
+        if found is not None:
+            node.recorder = recorder
         build = _builder(leaves, structure)
         last = entry.recorded
-        entry.recorded = recorder, numbers, (plain, structure)
+        like = plain, structure, found and (found.described, found.live, found.bases, found.places)
+        entry.recorded = recorder, numbers, like
         if last is None:
             return out
         try:
-            if last[2] != (plain, structure):
+            if last[2] != like:
                 raise Differs("what it returns is not the same the second time")
             arguments, sources = compare(last[0], recorder, last[1], numbers)
         except Differs as why:
             if entry.recordings >= MOST_RECORDINGS:
                 self._refuse(entry, str(why))
             return out
-        entry.programs.append((Program(recorder, arguments, sources, differentiated, _rewrite), build))
-        entry.recorded, entry.recordings, entry.moves = None, 0, switches.moves
-        if not kwargs and len(tensors) == len(args) and all(isinstance(x, TensorBase) for x in args):
-            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
+        if found is not None:
+            entry.ready = recorder, arguments, sources, differentiated, found, build
+            return out
+        nodes = [0 if used else -1 for used in differentiated]
+        self._add(entry, Program(recorder, arguments, sources, nodes, _rewrite), build, args, kwargs)
         return out
+
+    def _complete(
+        self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], structure: Any
+    ) -> None:
+        """Makes the program of a step whose results are part of a graph, if what goes back through it is known."""
+        backwards = entry.backwards
+        assert entry.ready is not None and backwards is not None
+        recorder, arguments, sources, differentiated, found, build = entry.ready
+        if backwards.refusal is not None:
+            self._refuse(entry, backwards.refusal)
+            return
+        if not backwards.settled():
+            if backwards.patterns or recorder.modified or recorder.moved:
+                if entry.recordings >= 2 * MOST_RECORDINGS:
+                    self._refuse(entry, "no backward pass goes through its results twice in the same way")
+                return
+        backwards.of(recorder)
+        again = _caller(self.function, leaves, structure)
+        program = ForwardProgram(recorder, arguments, sources, differentiated, _rewrite, found, backwards, again)
+        self._add(entry, program, build, args, kwargs)
+
+    def _add(
+        self, entry: Entry, program: Program, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        entry.programs.append((program, build))
+        entry.recorded, entry.recordings, entry.moves, entry.ready = None, 0, switches.moves, None
+        if not kwargs and all(isinstance(x, TensorBase) for x in args):
+            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
 
     def _refuse(self, entry: Entry, why: str) -> None:
         entry.refusal, entry.recorded = why, None
@@ -225,17 +286,37 @@ def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
     return calls
 
 
+def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:
+    """Calls `function` with other tensors and numbers in the places of those among `leaves`."""
+    at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
+    plain = [None if isinstance(x, TensorBase) else x for x in leaves]
+
+    def call(tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
+        values = list(plain)
+        for i, number in enumerate(numbers):
+            if number is not None:
+                values[i] = number
+        for i, tensor in zip(at, tensors, strict=True):
+            values[i] = tensor
+        args, kwargs = unflatten(structure, values)
+        return function(*args, **kwargs)
+
+    return call
+
+
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
     """Puts results where the step has them in what it returns."""
     if len(leaves) == 1 and isinstance(leaves[0], TensorBase) and unflatten(structure, [0]) == 0:
         return lambda made: made[0]
     at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
+    which = {n: i for i, n in enumerate(dict.fromkeys(id(leaves[i]) for i in at))}
+    order = [which[id(leaves[i])] for i in at]
     plain = [None if isinstance(x, TensorBase) else x for x in leaves]
 
     def build(made: list[Any]) -> Any:
         values = list(plain)
-        for i, value in zip(at, made, strict=True):
-            values[i] = value
+        for i, number in zip(at, order, strict=True):
+            values[i] = made[number]
         return unflatten(structure, values)
 
     return build

@@ -83,11 +83,7 @@ class ForwardProgram(Program):
         node = GraphNode(self.backwards, self.found.ends, tensors, len(self.found.live))
         buffers = self.buffers
         node.memory = [Memory(buffers[place]) if place else NOTHING for place in self.keeps]
-        draws, at = [], 0
-        for generator, count in self.sources.draws:
-            draws.append((generator, fed[at], fed[at + 1]))
-            at += 1 + count
-        node.program, node.draws, node.numbers = self, draws, numbers
+        node.program, node.fed, node.numbers = self, fed, numbers
         if node.output_count == 1:
             return (*self.differentiated, node)
         return (*self.differentiated, *[Output(node, i) for i in range(node.output_count)])
@@ -163,7 +159,7 @@ def _same(made: Sequence[Any], node: GraphNode) -> bool:
 def _as_before(program: ForwardProgram, node: GraphNode) -> Iterator[None]:
     """Within this context modes and generators are as they were when the step ran; what it changes is put back."""
     recording, cast, cache = is_recording(), autocast.active, autocast.cache
-    states = [(generator, generator._state()) for generator, *_ in node.draws]
+    states = [(generator, generator._state()) for generator, _ in program.sources.draws]
     kept = []
     for owner, *_ in (*program.owners, *program.movers):
         tensor = owner()
@@ -172,8 +168,10 @@ def _as_before(program: ForwardProgram, node: GraphNode) -> Iterator[None]:
             kept.append((tensor, tensor.buffer, tensor.offset, tensor.spec, tensor.buffer.modified, copy))
     set_recording(True)
     autocast.active, autocast.cache = program.cast, None
-    for generator, seed, offset in node.draws:
-        generator._begin(seed, offset)
+    at = 0
+    for generator, count in program.sources.draws:
+        generator._begin(int(node.fed[at]), int(node.fed[at + 1]))
+        at += 1 + count
     try:
         yield
     finally:

@@ -59,7 +59,7 @@ def entered(tensors: Sequence[Tensor], recorder: Recorder | None) -> Iterator[di
         for position, entrance in found.items():
             if tensors[position].node is entrance:
                 tensors[position].node = entrance.real
-            entrance.edges = ()
+            entrance.recorder = None
 
 
 class End(NamedTuple):
@@ -195,11 +195,11 @@ class GraphNode(Node):
     tensors, numbers: what the step was called with. output_count: how many results are part of its graph.
     graph: that graph, where the run has made it, and `recorder` what was noted of the run.
     program, memory: of a replayed run, with what it keeps for its backward pass (None once that is freed).
-    draws: the generators that a replayed run drew from, as they were. results: see `ForwardProgram.again`.
+    fed: the numbers that a replayed run drew. results: see `ForwardProgram.again`.
     """
 
     __slots__ = (
-        "backwards", "draws", "ends", "graph", "memory", "numbers", "output_count", "program", "recorder", "results",
+        "backwards", "ends", "fed", "graph", "memory", "numbers", "output_count", "program", "recorder", "results",
         "tensors",
     )  # fmt: skip
 
@@ -208,7 +208,7 @@ class GraphNode(Node):
     recorder: Recorder | None
     program: ForwardProgram | None
     memory: list[Any] | None
-    draws: Sequence[tuple[Any, Any, Any]]
+    fed: Sequence[float]
     numbers: Sequence[float | None]
     results: Sequence[Any]
 
@@ -216,7 +216,7 @@ class GraphNode(Node):
         init_node(self, None, tuple([end.node(tensors) for end in ends]))
         self.backwards, self.ends, self.tensors, self.output_count = backwards, ends, tensors, count
         self.graph = self.recorder = self.program = self.memory = None
-        self.draws = self.numbers = self.results = ()
+        self.fed = self.numbers = self.results = ()
 
     def name(self) -> str:
         return "captured_backward"
@@ -265,8 +265,11 @@ class Memory:
         self.buffer, self.offset, self.spec, self.node = buffer, offset, spec, None
 
 
-def attach(node: GraphNode, live: Sequence[Tensor]) -> None:
-    """Makes `node` that of the results `live`."""
+def attach(node: GraphNode, graph: StepGraph, live: Sequence[Tensor]) -> None:
+    """Makes `node` that of the results `live`, in the place of their graph."""
+    node.graph = graph
+    for end in graph.nodes:
+        end.edges = ()  # a pass through the step's graph looks no further
     for position, tensor in enumerate(live):
         tensor.node = node if len(live) == 1 else Output(node, position)
 
