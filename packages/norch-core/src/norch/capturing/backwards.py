@@ -204,7 +204,7 @@ class Backwards:
             if pattern.recordings >= MOST_RECORDINGS * (1 + len(pattern.settled)) or len(self.patterns) > MOST_PATTERNS:
                 self.refusal = f"its backward pass: {why}"
             return values
-        program = Program(recorder, flat, sources, [None] * len(made), self.rewrite)
+        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite)
         program.returned = returned  # type: ignore[attr-defined]
         first = len(given)
         used = {int(a) for call in program.calls for a in call.arguments if type(a) is Place}

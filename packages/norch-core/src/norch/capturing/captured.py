@@ -21,7 +21,9 @@ from ..tensor_base import TensorBase
 from . import recording
 from .backwards import Backwards
 from .comparing import Differs, compare
+from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
+from .fusion import fuse
 from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
 from .program import Program
 from .recorder import Recorder
@@ -139,6 +141,7 @@ class Captured:
             if entry.backwards is not None and entry.backwards.missed:
                 entry.programs, entry.recorded, entry.recordings, entry.ready = [], None, 0, None
                 entry.backwards.record_again()
+                self.fast = {known: other for known, other in self.fast.items() if other is not entry}
         if entry.ready is not None:
             self._complete(entry, args, kwargs, leaves, structure)
             if entry.refusal is not None:
@@ -283,7 +286,7 @@ class Same:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return calls
+    return fuse(epilogues(calls, temporaries), temporaries)
 
 
 def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:
