@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 MOST_RECORDINGS = 4
 MOST_PATTERNS = 8
-ENOUGH = 3
+ENOUGH = 8
 """Recordings of a way to go through a graph after which those that were seen less often are not waited for."""
 
 
 class Pattern:
     """A way to go through the step's graph: from which results, to which ends.
 
-    recorded: by which leaves had gradients, the last recording. programs: each with what it reads of the forward's
+    recorded: by which leaves had gradients, the last recording, None where it is yet to come. programs: each with what it reads of the forward's
     memory and with which places that has.
     """
 
     def __init__(self) -> None:
-        self.recorded: dict[Any, tuple[Recorder, Any, Any]] = {}
+        self.recorded: dict[Any, tuple[Recorder, Any, Any] | None] = {}
         self.programs: list[tuple[Program, frozenset[int], list[int]]] = []
         self.recordings = 0
         self.settled: set[Any] = set()
@@ -92,10 +92,6 @@ class Backwards:
         for pattern in self.patterns.values():
             pattern.recordings = 0
 
-    def miss(self) -> None:
-        if self.times < MOST_RECORDINGS:
-            self.missed = True
-            self.entry.moves = -1  # so that the next call looks
 
     # --- A pass that gets to the step's results -----------------------------------------------------------------------
 
@@ -121,12 +117,16 @@ class Backwards:
         assert program is not None
         program.check_saved(node)
         if not plain and outer is None:
-            pattern = self.patterns.get(self._key(backward, node, grads, needed, carried))
+            key = self._key(backward, node, grads, needed, carried)
+            pattern = self.patterns.get(key)
             if pattern is not None:
                 values = self._replay(pattern, node, grads, carried)
                 if values is not None:
                     return values
-            self.miss()
+            if self.times < MOST_RECORDINGS:
+                self.missed = True
+                self.patterns.setdefault(key, Pattern()).recorded.setdefault(_had(node), None)
+                self.entry.moves = -1  # so that the next call looks
         if outer is not None:
             outer.refuse("it differentiates the graph of another captured step")
         graph = program.again(node)
@@ -169,7 +169,7 @@ class Backwards:
         pattern = self.patterns.get(key)
         if pattern is None:
             pattern = self.patterns[key] = Pattern()
-        had = tuple([end.leaf is not None and end.leaf()._grad is not None for end in node.ends])
+        had = _had(node)
         places = saved_places(graph, forward)
         buffers = {number: buffer for buffer in graph.saved if (number := forward.numbers.get(id(buffer))) in places}
         memory = [Memory(buffers[p], forward.starts.get(p, 0), _bytes(forward.places[p])) for p in places]
@@ -214,6 +214,11 @@ class Backwards:
         pattern.programs.append((program, read, places))
         pattern.settled.add(had)
         return values
+
+
+def _had(node: GraphNode) -> tuple[bool, ...]:
+    """Which of the leaves have a gradient."""
+    return tuple([end.leaf is not None and end.leaf()._grad is not None for end in node.ends])
 
 
 def _bytes(info: PlaceInfo) -> Spec:
