@@ -22,6 +22,7 @@ from .recorder import PlaceInfo, Recorder
 
 if TYPE_CHECKING:
     from ..autograd.passes import BackwardPass
+    from .graphs import StepGraph
     from .captured import Entry
 
 MOST_RECORDINGS = 4
@@ -105,7 +106,7 @@ class Backwards:
     ) -> list[Any]:
         """The gradients at the ends of the step's graph, as `run_inside` gives them."""
         outer = recording.recorder_here()
-        plain = backward.create or autograd.anomaly_check is not None
+        plain = autograd.anomaly_check is not None
         if node.graph is not None:
             inner, nodes = node.graph.inner, node.graph.nodes
             if plain or outer is not None or node.recorder is None or self.refusal is not None:
@@ -127,12 +128,20 @@ class Backwards:
                 self.missed = True
                 self.patterns.setdefault(key, Pattern()).recorded.setdefault(_had(node), None)
                 self.entry.moves = -1  # so that the next call looks
-        if outer is not None:
-            outer.refuse("it differentiates the graph of another captured step")
-        graph = program.again(node)
+        graph = self.graph_of(node)
         if backward.retain:
             node.graph = graph
         return run_inside(backward, graph.inner, graph.nodes, needed, grads, carried)
+
+    def graph_of(self, node: GraphNode) -> StepGraph:
+        """The graph of a run that was replayed."""
+        if node.memory is None:
+            raise node.freed()
+        outer = recording.recorder_here()
+        if outer is not None:
+            outer.refuse("it differentiates the graph of another captured step")
+        assert node.program is not None
+        return node.program.again(node)
 
     def _key(
         self, backward: BackwardPass, node: GraphNode, grads: Sequence[Any], needed: Any, carried: Sequence[Any]

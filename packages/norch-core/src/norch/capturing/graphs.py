@@ -7,13 +7,15 @@ the step is (`backwards`), and replayed where the step was.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import CellType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ..autograd.function import FunctionNode
-from ..autograd.graph import Leaf, Node, Output, init_node, resolve
+from ..autograd.graph import Leaf, Node, Output, init_node, next_sequence_number, resolve
 from ..autograd.passes import BackwardPass, leading_to
 from ..errors import AutogradError
 from ..tensor_base import TensorBase, make_tensor
@@ -76,7 +78,8 @@ class End(NamedTuple):
 class StepGraph:
     """The graph that one run of a step has made.
 
-    inner: the nodes of the results that are part of it. nodes: where it ends, `ends` what these are.
+    inner: the nodes of the results that are part of it. inside: all of its nodes. nodes: where it ends, `ends` what
+    these are.
     saved: the buffers that it holds, `tensors` the tensors, `holders` what holds those.
     problem: why it cannot be replayed, or None.
     """
@@ -92,6 +95,7 @@ class StepGraph:
         self.saved: list[Any] = []
         self.tensors: list[Any] = []
         self.holders: list[Any] = []
+        self.inside: list[Node] = []
         self.problem: str | None = None
         positions = {entrance: position for position, entrance in entrances.items()}
         found: dict[Node, tuple[int, int]] = {}
@@ -100,6 +104,7 @@ class StepGraph:
             node = stack.pop()
             if type(node) is Leaf or node in positions or node.sequence_number < start:
                 continue
+            self.inside.append(node)
             self._note(node)
             for at, edge in enumerate(node.edges):
                 if edge is None:
@@ -143,6 +148,21 @@ class StepGraph:
 
     def described(self) -> Any:
         return [(None if end.leaf is None else id(end.leaf()), end.position) for end in self.ends], len(self.inner)
+
+    def date_back(self, start: int, before: float) -> None:
+        """Makes what has happened since `start` as old as if it had happened right before `before`."""
+        span = next_sequence_number() - start
+
+        def earlier(number: float) -> float:
+            return before - 1 + (number - start) / span if number > start else number
+
+        for node in self.inside:
+            node.sequence_number = earlier(node.sequence_number)  # type: ignore[assignment]
+            if isinstance(node, FunctionNode):
+                node.context._saved_at = earlier(node.context._saved_at)  # type: ignore[assignment]
+        for buffer in self.saved:
+            if buffer.modified is not None:
+                buffer.modified = earlier(buffer.modified[0]), buffer.modified[1]
 
     def let_go(self) -> None:
         self.saved, self.tensors, self.holders = [], [], []
@@ -195,11 +215,11 @@ class GraphNode(Node):
     tensors, numbers: what the step was called with. output_count: how many results are part of its graph.
     graph: that graph, where the run has made it, and `recorder` what was noted of the run.
     program, memory: of a replayed run, with what it keeps for its backward pass (None once that is freed).
-    fed: the numbers that a replayed run drew. results: see `ForwardProgram.again`.
+    opened: whether its edges are the nodes of its graph. fed: the numbers that a replayed run drew. results: see `ForwardProgram.again`.
     """
 
     __slots__ = (
-        "backwards", "ends", "fed", "graph", "memory", "numbers", "output_count", "program", "recorder", "results",
+        "backwards", "ends", "fed", "graph", "memory", "numbers", "opened", "output_count", "program", "recorder", "results",
         "tensors",
     )  # fmt: skip
 
@@ -216,6 +236,7 @@ class GraphNode(Node):
         init_node(self, None, tuple([end.node(tensors) for end in ends]))
         self.backwards, self.ends, self.tensors, self.output_count = backwards, ends, tensors, count
         self.graph = self.recorder = self.program = self.memory = None
+        self.opened = False
         self.fed = self.numbers = self.results = ()
 
     def name(self) -> str:
@@ -224,6 +245,13 @@ class GraphNode(Node):
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         grads = grad if type(grad) is list else [grad]
         del grad
+        if backward.create and not self.opened:
+            self._open(backward)
+        if self.opened:
+            for node, value in zip(self.edges, grads, strict=True):
+                if node is not None and value is not None and (backward.needed is None or node in backward.needed):
+                    backward.add(node, value)
+            return
         needed = None
         if backward.needed is not None:
             needed = tuple([edge in backward.needed for edge in self.edges])
@@ -241,6 +269,32 @@ class GraphNode(Node):
                 backward.add(edge, value)
         if not backward.retain:
             self.free()
+
+    def _open(self, backward: BackwardPass) -> None:
+        """Puts the step's graph in the place of this node's edges: what is made of it now refers to its nodes."""
+        graph = self.graph
+        if graph is None:
+            start = next_sequence_number()
+            graph = self.graph = self.backwards.graph_of(self)
+            graph.date_back(start, self.sequence_number)
+        real = dict(zip(graph.nodes, self.edges, strict=True))
+        for node in graph.inside:
+            node.edges = tuple([real.get(edge, edge) for edge in node.edges])
+        ends, self.edges, self.opened = self.edges, tuple(graph.inner), True
+        if backward.needed is not None:
+            backward.needed |= leading_to(self.edges, dict.fromkeys(e for e in ends if e in backward.needed))
+        if backward.counts_uses:
+            uses, stack = backward.uses, [self]  # type: ignore[attr-defined]
+            while stack:
+                for edge in stack.pop().edges:
+                    if edge in uses:
+                        uses[edge] += 1
+                    elif edge is not None and (backward.needed is None or edge in backward.needed):
+                        uses[edge] = 1
+                        stack.append(edge)
+            for edge in ends:
+                if edge in uses:
+                    uses[edge] -= 1
 
     def free(self) -> None:
         """Lets go of what is kept for a backward pass. A graph that keeps nothing can be read any number of times."""
@@ -272,6 +326,24 @@ def attach(node: GraphNode, graph: StepGraph, live: Sequence[Tensor]) -> None:
         end.edges = ()  # a pass through the step's graph looks no further
     for position, tensor in enumerate(live):
         tensor.node = node if len(live) == 1 else Output(node, position)
+
+
+def kept_elsewhere(tensors: Sequence[Any], graph: StepGraph | None, out: Any) -> list[Any]:
+    """Those that something holds besides the step's graph and what it returns: a replay would not leave them there."""
+    known: set[int] = {id(tensors), *map(id, graph.holders if graph is not None else ())}
+    if graph is not None:
+        known |= {id(graph.tensors), *map(id, graph.holders)}
+    stack = [out]
+    while stack:
+        thing = stack.pop()
+        if isinstance(thing, dict | list | tuple):
+            known.add(id(thing))
+            stack += thing.values() if isinstance(thing, dict) else thing
+    holders = (dict, list, tuple, set, CellType)
+    found = [h for h in gc.get_referrers(*tensors) if isinstance(h, holders) or hasattr(h, "__dict__")]
+    suspects = [h for h in found if id(h) not in known and not isinstance(h, TensorBase | Node)]
+    held = {id(thing) for suspect in suspects for thing in gc.get_referents(suspect)}
+    return [t for t in tensors if id(t) in held]
 
 
 def is_live(tensor: Any, recorder: Recorder) -> bool:
