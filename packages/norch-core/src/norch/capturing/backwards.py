@@ -16,14 +16,14 @@ from ..dtype import uint8
 from ..spec import Spec
 from . import recording
 from .comparing import Differs, compare
-from .graphs import GraphNode, Memory, remade, run_inside, saved_places, saved_state
+from .graphs import GraphNode, Memory, remade, run_inside, saved_places
 from .program import Program
 from .recorder import PlaceInfo, Recorder
 
 if TYPE_CHECKING:
     from ..autograd.passes import BackwardPass
-    from .graphs import StepGraph
     from .captured import Entry
+    from .graphs import StepGraph
 
 MOST_RECORDINGS = 4
 MOST_PATTERNS = 8
@@ -34,8 +34,8 @@ ENOUGH = 8
 class Pattern:
     """A way to go through the step's graph: from which results, to which ends.
 
-    recorded: by which leaves had gradients, the last recording, None where it is yet to come. programs: each with what it reads of the forward's
-    memory and with which places that has.
+    recorded: by which leaves had gradients, the last recording, None where it is yet to come. programs: each with what
+    it reads of the forward's memory, and the places that this has. settled: for which leaves there is a program.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,6 @@ class Backwards:
         for pattern in self.patterns.values():
             pattern.recordings = 0
 
-
     # --- A pass that gets to the step's results -----------------------------------------------------------------------
 
     def run(
@@ -147,7 +146,7 @@ class Backwards:
         self, backward: BackwardPass, node: GraphNode, grads: Sequence[Any], needed: Any, carried: Sequence[Any]
     ) -> Any:
         specs = tuple([None if g is None else g.spec for g in grads])
-        already = tuple([None if g is None else g.spec for g in carried]) if any(g is not None for g in carried) else None
+        already = tuple([None if g is None else g.spec for g in carried])
         hooks = tuple([type(e) is Leaf and e.hooks is not None for e in node.edges])
         cast = tuple(sorted(autocast.active.items())) if autocast.active else None
         return specs, already, needed, backward.targets is None, hooks, switches.fingerprint, cast
@@ -173,7 +172,8 @@ class Backwards:
         self, node: GraphNode, backward: BackwardPass, grads: list[Any], needed: Any, carried: list[Any]
     ) -> list[Any]:
         graph, forward = node.graph, node.recorder
-        assert graph is not None and forward is not None
+        assert graph is not None
+        assert forward is not None
         key = self._key(backward, node, grads, needed, carried)
         pattern = self.patterns.get(key)
         if pattern is None:

@@ -24,7 +24,7 @@ from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
+from .graphs import GraphNode, StepGraph, attach, entered, is_live, kept_elsewhere, with_bases
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -176,12 +176,13 @@ class Captured:
         self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], numbers: list[Any]
     ) -> Any:
         recorder = Recorder(tensors, self.fullgraph)
-        before = [t.buffer.modified for t in tensors]
+        before, modes = [t.buffer.modified for t in tensors], switches.fingerprint
         casts, autocast.cache = autocast.cache, None
         graph = None
         try:
             with recording.recording(recorder), entered(tensors, recorder) as entrances:
                 out = self.function(*args, **kwargs)
+                autocast.cache = None
                 leaves, structure = flatten(out)
                 made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
                 live = [i for i, t in enumerate(made) if is_live(t, recorder)]
@@ -191,6 +192,8 @@ class Captured:
                 recorder.finish(made, () if graph is None else graph.tensors)
         finally:
             autocast.cache = casts
+        own = [t for t in (*made, *(() if graph is None else graph.tensors)) if not recorder.was_there(t)]
+        recorder.kept += kept_elsewhere(own, graph, out, (leaves, made))
         found = None
         if graph is not None:
             if graph.problem is not None:
@@ -204,6 +207,10 @@ class Captured:
         entry.recordings += 1
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
             recorder.refuse("an argument is changed in place")
+        if switches.fingerprint != modes and switches.latest is not None:
+            recorder.refuse(f"the step changes `{switches.latest[1]}` of a {switches.latest[0].__name__}")
+        if recorder.python and graph is not None:
+            recorder.refuse("an optimiser makes a step, and a result is part of a graph")
         if any(type(t.node) is Leaf and not recorder.was_there(t) for t in made):
             recorder.refuse("a result is a leaf that the step makes")
         recorder.check_left(made)
@@ -241,7 +248,8 @@ class Captured:
     ) -> None:
         """Makes the program of a step whose results are part of a graph, if what goes back through it is known."""
         backwards = entry.backwards
-        assert entry.ready is not None and backwards is not None
+        assert entry.ready is not None
+        assert backwards is not None
         recorder, arguments, sources, differentiated, found, build = entry.ready
         if backwards.refusal is not None:
             self._refuse(entry, backwards.refusal)
@@ -256,9 +264,7 @@ class Captured:
         program = ForwardProgram(recorder, arguments, sources, differentiated, _rewrite, found, backwards, again)
         self._add(entry, program, build, args, kwargs)
 
-    def _add(
-        self, entry: Entry, program: Program, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def _add(self, entry: Entry, program: Program, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         entry.programs.append((program, build))
         entry.recorded, entry.recordings, entry.moves, entry.ready = None, 0, switches.moves, None
         if not kwargs and all(isinstance(x, TensorBase) for x in args):

@@ -9,7 +9,6 @@ from ..backend.contract import Fed, Place
 from ..dispatch.op import all_ops
 from .recorder import CONSTANT, Recorder
 
-
 Draws = Sequence[tuple[Any, tuple[int, int], int]]
 """Generators, with the states that they had and how often they were drawn from."""
 
@@ -22,13 +21,19 @@ class Sources:
     """Where the numbers come from that change between runs, in the order in which a program gets them.
 
     draws: generators with how many draws each makes in a step: their seeds, each followed by its offsets, come first.
-    arguments: positions of Python numbers among the step's arguments.
+    steps: by number of a `replayed` method's call, and of an optimiser's step that it makes, where the numbers of that
+    step begin; they come next, `fed` in all. arguments: positions of Python numbers among the step's arguments.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self.draws = [(generator, count) for generator, _, count in recorder.draws]
         self.arguments: list[int] = []
         self.first_argument = sum(1 + count for _, count in self.draws)
+        self.steps: dict[tuple[int, int], int] = {}
+        for i, call in enumerate(recorder.python):
+            for k, step in enumerate(call.steps):
+                self.steps[i, k] = self.first_argument
+                self.first_argument += step.scalars
 
     def of_argument(self, position: int) -> Fed:
         if position not in self.arguments:
@@ -58,29 +63,38 @@ def compare(
     for name in ("results", "grads", "moved"):
         if len(getattr(a, name)) != len(getattr(b, name)):
             raise Differs(f"its {name} were {len(getattr(a, name))}, then {len(getattr(b, name))}")
+    for one, other in zip(a.python, b.python, strict=False):
+        if one.described() != other.described():
+            raise Differs(f"{one.name} did something else the second time ({one.line})")
+    if len(a.python) != len(b.python) or a.scalars != b.scalars:
+        raise Differs("optimisers and the like make other steps the second time")
     keyed = keyed_kernels()
     sources = Sources(b)
     flat_calls = []
-    for (one, first, line), (other, second, _) in zip(a.calls, b.calls, strict=False):
+    for number, ((one, first, line), (other, second, _)) in enumerate(zip(a.calls, b.calls, strict=False)):
         if one is not other and (one.op, one.operands, dict(one.attrs)) != (
             other.op,
             other.operands,
             dict(other.attrs),
         ):
             raise Differs(f"{line} ran {_described(one)}, then {_described(other)}")
-        drawn: dict[int, Fed] = {}
+        sourced: dict[int, Fed] = {}
         if one.op in keyed:
             last = len(second) - 2
             if (found := _drawn(a.draws, b.draws, first, second)) is not None:
-                drawn = {last: Fed(found[0]), last + 1: Fed(found[1])}
+                sourced = {last: Fed(found[0]), last + 1: Fed(found[1])}
             elif (found := _drawn(*earlier, first, second)) is not None:
-                drawn = {last: sources.of_argument(found[0]), last + 1: sources.of_argument(found[1])}
+                sourced = {last: sources.of_argument(found[0]), last + 1: sources.of_argument(found[1])}
+        elif number in b.scalars:
+            begin = sources.steps[b.scalars[number]]
+            tensors = 2 * sum(not operand.is_scalar for operand in one.operands)
+            sourced = {at: Fed(begin + at - tensors) for at in range(tensors, len(first))}
         flat: list[Any] = []
         for at, (x, y) in enumerate(zip(first, second, strict=True)):
-            if type(x) is not type(y):
+            if at in sourced:
+                flat.append(sourced[at])
+            elif type(x) is not type(y):
                 raise Differs(f"a number that {one.op} gets was {x!r}, then {y!r} ({line})")
-            if at in drawn:
-                flat.append(drawn[at])
             elif type(x) is Place:
                 _compare_places(a, b, x, y, one.op, line)
                 flat.append(y)

@@ -69,7 +69,7 @@ class ForwardProgram(Program):
         numbers = [int(used is True) - 1 for used in differentiated]
         for k, i in enumerate(found.live):
             numbers[i] = 1 + k
-        super().__init__(recorder, arguments, sources, numbers, rewrite, read)
+        super().__init__(recorder, arguments, sources, numbers, rewrite, saved=read)
         self.keeps = [place if place in read else 0 for place in places]
         self.kept = frozenset(read)
         moving = {place for _, place in self.movers}

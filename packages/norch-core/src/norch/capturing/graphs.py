@@ -215,12 +215,13 @@ class GraphNode(Node):
     tensors, numbers: what the step was called with. output_count: how many results are part of its graph.
     graph: that graph, where the run has made it, and `recorder` what was noted of the run.
     program, memory: of a replayed run, with what it keeps for its backward pass (None once that is freed).
-    opened: whether its edges are the nodes of its graph. fed: the numbers that a replayed run drew. results: see `ForwardProgram.again`.
+    opened: whether its edges are the nodes of its graph. fed: the numbers that a replayed run drew.
+    results: see `ForwardProgram.again`.
     """
 
     __slots__ = (
-        "backwards", "ends", "fed", "graph", "memory", "numbers", "opened", "output_count", "program", "recorder", "results",
-        "tensors",
+        "backwards", "ends", "fed", "graph", "memory", "numbers", "opened", "output_count", "program", "recorder",
+        "results", "tensors",
     )  # fmt: skip
 
     output_count: int  # type: ignore[misc]
@@ -313,7 +314,7 @@ class GraphNode(Node):
 class Memory:
     """A buffer of a step as an argument of its backward pass, from byte `offset` on."""
 
-    __slots__ = ("buffer", "node", "offset", "spec")
+    __slots__ = ("__weakref__", "buffer", "node", "offset", "spec")
 
     def __init__(self, buffer: Any, offset: int = 0, spec: Any = None) -> None:
         self.buffer, self.offset, self.spec, self.node = buffer, offset, spec, None
@@ -328,9 +329,9 @@ def attach(node: GraphNode, graph: StepGraph, live: Sequence[Tensor]) -> None:
         tensor.node = node if len(live) == 1 else Output(node, position)
 
 
-def kept_elsewhere(tensors: Sequence[Any], graph: StepGraph | None, out: Any) -> list[Any]:
-    """Those that something holds besides the step's graph and what it returns: a replay would not leave them there."""
-    known: set[int] = {id(tensors), *map(id, graph.holders if graph is not None else ())}
+def kept_elsewhere(tensors: Sequence[Any], graph: StepGraph | None, out: Any, lists: Sequence[Any]) -> list[Any]:
+    """Those that something holds besides the step's graph, what it returns and `lists`: no replay leaves them there."""
+    known: set[int] = {id(tensors), *map(id, lists)}
     if graph is not None:
         known |= {id(graph.tensors), *map(id, graph.holders)}
     stack = [out]
@@ -373,9 +374,8 @@ def saved_places(graph: StepGraph, recorder: Recorder) -> list[int]:
         if number is None:
             continue
         info = recorder.places[number]
-        if info.kind in (TEMPORARY, ARGUMENT, CONSTANT):
-            found.add(number)
-        elif info.kind == STATE and info.owner is not None and id(info.owner()) in moved:
+        owner = None if info.owner is None else info.owner()
+        if info.kind in (TEMPORARY, ARGUMENT, CONSTANT) or (info.kind == STATE and id(owner) in moved):
             found.add(number)
     return sorted(found)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import switches
 from ..autograd.graph import Leaf, init_node, next_sequence_number
 from ..backend.contract import Place
 from ..device import Device
@@ -13,8 +14,9 @@ from ..tensor_base import make_tensor
 from .calls import Call
 from .comparing import Sources
 from .memory import in_scratch, lifetimes, plan_scratch
+from .python import Misfit, PythonCall
 from .recorder import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, Recorder
-from .replaying import make_run
+from .replaying import Run, make_run
 from .results import CapturedNode, Gradient, Result
 
 if TYPE_CHECKING:
@@ -24,7 +26,11 @@ _MASK = 2**64 - 1
 
 
 class Program:
-    """What a recording has become. `run_step` runs it on the tensors and numbers that a step is called with."""
+    """What a recording has become. `run_step` runs it on the tensors and numbers that a step is called with.
+
+    Methods of optimisers and the like that the step called are fed to it up to the first which cannot be, or to none
+    if `apart`; the others run as they are between its parts.
+    """
 
     def __init__(
         self,
@@ -33,8 +39,10 @@ class Program:
         sources: Sources,
         nodes: Sequence[int],
         rewrite: Callable[[list[Call], dict[int, int]], list[Call]],
+        apart: bool = False,
         saved: Sequence[int] = (),
     ) -> None:
+        self.made_of = recorder, arguments, sources, nodes, rewrite
         places, self.sources = recorder.places, sources
         calls = [
             Call(c.op, c.operands, c.attrs, c.kernel, flat, _device(c, flat, places), line)
@@ -46,18 +54,30 @@ class Program:
         ]
         self.grads = [Gradient(leaf, where) for leaf, where in recorder.grads]
         self.moved = [(tensor, Result(*where)) for tensor, where in recorder.moved]
+        python = recorder.python
+        first = next((i for i, call in enumerate(python) if apart or call.why is not None), len(python))
+        self.fed, as_it_is = python[:first], python[first:]
+        self.unfed = sum(step.scalars for call in as_it_is for step in call.steps)
+        self.outdated = False
         left = [r for r in self.outputs if isinstance(r, Result)]
         left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
         results = {int(place) for place in (*[r.place for r in left], *saved) if places[place].kind == TEMPORARY}
+        groups = _between(calls, as_it_is)
+        results.update(_crossing(groups), *[call.places() for call in as_it_is])
+        results.intersection_update([at for at, info in enumerate(places) if info.kind == TEMPORARY])
         main = Counter(call.device for call in calls).most_common(1)[0][0] if calls else Device("cpu")
         temporaries = {
             at: info.nbytes
             for at, info in enumerate(places)
             if at and info.kind == TEMPORARY and at not in results and info.backend is main.backend
         }
-        calls = rewrite(calls, temporaries)
-        self.calls = calls
-        offsets, self.scratch = plan_scratch(calls, temporaries)
+        groups = [
+            rewrite(group, {at: temporaries[at] for at in lifetimes(group) if at in temporaries}) for group in groups
+        ]
+        self.calls = calls = [call for group in groups for call in group]
+        plans = [plan_scratch(group, temporaries) for group in groups]
+        offsets = {place: offset for plan, _ in plans for place, offset in plan.items()}
+        self.scratch = max(size for _, size in plans)
         self.device = main
         used = lifetimes(calls)
         self.buffers: list[Any] = [None] * len(places)
@@ -98,17 +118,29 @@ class Program:
             if not had or id(leaf()) in read
         ]
         self.entry += [(leaf, True) for leaf, _ in self.gradients if not any(leaf is one for one, _ in self.entry)]
-        self.run, self.native = make_run(
-            in_scratch(calls, offsets), self.scratch, self.buffers, main.backend, main.index
-        )
+        runs: list[tuple[Any, bool]] = [
+            make_run(in_scratch(group, offsets), size, self.buffers, main.backend, main.index)
+            if group
+            else (_nothing, True)
+            for group, (_, size) in zip(groups, plans, strict=True)
+        ]
+        self.native = all(native for _, native in runs)
+        self.run: Run = runs[0][0]
+        self.parts = [(run, call) for (run, _), call in zip(runs, [*as_it_is, None], strict=True)]
         self.passing = [place for place, *_ in self.allocations]
         self.passing += [grad.allocation[0] for grad in self.grads if grad.allocation is not None]
         self.passing += [place for _, place in (*self.arguments, *self.gradients, *self.movers)]
         self.given = {place: position for position, place in self.arguments}
         self.differentiated = (init_node(CapturedNode(), None, ()),)
+        recorder.held.clear()
+        for info in places:
+            if info.kind in (ARGUMENT, GRADIENT):
+                info.buffer = None  # of the recording, and nobody's now
 
     def holds(self) -> bool:
         """Whether the tensors that the step uses still have the memory that it was recorded with."""
+        if self.outdated or not all(call.holds() for call in self.made_of[0].python):
+            return False
         for owner, buffer, seen in self.owners:
             tensor = owner()
             if tensor is None or tensor.buffer is not buffer or _seen(tensor) != seen:
@@ -117,15 +149,34 @@ class Program:
 
     def fits(self) -> bool:
         """Whether leaves have gradients where they had them when the step was recorded."""
-        return all((leaf()._grad is not None) is had for leaf, had in self.entry)
+        for leaf, had in self.entry:
+            if (leaf()._grad is not None) is not had:
+                return False
+        for call in self.fed:
+            if call.owner() is None:
+                return False
+        return True
 
     def nodes(self, tensors: Sequence[Tensor], numbers: Sequence[float | None], fed: Sequence[float]) -> Sequence[Any]:
         """The nodes of the results that have one, by number."""
         return self.differentiated
 
-    def run_step(self, tensors: Sequence[Tensor], numbers: Sequence[float | None]) -> list[Any]:
-        """Runs the kernels; returns the results, in the order of their places in what the step returned."""
+    def run_step(
+        self, tensors: Sequence[Tensor], numbers: Sequence[float | None], taken: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Runs the kernels; returns the results, in the order of their places in what the step returned.
+
+        taken: what the first methods of optimisers have already done of their Python.
+        """
         buffers, sources = self.buffers, self.sources
+        stepped: list[float] = []
+        for call in self.fed:
+            try:
+                call.feed(stepped)
+            except Misfit:
+                return self._run_apart(tensors, numbers, call)
+        for call in self.fed:
+            call.taken.clear()  # gradients whose memory is to be used again
         for position, place in self.arguments:
             tensor = tensors[position]
             buffers[place] = tensor.buffer if not tensor.offset else _from_offset(tensor)
@@ -144,9 +195,17 @@ class Program:
                 seed, offsets = generator._draws
                 fed.append(seed)
                 fed += [next(offsets) & _MASK for _ in range(count)]
+            fed += stepped
+            fed += [0.0] * self.unfed
             fed += [numbers[at] for at in sources.arguments]
+        elif stepped:
+            fed = stepped
+        kept: set[int] = set()
         try:
-            self.run(buffers, fed)
+            if len(self.parts) == 1:
+                self.run(buffers, fed)
+            else:
+                kept = self._run_parts(buffers, fed, tensors, taken)
             if self.modified:
                 change = next_sequence_number(), "a captured step"
                 for place in self.modified:
@@ -154,7 +213,8 @@ class Program:
             for owner, result in self.moved:
                 owner().buffer, owner().offset, owner().spec = buffers[result.place], result.offset, result.spec
             for grad in self.grads:
-                grad.leave(buffers)
+                if not kept or grad.left is None or id(grad.leaf()) not in kept:
+                    grad.leave(buffers)
             nodes = self.nodes(tensors, numbers, fed)
             made: list[Any] = []
             for output in self.outputs:
@@ -174,6 +234,31 @@ class Program:
         finally:
             for place in self.passing:
                 buffers[place] = None
+
+    def _run_parts(self, buffers: list[Any], fed: Any, tensors: Any, taken: Sequence[Any]) -> set[int]:
+        """Runs the parts and what is between them; returns the ids of leaves that got gradients from the latter."""
+        kept: set[int] = set()
+        for at, (run, call) in enumerate(self.parts):
+            run(buffers, fed)
+            if call is not None:
+                if at < len(taken):
+                    call.run_taken(taken[at], buffers)
+                else:
+                    kept.update(map(id, call.run(buffers, tensors)))
+        return kept
+
+    def _run_apart(self, tensors: Any, numbers: Any, misfit: PythonCall) -> list[Any]:
+        """Runs the step in parts, since the Python of `misfit` has done other steps than it did."""
+        fed = self.fed[: self.fed.index(misfit) + 1]
+        program = Program(*self.made_of, apart=True)
+        taken = [call.taken_steps() for call in fed]
+        self.outdated = True
+        switches.moved()
+        return program.run_step(tensors, numbers, taken)
+
+
+def _nothing(buffers: Sequence[Any], numbers: Sequence[float]) -> None:
+    """A part without kernels."""
 
 
 def _seen(tensor: Tensor) -> Any:
@@ -206,3 +291,16 @@ def _from_offset(tensor: Tensor) -> Any:
     copy = backend.allocate(size, tensor.spec.device.index)
     backend.copy(copy, 0, tensor.buffer, start, size)
     return copy
+
+
+def _between(calls: list[Call], python: Sequence[PythonCall]) -> list[list[Call]]:
+    """The kernel calls before, between and after those that methods have made."""
+    ends = [0, *(call.end for call in python)]
+    begins = [*(call.begin for call in python), len(calls)]
+    return [calls[end:begin] for end, begin in zip(ends, begins, strict=True)]
+
+
+def _crossing(groups: list[list[Call]]) -> set[int]:
+    """The places that more than one of the groups uses."""
+    used = [lifetimes(group) for group in groups]
+    return {place for place, n in Counter(place for lives in used for place in lives).items() if n > 1}

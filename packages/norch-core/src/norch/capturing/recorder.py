@@ -16,7 +16,9 @@ from ..autograd.graph import Leaf, next_sequence_number
 from ..backend.contract import Place
 from ..errors import CaptureError
 from ..ops.generator import Generator
+from ..switches import Replayed
 from ..tensor_base import TensorBase
+from .python import PythonCall, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,14 +87,24 @@ class Recorder:
         self.numbers: dict[int, int] = {}
         self.held: list[Any] = []
         """What lives as long as the recording, so that its identity is not another's."""
-        tensors, generators = _tensors_and_generators()
+        tensors, generators, replayed = _found()
+        self.replayed = [ref(thing) for thing in replayed]
+        self.states = self.states_now()
+        self.python: list[PythonCall] = []
+        """Calls of methods that run in replays too."""
+        self.inside: PythonCall | None = None
+        self.stepping: tuple[Any, int] | None = None
+        """The step of an optimiser that is being made, and how many numbers it has."""
+        self.scalars: dict[int, tuple[int, int]] = {}
+        """By kernel call that is an optimiser's step, which of `python`, and which step of that."""
         self.before = _seen(tensors)
         self.known = {id(tensor): seen for tensor, seen in zip(tensors, self.before, strict=True)}
         self.generators = [(generator, generator._state()) for generator in generators]
-        del tensors
+        del tensors, replayed
         self.host_random = _host_random()
         self.start = next_sequence_number()
         self.positions = {id(t): i for i, t in reversed([*enumerate(arguments)])}
+        self.arguments = [ref(t) for t in arguments]
         self.starts: dict[int, int] = {}
         owners: dict[int, Any] = {}
         grads: dict[int, Any] = {}
@@ -127,13 +139,16 @@ class Recorder:
         return info
 
     def allocated(self, buffer: Any, nbytes: int, backend: Backend, index: int) -> None:
+        self._note_inside()
         self._place(buffer, TEMPORARY, nbytes, backend, index)
 
     def made_of_host_data(self, buffer: Any, data: memoryview, backend: Backend) -> None:
+        self._note_inside()
         info = self._place(buffer, CONSTANT, buffer.nbytes, backend, 0)
         info.buffer, info.data = buffer, bytes(data)
 
     def copied_in(self, buffer: Any, offset: int, data: memoryview, backend: Backend) -> None:
+        self._note_inside()
         number = self.numbers.get(id(buffer))
         info = None if number is None else self.places[number]
         if info is None or offset or data.nbytes != info.nbytes or info.kind != TEMPORARY or info.written:
@@ -142,6 +157,7 @@ class Recorder:
         info.kind, info.buffer, info.data = CONSTANT, buffer, bytes(data)
 
     def copied(self, compiled: Compiled, args: tuple[Any, ...]) -> None:
+        self._note_inside()
         out, out_offset, source, source_offset, nbytes = args
         flat = (self._number(out), out_offset, self._number(source), source_offset, nbytes)
         self.calls.append((compiled, flat, self.line()))
@@ -149,6 +165,8 @@ class Recorder:
     def called(self, compiled: Compiled, args: tuple[Any, ...]) -> None:
         if self.refusal is not None:
             return
+        if self.inside is not None:
+            self._note_step(compiled)
         flat: list[Any] = []
         at = 0
         for i, operand in enumerate(compiled.operands):
@@ -170,6 +188,23 @@ class Recorder:
                     return
             flat += (place, offset)
         self.calls.append((compiled, tuple(flat), self.line()))
+
+    def _note_inside(self) -> None:
+        """A `replayed` method that computes anything beside steps of optimisers cannot be fed."""
+        if self.inside is not None and self.stepping is None and self.inside.why is None:
+            self.inside.why = f"it computes more than steps of norch's optimisers ({self.line()})"
+
+    def _note_step(self, compiled: Compiled) -> None:
+        assert self.inside is not None
+        if self.stepping is None:
+            self._note_inside()
+            return
+        op, count = self.stepping
+        scalars = sum(operand.is_scalar for operand in compiled.operands)
+        if compiled.op == op.kernel and scalars == count:
+            self.scalars[len(self.calls)] = len(self.python), len(self.inside.steps) - 1
+        elif scalars and self.inside.why is None:
+            self.inside.why = f"{op.name} is made of tensor ops, not of one kernel"
 
     def _number(self, buffer: Any) -> Place:
         number = self.numbers.get(id(buffer))
@@ -194,6 +229,9 @@ class Recorder:
 
     def refuse(self, why: str) -> None:
         """Notes that the step cannot be replayed, and where. Raises CaptureError where it is to be one program."""
+        if self.inside is not None:
+            self.inside.why = self.inside.why or why
+            return
         if self.refusal is None:
             self.refusal = f"{why} ({self.line()})"
             self.calls.clear()
@@ -211,18 +249,48 @@ class Recorder:
             frame = frame.f_back
         return "?"
 
+    # --- What changes in Python -----------------------------------------------------------------------------------
+
+    def states_now(self) -> list[Any]:
+        things = [thing() for thing in self.replayed]
+        return [None if thing is None else state_of(vars(thing)) for thing in things]
+
+    def check_states(self) -> None:
+        """Refuses where optimisers and the like know something else than after the last method of theirs."""
+        for thing, old, new in zip(self.replayed, self.states, now := self.states_now(), strict=True):
+            if old != new:
+                name = type(thing()).__name__
+                self.refuse(f"{name} is changed by Python of the step other than its step(), which replays leave out")
+        self.states = now
+
+    def take_host_random(self) -> None:
+        """What a `replayed` method draws from Python's and NumPy's random numbers, it draws in replays too."""
+        self.host_random = _host_random()
+
+    def changed_grads(self) -> list[tuple[Any, Any]]:
+        """Leaves (weakly) whose gradient is not the one from before the step, with where it is now."""
+        found = []
+        for seen in self.before:
+            tensor = seen.tensor()
+            if tensor is not None:
+                grad, old = tensor._grad, None if seen.grad is None else seen.grad()
+                if grad is not old or (seen.grad is not None and old is None):
+                    found.append((seen.tensor, None if grad is None else self._where(grad)))
+        return found
+
     # --- After the step -----------------------------------------------------------------------------------------------
 
     def finish(self, results: list[Tensor], held: Sequence[Tensor] = ()) -> None:
         """Finds what the step has left behind. `results`: the tensors that it returned; `held`: those of its graph."""
         if _host_random() != self.host_random:
             self.refuse("the step draws from Python's or NumPy's random numbers")
+        self.check_states()
         self.results = [self.positions.get(id(tensor), self._where(tensor)) for tensor in results]
-        self.grads: list[tuple[Any, Any]] = []
+        self.grads = self.changed_grads()
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         allowed = {id(tensor) for tensor in (*results, *held)}
-        tensors = _tensors_and_generators()[0]
+        tensors = _found()[0]
         for seen in _seen(tensors):
             tensor = seen.tensor()
             if tensor is None:
@@ -231,11 +299,8 @@ class Recorder:
             grad = tensor._grad
             if grad is not None:
                 allowed.add(id(grad))
-            old = None if was is None or was.grad is None else was.grad()
             if was is None or was.tensor is not seen.tensor:
                 continue
-            if grad is not old or (was.grad is not None and old is None):
-                self.grads.append((seen.tensor, None if grad is None else self._where(grad)))
             if seen.buffer != was.buffer or seen.offset != was.offset or seen.spec is not was.spec:
                 self.moved.append((seen.tensor, self._memory(tensor)))
         self.kept = self._kept(tensors, allowed)
@@ -243,7 +308,7 @@ class Recorder:
             tensors.clear()
             self.kept.clear()
             gc.collect()  # what only a cycle holds is not kept
-            self.kept = self._kept(_tensors_and_generators()[0], allowed)
+            self.kept = self._kept(_found()[0], allowed)
         # In-place changes of what was there before, which graphs made outside of the step must hear of.
         self.modified = [
             number
@@ -301,9 +366,9 @@ def _rank(tensor: Any) -> tuple[bool, bool, int]:
     return type(tensor.node) is not Leaf, tensor.base is not None, id(tensor)
 
 
-def _tensors_and_generators() -> tuple[list[Any], list[Generator]]:
-    """All that there are. They are asked by their types, which runs none of their code."""
-    kinds: set[type] = {TensorBase, Generator}
+def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
+    """All tensors, generators, optimisers and the like. They are asked by their types, which runs none of their code."""
+    kinds: set[type] = {TensorBase, Generator, Replayed}
     stack = list(kinds)
     while stack:
         found: set[type] = set(stack.pop().__subclasses__()) - kinds
@@ -311,7 +376,8 @@ def _tensors_and_generators() -> tuple[list[Any], list[Generator]]:
         stack += found
     things = [thing for thing in gc.get_objects() if type(thing) in kinds]
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
-    return tensors, [g for g in things if isinstance(g, Generator)]
+    generators = [g for g in things if isinstance(g, Generator)]
+    return tensors, generators, [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
 
 
 def _seen(tensors: list[Any]) -> list[Seen]:

@@ -16,6 +16,7 @@ from .. import switches
 from ..device import known_devices
 from ..dispatch import plan as planning
 from ..settings import on_change
+from .python import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +125,13 @@ class RecordingBackend:
             recorder.read(buffer)
 
 
+def _note(method: Any, owner: Any, args: Any, kwargs: Any) -> Any:
+    recorder = recorder_here()
+    if recorder is None or recorder.inside is not None or recorder.refusal is not None:
+        return method(owner, *args, **kwargs)
+    return note(recorder, method, owner, args, kwargs)
+
+
 _backends: dict[int, RecordingBackend] = {}
 _changes = count(1)
 _plans: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
@@ -168,9 +176,11 @@ def recording(recorder: Recorder) -> Iterator[None]:
             device._backend = found  # type: ignore[assignment]
         _swap_plans()
         active = recorder
+        switches.noting = _note
         try:
             yield
         finally:
+            switches.noting = None
             active = None
             _swap_plans()
             for device, backend in zip(devices, real, strict=True):

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 import norch
+from norch import switches
 
 H = TypeVar("H")
 
@@ -26,9 +27,11 @@ class RemovableHandle:
             del hooks[key]
         hooks[self.id] = hook
         hooks.update(later)
+        switches.switched(None, "hook", None, self.id)
 
     def remove(self) -> None:
-        self._hooks.pop(self.id, None)
+        if self._hooks.pop(self.id, None) is not None:
+            switches.switched(None, "hook", self.id, None)
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -128,9 +131,10 @@ class Hookable:
         return RemovableHandle(self._all_hooks().load, Hook(hook))
 
     def _all_hooks(self) -> ModuleHooks:
-        if self._hooks is None:
-            self._hooks = ModuleHooks()
-        return self._hooks
+        hooks = self._hooks
+        if hooks is None:
+            hooks = self.__dict__["_hooks"] = ModuleHooks()  # which is no change; its hooks are
+        return hooks
 
 
 def find_pre_hook(module: Any, kind: type[H], name: str) -> H | None:

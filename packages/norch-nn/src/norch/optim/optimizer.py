@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import norch
+from norch import switches
 from norch.nn.hooks import Hook, RemovableHandle
 
 Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, norch.Tensor]]
@@ -20,7 +21,7 @@ required: Any = type("_Required", (), {"__repr__": lambda self: "<required param
 """As a default: the option has none, and each group must give it."""
 
 
-class Optimizer:
+class Optimizer(switches.Replayed):
     """Base of all optimisers. A subclass passes its options as `defaults` and defines `step`.
 
     `params`: an iterable of tensors, of (name, tensor), or of dicts `{"params": tensors, option: value}`, each a group
@@ -165,6 +166,9 @@ class Optimizer:
         hooks = self.__dict__.setdefault(when, {}).setdefault(what, {})
         return RemovableHandle(hooks, Hook(hook, False), prepend)
 
+    def _has_step_hooks(self) -> bool:
+        return "step" in self._before or "step" in self._after
+
     def _hooks(self, when: Mapping[str, dict[int, Hook]], what: str) -> list[Callable[..., Any]]:
         return [hook.function for hook in when.get(what, {}).values()]
 
@@ -219,6 +223,7 @@ class Optimizer:
             {**self.defaults, **_names_of(ours), **copy.deepcopy(theirs), "params": ours["params"]}
             for theirs, ours in zip(groups, self.param_groups, strict=True)
         ]
+        switches.moved()
         for hook in self._hooks(self._after, "load_state_dict"):
             hook(self)
 
@@ -254,7 +259,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(step)
     def call(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True  # what schedulers ask for
-        if self._is_stepping or not ("step" in self._before or "step" in self._after):
+        if self._is_stepping or not self._has_step_hooks():
             return step(self, *args, **kwargs)
         self._is_stepping = True  # so that a step made of its base's runs them once
         try:
@@ -271,7 +276,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             self._is_stepping = False
 
-    return call
+    return switches.replayed(call)
 
 
 Optimizer.step = _with_hooks(Optimizer.step)  # type: ignore[method-assign]
