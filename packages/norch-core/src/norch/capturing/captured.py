@@ -13,18 +13,20 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from .. import switches
-from ..amp.state import clear_cache
 from ..amp.state import state as autocast
-from ..autograd.graph import is_recording
+from ..autograd.graph import Leaf, is_recording
 from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
+from .backwards import Backwards
 from .checks import next_check
 from .comparing import Differs, compare
 from .epilogues import epilogues
+from .forwards import ForwardProgram, Live
 from .fusion import fuse
+from .graphs import GraphNode, StepGraph, attach, entered, is_live, kept_elsewhere, with_bases
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -58,9 +60,12 @@ class Entry:
         self.programs: list[tuple[Program, Any]] = []
         self.refusal: str | None = None
         self.moves = -1
+        self.backwards: Backwards | None = None
+        self.ready: tuple[Any, ...] | None = None
+        """What a program will be made of once the backward passes through the results have been recorded too."""
 
     def begin_again(self) -> None:
-        self.recorded, self.recordings = None, 0
+        self.recorded, self.recordings, self.ready = None, 0, None
 
 
 class Captured:
@@ -148,6 +153,9 @@ class Captured:
             try:
                 entry = self._entry(leaves, structure)
                 found = self._program(entry, tensors)
+                if entry.ready is not None and entry.refusal is None:
+                    self._complete(entry, args, kwargs, leaves, structure)
+                    found = self._program(entry, tensors)
                 if found is not None and found[0].runs < found[0].check:
                     return found[1](found[0].run_step(tensors, numbers))
                 entry.calls += 1
@@ -192,6 +200,12 @@ class Captured:
             kept = [pair for pair in entry.programs if pair[0].holds()]
             if len(kept) < len(entry.programs):
                 self._again(entry, "a tensor that the step uses is another, or has other memory", kept)
+                if entry.backwards is not None:
+                    entry.backwards.patterns.clear()
+            if entry.backwards is not None and entry.backwards.missed:
+                self._drop(entry)
+                entry.begin_again()
+                entry.backwards.record_again()
         return next((pair for pair in entry.programs if pair[0].fits_all(tensors)), None)
 
     def _again(self, entry: Entry, why: str, kept: Sequence[tuple[Program, Any]]) -> None:
@@ -220,74 +234,109 @@ class Captured:
     ) -> Any:
         self.recorded += 1
         counts = [getrefcount(t) for t in tensors]
-        clear_cache()  # of autocast: what it keeps from this run is none of the next
         recorder = Recorder(tensors, self.fullgraph)
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
         fingerprint = switches.fingerprint
-        with recording.recording(recorder):
-            out = self.function(*args, **kwargs)
-            clear_cache()
-            leaves, structure = flatten(out)
-            made: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
-            differentiated = [is_differentiated(t) for t in made]
-            recorder.finish(made)
+        casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
+        graph = None
+        try:
+            with recording.recording(recorder), entered(tensors, recorder) as entrances:
+                out = self.function(*args, **kwargs)
+                autocast.cache = None
+                leaves, structure = flatten(out)
+                made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
+                live = [i for i, t in enumerate(made) if is_live(t, recorder)]
+                differentiated = [is_differentiated(t, recorder.start) for t in made]
+                if live:
+                    graph = StepGraph([made[i] for i in live], entrances, recorder.start, recorder.was_there)
+                recorder.finish(made, () if graph is None else graph.tensors)
+        finally:
+            autocast.cache = casts
+        own = [t for t in (*made, *(() if graph is None else graph.tensors)) if not recorder.was_there(t)]
+        recorder.kept += kept_elsewhere(own, graph, out, (leaves, made))
+        found = None
+        if graph is not None:
+            if graph.problem is not None:
+                recorder.refuse(graph.problem)
+            else:
+                if entry.backwards is None:
+                    entry.backwards = Backwards(entry, _rewrite)
+                node = GraphNode(entry.backwards, graph.ends, tensors, len(live))
+                found = Live(graph, made, live, tensors, recorder)
+                attach(node, graph, [made[i] for i in live])
+            if recorder.python:
+                recorder.refuse("an optimiser makes a step, and a result is part of a graph")
+            if any(type(t.node) is Leaf and not recorder.was_there(t) for t in made):
+                recorder.refuse("a result is a leaf that the step makes, and another is part of a graph")
         if switches.fingerprint != fingerprint and switches.latest is not None:
             recorder.refuse(f"the step changes `{switches.latest[1]}` of a {switches.latest[0].__name__}")
         if modes() != as_they_were:
             recorder.refuse("the step leaves another mode behind")
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
             recorder.refuse("an argument is changed in place")
-        if any(used is False for used in differentiated):
-            recorder.refuse("a result is part of a graph that is to be differentiated later")
-        returned = {id(t) for t in made} | {id(t.base) for t in made}
-        for t, count in zip(tensors, counts, strict=True):
-            if id(t) not in returned and getrefcount(t) > count + 1:
-                recorder.refuse("an argument is kept after the step")
-        if recorder.kept:
-            shapes = ", ".join(str(tuple(t.shape)) for t in recorder.kept[:3])
-            recorder.refuse(f"a tensor that the step makes is kept after it: {shapes}")
-            recorder.kept.clear()
+        if graph is None:
+            returned = {id(t) for t in made} | {id(t.base) for t in made}
+            for t, count in zip(tensors, counts, strict=True):
+                if id(t) not in returned and getrefcount(t) > count + 1:
+                    recorder.refuse("an argument is kept after the step")
+        recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
         if not all(type(x) in (*VALUES, float) for x in plain):
             recorder.refuse("it returns what is neither a tensor nor a number")
+        if found is not None and recorder.refusal is None:
+            node.recorder = recorder
         build = _builder(leaves, structure)
+        graph_of_it = found and (found.described, found.live, found.bases, found.places)
         with self.lock:
-            self._compare(entry, program, (recorder, numbers, (repr(plain), structure)), differentiated, build)
-            if entry.programs and not kwargs and len({id(x.buffer) for x in tensors}) == len(args):
-                if not any(x.node is not None for x in tensors) and chosen_generator.get() is None:
-                    if autocast.active is None:
-                        self.fast[(*[x.spec for x in tensors], is_recording(), switches.fingerprint)] = entry
+            now = recorder, numbers, (repr(plain), structure, graph_of_it)
+            if self._compare(entry, program, now, differentiated, build, found):
+                self._quicken(entry, args, kwargs)
         return out
 
+    def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Has calls like this one find the entry quickly, where their arguments are tensors alone."""
+        if kwargs or not all(isinstance(x, TensorBase) and x.node is None for x in args):
+            return
+        if len({id(x.buffer) for x in args}) < len(args) or chosen_generator.get() is not None:
+            return
+        if autocast.active is None:
+            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
+
     def _compare(
-        self, entry: Entry, program: tuple[Program, Any] | None, now: Any, differentiated: list[Any], build: Any
-    ) -> None:
-        """What comes of a recording: nothing yet, a program, a refusal; a program that was there is kept or not."""
+        self,
+        entry: Entry,
+        program: tuple[Program, Any] | None,
+        now: Any,
+        differentiated: list[Any],
+        build: Any,
+        found: Live | None,
+    ) -> bool:
+        """What comes of a recording: nothing yet, a refusal, or a program (true). One that was there is kept or not."""
         recorder: Recorder = now[0]
         if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
             entry.disturbed += 1  # another thread computes, and whose doing something was cannot be told
             if entry.disturbed >= MOST_CHANGES:
                 self._refuse(entry, "other threads compute while it is recorded")
-            return
+            return False
         if program is not None:
             if program not in entry.programs:
-                return
+                return False
             why = recorder.refusal
             if why is None:
                 try:
                     program[0].compare(now)
-                    return
+                    return False
                 except Differs as differs:
                     why = str(differs)
             self._again(entry, why, [pair for pair in entry.programs if pair is not program])
             warnings.warn(f"capture(): a step is not what was recorded of it, and replayed since: {why}", stacklevel=4)
         if recorder.refusal is not None:
             self._refuse(entry, recorder.refusal)
-            return
+            return False
         entry.recordings += 1
         last, entry.recorded = entry.recorded, now
         if last is None:
-            return
+            return False
         try:
             if last[2] != now[2]:
                 raise Differs("what it returns is not the same the second time")
@@ -297,12 +346,44 @@ class Captured:
                 self._refuse(entry, str(why))
                 if self.fullgraph:
                     raise CaptureError(f"capture(): {why}") from None
-            return
+            return False
         same = zip(last[0].where, recorder.where, strict=True)
         pinned = [(i, *one) for i, (one, other) in enumerate(same) if one == other]
-        made = Program(recorder, arguments, sources, differentiated, _rewrite, now, pinned)
-        recorder.forget()
-        entry.programs = [*entry.programs, (made, build)][-MOST_PROGRAMS:]
+        if found is not None:
+            entry.ready = now, pinned, arguments, sources, differentiated, found, build
+            return False
+        nodes = [0 if used else -1 for used in differentiated]
+        self._add(entry, Program(recorder, arguments, sources, nodes, _rewrite, now, pinned), build)
+        return True
+
+    def _complete(
+        self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], structure: Any
+    ) -> None:
+        """Makes the program of a step whose results are part of a graph, if what goes back through it is known."""
+        backwards = entry.backwards
+        assert entry.ready is not None
+        assert backwards is not None
+        now, pinned, arguments, sources, differentiated, found, build = entry.ready
+        recorder = now[0]
+        if backwards.refusal is not None:
+            self._refuse(entry, backwards.refusal)
+            return
+        if not backwards.settled():
+            if backwards.patterns or recorder.modified or recorder.moved:
+                if entry.recordings >= 2 * MOST_RECORDINGS:
+                    self._refuse(entry, "no backward pass goes through its results twice in the same way")
+                return
+        backwards.of(recorder)
+        again = _caller(self.function, leaves, structure)
+        made = ForwardProgram(
+            recorder, arguments, sources, differentiated, _rewrite, found, backwards, again, now, pinned
+        )
+        self._add(entry, made, build)
+        self._quicken(entry, args, kwargs)
+
+    def _add(self, entry: Entry, program: Program, build: Any) -> None:
+        program.made_of[0].forget()
+        entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
         entry.begin_again()
         entry.moves, entry.disturbed = switches.moves, 0
 
@@ -311,17 +392,37 @@ def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
     return fuse(epilogues(calls, temporaries), temporaries)
 
 
+def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:
+    """Calls `function` with other tensors and numbers in the places of those among `leaves`."""
+    at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
+    plain = [None if isinstance(x, TensorBase) else x for x in leaves]
+
+    def call(tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
+        values = list(plain)
+        for i, number in enumerate(numbers):
+            if number is not None:
+                values[i] = number
+        for i, tensor in zip(at, tensors, strict=True):
+            values[i] = tensor
+        args, kwargs = unflatten(structure, values)
+        return function(*args, **kwargs)
+
+    return call
+
+
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
     """Puts results where the step has them in what it returns."""
     if len(leaves) == 1 and isinstance(leaves[0], TensorBase) and unflatten(structure, [0]) == 0:
         return lambda made: made[0]
     at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
+    which = {n: i for i, n in enumerate(dict.fromkeys(id(leaves[i]) for i in at))}
+    order = [which[id(leaves[i])] for i in at]
     plain = [None if isinstance(x, TensorBase) else x for x in leaves]
 
     def build(made: list[Any]) -> Any:
         values = list(plain)
-        for i, value in zip(at, made, strict=True):
-            values[i] = value
+        for i, number in zip(at, order, strict=True):
+            values[i] = made[number]
         return unflatten(structure, values)
 
     return build

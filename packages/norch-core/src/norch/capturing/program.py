@@ -20,7 +20,7 @@ from .memory import copies_of_constants, in_scratch, lifetimes, plan_scratch
 from .python import Misfit, PythonCall
 from .recorder import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, Recorder
 from .replaying import make_run
-from .results import CapturedNode, Gradient, Result, Standing, entry_of, make_output
+from .results import CapturedNode, Gradient, NewLeaf, Result, Standing, entry_of, make_output
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -40,20 +40,21 @@ class Program:
         recorder: Recorder,
         arguments: Sequence[tuple[Any, ...]],
         sources: Sources,
-        differentiated: Sequence[bool | None],
+        nodes: Sequence[int],
         rewrite: Callable[[list[Call], dict[int, int]], list[Call]],
-        recording: tuple[Recorder, Sequence[Any], Any],
-        pinned: Sequence[tuple[int, int, int]],
+        recording: Any = None,
+        pinned: Sequence[tuple[int, int, int]] = (),
         apart: bool = False,
+        saved: Sequence[int] = (),
     ) -> None:
-        self.made_of = recorder, arguments, sources, differentiated, rewrite, recording, pinned
+        self.made_of = recorder, arguments, sources, nodes, rewrite, recording, pinned
         places, self.sources = list(recorder.places), sources
-        self.recording, self.given, self.pinned = recording, arguments, pinned
+        self.recording, self.flat, self.pinned = recording, arguments, pinned
         calls = [
             Call(c.op, c.operands, c.attrs, c.kernel, flat, _device(c, flat, places), line, c.own)
             for (c, _, line), flat in zip(recorder.calls, arguments, strict=True)
         ]
-        self.outputs = [make_output(recorder, i, bool(used)) for i, used in enumerate(differentiated)]
+        self.outputs = [make_output(recorder, i, node) for i, node in enumerate(nodes)]
         self.grads = [Gradient(leaf, where) for leaf, where in recorder.grads]
         self.moved = [(tensor, Result(*where)) for tensor, where in recorder.moved]
         python = recorder.python
@@ -63,9 +64,9 @@ class Program:
         self.outdated = False
         left = [r for r in self.outputs if isinstance(r, Result)]
         left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
-        left += [r.grad for r in self.outputs if isinstance(r, Result) and r.grad is not None]
+        left += [r.grad for r in self.outputs if isinstance(r, NewLeaf) and r.grad is not None]
         copies = copies_of_constants(places, {r.place for r in left} | set(recorder.modified))
-        results = {int(r.place) for r in left if places[r.place].kind == TEMPORARY}
+        results = {int(place) for place in (*[r.place for r in left], *saved) if places[place].kind == TEMPORARY}
         groups = _between(calls, as_it_is)
         groups[0] = [*copies, *groups[0]]
         calls = [*copies, *calls]
@@ -141,7 +142,8 @@ class Program:
         self.passing += [grad.allocation[0] for grad in self.grads if grad.allocation is not None]
         self.passing += [place for _, place in (*self.arguments, *self.gradients, *self.movers)]
         self.runs, self.check = 0, FIRST_CHECK
-        self.node = init_node(CapturedNode(), None, ())
+        self.given = {place: position for position, place in self.arguments}
+        self.differentiated = (init_node(CapturedNode(), None, ()),)
         self.gone: list[Any] = []
         self.watch()
         for info in places:
@@ -186,10 +188,7 @@ class Program:
             grad = leaf()._grad
             if (grad is None) is not (seen is None) or (seen and (grad.spec is not seen[0] or grad.offset != seen[1])):
                 return False
-        for call in self.fed:
-            if call.owner() is None:
-                return False
-        return True
+        return all(call.owner() is not None for call in self.fed)
 
     def fits_all(self, tensors: Sequence[Tensor]) -> bool:
         """`fits`, and whether the arguments are memory that the program may be given."""
@@ -212,10 +211,14 @@ class Program:
         if returned != now[2]:
             raise Differs("what it returns is another")
         given, sources = compare(recorder, now[0], numbers, now[1])
-        same = [(type(x), x) for flat in given for x in flat] == [(type(x), x) for flat in self.given for x in flat]
+        same = [(type(x), x) for flat in given for x in flat] == [(type(x), x) for flat in self.flat for x in flat]
         if not same or sources.described() != self.sources.described():
             raise Differs("numbers that its kernels get are others")
         self.check = next_check(self.runs)
+
+    def nodes(self, tensors: Sequence[Tensor], numbers: Sequence[float | None], fed: Sequence[float]) -> Sequence[Any]:
+        """The nodes of the results that have one, by number."""
+        return self.differentiated
 
     def run_step(
         self, tensors: Sequence[Tensor], numbers: Sequence[float | None], taken: Sequence[Any] = ()
@@ -271,13 +274,14 @@ class Program:
             for grad in self.grads:
                 if not kept or grad.left is None or id(grad.leaf()) not in kept:
                     grad.leave(buffers)
+            nodes = self.nodes(tensors, numbers, fed)
             made: list[Any] = []
             for output in self.outputs:
                 if type(output) is Result:
-                    node = self.node if output.differentiated else None
+                    node = nodes[output.node] if output.node >= 0 else None
                     made.append(make_tensor(output.spec, buffers[output.place], output.offset, node))
                 else:
-                    made.append(output.get(buffers, tensors, made))
+                    made.append(output.get(buffers, tensors, nodes))
             return made
         finally:
             for place in self.passing:

@@ -65,7 +65,7 @@ class PythonCall:
 
     def _described(self, recorder: Recorder, leaf: Any) -> Any:
         if isinstance(leaf, TensorBase):
-            if id(leaf) in recorder.argument_ids:
+            if id(leaf) in recorder.positions:
                 return "argument", [id(t()) for t in recorder.arguments].index(id(leaf))
             return "tensor", recorder._where(leaf)  # type: ignore[arg-type]
         if type(leaf) in _PLAIN:
@@ -267,7 +267,7 @@ def _memory(recorder: Recorder) -> Any:
 
 
 def state_of(value: Any) -> Any:
-    """What can be compared of a Replayed: numbers and the like by value, in dicts and lists too; other things as such."""
+    """What can be compared of a Replayed: numbers and the like by value, in dicts and lists too; others as such."""
     kind = type(value)
     if kind in _PLAIN:
         return value

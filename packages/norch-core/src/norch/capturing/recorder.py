@@ -24,6 +24,8 @@ from .python import PythonCall, state_of
 from .signatures import are_apart, extent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..backend.contract import Backend
     from ..tensor import Tensor
     from .recording import Compiled
@@ -84,12 +86,6 @@ class OfLeaf(NamedTuple):
     leaf: Any  # weakly
 
 
-class Again(NamedTuple):
-    """A result that is the same tensor as the one at a position before it."""
-
-    position: int
-
-
 class Recorder:
     """Notes one run of a step on `arguments`, the tensors among what it is called with.
 
@@ -123,7 +119,7 @@ class Recorder:
         del tensors, replayed
         self.host_random = _host_random()
         self.start = next_sequence_number()
-        self.argument_ids = {id(t) for t in arguments}
+        self.positions = {id(t): i for i, t in reversed([*enumerate(arguments)])}
         self.arguments = [ref(t) for t in arguments]
         self.others = False
         """Whether another thread has computed meanwhile."""
@@ -146,6 +142,8 @@ class Recorder:
         self.positions = {id(t): i for i, t in reversed(list(enumerate(arguments)))}
         self.parts: dict[int, list[tuple[int, int, Place]]] = {}
         """By memory of arguments: where those begin and end in it, and their places."""
+        self.starts: dict[int, int] = {}
+        """By place of an argument, the byte at which it begins."""
         self.where = [(id(t.buffer), t.offset) for t in arguments]
         by_memory: dict[int, list[tuple[int, Tensor]]] = {}
         for i, tensor in enumerate(arguments):
@@ -162,9 +160,11 @@ class Recorder:
 
     def _argument(self, position: int, tensor: Tensor, end: int) -> None:
         device = tensor.spec.device
-        info = self._place(None, ARGUMENT, 0, device.backend, device.index)
+        begin = extent(tensor)[0]
+        info = self._place(None, ARGUMENT, end - begin, device.backend, device.index)
         info.argument = position
-        part = extent(tensor)[0], end, Place(len(self.places) - 1)
+        part = begin, end, Place(len(self.places) - 1)
+        self.starts[len(self.places) - 1] = begin
         self.parts.setdefault(id(tensor.buffer), []).append(part)
         self.held.append(tensor.buffer)
 
@@ -250,6 +250,11 @@ class Recorder:
         elif scalars and self.inside.why is None:
             self.inside.why = f"{op.name} is made of tensor ops, not of one kernel"
 
+    def places_of(self, buffer: Any) -> list[int]:
+        """The places that lie in a buffer."""
+        number = self.numbers.get(id(buffer))
+        return [int(place) for *_, place in self.parts.get(id(buffer), ())] + ([] if number is None else [number])
+
     def _number(self, buffer: Any, at: int = 0, nbytes: int = 0) -> tuple[Place, int]:
         """The place of `nbytes` bytes of the buffer, from its byte `at` on, and how far into the place they begin."""
         for begin, end, place in self.parts.get(id(buffer), ()):
@@ -329,19 +334,16 @@ class Recorder:
 
     # --- After the step -----------------------------------------------------------------------------------------------
 
-    def finish(self, results: list[Tensor]) -> None:
-        """Finds what the step has left behind. `results`: the tensors that it returned."""
+    def finish(self, results: list[Tensor], held: Sequence[Tensor] = ()) -> None:
+        """Finds what the step has left behind. `results`: the tensors that it returned; `held`: those of its graph."""
         if _host_random() != self.host_random:
             self.refuse("the step draws from Python's or NumPy's random numbers")
         self.check_states()
-        made: dict[int, int] = {}
-        for i, tensor in enumerate(results):
-            made.setdefault(id(tensor), i)
-        allowed = set(made)
         self.grads = self.changed_grads()
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         self.of_leaf: dict[int, Any] = {}
+        allowed = {id(tensor) for tensor in (*results, *held)}
         tensors = _found()[0]
         for seen in _seen(tensors):
             tensor = seen.tensor()
@@ -358,11 +360,8 @@ class Recorder:
             if seen.buffer != was.buffer or seen.offset != was.offset or seen.spec is not was.spec:
                 if self._is_ours(tensor.buffer):
                     self.moved.append((seen.tensor, self._memory(tensor)))
-        self.results: list[Any] = []
-        for i, tensor in enumerate(results):
-            first = made[id(tensor)]
-            self.results.append(self._result(tensor) if first == i else Again(first))
-        self.result_grads = [None if t._grad is None or self._was_there(t) else self._memory(t._grad) for t in results]
+        self.results: list[Any] = [self._result(tensor) for tensor in results]
+        self.result_grads = [None if t._grad is None or self.was_there(t) else self._memory(t._grad) for t in results]
         self.leaves = [type(t.node) is Leaf for t in results]
         self.kept = self._kept(tensors, allowed)
         if self.kept:
@@ -396,20 +395,11 @@ class Recorder:
 
     def forget(self) -> None:
         """Lets go of what is not needed to compare it with another recording."""
-        for name in (
-            "held",
-            "before",
-            "known",
-            "owners",
-            "grads_of",
-            "generators",
-            "positions",
-            "parts",
-            "numbers",
-            "grad_specs",
-        ):
-            getattr(self, name).clear()
-        self.of_leaf.clear()
+        self.held, self.before, self.generators = [], [], []
+        self.owners, self.grads_of, self.of_leaf = {}, {}, {}
+        used = {id(tensor()) for tensor, _ in (*self.grads, *self.moved)}
+        used |= {id(info.owner()) for info in self.places if info.owner is not None}
+        self.known = {key: seen for key, seen in self.known.items() if key in used}
         self.host_random = None
         for info in self.places:
             if info.kind == GRADIENT:
@@ -427,23 +417,31 @@ class Recorder:
         keyed = keyed_kernels()
         return len({flat[-1] for c, flat, _ in self.calls if c.op in keyed and flat[-2] == state[0]})
 
+    def check_left(self) -> None:
+        """Refuses tensors that a replay could not leave behind."""
+        if self.kept:
+            shapes = ", ".join(str(tuple(t.shape)) for t in self.kept[:3])
+            self.refuse(f"a tensor that the step makes is kept after it: {shapes}")
+            self.kept.clear()
+
     def _kept(self, tensors: list[Any], allowed: set[int]) -> list[Any]:
         found = []
         for tensor in tensors:
             number = self.numbers.get(id(tensor.buffer))
             part_of_argument = id(tensor.buffer) in self.parts
             if part_of_argument or (number is not None and self.places[number].kind in (TEMPORARY, CONSTANT)):
-                if id(tensor) not in allowed and not self._was_there(tensor):
+                if id(tensor) not in allowed and not self.was_there(tensor):
                     found.append(tensor)
         return found
 
-    def _was_there(self, tensor: Any) -> bool:
+    def was_there(self, tensor: Any) -> bool:
+        """Whether `tensor` is one that was there before the step."""
         seen = self.known.get(id(tensor))
         return seen is not None and seen.tensor() is tensor
 
     def _where(self, tensor: Tensor) -> Any:
         """A tensor that was there before, itself; else its place, offset and spec."""
-        return ref(tensor) if self._was_there(tensor) else self._memory(tensor)
+        return ref(tensor) if self.was_there(tensor) else self._memory(tensor)
 
     def _result(self, tensor: Tensor) -> Any:
         """The same; but an argument's position, and the leaf whose gradient it is."""
@@ -470,7 +468,7 @@ def _rank(tensor: Any) -> tuple[bool, bool, bool, int]:
 
 
 def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
-    """All tensors, generators, optimisers and the like. They are asked by their types, which runs none of their code."""
+    """All tensors, generators, optimisers and the like. They are found by type, which runs none of their code."""
     kinds: set[type] = {TensorBase, Generator, Replayed}
     stack = list(kinds)
     while stack:

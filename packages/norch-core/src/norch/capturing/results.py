@@ -7,10 +7,10 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.accumulate import ALONE_BUFFER
-from ..autograd.graph import Leaf, Node, init_node, resolve
+from ..autograd.graph import Leaf, Node, resolve
 from ..errors import AutogradError
 from ..tensor_base import make_tensor
-from .recorder import ARGUMENT, Again, OfLeaf, Recorder
+from .recorder import ARGUMENT, OfLeaf, Recorder
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -30,8 +30,8 @@ class CapturedNode(Node):
         )
 
 
-def is_differentiated(tensor: Tensor) -> bool | None:
-    """Whether a backward pass has used up the graph of `tensor`; None where it has none."""
+def is_differentiated(tensor: Tensor, since: int = 0) -> bool | None:
+    """Whether a backward pass has used up the graph of `tensor`; None where it has none. What is older is not asked."""
     node = None if tensor.node is None else resolve(tensor)
     if node is None or type(node) is Leaf:
         return None
@@ -41,34 +41,38 @@ def is_differentiated(tensor: Tensor) -> bool | None:
         if found.plan is not None and found.saved_inputs is None:
             return True
         for edge in found.edges:
-            if edge is not None and edge not in seen:
+            if edge is not None and edge not in seen and edge.sequence_number >= since:
                 seen.add(edge)
                 stack.append(edge)
     return False
 
 
 class Result:
-    """A tensor that each run makes anew: at `offset` of a place. grad: its gradient, likewise."""
+    """A tensor that each run makes anew: at `offset` of a place. node: the number of its node, -1 for none."""
 
-    __slots__ = ("differentiated", "grad", "offset", "place", "spec")
+    __slots__ = ("node", "offset", "place", "spec")
 
-    def __init__(self, place: int, offset: int, spec: Any, differentiated: bool = False) -> None:
-        self.place, self.offset, self.spec, self.differentiated = place, offset, spec, differentiated
-        self.grad: Result | None = None
+    def __init__(self, place: int, offset: int, spec: Any, node: int = -1) -> None:
+        self.place, self.offset, self.spec, self.node = place, offset, spec, node
 
-    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Any]) -> Any:
-        return make_tensor(self.spec, buffers[self.place], self.offset)
+    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], nodes: Sequence[Any]) -> Any:
+        node = nodes[self.node] if self.node >= 0 else None
+        return make_tensor(self.spec, buffers[self.place], self.offset, node)
 
 
 class NewLeaf(Result):
-    """A tensor that each run makes anew, and that requires grad or has one."""
+    """One that requires grad, as a leaf, or has a gradient: `grad`, which is made likewise."""
 
-    __slots__ = ("node", "requires_grad")
+    __slots__ = ("grad", "requires_grad")
 
-    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Any]) -> Any:
-        out = super().get(buffers, tensors, made)
-        out.node = Leaf(out) if self.requires_grad else self.node
-        out._grad = None if self.grad is None else self.grad.get(buffers, tensors, made)
+    grad: Result | None
+    requires_grad: bool
+
+    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], nodes: Sequence[Any]) -> Any:
+        out = super().get(buffers, tensors, nodes)
+        if self.requires_grad:
+            out.node = Leaf(out)
+        out._grad = None if self.grad is None else self.grad.get(buffers, tensors, nodes)
         return out
 
 
@@ -80,46 +84,33 @@ class Standing:
     def __init__(self, tensor: Any, of_leaf: bool) -> None:
         self.tensor, self.of_leaf = tensor, of_leaf
 
-    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Any]) -> Any:
+    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], nodes: Sequence[Any]) -> Any:
         found = self.tensor()
         return found._grad if self.of_leaf else found
 
 
 class Given:
-    """An argument, or a view of it: `at` bytes behind its first element."""
+    """An argument (`spec` is None), or a view of it: `at` bytes behind its first element, with node `node`."""
 
-    __slots__ = ("at", "position", "spec")
+    __slots__ = ("at", "node", "position", "spec")
 
-    def __init__(self, position: int, at: int, spec: Any) -> None:
-        self.position, self.at, self.spec = position, at, spec
+    def __init__(self, position: int, at: int = 0, spec: Any = None, node: int = -1) -> None:
+        self.position, self.at, self.spec, self.node = position, at, spec, node
 
-    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Any]) -> Any:
+    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], nodes: Sequence[Any]) -> Any:
         tensor = tensors[self.position]
         if self.spec is None:
             return tensor
         begin = tensor.offset * tensor.spec.dtype.itemsize + self.at
-        return make_tensor(self.spec, tensor.buffer, begin // self.spec.dtype.itemsize)
+        node = nodes[self.node] if self.node >= 0 else None
+        return make_tensor(self.spec, tensor.buffer, begin // self.spec.dtype.itemsize, node)
 
 
-class Earlier:
-    """The same tensor as an earlier result."""
-
-    __slots__ = ("position",)
-
-    def __init__(self, position: int) -> None:
-        self.position = position
-
-    def get(self, buffers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Any]) -> Any:
-        return made[self.position]
-
-
-def make_output(recorder: Recorder, i: int, differentiated: bool) -> Any:
-    """What gives result `i` of a step at each run."""
+def make_output(recorder: Recorder, i: int, node: int) -> Any:
+    """What gives result `i` of a step, whose node has number `node`, at each run."""
     where, grad = recorder.results[i], recorder.result_grads[i]
     if type(where) is int:
-        return Given(where, 0, None)
-    if isinstance(where, Again):
-        return Earlier(where.position)
+        return Given(where)
     if isinstance(where, OfLeaf):
         return Standing(where.leaf, True)
     if type(where) is not tuple:
@@ -127,17 +118,16 @@ def make_output(recorder: Recorder, i: int, differentiated: bool) -> Any:
     place, offset, spec = where
     info = recorder.places[place]
     if info.kind == ARGUMENT:
-        return Given(info.argument, offset * spec.dtype.itemsize, spec)
+        return Given(info.argument, offset * spec.dtype.itemsize, spec, node)
     if grad is None and not recorder.leaves[i]:
-        return Result(place, offset, spec, differentiated)
-    made = NewLeaf(place, offset, spec, differentiated)
-    made.requires_grad, made.node = recorder.leaves[i], init_node(CapturedNode(), None, ()) if differentiated else None
-    made.grad = None if grad is None else Result(*grad)
+        return Result(place, offset, spec, node)
+    made = NewLeaf(place, offset, spec, node)
+    made.requires_grad, made.grad = recorder.leaves[i], None if grad is None else Result(*grad)
     return made
 
 
 def entry_of(recorder: Recorder, grads: Sequence[Gradient], read: Sequence[tuple[Any, int]]) -> list[tuple[Any, Any]]:
-    """The leaves (weakly) that a program begins with: the spec and offset of the gradient, or None where there is none."""
+    """The leaves (weakly) that matter to a program, with the spec and offset of the gradient they have, or None."""
     found: list[tuple[Any, Any]] = []
     known: dict[int, None] = {}
     for leaf in (*[grad.leaf for grad in grads], *[leaf for leaf, _ in read]):
