@@ -143,6 +143,8 @@ class Captured:
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
             return self.function(*args, **kwargs)  # a part of a step that is being recorded
+        if (elsewhere := recording.active) is not None:
+            elsewhere.others = True
         leaves, structure = flatten((args, kwargs))
         tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
         if any(x.apply_function is not None for x in tensors):
@@ -182,12 +184,16 @@ class Captured:
         entry = self.entries.get(key)
         if entry is None:
             entry = self.entries[key] = Entry(described(leaves))
-            for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
-                same = [k for k, e in self.entries.items() if bool(e.programs) is has]
-                if len(same) > most:
-                    self._drop(self.entries.pop(same[0]))
         self.entries.move_to_end(key)
+        self._make_room()
         return entry
+
+    def _make_room(self) -> None:
+        """Drops the least recently used signatures, where there are too many with a program, or without."""
+        for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
+            same = [key for key, entry in self.entries.items() if bool(entry.programs) is has]
+            if len(same) > most:
+                self._drop(self.entries.pop(same[0]))
 
     def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
         self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
@@ -386,6 +392,7 @@ class Captured:
         entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
         entry.begin_again()
         entry.moves, entry.disturbed = switches.moves, 0
+        self._make_room()
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
