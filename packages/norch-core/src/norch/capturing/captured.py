@@ -53,8 +53,8 @@ class Entry:
     again: the call at which a refused one is tried again.
     """
 
-    def __init__(self, signature: str) -> None:
-        self.signature = signature
+    def __init__(self, key: Any, signature: str) -> None:
+        self.key, self.signature = key, signature
         self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
         self.recorded: tuple[Recorder, Sequence[Any], Any] | None = None
         self.programs: list[tuple[Program, Any]] = []
@@ -80,6 +80,7 @@ class Captured:
         self.lock = Lock()
         self.running: int | None = None
         """The thread that replays."""
+        self.latest: Entry | None = None
         self.captured_again: deque[str] = deque(maxlen=20)
         self.eager = self.recorded = self.replayed = 0
 
@@ -112,6 +113,9 @@ class Captured:
             return self._slowly(args, kwargs)
         self.running = get_ident()
         try:
+            if entry is not self.latest:
+                self.entries.move_to_end(entry.key)
+                self.latest = entry
             program, build = entry.programs[0]
             if (
                 program.runs < program.check
@@ -123,8 +127,8 @@ class Captured:
                         break
                 else:
                     return build(program.run_step(args, ()))
-        except IndexError:
-            if entry.programs:
+        except (IndexError, KeyError):
+            if entry.programs and entry.key in self.entries:
                 raise
         finally:
             self.running = None
@@ -183,9 +187,10 @@ class Captured:
         key = key_of(leaves, structure)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(described(leaves))
+            entry = self.entries[key] = Entry(key, described(leaves))
+            self._make_room()
         self.entries.move_to_end(key)
-        self._make_room()
+        self.latest = entry
         return entry
 
     def _make_room(self) -> None:
