@@ -60,7 +60,7 @@ def test_an_index_out_of_bounds_in_a_replay(device):
     run = norch.capture(step)
     good = norch.tensor([[0, 4], [4, 1]], device=device)
     for _ in range(5):
-        run(good)
+        run(good.clone())
     with pytest.raises(IndexError, match=r"gather\(\), replayed from test_failures.py:\d+: .*7") as found:
         run(norch.tensor([[0, 7], [4, 1]], device=device))
         norch.zeros(1, device=device).item()
