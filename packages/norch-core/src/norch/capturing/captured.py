@@ -66,7 +66,7 @@ class Captured:
         self.lock = Lock()
         self.running: int | None = None
         self.captured_again: list[str] = []
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
