@@ -21,6 +21,7 @@ from . import recording
 from .comparing import Differs, compare
 from .epilogues import epilogues
 from .fusion import fuse
+from .in_place import in_place
 from .program import Program
 from .recorder import CONSTANT, Recorder
 from .results import is_differentiated
@@ -226,7 +227,7 @@ class Same:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return fuse(epilogues(calls, temporaries), temporaries)
+    return in_place(fuse(epilogues(calls, temporaries), temporaries), temporaries)
 
 
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
