@@ -255,9 +255,10 @@ class Recorder:
 
     def check_states(self) -> None:
         """Refuses where optimisers and the like know something else than after the last method of theirs."""
-        for thing, old, new in zip(self.replayed, self.states, now := self.states_now(), strict=True):
-            if old != new:
-                name = type(thing()).__name__
+        for weak, old, new in zip(self.replayed, self.states, now := self.states_now(), strict=True):
+            thing = weak()
+            if old != new and thing is not None:
+                name = type(thing).__name__
                 self.refuse(f"{name} is changed by Python of the step other than its step(), which replays leave out")
         self.states = now
 
