@@ -173,8 +173,9 @@ class Backend(ABC):
     the text.
 
     A 0-d operand of argmax or argmin has dims () and of cumsum, sort, gather or scatter dim 0. An operand without
-    elements may start past the end of its buffer. An elementwise output may be exactly one of the inputs; otherwise
-    core sees to it that outputs and inputs do not overlap. After IndexOutOfBounds the output is as it was before.
+    elements may start past the end of its buffer. An elementwise output (since 1.3 that of an elementwise composite too)
+    may be exactly one of the inputs; otherwise core sees to it that outputs and inputs do not overlap. After
+    IndexOutOfBounds the output is as it was before.
     """
 
     device_type: str
