@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.contract import ELEMENTWISE, Operand
@@ -11,7 +11,8 @@ from ..backend.fused import Step
 from ..dispatch.plan import compile_kernel
 from ..dtype import INTEGER
 from .calls import Call
-from .epilogues import Region, access
+from .epilogues import Region
+from .epilogues import access as access_of
 
 if TYPE_CHECKING:
     from ..device import Device
@@ -26,8 +27,8 @@ COMPOSITES = frozenset(
 )  # fmt: skip
 """Elementwise composites, asked for as steps where the backend had a kernel of their own."""
 
-MAX_STEPS, MAX_OPERANDS, MAX_OPEN = 32, 24, 16
-"""Of a group; and of groups that may still grow."""
+MAX_STEPS, MAX_OPERANDS = 32, 24
+"""Of a group."""
 
 
 class Elements(NamedTuple):
@@ -74,6 +75,9 @@ class Group:
         return not any(_overlaps(e, self.writes, but_itself=True) for e in (*access.reads, *access.writes)) and not any(
             _overlaps(e, self.reads, but_itself=True) for e in access.writes
         )
+
+    def places(self) -> set[int]:
+        return {*self.reads, *self.writes}
 
     def add(self, index: int, access: Access) -> None:
         self.members.append(index)
@@ -127,30 +131,42 @@ def fuse(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
 
 
 def _groups(calls: Sequence[Call], accesses: Sequence[Access]) -> list[Group]:
-    closed: list[Group] = []
-    opened: list[Group] = []
-    for i, (call, touched) in enumerate(zip(calls, accesses, strict=True)):
+    groups: list[Group] = []
+    opened: dict[int, dict[Group, None]] = {}  # by place that they touch; in the order of their making
+    for i, (call, access) in enumerate(zip(calls, accesses, strict=True)):
+        places = dict.fromkeys([e.place for e in (*access.reads, *access.writes)])
+        near = list(dict.fromkeys([group for place in places for group in opened.get(place, ())]))
         joined: Group | None = None
-        is_candidate = _is_candidate(call)
-        if is_candidate:
+        if _is_candidate(call):
             shape = call.operands[0].shape
-            for group in [g for g in opened if g.shape == shape and g.device is call.device and g.feeds(touched)]:
+            for group in [g for g in near if g.shape == shape and g.device is call.device and g.feeds(access)]:
                 if joined is None and _size(calls, [*group.members, i]):
                     joined = group
                 elif joined is not None and _size(calls, [*joined.members, *group.members, i]):
                     joined.merge(group)
-                    opened.remove(group)
-        minding = [g for g in opened if g is not joined and g.minds(touched)]
-        closed += minding
-        opened = [g for g in opened if g not in minding]
-        if joined is None and is_candidate:
-            joined = Group(call.operands[0].shape, call.device)
-            opened.append(joined)
+                    _close(group, opened)
+                    groups.remove(group)
+                    _open(joined, group.places(), opened)
+            if joined is None:
+                joined = Group(shape, call.device)
+                groups.append(joined)
+        for group in near:
+            if group is not joined and group.minds(access):
+                _close(group, opened)
         if joined is not None:
-            joined.add(i, touched)
-        if len(opened) > MAX_OPEN:
-            closed.append(opened.pop(0))
-    return closed + opened
+            joined.add(i, access)
+            _open(joined, places, opened)
+    return groups
+
+
+def _open(group: Group, places: Iterable[int], opened: dict[int, dict[Group, None]]) -> None:
+    for place in places:
+        opened.setdefault(place, {})[group] = None
+
+
+def _close(group: Group, opened: dict[int, dict[Group, None]]) -> None:
+    for place in group.places():
+        opened[place].pop(group, None)
 
 
 def _size(calls: Sequence[Call], members: list[int]) -> bool:
@@ -176,7 +192,7 @@ def _attrs(call: Call) -> dict[str, Any]:
 
 
 def _access(call: Call) -> Access:
-    found = access(call)
+    found = access_of(call)
     return Access(tuple(map(_elements, found.reads)), tuple(map(_elements, found.writes)))
 
 
