@@ -305,3 +305,28 @@ def test_what_has_no_kernel_is_declined(steps):
 def test_what_is_no_program_is_an_error(steps, results, message):
     with pytest.raises(ValueError, match=message):
         program(steps, "t", results=results)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_a_captured_chain_is_one_kernel(name, monkeypatch):
+    asked = []
+    compile_ = type(BACKEND).compile
+
+    def noting(self, op, operands, attrs):
+        if op == "fused":
+            asked.append(attrs["steps"])
+        return compile_(self, op, operands, attrs)
+
+    monkeypatch.setattr(type(BACKEND), "compile", noting)
+
+    def chain(x, bias):
+        return norch.where(x > 0, x * norch.sigmoid(x * 1.7) + bias, x * 0.5)
+
+    captured = norch.capture(chain)
+    bias = norch.arange(40, dtype=dtype(name)) / 7
+    for seed in range(5):
+        norch.manual_seed(seed)
+        x = norch.randn(33, 40).to(dtype(name))
+        assert captured(x, bias).tolist() == chain(x, bias).tolist()
+    assert len(asked) == 1
+    assert asked[0].count(";") == 6
