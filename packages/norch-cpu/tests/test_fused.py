@@ -11,7 +11,7 @@ from norch.backend import Operand, contract
 BACKEND = norch.device("cpu").backend
 FLOATS = ("float32", "float32", "float64", "float16", "bfloat16")
 OTHERS = ("int64", "int32", "int16", "int8", "uint8", "bool")
-SHAPES = [(), (1,), (7,), (5, 3), (40, 33), (3, 300), (2, 3, 700), (70, 65), (2, 5, 4, 6), (9000,)]
+SHAPES = [(), (1,), (7,), (5, 3), (40, 33), (3, 300), (2, 3, 700), (70, 65), (2, 5, 4, 6), (3, 7, 5, 2, 6), (9000,)]
 
 UNARY_OF_FLOATS = ("exp", "sigmoid", "tanh", "erf", "sin", "cos", "log1p", "neg", "abs", "floor", "relu", "silu")
 BINARY_OF_FLOATS = ("add", "sub", "mul", "div", "maximum", "minimum", "relu_grad", "sigmoid_grad", "silu_grad")
