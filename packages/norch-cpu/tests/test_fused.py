@@ -148,11 +148,19 @@ def text_of(steps, outputs):
     return ";".join(lines)
 
 
+INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
 def elements(operand, buffer, offset):
-    """The bytes of the operand's elements."""
+    """The bits of the operand's elements; all NaNs are alike, since the sign of one is chance."""
     kind = np.dtype(f"u{operand.dtype.itemsize}")
     memory = np.frombuffer(buffer, kind)[offset:]
-    return np.lib.stride_tricks.as_strided(memory, operand.shape, [s * kind.itemsize for s in operand.strides]).copy()
+    strides = [s * kind.itemsize for s in operand.strides]
+    bits = np.array(np.lib.stride_tricks.as_strided(memory, operand.shape, strides))
+    infinity = INFINITY.get(operand.dtype.name)
+    if infinity is not None:
+        bits[(bits & kind.type(2 ** (8 * kind.itemsize - 1) - 1)) > infinity] = infinity + 1
+    return bits
 
 
 def check(seed):
