@@ -66,8 +66,10 @@ class Optimizer(switches.Replayed):
         groups: list[Any] = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
+        before = switches.fingerprint
         for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
+        switches.fingerprint = before  # no captured step knows an optimiser that is being made
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds `{"params": a tensor or an iterable of them, option: value}`; other options are the defaults."""
@@ -93,6 +95,7 @@ class Optimizer(switches.Replayed):
                 raise ValueError(f"{type(self).__name__}: a parameter group gives no value of {name!r}, which it must")
         self._check(group)
         self.param_groups.append(group)
+        switches.replaced(self, "param_groups")  # step() and zero_grad() do more from now on
 
     def _check_params(self, params: list[Any]) -> None:
         seen = {id(p) for group in self.param_groups for p in group["params"]}
