@@ -96,7 +96,7 @@ def tensor(backend, dtype, shape, layout="rows", offset=0):
     strides, step = [], 1
     for n in reversed(shape):
         strides.insert(0, step)
-        step *= n
+        step *= n + 8 * (layout == "padded" and step == 1)
     if layout == "turned" and len(shape) > 1:
         strides = [1]
         for n in shape[:-1]:
@@ -104,8 +104,6 @@ def tensor(backend, dtype, shape, layout="rows", offset=0):
         strides = strides[: len(shape)]
     elif layout == "gaps":
         strides = [3 * s for s in strides]
-    elif layout == "padded" and len(shape) > 1:
-        strides = [s + 8 * (s > 1) for s in strides]
     elif layout == "row" and len(shape) > 1:
         strides = [0] * (len(shape) - 1) + [1]
     elif layout == "column" and len(shape) > 1:
