@@ -81,7 +81,7 @@ class Tensor:
 def raw_values(dtype, count, edges=True):
     numbers = RNG.normal(0, 2, count).astype(np.float32)
     if edges:
-        numbers[RNG.random(count) < 0.1] = RNG.choice(np.array(EDGES, np.float32))
+        numbers = np.where(RNG.random(count) < 0.1, RNG.choice(np.array(EDGES, np.float32), count), numbers)
     if dtype is bool_:
         return (numbers > 0).astype(np.uint8)
     if dtype is float32:
