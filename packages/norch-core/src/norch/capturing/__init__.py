@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from .captured import Captured
@@ -28,4 +30,10 @@ def capture(step: Callable[..., Any] | None = None, *, fullgraph: bool = False) 
     code = getattr(getattr(step, "__func__", step), "__code__", None)
     if code is not None and code.co_flags & _RUNS_LATER:
         raise TypeError(f"capture(): {step.__name__} is a coroutine or a generator, which runs when capture() is over")
+    if isinstance(step, Captured):
+        return step
+    nn = sys.modules.get("norch.nn")
+    if nn is not None and isinstance(step, nn.Module):
+        wrapper = import_module("norch.nn.compiled").OptimizedModule
+        return step if isinstance(step, wrapper) else wrapper(step, lambda module: Captured(module, fullgraph))
     return Captured(step, fullgraph)
