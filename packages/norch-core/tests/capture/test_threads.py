@@ -86,11 +86,11 @@ def test_one_records_while_others_compute(device):
     def records():
         try:
             for k in range(4):
-                w = norch.ones(3, device=device, requires_grad=True)
+                w, draws = norch.ones(3, device=device, requires_grad=True), []
 
-                def step(x, w=w):
+                def step(x, w=w, draws=draws):
                     w.grad = None
-                    loss = (w * x).sum() + norch.rand(3, device=device, generator=generator).sum()
+                    loss = (w * x).sum() + norch.rand(3, device=device, generator=draws[0]).sum()
                     loss.backward()
                     with norch.no_grad():
                         w.sub_(w.grad, alpha=0.1)
@@ -98,7 +98,7 @@ def test_one_records_while_others_compute(device):
 
                 seen = []
                 for wrap in (lambda f: f, norch.capture):
-                    generator = norch.Generator().manual_seed(k)
+                    draws[:] = [norch.Generator().manual_seed(k)]
                     with norch.no_grad():
                         w.fill_(1)
                     run = wrap(step)

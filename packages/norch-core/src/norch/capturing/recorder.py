@@ -349,7 +349,7 @@ class Recorder:
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         self.of_leaf: dict[int, Any] = {}
-        allowed = {id(tensor) for tensor in (*results, *held)}
+        allowed = {id(tensor) for tensor in (*results, *held)} | {id(tensor.base) for tensor in results}
         tensors = _found()[0]
         for seen in _seen(tensors):
             tensor = seen.tensor()
