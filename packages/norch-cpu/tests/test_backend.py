@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -94,6 +95,16 @@ def test_buffers_are_aligned():
         assert buffer.nbytes == nbytes
         assert backend.data_ptr(buffer) % 64 == 0
         assert buffer.modified is None
+
+
+def test_buffers_can_be_referred_to_weakly():
+    buffer, other = backend.allocate(64, 0), backend.allocate(64, 0)
+    died = []
+    reference, watched = weakref.ref(buffer), weakref.ref(buffer, died.append)
+    assert reference() is buffer
+    del buffer
+    assert (reference(), died) == (None, [watched])
+    assert weakref.getweakrefcount(other) == weakref.getweakrefcount(backend.allocate(64, 0)) == 0
 
 
 def test_memory_is_counted_and_used_again():

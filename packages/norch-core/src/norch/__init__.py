@@ -68,6 +68,7 @@ from .dtype import int64 as long
 from .errors import (
     AutogradError,
     BackendError,
+    CaptureError,
     CheckpointError,
     DeviceError,
     DTypeError,
@@ -122,6 +123,7 @@ _LATER = {
         "keep_autocast", "set_autocast_cache_enabled", "set_autocast_dtype", "set_autocast_enabled",
     ),
     "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
+    "capturing": ("capture",),
     "compat.compiling": ("compile",),
     "compat.determinism": (
         "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode",

@@ -56,5 +56,9 @@ class AutogradError(NorchError, RuntimeError):
     """The graph cannot be differentiated as asked."""
 
 
+class CaptureError(NorchError, RuntimeError):
+    """A step that `norch.capture` was told to replay as a whole does what cannot be replayed."""
+
+
 class CheckpointError(NorchError, ValueError):
     """A file that is not a checkpoint, is damaged, or does not hold what it says."""

@@ -19,6 +19,7 @@ int free_count = 0;
 
 void dealloc(PyObject* object) {
     auto* self = reinterpret_cast<Buffer*>(object);
+    if (self->weak) PyObject_ClearWeakRefs(object);
     self->memory.release(self->data, size_t(self->nbytes));
     Py_XDECREF(self->modified);
     PyTypeObject* type = Py_TYPE(object);
@@ -32,6 +33,7 @@ void dealloc(PyObject* object) {
 PyMemberDef members[] = {
     {"nbytes", T_PYSSIZET, offsetof(Buffer, nbytes), READONLY, "How many bytes were asked for."},
     {"modified", T_OBJECT_EX, offsetof(Buffer, modified), 0, "(sequence number, op) of the last in-place op, or None."},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Buffer, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -88,6 +90,7 @@ Buffer* wrap_memory(char* data, Py_ssize_t nbytes, const MemoryOwner& memory) {
     self->data = data;
     self->nbytes = nbytes;
     self->modified = Py_NewRef(Py_None);
+    self->weak = nullptr;
     self->memory = memory;
     return self;
 }

@@ -13,6 +13,7 @@ struct Buffer {
     char* data;
     Py_ssize_t nbytes;
     PyObject* modified;  // core's: (sequence number, op) of the last in-place op, or None
+    PyObject* weak;      // references to it that do not keep it
     MemoryOwner memory;  // what the package needs to give the memory back
 };
 

@@ -8,22 +8,7 @@
 namespace norch {
 namespace {
 
-constexpr double LONG_NS = 20000;  // kernels shorter than this keep the GIL
 constexpr int ON_STACK = 16;
-
-struct Slot {
-    bool is_scalar, is_floating;
-    int64_t itemsize, extent;  // extent: bytes from the first element to past the last; 0 where there are no elements
-};
-
-struct Launch {
-    PyObject_HEAD
-    Kernel* kernel;
-    Slot* slots;
-    int count;        // operands
-    int arguments;    // what the call must have
-    int index;        // the device of the output where the call is to allocate that, else -1
-};
 
 PyTypeObject* launch_type = nullptr;
 
@@ -43,40 +28,6 @@ PyType_Slot type_slots[] = {
 };
 PyType_Spec spec = {"norch.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                     type_slots};
-
-/// Turns the C++ exception being handled into a Python one.
-void raise_current() {
-    try {
-        throw;
-    } catch (const OutOfMemory& error) {
-        PyErr_SetString(PyExc_MemoryError, error.what());
-    } catch (const std::bad_alloc&) {
-        PyErr_SetString(PyExc_MemoryError, "no memory for the kernel's scratch space");
-    } catch (const IndexOutOfBounds& error) {
-        PyObject* module = PyImport_ImportModule("norch.backend");
-        PyObject* type = module ? PyObject_GetAttrString(module, "IndexOutOfBounds") : nullptr;
-        PyObject* value = type ? PyObject_CallFunction(type, "LL", (long long)error.index, (long long)error.size) : nullptr;
-        if (value) PyErr_SetObject(type, value);
-        Py_XDECREF(value);
-        Py_XDECREF(type);
-        Py_XDECREF(module);
-    } catch (const ZeroDivision&) {
-        PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
-    } catch (const std::invalid_argument& error) {
-        PyErr_SetString(PyExc_ValueError, error.what());
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
-    }
-}
-
-bool read_scalar(const Slot& slot, PyObject* value, Scalar* out) {
-    if (slot.is_floating) {
-        out->f = PyFloat_AsDouble(value);
-        return out->f != -1.0 || !PyErr_Occurred();
-    }
-    out->i = int64_t(PyLong_AsUnsignedLongLongMask(value));
-    return out->i != -1 || !PyErr_Occurred();
-}
 
 bool read_pointer(const Slot& slot, PyObject* buffer, PyObject* offset, LaunchScope& scope, char** out) {
     if (Py_TYPE(buffer) != buffer_type) {
@@ -195,6 +146,44 @@ int64_t extent_of(const Operand& operand) {
 
 }  // namespace
 
+void raise_current() {
+    try {
+        throw;
+    } catch (const OutOfMemory& error) {
+        PyErr_SetString(PyExc_MemoryError, error.what());
+    } catch (const std::bad_alloc&) {
+        PyErr_SetString(PyExc_MemoryError, "no memory for the kernel's scratch space");
+    } catch (const IndexOutOfBounds& error) {
+        PyObject* module = PyImport_ImportModule("norch.backend");
+        PyObject* type = module ? PyObject_GetAttrString(module, "IndexOutOfBounds") : nullptr;
+        PyObject* value = type ? PyObject_CallFunction(type, "LL", (long long)error.index, (long long)error.size) : nullptr;
+        if (value) PyErr_SetObject(type, value);
+        Py_XDECREF(value);
+        Py_XDECREF(type);
+        Py_XDECREF(module);
+    } catch (const ZeroDivision&) {
+        PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
+    } catch (const std::invalid_argument& error) {
+        PyErr_SetString(PyExc_ValueError, error.what());
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+}
+
+bool read_scalar(const Slot& slot, PyObject* value, Scalar* out) {
+    if (slot.is_floating) {
+        out->f = PyFloat_AsDouble(value);
+        return out->f != -1.0 || !PyErr_Occurred();
+    }
+    out->i = int64_t(PyLong_AsUnsignedLongLongMask(value));
+    return out->i != -1 || !PyErr_Occurred();
+}
+
+Launch* launch_of(PyObject* callable) {
+    PyObject* owner = PyCFunction_Check(callable) ? PyCFunction_GetSelf(callable) : nullptr;
+    return owner && Py_TYPE(owner) == launch_type ? reinterpret_cast<Launch*>(owner) : nullptr;
+}
+
 void check_operands(const std::vector<Operand>& operands) {
     for (const Operand& operand : operands)
         if (!operand.is_scalar) extent_of(operand);
@@ -247,14 +236,11 @@ PyObject* allocating(PyObject*, PyObject* const* args, Py_ssize_t count) {
     Py_ssize_t nbytes = PyLong_AsSsize_t(args[1]);
     long index = PyLong_AsLong(args[2]);
     if (PyErr_Occurred()) return nullptr;
-    if (!PyCFunction_Check(args[0])) Py_RETURN_NONE;
-    PyObject* owner = PyCFunction_GetSelf(args[0]);
-    if (!owner || Py_TYPE(owner) != launch_type) Py_RETURN_NONE;
-    auto* self = reinterpret_cast<Launch*>(owner);
-    if (!self->count || self->slots[0].is_scalar || self->slots[0].extent != nbytes) Py_RETURN_NONE;
+    Launch* self = launch_of(args[0]);
+    if (!self || !self->count || self->slots[0].is_scalar || self->slots[0].extent != nbytes) Py_RETURN_NONE;
     if (self->index != -1 && self->index != index) Py_RETURN_NONE;
     self->index = int(index);
-    return PyCFunction_NewEx(&allocating_method, owner, nullptr);
+    return PyCFunction_NewEx(&allocating_method, reinterpret_cast<PyObject*>(self), nullptr);
 }
 
 }  // namespace norch

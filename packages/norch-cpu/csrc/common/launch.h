@@ -7,6 +7,33 @@
 
 namespace norch {
 
+constexpr double LONG_NS = 20000;  // kernels shorter than this keep the GIL
+
+/// What a launch must know of an operand.
+struct Slot {
+    bool is_scalar, is_floating;
+    int64_t itemsize, extent;  // extent: bytes from the first element to past the last; 0 where there are no elements
+};
+
+/// The Python object behind a kernel's callable.
+struct Launch {
+    PyObject_HEAD
+    Kernel* kernel;
+    Slot* slots;
+    int count;      // operands
+    int arguments;  // what the call must have
+    int index;      // the device of the output where the call is to allocate that, else -1
+};
+
+/// The launch behind a callable, borrowed; null where it is not a kernel made here.
+Launch* launch_of(PyObject* callable);
+
+/// The number of a scalar operand. Returns false with a Python error set.
+bool read_scalar(const Slot& slot, PyObject* value, Scalar* out);
+
+/// Turns the C++ exception being handled into a Python one.
+void raise_current();
+
 /// Prepares the type behind the callables. Returns false with a Python error set.
 bool add_launch_type(PyObject* module);
 

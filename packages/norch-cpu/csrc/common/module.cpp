@@ -4,6 +4,7 @@
 
 #include "common/buffer.h"
 #include "common/launch.h"
+#include "common/program.h"
 
 namespace nb = nanobind;
 
@@ -94,6 +95,8 @@ PyMethodDef fast_method(const char* name, Function function, const char* doc) {
 }
 PyMethodDef methods[] = {
     fast_method("allocate", allocate, "allocate(nbytes, index) -> Buffer"),
+    fast_method("program", program,
+                "program(calls, scratch, places, index, Place, Fed) -> Backend.program's `run(buffers, numbers)`, or None."),
     fast_method("allocating", allocating,
                 "allocating(kernel, nbytes, index) -> the kernel as a callable that allocates its output and returns it, "
                 "or None."),
@@ -105,7 +108,7 @@ PyMethodDef methods[] = {
 void add_kernels(nb::module_& module, std::initializer_list<void (*)(Registry&)> families) {
     for (auto add : families) add(registry());
     PyObject* m = module.ptr();
-    if (!add_buffer_type(m) || !add_launch_type(m) || PyModule_AddFunctions(m, methods) != 0) throw nb::python_error();
+    if (!add_buffer_type(m) || !add_launch_type(m) || !add_program_type(m) || PyModule_AddFunctions(m, methods) != 0) throw nb::python_error();
     module.def("compile", compile, nb::arg("op"), nb::arg("operands"), nb::arg("attrs"),
                "The kernel of an op, or None where there is none.");
     module.def("ops", [] {

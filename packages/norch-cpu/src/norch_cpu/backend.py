@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from norch.backend import Backend, Kernel, Operand
+from norch.backend import Backend, Fed, Kernel, Operand, Place
 
 from . import module
 from .native import native
@@ -67,6 +67,17 @@ class CpuBackend(Backend):
     def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
         found: Callable[..., Any] | None = native.allocating(kernel, nbytes, index)
         return super().allocating(kernel, nbytes, index) if found is None else found
+
+    def program(
+        self,
+        calls: Sequence[tuple[Kernel, tuple[Any, ...]]],
+        scratch: int,
+        bound: Sequence[Any | None],
+        index: int,
+    ) -> Callable[[Sequence[Any], Sequence[float]], None] | None:
+        run: Callable[[Sequence[Any], Sequence[float]], None] | None
+        run = native.program(calls, scratch, len(bound), index, Place, Fed)
+        return run
 
     def num_threads(self) -> int:
         count: int = native.num_threads()

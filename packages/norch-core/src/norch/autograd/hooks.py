@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .. import switches
+
 if TYPE_CHECKING:
     from ..tensor import Tensor
     from .graph import Node
@@ -22,9 +24,11 @@ class LeafHooks(dict[int, Any]):
     def __setitem__(self, number: int, hook: Any) -> None:
         super().__setitem__(number, hook)
         hooked.add(id(self))
+        switches.moved()
 
     def pop(self, *args: Any) -> Any:
         hook = super().pop(*args)
+        switches.moved()
         if not self:
             hooked.discard(id(self))
         return hook

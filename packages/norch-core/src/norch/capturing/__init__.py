@@ -1,1 +1,25 @@
 """`norch.capture`: a step that trains or infers is recorded as a list of kernel calls and replayed in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .captured import Captured
+
+
+def capture(step: Callable[..., Any] | None = None, *, fullgraph: bool = False) -> Any:
+    """`step` as a function that is replayed: from the fourth call on its kernels run as one program, bit for bit as
+    before, and none of its Python.
+
+    The first call of a signature (shapes, dtypes and layouts of tensors, other arguments, modes) runs as it is, the
+    second and third are recorded and compared. What cannot be replayed (values read by Python, shapes that depend on
+    data, numbers that change) is left as it is; `report()` of the result says what and where.
+
+    fullgraph: raise CaptureError, with the line, instead. With no `step`, a decorator.
+    """
+    if step is None:
+        return lambda function: capture(function, fullgraph=fullgraph)
+    if not callable(step):
+        raise TypeError(f"capture(): expected a function, got {type(step).__name__}")
+    return Captured(step, fullgraph)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from .. import switches
 from ..autograd.engine import backward
 from ..autograd.graph import RETAIN, Leaf, Node, resolve
 from ..autograd.hooks import RemovableHandle, hooks_of
@@ -150,6 +151,7 @@ class GraphMethods(TensorBase):
                 if not self.spec.dtype.is_floating_point:
                     raise DTypeError(f"requires_grad_(): only floating tensors can require grad, got {self.spec.dtype}")
                 self.node = self.__dict__.pop("_leaf", None) or Leaf(this)
+                switches.moved()
         elif node is not None:
             if type(node) is not Leaf:
                 raise AutogradError(
@@ -159,6 +161,7 @@ class GraphMethods(TensorBase):
             if node.hooks is not None:
                 self.__dict__["_leaf"] = node  # its hooks are for when it requires grad again
             self.node = None
+            switches.moved()
         return this
 
     @property
@@ -230,6 +233,7 @@ class GraphMethods(TensorBase):
     @data.setter
     def data(self, value: Tensor) -> None:
         self.spec, self.buffer, self.offset = value.spec, value.buffer, value.offset
+        switches.moved()
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Calls `hook(grad)` when this tensor's gradient is known; what it returns, if anything, replaces it.

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .. import switches
 from ..autograd.graph import is_recording
 from ..backend.contract import ELEMENTWISE
 from ..dispatch.arguments import describe
@@ -94,6 +95,7 @@ def _resize(name: str, target: Any, spec: Spec) -> None:
         )
     fresh = empty_spec(given.like(spec.shape))
     target.spec, target.buffer, target.offset = fresh.spec, fresh.buffer, 0
+    switches.moved()
 
 
 def of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extra: Any, **more: Any) -> Any:
