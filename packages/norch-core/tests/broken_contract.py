@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from broken_backends import FAULTS, Broken, fault, view, wrong_kernel
 
-from norch.backend import IndexOutOfBounds
+from norch.backend import IndexOutOfBounds, Operand, parse_steps
+from norch.dtype import as_dtype, float32, float64
+from norch.spec import contiguous_strides
 
 # --- Levels 5, 6, 7: gradients, composites, training ----------------------------------------------------------------
 
@@ -155,3 +157,76 @@ def cleared(operands: Any, attrs: Any, good: Any) -> Any:
 
 
 del FAULTS[""]
+
+
+class Fuses(Broken):
+    """Runs fused programs step by step, by its kernels of the steps."""
+
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        if op != "fused":
+            return super().compile(op, operands, attrs)
+        steps, kernels, outputs = parse_steps(attrs["steps"]), [], []
+        for step in steps:
+            outputs.append(Operand(as_dtype(step.dtype), operands[0].shape, contiguous_strides(operands[0].shape)))
+            given = [(operands if r[0] == "o" else outputs)[int(r[1:])] for r in step.reads]
+            kernels.append(super().compile(step.op, (outputs[-1], *given), step.attrs))
+            if kernels[-1] is None:
+                return None
+
+        def kernel(*args: Any) -> None:
+            left, located, made = list(args), [], []
+            for operand in operands:
+                located.append([left.pop(0) for _ in range(1 if operand.is_scalar else 2)])
+            for k, step in enumerate(steps):
+                made.append([self.allocate(view_bytes(outputs[k]), 0), 0])
+                kernels[k](*made[-1], *[a for r in step.reads for a in (located if r[0] == "o" else made)[int(r[1:])]])
+                self.done(k, attrs["results"], operands, outputs, located, made)
+            for i, result in enumerate(attrs["results"]):
+                view(operands[i], *located[i])[...] = view(outputs[result], *made[result])
+
+        return kernel
+
+    def done(self, k: int, results: Any, operands: Any, outputs: Any, located: Any, made: Any) -> None:
+        """Step k is done."""
+
+
+def view_bytes(operand: Any) -> int:
+    return max(1, int(np.prod(operand.shape))) * int(operand.dtype.itemsize)
+
+
+@fault(8, "fused", "a step of a fused program leaves its result unrounded")
+class KeepsMore(Fuses):
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        if op == "fused" and operands[0].dtype is float32 and "mul" in attrs["steps"]:
+            wide = [o._replace(dtype=float64) if o.dtype is float32 else o for o in operands]
+            attrs = {**attrs, "steps": attrs["steps"].replace("float32", "float64")}
+            good = super().compile(op, tuple(wide), attrs)
+            if good is None or any(o.dtype is not float32 for o in operands):
+                return super().compile(op, operands, attrs)
+
+            def kernel(*args: Any) -> None:
+                left, given, narrow = list(args), [], []
+                for i, (operand, o) in enumerate(zip(operands, wide, strict=True)):
+                    if operand.is_scalar:
+                        given.append(left.pop(0))
+                        continue
+                    buffer, offset = left.pop(0), left.pop(0)
+                    copy = self.allocate(2 * buffer.nbytes, 0)
+                    view(o, copy, offset)[...] = view(operand, buffer, offset)
+                    given += [copy, offset]
+                    if i < len(attrs["results"]):
+                        narrow.append((view(operand, buffer, offset), view(o, copy, offset)))
+                good(*given)
+                for out, found in narrow:
+                    out[...] = found
+
+            return kernel
+        return super().compile(op, operands, attrs)
+
+
+@fault(8, "fused", "a fused program reads what it has written")
+class WritesAtOnce(Fuses):
+    def done(self, k: int, results: Any, operands: Any, outputs: Any, located: Any, made: Any) -> None:
+        for i, result in enumerate(results):
+            if result == k:
+                view(operands[i], *located[i])[...] = view(outputs[k], *made[k])

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 from broken_backends import Broken
-from broken_contract import FAULTS, softmax
+from broken_contract import FAULTS, Fuses, softmax
 
 import norch
 from norch.__main__ import main
@@ -52,6 +52,12 @@ def with_native_softmax(backend):
             return softmax(operands, attrs, None) if op == "softmax" else super().compile(op, operands, attrs)
 
     return Native
+
+
+def test_a_backend_that_fuses_passes(broken):
+    report = conformance.run(broken(Fuses), [8], ["fused"])
+    assert report.passed
+    assert len(report.results) > 50
 
 
 def test_there_are_faults_at_every_level():

@@ -2,6 +2,16 @@
 
 namespace norch {
 
+DType dtype_named(const std::string& name) {
+    static const std::unordered_map<std::string, DType> dtypes = {
+        {"float64", DType::f64}, {"float32", DType::f32}, {"float16", DType::f16}, {"bfloat16", DType::bf16},
+        {"int64", DType::i64},   {"int32", DType::i32},   {"int16", DType::i16},   {"int8", DType::i8},
+        {"uint8", DType::u8},    {"bool", DType::boolean}};
+    auto found = dtypes.find(name);
+    if (found == dtypes.end()) throw std::invalid_argument("there are no kernels for dtype " + name);
+    return found->second;
+}
+
 int64_t Operand::numel() const {
     int64_t n = 1;
     for (int64_t size : shape) n *= size;

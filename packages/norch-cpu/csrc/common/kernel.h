@@ -14,6 +14,9 @@
 
 namespace norch {
 
+/// The dtype that Python calls so. Throws std::invalid_argument where there is none.
+DType dtype_named(const std::string& name);
+
 /// One operand as `compile` is told of it. Strides count elements and are never negative; a broadcast dim has stride 0.
 struct Operand {
     DType dtype;

@@ -11,16 +11,6 @@ namespace nb = nanobind;
 namespace norch {
 namespace {
 
-DType dtype_named(const std::string& name) {
-    static const std::unordered_map<std::string, DType> dtypes = {
-        {"float64", DType::f64}, {"float32", DType::f32}, {"float16", DType::f16}, {"bfloat16", DType::bf16},
-        {"int64", DType::i64},   {"int32", DType::i32},   {"int16", DType::i16},   {"int8", DType::i8},
-        {"uint8", DType::u8},    {"bool", DType::boolean}};
-    auto found = dtypes.find(name);
-    if (found == dtypes.end()) throw std::invalid_argument("there are no kernels for dtype " + name);
-    return found->second;
-}
-
 std::vector<int64_t> integers(nb::handle values) {
     std::vector<int64_t> out;
     for (nb::handle value : values) out.push_back(nb::cast<int64_t>(value));

@@ -9,7 +9,7 @@ namespace norch::elementwise {
 namespace {
 
 /// An elementwise kernel whose loop gets constants as inputs after the request's own.
-class WithConstants final : public Kernel {
+class WithConstants final : public ElementwiseKernel {
 public:
     WithConstants(Request request, Loop loop, double ns, std::vector<double> constants)
         : given_(request.operands.size()), constants_(std::move(constants)) {
@@ -30,6 +30,12 @@ public:
         }
         for (size_t i = 0; i < constants_.size(); ++i) values[given_ + i].f = constants_[i];
         inner_->run(all, values);
+    }
+
+    Inner inner() const override {
+        Inner found = static_cast<const ElementwiseKernel&>(*inner_).inner();
+        found.constants = constants_;
+        return found;
     }
 
 private:
@@ -59,7 +65,7 @@ void activation_loop(char* const* p, unsigned, int64_t n) {
 template <class T, class Op, bool HAS_CONSTANTS>
 void gradient_loop(char* const* p, unsigned broadcast, int64_t n) {
     const auto k = constants_at<T, HAS_CONSTANTS>(p + 3);
-    apply_to_two<T, T>(p, broadcast, n, [=](T g, T x) NORCH_INLINE_LAMBDA { return Op::template apply<Functions>(g, x, k); });
+    apply_alike<T>(p, broadcast, n, [=](T g, T x) NORCH_INLINE_LAMBDA { return Op::template apply<Functions>(g, x, k); });
 }
 
 /// The gradient of (a - b) ** 2 by a; the gradient of a mean is the same for all elements.

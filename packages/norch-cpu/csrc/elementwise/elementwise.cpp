@@ -17,13 +17,13 @@ constexpr int64_t TILE = 2048;          // elements of a tile: its scratch memor
 constexpr int64_t SEGMENT = 16384;      // elements of a contiguous piece: enough to forget the cost of starting one
 constexpr int64_t TRANSPOSED_SIDE = 64; // columns of a tile with a transposed operand
 
-class Elementwise final : public Kernel {
+class Elementwise final : public ElementwiseKernel {
 public:
     Elementwise(const Request& request, Loop loop, double ns, unsigned flags)
-        : loop_(loop), ns_(ns), count_(int(request.operands.size())), loops_(collapse(request.operands)) {
+        : loop_(loop), ns_(ns), flags_(flags), count_(int(request.operands.size())), loops_(collapse(request.operands)) {
         if (count_ > MAX_OPERANDS) throw std::invalid_argument("too many operands for an elementwise kernel");
         work = double(loops_.numel) * ns;
-        choose_dims(request.operands);
+        transposed_ = move_contiguous_dim(loops_, request.operands);
         plan_operands(request.operands, flags);
         plan_tiles();
     }
@@ -34,7 +34,7 @@ public:
         for (int i = 0; i < count_; ++i) {
             given[i] = data[i];
             if (part_[i].is_scalar) {
-                write_scalar(&slots[i], scalars[i], part_[i]);
+                write_scalar(&slots[i], scalars[i], part_[i].dtype, part_[i].loop_size == part_[i].size, part_[i].rounds);
                 given[i] = reinterpret_cast<char*>(&slots[i]);
             }
         }
@@ -52,6 +52,8 @@ public:
         });
     }
 
+    Inner inner() const override { return {loop_, ns_, flags_, {}}; }
+
 private:
     struct Part {
         bool is_scalar, via_scratch;
@@ -62,22 +64,6 @@ private:
         int64_t row, column;      // byte strides of the two inner dims
         int64_t scratch;          // where its tile lies in the scratch memory
     };
-
-    /// Puts the dim along which a transposed operand is contiguous next to the innermost.
-    void choose_dims(const std::vector<Operand>& operands) {
-        int nd = loops_.ndim();
-        for (int k = 0; k < count_ && nd >= 2; ++k) {
-            int64_t size = size_of(operands[k].dtype), inner = loops_.strides[k][nd - 1];
-            if (inner == size || inner == 0) continue;
-            for (int d = 0; d < nd - 1; ++d) {
-                if (loops_.strides[k][d] != size) continue;
-                std::rotate(loops_.shape.begin() + d, loops_.shape.begin() + d + 1, loops_.shape.begin() + nd - 1);
-                for (auto& s : loops_.strides) std::rotate(s.begin() + d, s.begin() + d + 1, s.begin() + nd - 1);
-                transposed_ = true;
-                return;
-            }
-        }
-    }
 
     void plan_operands(const std::vector<Operand>& operands, unsigned flags) {
         int nd = loops_.ndim();
@@ -128,20 +114,6 @@ private:
         is_simple_ = !staged && rows_ == 1;
     }
 
-    static void write_scalar(uint64_t* slot, Scalar value, const Part& part) {
-        if (!is_floating(part.dtype)) {
-            std::memcpy(slot, &value.i, 8);  // little endian: the low bytes come first
-            return;
-        }
-        visit_floating(part.dtype, [&]<class T>(Tag<T>) {
-            const auto exact = compute_t<T>(value.f);
-            const T stored = store<T>(exact);
-            const compute_t<T> seen = part.rounds ? load(stored) : exact;
-            if (part.loop_size == int64_t(sizeof(T))) std::memcpy(slot, &stored, sizeof stored);
-            else std::memcpy(slot, &seen, sizeof seen);
-        });
-    }
-
     void run_tile(char* const* data, int64_t item, char* scratch) const {
         int64_t column = item % column_tiles_ * tile_columns_;
         item /= column_tiles_;
@@ -185,6 +157,7 @@ private:
 
     Loop loop_;
     double ns_;
+    unsigned flags_;
     int count_;
     Loops loops_;
     int outer_dims_ = 0;
@@ -196,6 +169,35 @@ private:
 };
 
 }  // namespace
+
+void write_scalar(void* to, Scalar value, DType dtype, bool as_bits, bool rounds) {
+    if (!is_floating(dtype)) {
+        std::memcpy(to, &value.i, 8);  // little endian: the low bytes come first
+        return;
+    }
+    visit_floating(dtype, [&]<class T>(Tag<T>) {
+        const auto exact = compute_t<T>(value.f);
+        const T stored = store<T>(exact);
+        const compute_t<T> seen = rounds ? load(stored) : exact;
+        if (as_bits) std::memcpy(to, &stored, sizeof stored);
+        else std::memcpy(to, &seen, sizeof seen);
+    });
+}
+
+bool move_contiguous_dim(Loops& loops, const std::vector<Operand>& operands) {
+    const int nd = loops.ndim();
+    for (size_t k = 0; k < operands.size() && nd >= 2; ++k) {
+        const int64_t size = size_of(operands[k].dtype), inner = loops.strides[k][nd - 1];
+        if (inner == size || inner == 0) continue;
+        for (int d = 0; d < nd - 1; ++d) {
+            if (loops.strides[k][d] != size) continue;
+            std::rotate(loops.shape.begin() + d, loops.shape.begin() + d + 1, loops.shape.begin() + nd - 1);
+            for (auto& s : loops.strides) std::rotate(s.begin() + d, s.begin() + d + 1, s.begin() + nd - 1);
+            return true;
+        }
+    }
+    return false;
+}
 
 KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags) {
     return std::make_unique<Elementwise>(request, loop, ns, flags);

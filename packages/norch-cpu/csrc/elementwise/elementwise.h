@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "common/kernel.h"
+#include "common/layout.h"
 
 namespace norch::elementwise {
 
@@ -18,5 +20,25 @@ enum : unsigned { BITS = 1, TAKES_BROADCAST = 2 };
 /// An elementwise kernel of `request` around a loop. The loop's operands have the request's dtypes, but for 16-bit floats,
 /// which are float32 there. `ns` is what an element costs a core.
 KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags = 0);
+
+/// What a kernel does to contiguous elements, for those who bring it others than its driver does.
+struct Inner {
+    Loop loop;
+    double ns;
+    unsigned flags;
+    std::vector<double> constants;  // the loop's last inputs, in its dtype
+};
+class ElementwiseKernel : public Kernel {
+public:
+    virtual Inner inner() const = 0;
+};
+
+/// Writes a scalar operand of `dtype` as a loop reads it: 16-bit floats as they are (`as_bits`) or as float32, then
+/// exactly or, where the loop compares, rounded.
+void write_scalar(void* to, Scalar value, DType dtype, bool as_bits, bool rounds);
+
+/// Puts the dim along which an operand is contiguous next to the innermost, if for one that is not this. Returns whether
+/// it did.
+bool move_contiguous_dim(Loops& loops, const std::vector<Operand>& operands);
 
 }  // namespace norch::elementwise

@@ -43,6 +43,7 @@ from .contract import (
 
 if TYPE_CHECKING:
     from ..plugins.hooks import hookimpl
+    from .fused import parse_steps
     from .registry import register
 
 __all__ = [
@@ -65,18 +66,23 @@ __all__ = [
     "Place",
     "get_float32_matmul_precision",
     "hookimpl",
+    "parse_steps",
     "register",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # pluggy and the registry are loaded when they are needed, not by `import norch`.
+    # pluggy, the registry and what few need are loaded when they are needed, not by `import norch`.
     if name == "hookimpl":
         from ..plugins.hooks import hookimpl
 
         return hookimpl
     if name == "register":
         return _registry().register
+    if name == "parse_steps":
+        from .fused import parse_steps
+
+        return parse_steps
     raise AttributeError(f"module 'norch.backend' has no attribute {name!r}")
 
 

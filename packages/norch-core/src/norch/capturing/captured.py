@@ -19,6 +19,8 @@ from ..func.trees import flatten, unflatten
 from ..tensor_base import TensorBase
 from . import recording
 from .comparing import Differs, compare
+from .epilogues import epilogues
+from .fusion import fuse
 from .program import Program
 from .recorder import CONSTANT, Recorder
 from .results import is_differentiated
@@ -222,7 +224,7 @@ class Same:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return calls
+    return fuse(epilogues(calls, temporaries), temporaries)
 
 
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:

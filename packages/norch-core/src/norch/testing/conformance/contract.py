@@ -17,6 +17,7 @@ from ...device import Device
 from ...dtype import bool_, float32, int64
 from ...errors import OutOfMemoryError
 from ..samples import SAMPLES, checks
+from . import fused
 from .calls import Call, calls, dtypes_of
 from .case import Case, Skipped, kernel_case, rerunning
 from .kernels import OPS, Prepared, Ran, check_repeatable, check_untouched, check_values, compiled
@@ -48,6 +49,7 @@ def cases() -> Iterator[Case]:
     yield _case("too much memory is refused, and work goes on", _out_of_memory)
     yield _case("an op that is none gets no kernel", _unknown_op)
     yield _case("synchronize waits and may be called at any time", _synchronize)
+    yield from fused.cases()
 
 
 def _case(name: str, check: Callable[[Device], None], op: str = "contract") -> Case:

@@ -1,0 +1,48 @@
+"""The text of the composite "fused": an elementwise program, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """A step of a program.
+
+    op: an elementwise op. dtype: the name of its result's. reads: "o2" is operand 2 of "fused", "s0" the result of step
+    0. attrs: the op's attributes.
+    """
+
+    op: str
+    dtype: str
+    reads: tuple[str, ...]
+    attrs: Mapping[str, str | int | float] = {}
+
+    def __str__(self) -> str:
+        return " ".join((self.op, self.dtype, *self.reads, *[f"{name}={v}" for name, v in self.attrs.items()]))
+
+
+def parse_steps(text: str) -> list[Step]:
+    """The steps of the attribute `steps`. Raises ValueError where it is no program."""
+    steps: list[Step] = []
+    for line in text.split(";"):
+        op, dtype, *words = line.split(" ")
+        reads = tuple([w for w in words if "=" not in w])
+        if not all(w[:1] in ("o", "s") and w[1:].isdecimal() for w in reads):
+            raise ValueError(f"a step of a fused program reads o<number> and s<number>, got {line!r}")
+        if any(w[0] == "s" and int(w[1:]) >= len(steps) for w in reads):
+            raise ValueError(f"a step of a fused program reads the results of earlier ones, got {line!r}")
+        attrs = dict([w.split("=", 1) for w in words if "=" in w])
+        steps.append(Step(op, dtype, reads, {name: _value(value) for name, value in attrs.items()}))
+    return steps
+
+
+def _value(text: str) -> str | int | float:
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

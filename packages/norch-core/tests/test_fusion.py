@@ -1,0 +1,354 @@
+"""norch.capturing.fusion: lists of calls made by hand, and random ones, compute the same bits when they are fused."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import norch
+from norch.backend import Fed, Operand, Place, parse_steps
+from norch.capturing import fusion
+from norch.capturing.calls import Call
+
+DEVICE = norch.device("cpu")
+NUMPY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum, "neg": np.negative, "lt": np.less,
+    "where": np.where, "copy": np.copy, "fill": np.copy, "relu": lambda x: np.where(x <= 0, x.dtype.type(0), x),
+    "leaky_relu": lambda x, negative_slope: np.where(x > 0, x, x * x.dtype.type(negative_slope)),
+    "floor_divide": np.floor_divide,
+}  # fmt: skip
+
+
+def view(memory, operand, place, offset):
+    """The elements of an operand, as an array on the place's memory."""
+    kind = np.dtype(operand.dtype.name)
+    strides = [s * kind.itemsize for s in operand.strides]
+    return np.ndarray(operand.shape, kind, memory[place].data, offset * kind.itemsize, strides)
+
+
+def located(call, numbers):
+    """Operands with their arguments, numbers put in."""
+    arguments, out = list(call.arguments), []
+    for operand in call.operands:
+        count = 1 if operand.is_scalar else 2
+        given, arguments = arguments[:count], arguments[count:]
+        out.append((operand, [numbers[a] if type(a) is Fed else a for a in given]))
+    assert not arguments
+    return out
+
+
+def read(memory, operand, given):
+    return np.dtype(operand.dtype.name).type(given[0]) if operand.is_scalar else view(memory, operand, *given).copy()
+
+
+def execute(call, memory, numbers):
+    """What a backend would do."""
+    parts = located(call, numbers)
+    if call.op == "matmul":
+        out, a, b = [view(memory, operand, *given) for operand, given in parts]
+        out[...] = a @ b
+    elif call.op == "opaque":  # changes what it is given
+        for operand, given in parts:
+            view(memory, operand, *given)[...] += 1
+    elif call.op == "fused":
+        count = len(call.attrs["results"])
+        values = [read(memory, *part) if i >= count else None for i, part in enumerate(parts)]
+        steps = []
+        for step in parse_steps(call.attrs["steps"]):
+            given = [(values if r[0] == "o" else steps)[int(r[1:])] for r in step.reads]
+            steps.append(compute(step.op, step.dtype, given, step.attrs, call.operands[0].shape))
+        for (operand, given), result in zip(parts, call.attrs["results"], strict=False):
+            assert operand.dtype.name == steps[result].dtype.name
+            view(memory, operand, *given)[...] = steps[result]
+    else:
+        given = [read(memory, *part) for part in parts[1:]]
+        view(memory, parts[0][0], *parts[0][1])[...] = compute(
+            call.op, parts[0][0].dtype.name, given, call.attrs, call.operands[0].shape
+        )
+
+
+def compute(op, dtype, given, attrs, shape):
+    assert all(v is not None for v in given)
+    return np.broadcast_to(NUMPY[op](*given, **attrs), shape).astype(dtype)
+
+
+def check_aliases(call):
+    """Outputs are apart, and each is exactly an input or apart from it."""
+    parts = located(call, [0.0] * 9)
+    spans = []
+    for operand, given in parts:
+        if not operand.is_scalar:
+            place, offset = given
+            size = operand.dtype.itemsize
+            end = offset + 1 + sum((n - 1) * s for n, s in zip(operand.shape, operand.strides, strict=True))
+            spans.append((place, offset * size, end * size, operand))
+    outputs = len(call.attrs["results"])
+    for i, (place, start, end, operand) in enumerate(spans[:outputs]):
+        for j, (other, first, last, there) in enumerate(spans):
+            if i != j and place == other and start < last and first < end:
+                assert j >= outputs
+                assert (start, operand) == (first, there)
+
+
+def fused(calls, temporaries, memory, numbers=(), monkeypatch=None):
+    """The fused list, after it was found to do what `calls` do to all but temporaries."""
+    found = fusion.fuse(calls, temporaries)
+    apart, together = [{k: v.copy() for k, v in memory.items()} for _ in range(2)]
+    for call in calls:
+        execute(call, apart, numbers)
+    for call in found:
+        if call.op == "fused":
+            check_aliases(call)
+        execute(call, together, numbers)
+    for place in memory:
+        if place not in temporaries:
+            assert (apart[place] == together[place]).all(), place
+    return found
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch):
+    """What `fuse` asked for; the backend has a kernel for everything unless `decline` says otherwise."""
+    asked = []
+
+    def compile_kernel(op, device, operands, attrs, required):
+        asked.append(attrs["steps"])
+        return None if compile_kernel.declines else len
+
+    compile_kernel.declines = False
+    compile_kernel.asked = asked
+    monkeypatch.setattr(fusion, "compile_kernel", compile_kernel)
+    return compile_kernel
+
+
+def tensor(shape=(4, 6), dtype=norch.float32, strides=None):
+    return Operand(dtype, shape, strides or tuple(np.empty(shape, "u1").strides))
+
+
+T, S = tensor(), Operand(norch.float32, (), (), True)
+BYTES = 96
+
+
+def call(op, *parts, attrs=None, line="step.py:1"):
+    """parts: place, (place, offset), (operand, place, offset), or a float or Fed for a scalar."""
+    operands, arguments = [], []
+    for part in parts:
+        if isinstance(part, float | Fed):
+            operands.append(S)
+            arguments.append(part)
+            continue
+        part = part if isinstance(part, tuple) else (part, 0)
+        operand, place, offset = part if len(part) == 3 else (T, *part)
+        operands.append(operand)
+        arguments += [Place(place), offset]
+    return Call(op, tuple(operands), attrs or {}, None, tuple(arguments), DEVICE, line)
+
+
+def memory(places, nbytes=4 * BYTES):
+    rng = np.random.default_rng(0)
+    return {p: rng.standard_normal(nbytes // 4).astype(np.float32).view(np.uint8) for p in range(places)}
+
+
+def ops(calls):
+    return [c.op for c in calls]
+
+
+def test_a_chain_becomes_one_call():
+    chain = [
+        call("mul", 1, 8, 1.5),
+        call("relu", 2, 1),
+        call("mul", 3, 8, 2),
+        call("add", 9, 3, 8, line="step.py:4"),
+    ]
+    (one,) = fused(chain, {1: BYTES, 2: BYTES, 3: BYTES}, memory(10))
+    assert one.attrs == {
+        "steps": "mul float32 o1 o2;relu float32 s0;mul float32 o1 s1;add float32 s2 o1",
+        "results": (3,),
+    }
+    assert one.operands == (T, T, S)
+    assert one.arguments == (Place(9), 0, Place(8), 0, 1.5)
+    assert [type(a) for a in one.arguments] == [Place, int, Place, int, float]
+    assert (one.op, one.kernel, one.line) == ("fused", len, "step.py:4")
+
+
+def test_what_is_needed_outside_is_an_output_too():
+    chain = [call("mul", 1, 8, 8), call("neg", 2, 1), call("add", 9, 2, 8), call("opaque", 1)]
+    one, _ = fused(chain, {1: BYTES, 2: BYTES}, memory(10))
+    assert one.attrs["results"] == (0, 2)
+    assert one.arguments[:4] == (Place(1), 0, Place(9), 0)
+    state = [call("mul", 7, 8, 8), call("neg", 2, 7), call("add", 9, 2, 8)]
+    (one,) = fused(state, {2: BYTES}, memory(10))
+    assert one.attrs["results"] == (0, 2)
+
+
+def test_a_group_must_save_a_result(compiled):
+    chain = [call("mul", 8, 7, 7), call("neg", 9, 8)]
+    assert fused(chain, {}, memory(10)) == chain
+    assert not compiled.asked
+
+
+def test_declined_groups_stay_as_they_are(compiled):
+    compiled.declines = True
+    chain = [call("mul", 1, 8, 8), call("neg", 9, 1)]
+    assert fused(chain, {1: BYTES}, memory(10)) == chain
+    assert compiled.asked == ["mul float32 o1 o1;neg float32 s0"]
+
+
+def test_fed_numbers_stay_fed():
+    chain = [call("mul", 1, 8, Fed(1)), call("add", 9, 1, Fed(0))]
+    (one,) = fused(chain, {1: BYTES}, memory(10), numbers=(2.0, 3.0))
+    assert one.arguments[-2:] == (1, 0)
+    assert {type(a) for a in one.arguments[-2:]} == {Fed}
+
+
+def test_attributes_are_in_the_text():
+    chain = [call("leaky_relu", 1, 8, attrs={"negative_slope": 0.25, "given": (True,)}), call("neg", 9, 1)]
+    chain[0] = chain[0]._replace(attrs={"negative_slope": 0.25})
+    (one,) = fused(chain, {1: BYTES}, memory(10))
+    assert one.attrs["steps"] == "leaky_relu float32 o1 negative_slope=0.25;neg float32 s0"
+
+
+def test_calls_between_that_do_not_mind_are_passed():
+    matrix = tensor((4, 4))
+    between = call("matmul", (matrix, 7, 0), (matrix, 6, 0), (matrix, 5, 0))
+    found = fused([call("mul", 1, 8, 8), between, call("neg", 9, 1)], {1: BYTES}, memory(10))
+    assert ops(found) == ["matmul", "fused"]
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        (("opaque", 8), 3),  # writes what the group reads
+        (("opaque", 1), 3),  # writes what it wrote
+        (("opaque", 7, 8), 3),  # may write any of its operands
+        (("copy", 8, 7), 3),
+        (("copy", (8, 3), 7), 3),  # a part of it
+        (("copy", 5, (1, 2)), 3),  # reads a part of what it wrote
+        (("opaque", 7), 2),
+        (("copy", 5, 8), 2),
+        (("copy", (8, 24), 7), 2),  # beside it
+    ],
+)
+def test_a_call_between_that_minds_ends_the_group(between, expected):
+    calls = [call("mul", 1, 8, 8), call(*between), call("neg", 9, 1)]
+    assert len(fused(calls, {1: BYTES}, memory(10))) == expected
+
+
+def test_in_place_chains():
+    chain = [call("mul", 8, 8, 2.0), call("add", 8, 8, 7), call("neg", 8, 8)]
+    (one,) = fused(chain, {}, memory(10))
+    assert one.attrs == {"steps": "mul float32 o1 o2;add float32 s0 o3;neg float32 s1", "results": (2,)}
+    assert one.arguments == (Place(8), 0, Place(8), 0, 2.0, Place(7), 0)
+
+
+def test_partial_overlaps_are_left_alone():
+    shifted = [call("mul", 1, 8, 8), call("neg", (8, 3), 1)]
+    assert ops(fused(shifted, {1: BYTES}, memory(10))) == ["mul", "neg"]
+    reads_part = [call("mul", 1, 8, 8), call("add", 9, 1, (1, 2))]
+    assert ops(fused(reads_part, {1: 2 * BYTES}, memory(10))) == ["mul", "add"]
+    transposed = tensor((4, 6), strides=(1, 4))
+    other_order = [call("mul", 1, 8, 8), call("neg", 9, (transposed, 1, 0))]
+    assert ops(fused(other_order, {1: BYTES}, memory(10))) == ["mul", "neg"]
+
+
+def test_dims_of_size_1_have_any_stride():
+    a, b = tensor((1, 24), strides=(24, 1)), tensor((1, 24), strides=(7, 1))
+    chain = [call("mul", (a, 1, 0), (a, 8, 0), (a, 8, 0)), call("neg", (a, 9, 0), (b, 1, 0))]
+    assert ops(fused(chain, {1: BYTES}, memory(10))) == ["fused"]
+
+
+def test_other_shapes_and_other_devices_are_other_groups():
+    row = tensor((6,))
+    wide = tensor((4, 6), strides=(0, 1))
+    chain = [
+        call("mul", (row, 1, 0), (row, 8, 0), (row, 8, 0)),
+        call("neg", (row, 2, 0), (row, 1, 0)),
+        call("add", 3, 7, (wide, 2, 0)),
+        call("relu", 9, 3),
+    ]
+    first, second = fused(chain, {1: BYTES, 2: BYTES, 3: BYTES}, memory(10))
+    assert first.operands[0].shape == (6,)
+    assert second.operands == (T, T, wide)
+    other = chain[3]._replace(device=norch.device("meta"))
+    assert ops(fusion.fuse([chain[2], other], {3: BYTES})) == ["add", "relu"]
+
+
+def test_two_chains_that_meet_are_one():
+    chain = [call("mul", 1, 8, 8), call("neg", 2, 7), call("add", 9, 1, 2)]
+    (one,) = fused(chain, {1: BYTES, 2: BYTES}, memory(10))
+    assert one.attrs["steps"] == "mul float32 o1 o1;neg float32 o2;add float32 s0 s1"
+
+
+def test_comparisons_and_casts():
+    mask, wide = tensor(dtype=norch.bool), tensor(dtype=norch.float64)
+    chain = [
+        call("lt", (mask, 1, 0), 8, 0.0),
+        call("where", 2, (mask, 1, 0), 8, 7),
+        call("copy", (wide, 3, 0), 2),
+        call("neg", (wide, 9, 0), (wide, 3, 0)),
+    ]
+    (one,) = fused(chain, {1: BYTES, 2: BYTES, 3: 2 * BYTES}, memory(10))
+    assert one.attrs["steps"] == "lt bool o1 o2;where float32 s0 o1 o3;copy float64 s1;neg float64 s2"
+
+
+def test_what_may_raise_or_has_no_elements_is_left_alone():
+    whole, nothing = tensor(dtype=norch.int32), tensor((0, 6))
+    chain = [call("neg", (whole, 1, 0), (whole, 8, 0)), call("floor_divide", *[(whole, p, 0) for p in (9, 1, 8)])]
+    assert ops(fusion.fuse(chain, {1: BYTES})) == ["neg", "floor_divide"]
+    chain = [call("neg", (nothing, 1, 0), (nothing, 8, 0)), call("neg", (nothing, 9, 0), (nothing, 1, 0))]
+    assert ops(fusion.fuse(chain, {1: BYTES})) == ["neg", "neg"]
+
+
+def test_long_chains_are_several_groups():
+    chain = [call("neg", i + 1, i) for i in range(100)]
+    found = fused(chain, {i: BYTES for i in range(1, 100)}, memory(101))
+    assert set(ops(found)) == {"fused"}
+    assert len(found) < 8
+
+
+PLACES, TEMPORARIES = 9, {p: 4 * BYTES for p in range(1, 6)}
+LAYOUTS = [(tensor(), o) for o in (0, 0, 0, 0, 24, 3)] + [(tensor((4, 6), strides=(1, 4)), 0), (tensor((6, 4)), 0)]
+
+
+def random_calls(draw):
+    calls = []
+    for _ in range(draw.randrange(2, 14)):
+        operand, offset = draw.choice(LAYOUTS)
+        alike = [(o, at) for o, at in LAYOUTS if o.shape == operand.shape]
+
+        def part(alike=alike):
+            return (*(draw.choice(alike) if draw.random() < 0.3 else alike[0]),)
+
+        def place():
+            return draw.randrange(1, PLACES)
+
+        out = (operand, place(), offset)
+        op = draw.choice(("add", "mul", "sub", "neg", "relu", "maximum", "fill", "opaque"))
+        if op == "opaque":
+            calls.append(call(op, out))
+            continue
+        count = {"neg": 1, "relu": 1, "fill": 1}.get(op, 2)
+        inputs = []
+        for i in range(count):
+            if op == "fill" or (i and draw.random() < 0.2):
+                inputs.append(draw.choice((1.5, -2.0)))
+                continue
+            chosen, at = part()
+            inputs.append((chosen, place() if draw.random() < 0.5 or not calls else calls[-1].arguments[0], at))
+        # As core promises each kernel: an output is exactly an input or apart from it.
+        for i, given in enumerate(inputs):
+            if isinstance(given, tuple) and given[1] == out[1]:
+                inputs[i] = out
+        calls.append(call(op, out, *inputs))
+    return calls
+
+
+def test_random_lists_compute_the_same():
+    saved = 0
+    with np.errstate(all="ignore"):
+        for seed in range(1500):
+            calls = random_calls(random.Random(seed))
+            saved += len(calls) - len(fused(calls, TEMPORARIES, memory(PLACES)))
+    assert saved > 500

@@ -1,0 +1,149 @@
+// fused: an elementwise program, instruction by instruction over tiles that stay in the first-level cache.
+#include <algorithm>
+#include <cstring>
+
+#include "common/layout.h"
+#include "elementwise/fused_program.h"
+#include "runtime/allocator.h"
+#include "runtime/families.h"
+#include "runtime/parallel.h"
+#include "runtime/tile.h"
+
+namespace norch::elementwise {
+namespace {
+
+constexpr int64_t TILE = 512;            // elements: a dozen registers stay in the first-level cache
+constexpr int64_t SHORT_ROW = 256;       // columns: of shorter rows a tile has several
+constexpr int64_t TRANSPOSED_SIDE = 32;  // columns of a tile with a transposed operand
+
+class Fused final : public Kernel {
+public:
+    /// Returns null where there is no such kernel.
+    static KernelPtr make(const Request& request) {
+        auto kernel = std::unique_ptr<Fused>(new Fused(request));
+        return kernel->is_planned_ ? std::move(kernel) : nullptr;
+    }
+
+    void run(char* const* data, const Scalar* scalars) const override {
+        uint64_t slots[SLOTS];
+        for (size_t i = 0; i < program_.slots.size(); ++i) {
+            const SlotPlan& s = program_.slots[i];
+            write_scalar(&slots[i], s.operand == NOWHERE ? s.value : scalars[s.operand], s.dtype, s.as_bits, s.rounds);
+        }
+        parallel_for(items_, program_.ns * double(tile_rows_ * tile_columns_), [&](int64_t begin, int64_t end) {
+            Scratch<> scratch(register_bytes_ * program_.registers);
+            char* table[TABLE];
+            for (int i = 0; i < program_.registers; ++i) table[FIRST_REGISTER + i] = scratch.data() + i * register_bytes_;
+            for (size_t i = 0; i < program_.slots.size(); ++i) table[FIRST_SLOT + int(i)] = reinterpret_cast<char*>(&slots[i]);
+            Kept kept[OPERANDS] = {};
+            for (int64_t i = begin; i < end; ++i) run_tile(data, i, table, kept);
+        });
+    }
+
+private:
+    struct Step {
+        int64_t size, row, column;  // bytes: of an element, between elements of the two inner dims
+    };
+    /// What is in the register of an operand already.
+    struct Kept {
+        const char* from;
+        int64_t rows, columns;
+    };
+
+    explicit Fused(const Request& request) : count_(int(request.operands.size())), loops_(collapse(request.operands)) {
+        const bool transposed = move_contiguous_dim(loops_, request.operands);
+        const int nd = loops_.ndim();
+        rows_ = nd >= 2 ? loops_.shape[nd - 2] : 1;
+        columns_ = nd >= 1 ? loops_.shape[nd - 1] : 1;
+        outer_dims_ = std::max(0, nd - 2);
+        const bool several_rows = rows_ > 1 && (transposed || columns_ < SHORT_ROW);
+        tile_columns_ = std::clamp<int64_t>(columns_, 1, transposed ? TRANSPOSED_SIDE : TILE);
+        tile_rows_ = several_rows ? std::clamp<int64_t>(TILE / tile_columns_, 1, rows_) : 1;
+        row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
+        column_tiles_ = (columns_ + tile_columns_ - 1) / tile_columns_;
+        items_ = row_tiles_ * column_tiles_;
+        for (int d = 0; d < outer_dims_; ++d) items_ *= loops_.shape[d];
+        std::vector<OperandPlan> plans;
+        for (int i = 0; i < count_; ++i) {
+            const Operand& o = request.operands[i];
+            const int64_t size = size_of(o.dtype);
+            const Step s{size, nd >= 2 ? loops_.strides[i][nd - 2] : 0, nd >= 1 ? loops_.strides[i][nd - 1] : size};
+            step_.push_back(s);
+            const bool one_row = tile_rows_ == 1;
+            OperandPlan plan{};
+            plan.is_broadcast = nd >= 1 && s.column == 0 && (one_row || s.row == 0);
+            const bool dense = s.column == size && (one_row || (s.row == size * columns_ && tile_columns_ == columns_));
+            plan.is_direct = plan.is_broadcast || dense;
+            plan.is_kept = !plan.is_direct && s.row == 0;
+            plan.at = NOWHERE;
+            plans.push_back(plan);
+        }
+        is_planned_ = plan_fused(request, std::move(plans), &program_);
+        work = double(loops_.numel) * program_.ns;
+        register_bytes_ = TILE * program_.register_size + 64;
+    }
+
+    void run_tile(char* const* data, int64_t item, char** table, Kept* kept) const {
+        const int64_t column = item % column_tiles_ * tile_columns_;
+        item /= column_tiles_;
+        const int64_t row = item % row_tiles_ * tile_rows_;
+        item /= row_tiles_;
+        const int64_t rows = std::min(tile_rows_, rows_ - row), columns = std::min(tile_columns_, columns_ - column);
+        std::copy_n(data, count_, table);
+        loops_.move(table, outer_dims_, item);
+        char* outputs[OPERANDS];
+        for (int i = 0; i < count_; ++i) {
+            const Step& s = step_[i];
+            const OperandPlan& plan = program_.operands[i];
+            table[i] += row * s.row + column * s.column;
+            if (i < program_.outputs) outputs[i] = table[i];
+            else if (plan.at >= FIRST_REGISTER && plan.at < FIRST_SLOT) stage(table[plan.at], table[i], s, plan, rows, columns, kept[i]);
+        }
+        for (const Instruction& one : program_.instructions) {
+            char* p[6];
+            for (int k = 0; k < one.count; ++k) p[k] = table[one.at[k]];
+            one.loop(p, one.broadcast, rows * columns);
+        }
+        for (int i = 0; i < program_.outputs; ++i) {
+            const Step& s = step_[i];
+            const int at = program_.operands[i].at;
+            if (at != i) copy_tile({outputs[i], s.row, s.column}, {table[at], columns * s.size, s.size}, rows, columns, s.size);
+        }
+    }
+
+    /// Moves an operand's elements to a register, row by row without gaps.
+    static void stage(char* to, char* from, const Step& s, const OperandPlan& plan, int64_t rows, int64_t columns, Kept& kept) {
+        if (plan.is_kept && kept.from == from && kept.rows == rows && kept.columns == columns) return;
+        kept = {from, rows, columns};
+        if (s.column != 0) return copy_tile({to, columns * s.size, s.size}, {from, s.row, s.column}, rows, columns, s.size);
+        visit_bits(s.size, [&]<class T>(Tag<T>) {
+            for (int64_t i = 0; i < rows; ++i)
+                std::fill_n(reinterpret_cast<T*>(to) + i * columns, columns, *reinterpret_cast<const T*>(from + i * s.row));
+        });
+    }
+
+    int count_;
+    Loops loops_;
+    int outer_dims_ = 0;
+    int64_t rows_ = 1, columns_ = 1, tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1, items_ = 1;
+    std::vector<Step> step_;
+    FusedProgram program_;
+    bool is_planned_ = false;
+    int64_t register_bytes_ = 0;
+};
+
+KernelPtr fused(const Request& request) {
+    const auto& operands = request.operands;
+    if (operands.empty() || operands[0].is_scalar) throw std::invalid_argument("a fused program without outputs");
+    if (operands.size() > size_t(OPERANDS)) return nullptr;
+    for (const Operand& operand : operands)
+        if (!operand.is_scalar && operand.shape != operands[0].shape)
+            throw std::invalid_argument("the operands of a fused program have different shapes");
+    return Fused::make(request);
+}
+
+}  // namespace
+
+void add_fused(Registry& registry) { registry["fused"] = fused; }
+
+}  // namespace norch::elementwise
