@@ -159,17 +159,6 @@ def together(group):
     assert group.all_reduce_together([none], "sum").test()
 
 
-def beside(group):
-    for i in range(4):
-        x, y = values(RANK), values(RANK, count=1 << 22)
-        first = group.all_reduce_together([x, y], "sum", beside=i != 2)
-        z = values(RANK)
-        group.all_reduce(z, "avg").chain()
-        first.chain()
-        assert (x.tolist(), z.tolist()) == (reduced("sum"), reduced("avg"))
-        assert y.tolist()[-COUNT:] == reduced("sum")
-
-
 def late(group):
     parts, rest = [norch.full((1 << 22,), 1.0 + RANK, device="cuda") for _ in range(4)], norch.ones(5, device="cuda")
     for _ in range(20):
@@ -192,7 +181,7 @@ def run_all():
     group, found = connect("first"), {}
     for check in (
         reductions, reduce, broadcast, all_gather, reduce_scatter, exchange, nothing, waiting, memory, graph,
-        two_groups, together, beside, late,
+        two_groups, together, late,
     ):  # fmt: skip
         try:
             check(group)

@@ -20,7 +20,7 @@ WORKER = Path(__file__).with_name("nccl_worker.py")
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64")
 CHECKS = (
     "reductions", "reduce", "broadcast", "all_gather", "reduce_scatter", "exchange", "nothing", "waiting", "memory",
-    "graph", "two_groups", "together", "beside", "late",
+    "graph", "two_groups", "together", "late",
 )  # fmt: skip
 
 

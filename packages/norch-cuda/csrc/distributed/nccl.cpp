@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <climits>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -19,24 +18,14 @@ namespace nb = nanobind;
 namespace norch::distributed {
 namespace {
 
-// --- The part of NCCL's interface that is used: the same in nccl.h of 2.18 to 2.32 ------------------------------------
+// --- The part of NCCL's interface that is used: the same in nccl.h of 2.14 to 2.32 ------------------------------------
 
 using Comm = struct ncclComm*;
 using Result = int;
 constexpr Result SUCCESS = 0, IN_PROGRESS = 7;
-constexpr int UNDEFINED = INT_MIN;
 
 struct UniqueId {
     char bytes[128];
-};
-
-/// The first fields of ncclConfig_t, which say that these are all.
-struct Config {
-    size_t size = sizeof(Config);
-    unsigned magic = 0xcafebeef, version = 21800;
-    int blocking = UNDEFINED, cga_cluster_size = UNDEFINED, min_ctas = UNDEFINED, max_ctas = UNDEFINED;
-    const char* net_name = nullptr;
-    int split_share = UNDEFINED;
 };
 
 struct Functions {
@@ -45,7 +34,6 @@ struct Functions {
     const char* (*get_last_error)(Comm);
     Result (*get_unique_id)(UniqueId*);
     Result (*comm_init_rank)(Comm*, int size, UniqueId, int rank);
-    Result (*comm_split)(Comm, int color, int key, Comm*, Config*);
     Result (*comm_get_async_error)(Comm, Result*);
     Result (*comm_finalize)(Comm);
     Result (*comm_destroy)(Comm);
@@ -62,7 +50,6 @@ struct Functions {
 };
 
 constexpr auto LOOK = std::chrono::milliseconds(100);  // between two looks of the threads that watch
-constexpr int BESIDE_CTAS = 16;  // for collectives beside other work: one takes a multiprocessor as long as it runs
 constexpr int BYTES = 1;  // ncclUint8, as which whatever is only moved travels
 
 Py_ssize_t itemsize(int type) {
@@ -79,7 +66,6 @@ Functions load_functions() {
     from.get(out.get_last_error, "ncclGetLastError");
     from.get(out.get_unique_id, "ncclGetUniqueId");
     from.get(out.comm_init_rank, "ncclCommInitRank");
-    from.get(out.comm_split, "ncclCommSplit");
     from.get(out.comm_get_async_error, "ncclCommGetAsyncError");
     from.get(out.comm_finalize, "ncclCommFinalize");
     from.get(out.comm_destroy, "ncclCommDestroy");
@@ -116,7 +102,6 @@ using Buffers = std::vector<Buffer*>;
 /// What a group and the work that it started share.
 struct Group {
     std::atomic<Comm> comm = nullptr;
-    std::atomic<Comm> beside = nullptr;  // of the same members, for what runs beside other work
     std::atomic<bool> is_aborted = false;
     Stream* stream = nullptr;
     cudaEvent_t before = nullptr;   // in the stream that a call comes from
@@ -142,13 +127,12 @@ struct Group {
     /// Ends what is under way, also a call that another thread is in. The next synchronisation says so.
     void abort(bool is_under_way) {
         is_aborted = true;
-        Comm ended = comm.exchange(nullptr), other = beside.exchange(nullptr);
+        Comm ended = comm.exchange(nullptr);
         if (!ended) return;
         if (is_under_way)
             set_failure(stream->device, "collectives that were under way on cuda:" + std::to_string(stream->device) +
                                             " were given up, and what they were to write is not there; the next "
                                             "collective of their group says why");
-        if (other) nccl().comm_abort(other);
         nccl().comm_abort(ended);
     }
 
@@ -269,11 +253,10 @@ public:
         }
         if (answer != cudaErrorNotReady) check(answer, "asking for a collective");
         cudaGetLastError();
-        for (Comm comm : {group_->comm.load(), group_->beside.load()}) {
-            Result result = SUCCESS;
-            if (comm) check_nccl(nccl().comm_get_async_error(comm, &result), "to say what failed", comm);
-            if (result != IN_PROGRESS) check_nccl(result, "in a collective", comm);
-        }
+        Comm comm = group_->comm;
+        Result result = SUCCESS;
+        if (comm) check_nccl(nccl().comm_get_async_error(comm, &result), "to say what failed", comm);
+        if (result != IN_PROGRESS) check_nccl(result, "in a collective", comm);
         return false;
     }
 
@@ -337,7 +320,7 @@ Stream& take_stream(int device) {
 class Communicator {
 public:
     /// Waits for the other members. Work that takes over `limit` seconds is aborted.
-    Communicator(int device, int size, int rank, nb::bytes id, double limit) : rank_(rank) {
+    Communicator(int device, int size, int rank, nb::bytes id, double limit) {
         UniqueId unique;
         if (id.size() != sizeof unique) throw nb::value_error("an identifier of NCCL's has 128 bytes");
         std::memcpy(unique.bytes, id.data(), sizeof unique);
@@ -365,7 +348,7 @@ public:
     }
 
     /// Each of a list of (buffer, offset, count), in one launch.
-    Work* all_reduce_together(nb::list tensors, int type, int op, bool is_beside) {
+    Work* all_reduce_together(nb::list tensors, int type, int op) {
         Buffers used;
         std::vector<std::pair<char*, size_t>> parts;
         for (nb::handle item : tensors) {
@@ -379,7 +362,7 @@ public:
                 if (result == SUCCESS) result = nccl().all_reduce(data, data, count, type, op, comm, stream);
             Result ended = nccl().group_end();
             return result == SUCCESS ? ended : result;
-        }, is_beside);
+        });
     }
 
     Work* reduce(nb::handle buffer, Py_ssize_t offset, Py_ssize_t count, int type, int op, int root) {
@@ -463,17 +446,14 @@ public:
 
     /// Waits for the other members.
     void close() {
-        Comm whole = group_->comm.exchange(nullptr), beside = group_->beside.exchange(nullptr);
-        if (!whole) return;
+        Comm comm = group_->comm.exchange(nullptr);
+        if (!comm) return;
         {
             nb::gil_scoped_release released;
             bind(group_->stream->device);
-            for (Comm comm : {beside, whole}) {
-                if (!comm) continue;
-                Result result = group_->settle(comm, nccl().comm_finalize(comm));
-                check_nccl(result, "to end a group", comm);
-                check_nccl(nccl().comm_destroy(comm), "to free a group");
-            }
+            Result result = group_->settle(comm, nccl().comm_finalize(comm));
+            check_nccl(result, "to end a group", comm);
+            check_nccl(nccl().comm_destroy(comm), "to free a group");
         }
         idle_streams(group_->stream->device).push_back(group_->stream);
     }
@@ -491,7 +471,7 @@ private:
     }
 
     template <class Call>
-    Work* start(Buffers& used, const char* what, Call call, bool is_beside = false) {
+    Work* start(Buffers& used, const char* what, Call call) {
         Stream &own = *group_->stream, &stream = current_stream(own.device);
         settle_late_work();
         bind(own.device);
@@ -503,7 +483,6 @@ private:
             Comm comm = group_->comm;
             if (!comm) throw std::runtime_error("the group was closed");
             const Called called(*group_);
-            if (is_beside && !work->is_captured()) comm = make_beside(comm);
             check(cudaEventRecord(group_->before, stream.handle), "recording an event");
             check(cudaStreamWaitEvent(own.handle, group_->before, 0), "waiting for an event");
             Result result = group_->settle(comm, call(comm, own.handle));
@@ -513,21 +492,6 @@ private:
             if (!work->is_captured()) note(work->done());
         }
         return work.release();
-    }
-
-    /// The communicator of few multiprocessors, made at its first use: of `whole`, which must have nothing under way.
-    Comm make_beside(Comm whole) {
-        if (Comm made = group_->beside) return made;
-        check(cudaStreamSynchronize(group_->stream->handle), "waiting for collectives");
-        Config config;
-        config.max_ctas = BESIDE_CTAS;
-        Comm made = nullptr;
-        Result result = group_->settle(whole, nccl().comm_split(whole, 0, rank_, &made, &config));
-        if (result == SUCCESS && made) result = group_->settle(made, IN_PROGRESS);
-        group_->refuse_aborted();
-        check_nccl(result, "to make a group", whole);
-        group_->beside = made;
-        return made;
     }
 
     /// For `look`: that work was started, after which `done` was recorded.
@@ -544,7 +508,6 @@ private:
         g.wants_earlier = false;
     }
 
-    const int rank_;
     std::shared_ptr<Group> group_ = std::make_shared<Group>();
 };
 

@@ -100,12 +100,11 @@ class NCCLCommunicator(Communicator):
         kind = _TYPES[tensor.dtype.name]
         return NCCLRequest(_call(self._native.all_reduce, tensor.buffer, tensor.offset, count, kind, _OPS[op]))
 
-    def all_reduce_together(self, tensors: Sequence[Tensor], op: str, beside: bool = False) -> Request:
+    def all_reduce_together(self, tensors: Sequence[Tensor], op: str) -> Request:
         parts = [(t.buffer, t.offset, count) for t in tensors if (count := t.numel())]
         if not parts:
             return DONE
-        kind = _TYPES[tensors[0].dtype.name]
-        return NCCLRequest(_call(self._native.all_reduce_together, parts, kind, _OPS[op], beside))
+        return NCCLRequest(_call(self._native.all_reduce_together, parts, _TYPES[tensors[0].dtype.name], _OPS[op]))
 
     def reduce(self, tensor: Tensor, op: str, root: int) -> Request:
         if not (count := tensor.numel()):

@@ -89,7 +89,7 @@ class Threads(Communicator):
 
     reduces_together = True
 
-    def all_reduce_together(self, tensors: Any, op: str, beside: bool = False) -> Request:
+    def all_reduce_together(self, tensors: Any, op: str) -> Request:
         return All([self.all_reduce(t, op) for t in tensors[: -1 if self.fault == "forgets the last" else None]])
 
     def broadcast(self, tensor: norch.Tensor, root: int) -> Request:

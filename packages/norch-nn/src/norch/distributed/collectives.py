@@ -59,13 +59,6 @@ def all_reduce_coalesced(
     tensors: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """`all_reduce` of each of several tensors of one dtype and device, together."""
-    return all_reduce_together(tensors, op, group, async_op)
-
-
-def all_reduce_together(
-    tensors: Sequence[Tensor], op: Any, group: Any, async_op: bool, beside: bool = False
-) -> Work | None:
-    """What `all_reduce_coalesced` does. beside: other work, which matters more, runs meanwhile."""
     found = group_of(group)
     if found is None:
         return None
@@ -86,7 +79,7 @@ def all_reduce_together(
                     value.div_(found.size())
                 changed(tensor, "all_reduce_coalesced")
 
-        return found.end(call, comm.all_reduce_together(values, native, beside), finish, kept, async_op)
+        return found.end(call, comm.all_reduce_together(values, native), finish, kept, async_op)
     with norch.no_grad():
         flat = norch.cat([t.reshape(-1) for t in tensors])
     data, native, made = reducible(comm, flat, how, found.size())

@@ -77,9 +77,9 @@ class Communicator(ABC):
     reduces_together: bool = False
     """Whether `all_reduce_together` is there. (Since 1.1.)"""
 
-    def all_reduce_together(self, tensors: Sequence[Tensor], op: str, beside: bool = False) -> Request:
+    def all_reduce_together(self, tensors: Sequence[Tensor], op: str) -> Request:
         """`all_reduce` of each of several tensors of one dtype, where that is faster than to bring them together in
-        one before. beside: other work runs meanwhile, and should be held up little. (Since 1.1.)"""
+        one before. (Since 1.1.)"""
         raise NotImplementedError
 
     @abstractmethod

@@ -31,9 +31,7 @@ if os.environ.get("TOGETHER"):  # as if MPI's engine reduced several tensors tog
             return all(request.test() for request in tuple(self.requests))
 
     MPICommunicator.reduces_together = True
-    MPICommunicator.all_reduce_together = lambda self, tensors, op, beside=False: All(
-        [self.all_reduce(t, op) for t in tensors]
-    )
+    MPICommunicator.all_reduce_together = lambda self, tensors, op: All([self.all_reduce(t, op) for t in tensors])
     buckets.IN_PLACE = 100
 
 dist.init_process_group(timeout=30)

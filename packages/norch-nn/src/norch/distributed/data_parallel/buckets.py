@@ -136,7 +136,7 @@ def last_part(buckets: Sequence[GradBucket]) -> list[GradBucket]:
     at = len(buckets)
     while at and 8 * sum(sizes[at:]) < sum(sizes):
         at -= 1
-    return list(buckets[at:])
+    return list(buckets[at:]) if at else []
 
 
 def assign(parameters: Sequence[norch.Tensor], order: Sequence[int], first_cap: float, cap: float) -> list[GradBucket]:

@@ -9,12 +9,11 @@ from typing import Any
 
 import norch
 import norch.distributed as dist
-from norch.distributed.collectives import all_reduce_together
 from norch.optim.multi_tensor import late
 
 from .buckets import GradBucket, assign, last_part
 
-LATE, IN_PLACE, STAGES, BESIDE = True, True, -1, True
+LATE, IN_PLACE, STAGES = True, True, -1
 
 
 class Reducer:
@@ -66,7 +65,6 @@ class Reducer:
         if [bucket.numbers for bucket in found] == [bucket.numbers for bucket in self.buckets]:
             return
         self.buckets = found
-        self.tail = last_part(found)
         self.bucket_of = {number: bucket for bucket in self.buckets for number in bucket.numbers}
 
     @property
@@ -156,11 +154,10 @@ class Reducer:
             op = dist.ReduceOp.SUM
             for piece in pieces:
                 piece.div_(self.weight())
-        beside = BESIDE and self.in_place and bucket not in self.tail
-        if len(pieces) == 1 and not beside:
+        if len(pieces) == 1:
             work = dist.all_reduce(pieces[0], op, self.group, async_op=True)
         else:
-            work = all_reduce_together(pieces, op, self.group, True, beside)
+            work = dist.all_reduce_coalesced(pieces, op, self.group, async_op=True)
         assert work is not None
         bucket.pending = work
         self.polls.append(work.is_completed)
@@ -212,8 +209,8 @@ class Reducer:
         if self.flags is not None:
             self.flags.wait()
             self.flags = None
-        if LATE and STAGES and self.parameters[0].device.type != "cpu" and len(self.tail) < len(self.buckets):
-            for place, bucket in enumerate(self.tail if STAGES < 0 else self.buckets[-STAGES:], 1):
+        if LATE and STAGES and self.parameters[0].device.type != "cpu":
+            for place, bucket in enumerate(last_part(self.buckets) if STAGES < 0 else self.buckets[-STAGES:], 1):
                 late.update((id(p), place) for p in bucket.parameters())
 
     def follow(self) -> None:
