@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .. import switches
 from ..autograd import no_grad
 from ..backend import registry
-from ..dtype import float16
+from ..dtype import float16, float32
 from ..errors import AutogradError
-from ..ops import isfinite, stack
+from ..ops import full, isfinite, stack
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -19,7 +20,7 @@ _READY, _UNSCALED, _STEPPED = range(3)
 _KEYS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
 
 
-class GradScaler:
+class GradScaler(switches.Replayed):
     """Multiplies the loss, so that float16 gradients do not vanish, and takes the factor out again before the step.
 
     Where a gradient is infinite or NaN the step is left out and the factor falls; after `growth_interval` good steps it
@@ -55,6 +56,8 @@ class GradScaler:
         self._growth_interval, self._growth_tracker = growth_interval, 0
         self._enabled = bool(enabled)
         self._scaled = False
+        self._factors: dict[tuple[Any, Any], Tensor] = {}
+        """The factor as a tensor, by device and dtype: recorded steps read it when they run."""
         self._stages: dict[int, tuple[int, bool | None, Any]] = {}
         """By id of the optimiser: the stage, whether all was finite (None where it has no gradient), and it itself,
         so that no other gets its id."""
@@ -73,12 +76,30 @@ class GradScaler:
         self._scaled = True
         if hasattr(outputs, "spec"):
             short = not outputs.spec.ndim and outputs.spec.dtype.itemsize == 2
-            return (outputs.float() if short else outputs) * self._scale
+            return self._scaled_up(outputs.float() if short else outputs)
         if isinstance(outputs, str | Mapping) or not isinstance(outputs, Iterable):
             raise ValueError(f"GradScaler.scale(): needs a Tensor or an iterable of them, got {type(outputs).__name__}")
         scaled = map(self.scale, outputs)
         return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
 
+    def _scaled_up(self, loss: Tensor) -> Tensor:
+        device, dtype = loss.spec.device, loss.spec.dtype
+        wide = float32 if dtype.itemsize == 2 else dtype
+        factor = self._factors.get((device, wide))
+        if factor is None:
+            factor = self._factors[device, wide] = full((), self._scale, dtype=wide, device=device)
+        if switches.noting is None:
+            return loss * self._scale
+        return loss * factor if wide is dtype else (loss.float() * factor).to(dtype)
+
+    def _set_scale(self, scale: float) -> None:
+        if scale != self._scale:
+            self._scale = scale
+            with no_grad():
+                for factor in self._factors.values():
+                    factor.fill_(scale)
+
+    @switches.replayed
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimiser's parameters by the factor: before they are clipped, for one.
 
@@ -112,6 +133,7 @@ class GradScaler:
                 finite = shard.all_reduce(finite, "min")
         return finite
 
+    @switches.replayed
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """`optimizer.step(*args)` after `unscale_`, unless a gradient was not finite.
 
@@ -135,6 +157,7 @@ class GradScaler:
         self._stages[id(optimizer)] = (_STEPPED, good, optimizer)
         return found
 
+    @switches.replayed
     def update(self, new_scale: Any = None) -> None:
         """Adapts the factor to what the steps since the last call saw, or sets it: a number, or a tensor of one.
 
@@ -145,16 +168,16 @@ class GradScaler:
         self._check_scaled("update")
         seen = [good for _, good, _ in self._stages.values() if good is not None]
         if new_scale is not None:
-            self._scale = float(new_scale)
+            self._set_scale(float(new_scale))
         elif not seen:
             raise AutogradError("GradScaler.update(): no gradients were looked at since the last update()")
         elif not all(seen):
-            self._scale *= self._backoff_factor
+            self._set_scale(self._scale * self._backoff_factor)
             self._growth_tracker = 0
         else:
             self._growth_tracker += 1
             if self._growth_tracker == self._growth_interval:
-                self._scale *= self._growth_factor
+                self._set_scale(self._scale * self._growth_factor)
                 self._growth_tracker = 0
         self._stages.clear()
 
@@ -202,14 +225,14 @@ class GradScaler:
             return
         if not state_dict:
             raise AutogradError("GradScaler.load_state_dict(): the state is empty: it was saved from a disabled scaler")
-        for key in _KEYS:
+        for key in _KEYS[1:]:
             setattr(self, f"_{key.lstrip('_')}", state_dict[key])
-        self._scale = float(self._scale)
+        self._set_scale(float(state_dict["scale"]))
 
     def __getstate__(self) -> dict[str, Any]:
         if self._stages:
             raise AutogradError("GradScaler: it can be pickled at the beginning of an iteration, or after update()")
-        return self.__dict__.copy()
+        return self.__dict__ | {"_factors": {}}
 
 
 def _gradients(optimizer: Any) -> Iterable[Tensor]:

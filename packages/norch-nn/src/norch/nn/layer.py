@@ -8,6 +8,8 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, TypeVar, dataclass_transform
 
+from norch import switches
+
 from .fields import add_constructor
 from .functional.loss_arguments import deprecated_reduction
 from .module import Module
@@ -65,7 +67,9 @@ def _initialise(cls: Any, self: Any, values: dict[str, Any]) -> None:
         else:
             setattr(self, name, value)
     if for_init or hasattr(self, "__post_init__"):
+        before = switches.fingerprint
         self.__post_init__(**for_init)
+        switches.fingerprint = before  # no captured step knows a module that is being made
 
 
 def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:

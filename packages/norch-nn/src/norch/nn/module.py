@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import norch
+from norch import switches
 
 from . import pickled
-from .hooks import Hookable, call_with_hooks
+from .hooks import Hookable, PlainCall, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
 from .state import LoadResult, load_state, save_state
@@ -95,6 +96,13 @@ class Module(Movable, Hookable):
     # --- Registration -----------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if type(value) in _PLAIN:
+            old = self.__dict__.get(name, _ABSENT)
+            if old is _ABSENT or type(old) in _PLAIN_ONLY:  # and so nothing that is registered
+                if old is not _ABSENT and old is not value and old != value:
+                    switches.switched(self, name, old, value)
+                object.__setattr__(self, name, value)
+                return
         if isinstance(value, Parameter):
             self._register("_parameter_names", name, value)
         elif isinstance(value, Module):
@@ -104,11 +112,28 @@ class Module(Movable, Hookable):
         else:
             if value is not None:
                 self._check_kind(name, value)
+            self._note_change(name, value)
             object.__setattr__(self, name, value)
+
+    def _note_change(self, name: str, value: Any) -> None:
+        """Says where captured steps have to look whether they still do what they did."""
+        old = self.__dict__.get(name, _ABSENT)
+        if old is value or old is _ABSENT:
+            return
+        if type(value) in _PLAIN and type(old) in _PLAIN:
+            if old != value:
+                switches.switched(self, name, old, value)
+        elif (
+            old is None
+            or (not isinstance(value, norch.Tensor) and (callable(value) or type(value) in _PLAIN))
+            or any(name in names for names in _registries(self))
+        ):
+            switches.replaced(self, name)
 
     def __delattr__(self, name: str) -> None:
         for names in _registries(self):
             names.pop(name, None)
+        switches.replaced(self, name)
         object.__delattr__(self, name)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -169,6 +194,8 @@ class Module(Movable, Hookable):
             if other is not names:
                 other.pop(name, None)
         names[name] = note
+        if self.__dict__.get(name, value) is not value:
+            switches.replaced(self, name)
         self.__dict__[name] = value
 
     def _check_free(self, name: str, registry: str) -> None:
@@ -355,7 +382,8 @@ class Module(Movable, Hookable):
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: there is no compiler (see `norch.compile`)."""
+        """Has the calls of this module captured from now on; takes what `norch.compile` takes."""
+        self._all_hooks().compiled = None if kwargs.get("disable") else norch.compile(PlainCall(self), *args, **kwargs)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the parameters' gradients, or sets them to 0 where `set_to_none=False`."""
@@ -384,6 +412,13 @@ class Module(Movable, Hookable):
         if len(lines) == own <= 1:
             return f"{title}({extra})"
         return f"{title}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+_ABSENT = object()
+
+_PLAIN_ONLY = frozenset({bool, int, float, str, tuple})
+_PLAIN = _PLAIN_ONLY | {type(None)}
+"""Types of values that are what a module does, not what it has; None may also stand for a parameter or a module."""
 
 
 def _registries(module: Module) -> tuple[dict[str, bool], ...]:

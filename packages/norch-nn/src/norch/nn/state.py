@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import norch
+from norch import switches
 
 from .parameter import Parameter
 
@@ -138,6 +139,7 @@ def _assign(own: dict[str, tuple[Module, str]], found: dict[str, norch.Tensor]) 
     for key, source in found.items():
         part, name = own[key]
         old = part.__dict__[name]
+        switches.replaced(part, name)
         if not isinstance(old, Parameter):
             part.__dict__[name] = source.detach()
             continue

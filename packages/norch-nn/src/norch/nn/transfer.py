@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import norch
+from norch import switches
 
 if TYPE_CHECKING:
     from .module import Module
@@ -87,6 +88,8 @@ def convert(module: Module, function: Callable[[norch.Tensor], norch.Tensor], re
             if buffer is not None:
                 if id(buffer) not in moved:
                     moved[id(buffer)] = function(buffer)
+                if moved[id(buffer)] is not buffer:
+                    switches.replaced(part, name)
                 part.__dict__[name] = moved[id(buffer)]
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import norch
+from norch import switches
 from norch.nn.hooks import Hook, RemovableHandle
 
 Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, norch.Tensor]]
@@ -20,7 +21,7 @@ required: Any = type("_Required", (), {"__repr__": lambda self: "<required param
 """As a default: the option has none, and each group must give it."""
 
 
-class Optimizer:
+class Optimizer(switches.Replayed):
     """Base of all optimisers. A subclass passes its options as `defaults` and defines `step`.
 
     `params`: an iterable of tensors, of (name, tensor), or of dicts `{"params": tensors, option: value}`, each a group
@@ -65,8 +66,10 @@ class Optimizer:
         groups: list[Any] = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
+        before = switches.fingerprint
         for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
+        switches.fingerprint = before  # no captured step knows an optimiser that is being made
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds `{"params": a tensor or an iterable of them, option: value}`; other options are the defaults."""
@@ -92,6 +95,7 @@ class Optimizer:
                 raise ValueError(f"{type(self).__name__}: a parameter group gives no value of {name!r}, which it must")
         self._check(group)
         self.param_groups.append(group)
+        switches.replaced(self, "param_groups")  # step() and zero_grad() do more from now on
 
     def _check_params(self, params: list[Any]) -> None:
         seen = {id(p) for group in self.param_groups for p in group["params"]}
@@ -165,6 +169,9 @@ class Optimizer:
         hooks = self.__dict__.setdefault(when, {}).setdefault(what, {})
         return RemovableHandle(hooks, Hook(hook, False), prepend)
 
+    def _has_step_hooks(self) -> bool:
+        return "step" in self._before or "step" in self._after
+
     def _hooks(self, when: Mapping[str, dict[int, Hook]], what: str) -> list[Callable[..., Any]]:
         return [hook.function for hook in when.get(what, {}).values()]
 
@@ -219,6 +226,7 @@ class Optimizer:
             {**self.defaults, **_names_of(ours), **copy.deepcopy(theirs), "params": ours["params"]}
             for theirs, ours in zip(groups, self.param_groups, strict=True)
         ]
+        switches.moved()
         for hook in self._hooks(self._after, "load_state_dict"):
             hook(self)
 
@@ -254,7 +262,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(step)
     def call(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True  # what schedulers ask for
-        if self._is_stepping or not ("step" in self._before or "step" in self._after):
+        if self._is_stepping or not self._has_step_hooks():
             return step(self, *args, **kwargs)
         self._is_stepping = True  # so that a step made of its base's runs them once
         try:
@@ -271,7 +279,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             self._is_stepping = False
 
-    return call
+    return switches.replayed(call)
 
 
 Optimizer.step = _with_hooks(Optimizer.step)  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 import norch
-from norch import nn
+from norch import nn, switches
 
 from .lr_scheduler import LRScheduler
 from .lr_scheduler.base import Rates, for_each_group
@@ -120,6 +120,7 @@ class AveragedModel(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
+    @switches.replayed
     def update_parameters(self, model: nn.Module) -> None:
         """Takes the weights of `model`, which is like the one that was copied, into the average."""
         ours, theirs = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.graph import is_recording, next_sequence_number, set_recording
@@ -22,11 +23,24 @@ if TYPE_CHECKING:
 
 Tensors = Sequence["Tensor"]
 
+watchers: dict[int, Callable[..., None]] = {}
+"""By thread, what gets the steps that it makes in place of `make_step`: see norch.capturing.python."""
+
 
 def run_step(
     op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...], one: Callable[..., None]
 ) -> None:
     """Makes the step `op` for `lists`: parameters, states, gradients. `one` makes one parameter's of tensor ops."""
+    if watchers and (watcher := watchers.get(get_ident())) is not None:
+        watcher(op, attrs, lists, scalars, one)
+    elif not _together(op, attrs, lists, scalars):
+        _apart(op, attrs, lists, scalars, one)
+
+
+def make_step(
+    op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...], one: Callable[..., None]
+) -> None:
+    """`run_step`, for a watcher."""
     if not _together(op, attrs, lists, scalars):
         _apart(op, attrs, lists, scalars, one)
 

@@ -6,6 +6,7 @@ import warnings
 from typing import Any, ClassVar
 
 import norch
+from norch import switches
 
 from ..optimizer import Optimizer
 
@@ -13,7 +14,7 @@ Rates = list[Any]
 """A learning rate for each group: floats, or tensors where the optimiser was given tensors."""
 
 
-class LRScheduler:
+class LRScheduler(switches.Replayed):
     """Base of schedulers: sets the learning rates of the optimiser's groups when it is made and with each `step`.
 
     A subclass defines `get_lr`, which returns the rates of epoch `last_epoch` from `base_lrs`, the first ones, or from
@@ -26,6 +27,11 @@ class LRScheduler:
     _is_initial = False
     _last_lr: Rates
     _step_count: int
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            setattr(cls, "step", switches.replayed(cls.__dict__["step"]))  # noqa: B010
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         check_optimizer(optimizer)
@@ -52,6 +58,7 @@ class LRScheduler:
         finally:
             self._is_initial = False
 
+    @switches.replayed
     def step(self, epoch: int | None = None) -> None:
         """Goes on to the next epoch, or to `epoch`, and sets the learning rates. Call it after `optimizer.step()`.
 
