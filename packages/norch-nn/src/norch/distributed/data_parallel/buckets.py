@@ -94,12 +94,13 @@ class GradBucket:
     def _allocate(self, in_place: bool, grads: Sequence[norch.Tensor | None] = ()) -> None:
         """Makes `views` and `pieces`. in_place: of large ones those of `grads` that can be."""
         in_place = in_place and len(self._parameters) > 1
-        views: dict[int, norch.Tensor] = {}
+        views: dict[int, Any] = {}
         if in_place:
             for i, p in enumerate(self._parameters):
                 if p.nbytes >= IN_PLACE:
                     grad = grads[i] if grads else None
-                    views[i] = grad if grad is not None and grad.is_contiguous() else norch.empty_like(p.detach())
+                    stays = grad is not None and grad.is_contiguous() and not grad.requires_grad
+                    views[i] = grad if stays else norch.empty_like(p.detach())
         rest = [i for i in range(len(self._parameters)) if i not in views]
         flat, self.pieces = None, list(views.values())
         if rest:
@@ -131,7 +132,7 @@ class GradBucket:
 
 
 def last_part(buckets: Sequence[GradBucket]) -> list[GradBucket]:
-    """The last buckets, of an eighth of the bytes together or more: those that are under way when a pass ends."""
+    """Those that are under way when a pass ends: the last ones, of an eighth of the bytes or more; none of a few."""
     sizes = [sum(p.nbytes for p in bucket.parameters()) for bucket in buckets]
     at = len(buckets)
     while at and 8 * sum(sizes[at:]) < sum(sizes):

@@ -13,8 +13,6 @@ from norch.optim.multi_tensor import late
 
 from .buckets import GradBucket, assign, last_part
 
-LATE, IN_PLACE, STAGES = True, True, -1
-
 
 class Reducer:
     """Averages gradients over the processes of a group, bucket by bucket, each as soon as its gradients are known.
@@ -54,6 +52,8 @@ class Reducer:
         self.next = 0
         self.polls: deque[Callable[[], bool]] = deque()
         self.buckets: list[GradBucket] = []
+        self.tail: dict[int, int] = {}
+        """What optimisers are told of the parameters whose gradients come last."""
         self._assign(range(len(named) - 1, -1, -1))
         self.handles = [
             p.register_post_accumulate_grad_hook(partial(self._arrive, number))
@@ -65,6 +65,9 @@ class Reducer:
         if [bucket.numbers for bucket in found] == [bucket.numbers for bucket in self.buckets]:
             return
         self.buckets = found
+        self.tail = {}
+        if self.parameters[0].device.type != "cpu":
+            self.tail = {id(p): i for i, bucket in enumerate(last_part(found), 1) for p in bucket.parameters()}
         self.bucket_of = {number: bucket for bucket in self.buckets for number in bucket.numbers}
 
     @property
@@ -127,12 +130,9 @@ class Reducer:
     @property
     def in_place(self) -> bool:
         """Whether large gradients are reduced where they lie."""
-        return (
-            IN_PLACE
-            and self.hook is None
-            and not self.keep
-            and self.group.comm(self.parameters[0].device.type).reduces_together
-        )
+        if self.hook is not None or self.keep:
+            return False
+        return self.group.comm(self.parameters[0].device.type).reduces_together
 
     def _launch(self) -> None:
         """Starts the reductions of the buckets that are ready."""
@@ -201,7 +201,7 @@ class Reducer:
             if self.hook is not None:
                 values = pending.wait()
                 bucket.set_buffer(values[0] if isinstance(values, list | tuple) else values)
-            elif self.keep or not LATE:
+            elif self.keep:  # others may know that memory by its address
                 pending.wait()
             else:
                 pending.wait_late()
@@ -209,9 +209,8 @@ class Reducer:
         if self.flags is not None:
             self.flags.wait()
             self.flags = None
-        if LATE and STAGES and self.parameters[0].device.type != "cpu":
-            for place, bucket in enumerate(last_part(self.buckets) if STAGES < 0 else self.buckets[-STAGES:], 1):
-                late.update((id(p), place) for p in bucket.parameters())
+        if self.hook is None and not self.keep:
+            late.update(self.tail)
 
     def follow(self) -> None:
         """A round of the others, in which this process has no batch: it adds zeros, and keeps its gradients."""
