@@ -20,8 +20,8 @@ from .watchdog import Watchdog
 SPINS = 64
 """How often a request is asked before anyone else gets the processor."""
 
-AT_ONCE, PAUSE = 0.003, 2e-5
-"""After so many seconds a waiting process sleeps between two looks, and for how long."""
+PAUSE = 2e-5
+"""Seconds that a waiting process sleeps between two looks, after Options.spin."""
 
 LOOK = 0.05
 """Seconds between two looks at how the other members are."""
@@ -33,9 +33,13 @@ _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class Options:
-    """What the variables NORCH_DISTRIBUTED_… say. check: whether members compare what they call (CHECK=0 does not)."""
+    """check: whether members compare what they call (NORCH_DISTRIBUTED_CHECK=0 does not).
+
+    spin: seconds that a waiting process looks without a pause; none where processes are more than processors.
+    """
 
     check = os.environ.get("NORCH_DISTRIBUTED_CHECK", "1") != "0"
+    spin = 0.003
 
 
 def caller() -> str:
@@ -281,7 +285,7 @@ class ProcessGroup:
                     raise self.give_up(trouble)
                 if now > deadline:
                     raise self.give_up(self.late(seq, call))
-            if now - begun > AT_ONCE:
+            if now - begun > Options.spin:
                 time.sleep(PAUSE)
             else:
                 _yield()
