@@ -174,9 +174,8 @@ class Fuses(Broken):
                 return None
 
         def kernel(*args: Any) -> None:
-            left, located, made = list(args), [], []
-            for operand in operands:
-                located.append([left.pop(0) for _ in range(1 if operand.is_scalar else 2)])
+            left, made = iter(args), []
+            located = [[next(left)] if operand.is_scalar else [next(left), next(left)] for operand in operands]
             for k, step in enumerate(steps):
                 made.append([self.allocate(view_bytes(outputs[k]), 0), 0])
                 kernels[k](*made[-1], *[a for r in step.reads for a in (located if r[0] == "o" else made)[int(r[1:])]])

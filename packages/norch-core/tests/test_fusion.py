@@ -45,10 +45,13 @@ def read(memory, operand, given):
 
 def execute(call, memory, numbers):
     """What a backend would do."""
-    parts = located(call, numbers)
+    parts = located(call, numbers) if call.operands else []
     if call.op == "matmul":
         out, a, b = [view(memory, operand, *given) for operand, given in parts]
         out[...] = a @ b
+    elif call.op == "copy_bytes":
+        out, at, source, start, count = call.arguments
+        memory[out][at : at + count] = memory[source][start : start + count]
     elif call.op == "opaque":  # changes what it is given
         for operand, given in parts:
             view(memory, operand, *given)[...] += 1
@@ -236,6 +239,13 @@ def test_a_call_between_that_minds_ends_the_group(between, expected):
     assert len(fused(calls, {1: BYTES}, memory(10))) == expected
 
 
+@pytest.mark.parametrize(("out", "source", "expected"), [(5, 1, 3), (8, 7, 3), (1, 7, 3), (5, 7, 2)])
+def test_copied_bytes_are_seen(out, source, expected):
+    moved = Call("copy_bytes", (), {}, None, (Place(out), 8, Place(source), 0, 16), DEVICE, "")
+    calls = [call("mul", 1, 8, 8), moved, call("neg", 9, 1)]
+    assert len(fused(calls, {1: BYTES}, memory(10))) == expected
+
+
 def test_in_place_chains():
     chain = [call("mul", 8, 8, 2.0), call("add", 8, 8, 7), call("neg", 8, 8)]
     (one,) = fused(chain, {}, memory(10))
@@ -303,12 +313,12 @@ def test_what_may_raise_or_has_no_elements_is_left_alone():
 
 def test_long_chains_are_several_groups():
     chain = [call("neg", i + 1, i) for i in range(100)]
-    found = fused(chain, {i: BYTES for i in range(1, 100)}, memory(101))
+    found = fused(chain, dict.fromkeys(range(1, 100), BYTES), memory(101))
     assert set(ops(found)) == {"fused"}
     assert len(found) < 8
 
 
-PLACES, TEMPORARIES = 9, {p: 4 * BYTES for p in range(1, 6)}
+PLACES, TEMPORARIES = 9, dict.fromkeys(range(1, 6), 4 * BYTES)
 LAYOUTS = [(tensor(), o) for o in (0, 0, 0, 0, 24, 3)] + [(tensor((4, 6), strides=(1, 4)), 0), (tensor((6, 4)), 0)]
 
 

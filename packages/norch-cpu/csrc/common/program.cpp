@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "common/buffer.h"
 #include "common/launch.h"
@@ -17,66 +13,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double LOOK_NS = 100000;                        // work between two looks at the clock
 constexpr auto SIGNALS = std::chrono::milliseconds(50);  // and the time between two looks at signals
 
-/// An owned reference.
-struct Owned {
-    explicit Owned(PyObject* object) : object(object) {}
-    Owned(Owned&& other) noexcept : object(std::exchange(other.object, nullptr)) {}
-    Owned(const Owned&) = delete;
-    ~Owned() { Py_XDECREF(object); }
-    explicit operator bool() const { return object; }
-    PyObject* object;
-};
-
-/// Where an operand lies: in the buffer of a place, or nowhere (a scalar: a place whose memory is null).
-struct Reference {
-    Py_ssize_t place;
-    int64_t offset;  // bytes
-};
-
-/// A scalar operand of a call that each run gives anew.
-struct Feed {
-    int operand;
-    size_t number;  // in Plan::numbers
-};
-
-struct Number {
-    Py_ssize_t position;
-    Slot slot;
-};
-
-struct Step {
-    const Kernel* kernel;
-    size_t operands, feeds;  // where its own begin
-    int operand_count, feed_count;
-};
-
-struct Use {
-    Py_ssize_t place;
-    int64_t needs;  // bytes
-};
-
-struct Plan {
-    std::vector<Owned> kernels;
-    std::vector<Step> steps;
-    std::vector<Reference> references;
-    std::vector<Scalar> scalars;
-    std::vector<Feed> feeds;
-    std::vector<Number> numbers;
-    std::vector<Use> uses;  // of places, the first use first
-    Py_ssize_t scratch, places, fed = 0;
-    size_t most_operands = 0;
-    int index;
-    double work = 0;
-
-    Plan(Py_ssize_t scratch, Py_ssize_t places, int index) : scratch(scratch), places(places), index(index) {}
-    bool add(Launch* launch, PyObject* arguments, PyObject* place_type, PyObject* fed_type);
-    bool run(PyObject* buffers, PyObject* given) const;
-
-private:
-    std::optional<Reference> reference(const Slot& slot, PyObject* place, PyObject* offset, PyObject* place_type);
-    bool feed(const Slot& slot, PyObject* number, int operand);
-    bool memory(PyObject* buffers, char** base, LaunchScope& scope, Owned& own) const;
-};
+}  // namespace
 
 std::optional<Reference> Plan::reference(const Slot& slot, PyObject* place, PyObject* offset, PyObject* place_type) {
     if (!PyObject_TypeCheck(place, reinterpret_cast<PyTypeObject*>(place_type))) {
@@ -157,30 +94,23 @@ bool Plan::add(Launch* launch, PyObject* arguments, PyObject* place_type, PyObje
     return true;
 }
 
-/// The address of each place's memory; `own` gets the scratch memory.
-bool Plan::memory(PyObject* buffers, char** base, LaunchScope& scope, Owned& own) const {
+bool Plan::addresses(PyObject* buffers, char** base, LaunchScope& scope) const {
     if (PyTuple_Size(buffers) != places) {
         PyErr_Format(PyExc_TypeError, "a program with %zd places got %zd buffers", places, PyTuple_Size(buffers));
         return false;
     }
     for (const Use& use : uses) {
-        Buffer* buffer;
-        if (use.place == 0) {
-            buffer = new_buffer(scratch, index);
-            if (!buffer) return false;
-            own.object = reinterpret_cast<PyObject*>(buffer);
-        } else {
-            PyObject* given = PyTuple_GetItem(buffers, use.place);
-            if (Py_TYPE(given) != buffer_type) {
-                PyErr_Format(PyExc_TypeError, "place %zd: expected a %R, got %R", use.place, buffer_type, given);
-                return false;
-            }
-            buffer = reinterpret_cast<Buffer*>(given);
-            if (buffer->nbytes < use.needs) {
-                PyErr_Format(PyExc_ValueError, "place %zd: the program needs %lld bytes, the buffer has %zd", use.place,
-                             (long long)use.needs, buffer->nbytes);
-                return false;
-            }
+        if (use.place == 0) continue;
+        PyObject* given = PyTuple_GetItem(buffers, use.place);
+        if (Py_TYPE(given) != buffer_type) {
+            PyErr_Format(PyExc_TypeError, "place %zd: expected a %R, got %R", use.place, buffer_type, given);
+            return false;
+        }
+        auto* buffer = reinterpret_cast<Buffer*>(given);
+        if (buffer->nbytes < use.needs) {
+            PyErr_Format(PyExc_ValueError, "place %zd: the program needs %lld bytes, the buffer has %zd", use.place,
+                         (long long)use.needs, buffer->nbytes);
+            return false;
         }
         if (!scope.use(buffer)) return false;
         base[use.place] = buffer->data;
@@ -188,7 +118,30 @@ bool Plan::memory(PyObject* buffers, char** base, LaunchScope& scope, Owned& own
     return true;
 }
 
-/// Gives the Python error that is set the attribute `call`.
+bool Plan::numbers_of(PyObject* given, std::vector<Scalar>& out) const {
+    if (PyTuple_Size(given) < fed) {
+        PyErr_Format(PyExc_TypeError, "a program that is fed %zd numbers got %zd", fed, PyTuple_Size(given));
+        return false;
+    }
+    out.resize(numbers.size());
+    for (size_t i = 0; i < numbers.size(); ++i)
+        if (!read_scalar(numbers[i].slot, PyTuple_GetItem(given, numbers[i].position), &out[i])) return false;
+    return true;
+}
+
+void Plan::call(const Step& step, char* const* base, const Scalar* fed_now, char** data, Scalar* own) const {
+    const Reference* operands = references.data() + step.operands;
+    const Scalar* values = scalars.data() + step.operands;
+    for (int i = 0; i < step.operand_count; ++i) data[i] = base[operands[i].place] + operands[i].offset;
+    if (step.feed_count) {
+        std::copy(values, values + step.operand_count, own);
+        const Feed* feed = feeds.data() + step.feeds;
+        for (int i = 0; i < step.feed_count; ++i) own[feed[i].operand] = fed_now[feed[i].number];
+        values = own;
+    }
+    step.kernel->run(data, values);
+}
+
 void note_call(size_t position) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -200,16 +153,18 @@ void note_call(size_t position) {
 
 bool Plan::run(PyObject* buffers, PyObject* given) const {
     std::vector<char*> base(size_t(places) + 1), data(most_operands);
-    std::vector<Scalar> fed_now(numbers.size()), own_scalars(most_operands);
-    if (PyTuple_Size(given) < fed) {
-        PyErr_Format(PyExc_TypeError, "a program that is fed %zd numbers got %zd", fed, PyTuple_Size(given));
-        return false;
-    }
-    for (size_t i = 0; i < numbers.size(); ++i)
-        if (!read_scalar(numbers[i].slot, PyTuple_GetItem(given, numbers[i].position), &fed_now[i])) return false;
-    Owned own(nullptr);
+    std::vector<Scalar> fed_now, own(most_operands);
+    if (!numbers_of(given, fed_now)) return false;
     LaunchScope scope;
-    if (!memory(buffers, base.data(), scope, own)) return false;
+    Owned memory(nullptr);
+    if (scratch) {
+        Buffer* buffer = new_buffer(scratch, index);
+        if (!buffer) return false;
+        memory.object = reinterpret_cast<PyObject*>(buffer);
+        if (!scope.use(buffer)) return false;
+        base[0] = buffer->data;
+    }
+    if (!addresses(buffers, base.data(), scope)) return false;
 
     PyThreadState* released = work > LONG_NS ? PyEval_SaveThread() : nullptr;
     Clock::time_point looked = released ? Clock::now() : Clock::time_point();
@@ -227,16 +182,7 @@ bool Plan::run(PyObject* buffers, PyObject* given) const {
                     released = PyEval_SaveThread();
                 }
             }
-            const Reference* operands = references.data() + step->operands;
-            const Scalar* values = scalars.data() + step->operands;
-            for (int i = 0; i < step->operand_count; ++i) data[size_t(i)] = base[size_t(operands[i].place)] + operands[i].offset;
-            if (step->feed_count) {
-                std::copy(values, values + step->operand_count, own_scalars.begin());
-                const Feed* feed = feeds.data() + step->feeds;
-                for (int i = 0; i < step->feed_count; ++i) own_scalars[size_t(feed[i].operand)] = fed_now[feed[i].number];
-                values = own_scalars.data();
-            }
-            step->kernel->run(data.data(), values);
+            call(*step, base.data(), fed_now.data(), data.data(), own.data());
             worked += step->kernel->work;
         }
     } catch (...) {
@@ -248,6 +194,8 @@ bool Plan::run(PyObject* buffers, PyObject* given) const {
     if (released) PyEval_RestoreThread(released);
     return true;
 }
+
+namespace {
 
 struct Program {
     PyObject_HEAD
@@ -291,10 +239,7 @@ bool add_program_type(PyObject* module) {
     return program_type && PyModule_AddObjectRef(module, "Program", reinterpret_cast<PyObject*>(program_type)) == 0;
 }
 
-PyObject* program(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    if (count != 6)
-        return PyErr_Format(PyExc_TypeError,
-                            "program(calls, scratch, places, index, Place, Fed) takes 6 arguments, got %zd", count);
+std::unique_ptr<Plan> Plan::make(PyObject* const* args) {
     Owned calls(PySequence_Tuple(args[0]));
     if (!calls) return nullptr;
     Py_ssize_t scratch = PyLong_AsSsize_t(args[1]), places = PyLong_AsSsize_t(args[2]);
@@ -305,11 +250,23 @@ PyObject* program(PyObject*, PyObject* const* args, Py_ssize_t count) {
         PyObject *kernel, *arguments;
         if (!PyArg_ParseTuple(PyTuple_GetItem(calls.object, i), "OO!", &kernel, &PyTuple_Type, &arguments)) return nullptr;
         Launch* launch = launch_of(kernel);
-        if (!launch) Py_RETURN_NONE;
+        if (!launch) return nullptr;
         if (!plan->add(launch, arguments, args[4], args[5])) {
             note_call(size_t(i));
             return nullptr;
         }
+    }
+    return plan;
+}
+
+PyObject* program(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 6)
+        return PyErr_Format(PyExc_TypeError,
+                            "program(calls, scratch, places, index, Place, Fed) takes 6 arguments, got %zd", count);
+    auto plan = Plan::make(args);
+    if (!plan) {
+        if (PyErr_Occurred()) return nullptr;
+        Py_RETURN_NONE;
     }
     auto* self = PyObject_New(Program, program_type);
     if (!self) return nullptr;

@@ -13,8 +13,21 @@ namespace norch::elementwise {
 namespace {
 
 constexpr int64_t TILE = 512;            // elements: a dozen registers stay in the first-level cache
+constexpr int64_t LARGEST = 1536;        // of a tile of several rows
 constexpr int64_t SHORT_ROW = 256;       // columns: of shorter rows a tile has several
+constexpr int64_t LANES = 16;            // elements that do not fill so many take as long each
 constexpr int64_t TRANSPOSED_SIDE = 32;  // columns of a tile with a transposed operand
+
+/// How many rows make a tile that instructions take the least time for.
+int64_t rows_of_tile(int64_t rows, int64_t columns) {
+    int64_t best = 1;
+    double least = 1e9;
+    for (int64_t r = 1; r <= rows && r * columns <= LARGEST; ++r) {
+        const double start = 4, cost = (start + double(r * columns / LANES + r * columns % LANES)) / double(r * columns);
+        if (cost < least) least = cost, best = r;
+    }
+    return best;
+}
 
 class Fused final : public Kernel {
 public:
@@ -56,9 +69,11 @@ private:
         rows_ = nd >= 2 ? loops_.shape[nd - 2] : 1;
         columns_ = nd >= 1 ? loops_.shape[nd - 1] : 1;
         outer_dims_ = std::max(0, nd - 2);
-        const bool several_rows = rows_ > 1 && (transposed || columns_ < SHORT_ROW);
+        const bool several_rows = columns_ < SHORT_ROW || (columns_ <= LARGEST / 2 && columns_ % LANES);
         tile_columns_ = std::clamp<int64_t>(columns_, 1, transposed ? TRANSPOSED_SIDE : TILE);
-        tile_rows_ = several_rows ? std::clamp<int64_t>(TILE / tile_columns_, 1, rows_) : 1;
+        if (several_rows && !transposed) tile_columns_ = std::max<int64_t>(columns_, 1);
+        tile_rows_ = transposed ? TILE / tile_columns_ : several_rows ? rows_of_tile(rows_, tile_columns_) : 1;
+        tile_rows_ = std::clamp<int64_t>(tile_rows_, 1, std::max<int64_t>(rows_, 1));
         row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
         column_tiles_ = (columns_ + tile_columns_ - 1) / tile_columns_;
         items_ = row_tiles_ * column_tiles_;
@@ -80,7 +95,7 @@ private:
         }
         is_planned_ = plan_fused(request, std::move(plans), &program_);
         work = double(loops_.numel) * program_.ns;
-        register_bytes_ = TILE * program_.register_size + 64;
+        register_bytes_ = (tile_rows_ * tile_columns_ * program_.register_size + 127) / 64 * 64;
     }
 
     void run_tile(char* const* data, int64_t item, char** table, Kept* kept) const {

@@ -98,10 +98,9 @@ public:
         const unsigned blocks = t_.tiles[0].divisor * t_.tiles[1].divisor * t_.batch.numel;
         const size_t bytes = VEC * sizeof(T);
         if (has_packets_ && is_aligned(data[0], bytes) && is_aligned(data[1], bytes))
-            transpose_kernel<T, VEC><<<blocks, THREADS, 0, stream_handle()>>>(t_, data[0], data[1]);
+            launch_kernel("a transposed copy", transpose_kernel<T, VEC>, blocks, THREADS, t_, data[0], data[1]);
         else
-            transpose_kernel<T, 1><<<blocks, THREADS, 0, stream_handle()>>>(t_, data[0], data[1]);
-        check_launch("a transposed copy");
+            launch_kernel("a transposed copy", transpose_kernel<T, 1>, blocks, THREADS, t_, data[0], data[1]);
     }
 
 private:

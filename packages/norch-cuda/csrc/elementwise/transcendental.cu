@@ -1,31 +1,10 @@
 // exp, log, sin and their kin, pow and atan2, for the floating dtypes: CUDA's own functions, of at most 2 to 3 ulp.
-#include "common/elementary_ops.h"
 #include "elementwise/elementwise.cuh"
+#include "elementwise/functions.cuh"
 #include "runtime/families.h"
 
 namespace norch::elementwise {
 namespace {
-
-template <class T>
-NORCH_FN T sigmoid(T x) {
-    return T(1) / (T(1) + ::exp(-x));
-}
-
-namespace functions {
-using ::exp, ::expm1, ::log, ::log1p, ::log2, ::log10, ::tanh, ::erf, ::sin, ::cos, ::tan, ::asin, ::acos, ::atan, ::sinh;
-using ::cosh, ::asinh, ::acosh, ::atanh, elementwise::sigmoid;
-}  // namespace functions
-
-// The common exponents exactly, and fast.
-NORCH_BINARY(T, Pow, b == 2 ? a * a : b == 1 ? a : ::pow(a, b))
-NORCH_BINARY(T, Atan2, ::atan2(a, b))
-
-namespace ops {
-#define NORCH_FUNCTION(name, ...) NORCH_UNARY(name, functions::name(x))
-NORCH_EXPONENTIAL_OPS(NORCH_FUNCTION)
-NORCH_PERIODIC_OPS(NORCH_FUNCTION)
-NORCH_INVERSE_OPS(NORCH_FUNCTION)
-}  // namespace ops
 
 #define NORCH_LISTED(name, ...) , ops::name
 using Exponential = OpList<Identity NORCH_EXPONENTIAL_OPS(NORCH_LISTED)>;

@@ -208,7 +208,7 @@ bool Gemm::run(char* to, const char* left, const char* right, const char* bias) 
         const void* alpha = is_64 ? static_cast<const void*>(&one64) : &one32;
         const void* beta = is_64 ? static_cast<const void*>(&zero64) : &zero32;
         check_status(lt.matmul(handle_of(stream.device), d.desc, alpha, right, d.first, left, d.second, beta, to, d.out,
-                               to, d.out, &choice.algorithm, workspace, choice.workspace, stream.handle),
+                               to, d.out, &choice.algorithm, workspace, choice.workspace, stream_handle()),
                      "to multiply matrices");
     };
     if (choice.workspace) {

@@ -207,16 +207,17 @@ public:
             launch(sums_[i], data[0] + start[0], data[1] + start[1], data[2] + start[2],
                    has_bias_ ? data[3] + start[3] : nullptr);
         }
-        check_launch("a small matrix product");
     }
 
 private:
+    static constexpr const char* WHAT = "a small matrix product";
+
     void launch(const Sums& sums, char* out, const char* a, const char* b, const char* bias) const {
         const int64_t count = sums.layout.numel;
         if (is_by_thread_) {
             const int threads = count <= 64 * 1024 ? 64 : THREADS;  // small ones are spread over more multiprocessors
             const unsigned blocks = unsigned(ceil_div(count, threads));
-            thread_kernel<T><<<blocks, threads, 0, stream_handle()>>>(sums, out, a, b, bias);
+            launch_kernel(WHAT, thread_kernel<T>, blocks, threads, sums, out, a, b, bias);
             return;
         }
         if constexpr (!std::is_integral_v<T>) {
@@ -233,7 +234,7 @@ private:
     template <int VEC, int GROUP>
     void launch_groups(const Sums& sums, char* out, const char* a, const char* b, const char* bias) const {
         const int64_t blocks = ceil_div(sums.layout.numel, THREADS / GROUP);
-        group_kernel<T, VEC, GROUP><<<unsigned(blocks), THREADS, 0, stream_handle()>>>(sums, out, a, b, bias);
+        launch_kernel(WHAT, group_kernel<T, VEC, GROUP>, unsigned(blocks), THREADS, sums, out, a, b, bias);
     }
 
     std::vector<Piece<4>> pieces_;
@@ -266,10 +267,9 @@ public:
     void run(char* const* data, const Scalar*) const override {
         for (const auto& [tiles, start] : parts_) {
             const int64_t blocks = std::min<int64_t>(tiles.down * tiles.across * tiles.batch.numel, 1 << 30);
-            tile_kernel<T><<<unsigned(blocks), THREADS, 0, stream_handle()>>>(
-                tiles, data[0] + start[0], data[1] + start[1], data[2] + start[2], has_bias_ ? data[3] : nullptr);
+            launch_kernel("a matrix product", tile_kernel<T>, unsigned(blocks), THREADS, tiles, data[0] + start[0],
+                          data[1] + start[1], data[2] + start[2], has_bias_ ? data[3] : nullptr);
         }
-        check_launch("a matrix product");
     }
 
 private:

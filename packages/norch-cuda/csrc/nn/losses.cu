@@ -38,14 +38,13 @@ KernelPtr make_nll(int64_t rows, LossReduction reduction, const Targets& fixed) 
         const int64_t most = int64_t(multiprocessors()) * SUM_BLOCKS, wanted = ceil_div(rows, THREADS);
         if (reduction == LossReduction::none) {
             if (!rows) return;
-            nll_kernel<T><<<unsigned(std::min(wanted, most * 8)), THREADS, 0, stream_handle()>>>(data[1], rows, targets,
-                                                                                               data[0], LossSum{});
+            launch_kernel("nll_loss", nll_kernel<T>, unsigned(std::min(wanted, most * 8)), THREADS, data[1], rows, targets,
+                          data[0], LossSum{});
         } else {
             const unsigned blocks = unsigned(std::max<int64_t>(1, std::min(wanted, most)));
             const LossScratch scratch(blocks, data[0], reduction == LossReduction::mean ? 0 : 1);
-            nll_kernel<T><<<blocks, THREADS, 0, stream_handle()>>>(data[1], rows, targets, nullptr, scratch.sum);
+            launch_kernel("nll_loss", nll_kernel<T>, blocks, THREADS, data[1], rows, targets, nullptr, scratch.sum);
         }
-        check_launch("nll_loss");
     });
 }
 
@@ -159,15 +158,15 @@ KernelPtr make_class_grad(const ClassGrad& fixed, int target) {
         a.lanes = power_of_two(ceil_div(a.n, 4 * vec), THREADS);
         const bool is_counted = a.is_mean && a.rows > COUNTED_AT_ONCE;
         const Scratch<int64_t> parts(is_counted ? COUNT_BLOCKS : 1);
+        const char* what = "the gradient of a loss by class";
         if (is_counted) {
             a.parts = parts.data();
-            count_kernel<<<COUNT_BLOCKS, THREADS, 0, stream_handle()>>>(a.targets, a.rows, parts.data());
+            launch_kernel(what, count_kernel, COUNT_BLOCKS, THREADS, a.targets, a.rows, parts.data());
         }
         const int64_t blocks = ceil_div(a.rows, THREADS / a.lanes), most = int64_t(multiprocessors()) * 16;
         const unsigned grid = unsigned(std::min(blocks, most));
-        if (has_packets) class_grad_kernel<T, PER_16_BYTES<T>><<<grid, THREADS, 0, stream_handle()>>>(a);
-        else class_grad_kernel<T, 1><<<grid, THREADS, 0, stream_handle()>>>(a);
-        check_launch("the gradient of a loss by class");
+        if (has_packets) launch_kernel(what, class_grad_kernel<T, PER_16_BYTES<T>>, grid, THREADS, a);
+        else launch_kernel(what, class_grad_kernel<T, 1>, grid, THREADS, a);
     });
 }
 
@@ -239,9 +238,8 @@ KernelPtr make_squares(int64_t n, LossReduction reduction) {
         // The mean of nothing is 0 / 0: the kernel counts no rows, and divides by that.
         const LossScratch scratch(blocks, data[0], reduction == LossReduction::mean ? double(n) : 1);
         const T *a = reinterpret_cast<const T*>(data[1]), *b = reinterpret_cast<const T*>(data[2]);
-        if (has_packets) squares_kernel<T, VEC><<<blocks, THREADS, 0, stream_handle()>>>(a, b, n, scratch.sum);
-        else squares_kernel<T, 1><<<blocks, THREADS, 0, stream_handle()>>>(a, b, n, scratch.sum);
-        check_launch("mse_loss");
+        if (has_packets) launch_kernel("mse_loss", squares_kernel<T, VEC>, blocks, THREADS, a, b, n, scratch.sum);
+        else launch_kernel("mse_loss", squares_kernel<T, 1>, blocks, THREADS, a, b, n, scratch.sum);
     });
 }
 

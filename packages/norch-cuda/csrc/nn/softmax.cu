@@ -88,24 +88,24 @@ template <class T>
 void launch_softmax(SoftmaxRows& a, const RowPlan& plan, unsigned blocks) {
     a.lanes = plan.lanes;
     with_row_access<KeptRows<T>>(plan, [&]<int VEC, int K, bool BLOCK>(RowAccess<VEC, K, BLOCK>) {
+        const char* what = "softmax";
         if constexpr (K > 0)
-            softmax_kernel<T, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+            launch_kernel(what, softmax_kernel<T, VEC, K, BLOCK>, blocks, plan.threads, a);
         else if (are_aligned_alike<T>(a.out, a.in))
-            softmax_loop_kernel<T, PER_16_BYTES<T>><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+            launch_kernel(what, softmax_loop_kernel<T, PER_16_BYTES<T>>, blocks, plan.threads, a);
         else
-            softmax_loop_kernel<T, 1><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+            launch_kernel(what, softmax_loop_kernel<T, 1>, blocks, plan.threads, a);
     });
-    check_launch("softmax");
 }
 
 template <class T>
 void launch_softmax_grad(GradRows& a, const RowPlan& plan, unsigned blocks) {
     a.lanes = plan.lanes;
     with_row_access<KeptRows<T>>(plan, [&]<int VEC, int K, bool BLOCK>(RowAccess<VEC, K, BLOCK>) {
-        if constexpr (K > 0) softmax_grad_kernel<T, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream_handle()>>>(a);
-        else softmax_grad_loop_kernel<T, VEC><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+        const char* what = "the gradient of softmax";
+        if constexpr (K > 0) launch_kernel(what, softmax_grad_kernel<T, VEC, K, BLOCK>, blocks, plan.threads, a);
+        else launch_kernel(what, softmax_grad_loop_kernel<T, VEC>, blocks, plan.threads, a);
     });
-    check_launch("the gradient of softmax");
 }
 
 template <class T>
@@ -113,9 +113,9 @@ void launch_columns(const Columns& a) {
     const int width = power_of_two(a.columns, WARP);
     const dim3 threads(width, THREADS / width);
     const unsigned blocks = unsigned(ceil_div(a.columns, width));
-    if (a.y) softmax_grad_columns_kernel<T><<<blocks, threads, 0, stream_handle()>>>(a);
-    else softmax_columns_kernel<T><<<blocks, threads, 0, stream_handle()>>>(a);
-    check_launch("softmax along a dim that is not the last");
+    const char* what = "softmax along a dim that is not the last";
+    if (a.y) launch_kernel(what, softmax_grad_columns_kernel<T>, blocks, threads, a);
+    else launch_kernel(what, softmax_columns_kernel<T>, blocks, threads, a);
 }
 
 /// A contiguous tensor seen from one of its dims.

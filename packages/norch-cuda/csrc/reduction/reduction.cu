@@ -168,15 +168,14 @@ private:
     void launch(const Job& job, const char* x, Target<T> target) const {
         const unsigned blocks = unsigned(job.blocks);
         x += job.start;
+        const char* what = "a reduction";
         if (job.kind == Job::rows)
-            row_kernel<T, VEC><<<blocks, THREADS, 0, stream_handle()>>>(job.r, job.log_group, x, target, identity_);
+            launch_kernel(what, row_kernel<T, VEC>, blocks, THREADS, job.r, job.log_group, x, target, identity_);
         else if (job.kind == Job::columns)
-            column_kernel<T, T, VEC><<<blocks, THREADS, 0, stream_handle()>>>(job.r, job.threads, job.out_stride, x,
-                                                                              target, identity_);
+            launch_kernel(what, column_kernel<T, T, VEC>, blocks, THREADS, job.r, job.threads, job.out_stride, x, target,
+                          identity_);
         else
-            column_kernel<T, T, 1><<<blocks, THREADS, 0, stream_handle()>>>(job.r, job.threads, 0, x, target,
-                                                                            identity_);
-        check_launch("a reduction");
+            launch_kernel(what, column_kernel<T, T, 1>, blocks, THREADS, job.r, job.threads, 0, x, target, identity_);
     }
 
     std::vector<Piece<2>> kept_;

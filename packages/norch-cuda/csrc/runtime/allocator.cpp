@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -50,6 +51,7 @@ struct Arena {
     int device;
     Stream* stream;
     bool is_retired = false;
+    bool is_kept = false;
     std::vector<char*> small[SMALL_CLASSES];
     std::multimap<size_t, char*> large;
     std::map<char*, size_t> segments;  // by where they start: bytes cut off so far
@@ -91,12 +93,8 @@ void return_to_cuda(int device, char* data, size_t nbytes) {
 /// cudaMalloc; where there is no room, once more after every cached block of the device was given back.
 char* take_or_throw(int device, size_t nbytes, size_t asked) {
     if (char* data = take_from_cuda(device, nbytes)) return data;
-    bool is_capturing = false;
-    for (Arena* arena : memory_of(device).arenas) is_capturing |= arena->stream->is_capturing;
-    if (!is_capturing) {  // cudaFree waits, which a recording forbids
-        empty_cache(device);
-        if (char* data = take_from_cuda(device, nbytes)) return data;
-    }
+    empty_cache(device);
+    if (char* data = take_from_cuda(device, nbytes)) return data;
     const MemoryStats& stats = memory_of(device).stats;
     throw OutOfMemory("cuda:" + std::to_string(device) + " cannot allocate " + std::to_string(asked) + " bytes: " +
                       std::to_string(stats.allocated) + " are in use, " + std::to_string(stats.reserved) +
@@ -174,8 +172,31 @@ Arena* make_arena(int device, Stream* stream) {
     return arena;
 }
 
+void keep_free_blocks(Arena* arena, bool keeps) { arena->is_kept = keeps; }
+
+namespace {
+
+/// Whether a graph is recorded on a device, which waiting for the device would end.
+bool is_recording(int device) {
+    const auto& arenas = memory_of(device).arenas;
+    return std::any_of(arenas.begin(), arenas.end(), [](Arena* arena) { return arena->stream->is_capturing; });
+}
+
+/// Arenas whose retirement waits for the end of a recording.
+std::set<Arena*>& retiring() {
+    static std::set<Arena*> all;
+    return all;
+}
+
+}  // namespace
+
 void retire_arena(Arena* arena) {
     arena->is_retired = true;
+    if (is_recording(arena->device)) {
+        retiring().insert(arena);
+        return;
+    }
+    retiring().erase(arena);
     arena->release_free(true);
     if (arena->live) return;
     auto& arenas = memory_of(arena->device).arenas;
@@ -218,6 +239,7 @@ bool may_wait(const Arena& arena, const std::vector<Stream*>& others) {
 
 void release_postponed() noexcept {
     for (const Postponed& p : std::exchange(postponed(), {})) release_block(p.block, &p.used_on);
+    for (Arena* arena : std::exchange(retiring(), {})) retire_arena(arena);
 }
 
 void release_block(const Block& block, const std::vector<Stream*>* used_on) noexcept {
@@ -228,12 +250,10 @@ void release_block(const Block& block, const std::vector<Stream*>* used_on) noex
             return;
         }
         for (Stream* other : *used_on) {
-            cudaEvent_t event;
-            bind(other->device);
-            if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) continue;
-            cudaEventRecord(event, other->handle);
-            cudaStreamWaitEvent(arena.stream->handle, event, 0);
-            cudaEventDestroy(event);
+            try {
+                wait_for(*arena.stream, *other);
+            } catch (const CudaError&) {  // of an earlier kernel, and is reported where that is waited for
+            }
         }
     }
     memory_of(arena.device).stats.allocated -= int64_t(block.nbytes);
@@ -256,10 +276,11 @@ void reset_peak_memory_stats(int device) {
 }
 
 void empty_cache(int device) {
+    if (is_recording(device)) return;
     bind(device);
     cudaDeviceSynchronize();
     for (Arena* arena : memory_of(device).arenas)
-        if (!arena->stream->is_capturing) arena->release_free(false);
+        if (!arena->is_kept) arena->release_free(false);
 }
 
 }  // namespace norch

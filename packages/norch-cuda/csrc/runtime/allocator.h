@@ -24,7 +24,10 @@ struct Block {
 };
 
 Arena* make_arena(int device, Stream* stream);
-/// Ends an arena: its free blocks go back to CUDA now, the others when they are given back.
+/// Whether free blocks stay, since a graph that was recorded uses them: else `empty_cache` gives them back to CUDA.
+void keep_free_blocks(Arena* arena, bool keeps);
+/// Ends an arena: its free blocks go back to CUDA now, the others when they are given back; while a graph is recorded on
+/// the device, after that.
 void retire_arena(Arena* arena);
 
 /// A block of at least `nbytes` for work on `stream`, contents undefined, 256-byte aligned (512 from CUDA itself).
@@ -44,7 +47,7 @@ struct MemoryStats {
 };
 MemoryStats memory_stats(int device);
 void reset_peak_memory_stats(int device);
-/// Returns cached blocks to CUDA, after waiting for the device.
+/// Returns cached blocks to CUDA, after waiting for the device; none while a graph is recorded on it, which forbids that.
 void empty_cache(int device);
 
 /// Device memory for `count` of T, for the kernels of one launch: given back as soon as they are enqueued.

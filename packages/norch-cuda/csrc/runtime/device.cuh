@@ -20,11 +20,33 @@ constexpr int THREADS = 256;
 /// Throws where a kernel could not be launched.
 inline void check_launch(const char* what) { check(cudaGetLastError(), what); }
 
-/// Launches a kernel on the stream of the launch.
+struct Grid {
+    dim3 blocks, threads;
+    size_t shared;  // bytes for each block, besides the kernel's own
+};
+
+/// A kernel with its arguments converted to what it takes.
+template <class... P>
+void note_launch(void (*kernel)(P...), const Grid& grid, const P&... arguments) {
+    const void* pointers[] = {&arguments...};
+    const size_t sizes[] = {sizeof(P)...};
+    launch_notes->add(reinterpret_cast<const void*>(kernel), grid.blocks, grid.threads, grid.shared, pointers, sizes,
+                      sizeof...(P));
+}
+
+/// Launches a kernel on the stream of the launch, or notes that.
+template <class... P, class... A>
+void launch_kernel(const char* what, void (*kernel)(P...), const Grid& grid, const A&... arguments) {
+    if (launch_notes) {
+        note_launch<P...>(kernel, grid, arguments...);
+        if (!launch_notes->makes_them) return;
+    }
+    kernel<<<grid.blocks, grid.threads, grid.shared, stream_handle()>>>(arguments...);
+    check_launch(what);
+}
 template <class... P, class... A>
 void launch_kernel(const char* what, void (*kernel)(P...), dim3 blocks, dim3 threads, const A&... arguments) {
-    kernel<<<blocks, threads, 0, stream_handle()>>>(arguments...);
-    check_launch(what);
+    launch_kernel(what, kernel, Grid{blocks, threads, 0}, arguments...);
 }
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

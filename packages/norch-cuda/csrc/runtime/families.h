@@ -10,6 +10,7 @@ void add_arithmetic(Registry&);  // unary, binary, comparisons
 void add_copying(Registry&);  // copy, fill, where
 void add_transcendental(Registry&);  // exp, log, sin and their kin, pow, atan2
 void add_activations(Registry&);
+void add_fused(Registry&);  // programs of all these
 KernelPtr floating_pow(const Request& request);  // of transcendental, beside that of integers
 KernelPtr cast(const Request& request);  // copy between two different dtypes
 }

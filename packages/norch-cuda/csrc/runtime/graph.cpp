@@ -13,7 +13,10 @@ Graph::~Graph() {
         stream_->arena = outside_;
         release_postponed();
     }
-    if (executable_) cudaGraphExecDestroy(executable_);
+    if (executable_) {
+        const RelaxedCapture relaxed;
+        cudaGraphExecDestroy(executable_);
+    }
     if (arena_) retire_arena(arena_);
     cudaGetLastError();
 }
@@ -29,6 +32,7 @@ void Graph::begin() {
     stream_ = &stream;
     device_ = stream.device;
     arena_ = make_arena(stream.device, &stream);
+    keep_free_blocks(arena_, true);
     outside_ = stream.arena;
     stream.arena = arena_;
     stream.is_capturing = true;

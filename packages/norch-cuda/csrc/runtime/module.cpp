@@ -7,6 +7,7 @@
 #include "runtime/bindings.h"
 #include "runtime/families.h"
 #include "runtime/graph.h"
+#include "runtime/graph_program.h"
 #include "runtime/library.h"
 #include "runtime/transfer.h"
 
@@ -226,6 +227,25 @@ void add_runtime(nb::module_& m) {
         .def("begin", &Graph::begin)
         .def("end", &Graph::end)
         .def("replay", &Graph::replay);
+
+    nb::class_<GraphProgram>(m, "GraphProgram")
+        .def("__call__", [](GraphProgram& program, nb::handle buffers, nb::handle numbers) {
+            if (!program.run(nb::tuple(buffers).ptr(), nb::tuple(numbers).ptr())) throw nb::python_error();
+        })
+        .def_ro("recorded", &GraphProgram::recorded)
+        .def_ro("changed", &GraphProgram::changed);
+    m.def("graph_program", [](nb::handle calls, nb::handle scratch, nb::sequence bound, nb::handle index,
+                              nb::handle place_type, nb::handle fed_type) -> nb::object {
+        std::vector<bool> is_bound;
+        for (nb::handle buffer : bound) is_bound.push_back(!buffer.is_none());
+        const nb::int_ places(is_bound.size());
+        PyObject* arguments[] = {calls.ptr(), scratch.ptr(), places.ptr(), index.ptr(), place_type.ptr(), fed_type.ptr()};
+        auto plan = Plan::make(arguments);
+        if (plan)
+            return nb::cast(new GraphProgram(std::move(plan), std::move(is_bound)), nb::rv_policy::take_ownership);
+        if (PyErr_Occurred()) throw nb::python_error();
+        return nb::none();
+    }, "Backend.program's `run(buffers, numbers)`, or None.");
 }
 
 }  // namespace
@@ -234,7 +254,7 @@ NB_MODULE(_ext, m) {
     nb::set_leak_warnings(false);  // what lives until the interpreter ends is no fault of its user
     add_kernels(m, {
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
-        elementwise::add_activations, reduction::add_reductions, reduction::add_argreductions,
+        elementwise::add_activations, elementwise::add_fused, reduction::add_reductions, reduction::add_argreductions,
         reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
         indexing::add_embedding_grad, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
         nn::add_attention, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,

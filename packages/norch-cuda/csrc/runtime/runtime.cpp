@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <memory>
 
@@ -186,7 +187,45 @@ void bind(int device) {
     if (!is_alone) check(cudaSetDevice(device), "choosing a device");
 }
 
+void wait_for(Stream& stream, Stream& other) {
+    cudaEvent_t event;
+    bind(other.device);
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+    cudaError_t error = cudaEventRecord(event, other.handle);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(stream.handle, event, 0);
+    cudaEventDestroy(event);
+    check(error, "ordering two streams");
+}
+
 Stream& launch_stream() { return *launching; }
+
+LaunchNotes* launch_notes = nullptr;
+
+cudaStream_t stream_handle() {
+    if (launch_notes && !launch_notes->makes_them) throw LaunchNotNoted();
+    return launching->handle;
+}
+
+void LaunchNotes::add(const void* kernel, dim3 blocks, dim3 threads, size_t shared, const void* const* arguments,
+                      const size_t* sizes, int number) {
+    if (count == notes.size()) notes.emplace_back();
+    Note& note = notes[count++];
+    note.kernel = kernel;
+    note.blocks = blocks;
+    note.threads = threads;
+    note.shared = shared;
+    size_t words = 0;
+    auto words_of = [&](int i) { return (sizes[i] + 15) / 16 * 2; };
+    for (int i = 0; i < number; ++i) words += words_of(i);
+    note.bytes.resize(words);
+    note.arguments.resize(size_t(number));
+    uint64_t* to = note.bytes.data();
+    for (int i = 0; i < number; ++i) {
+        std::memcpy(to, arguments[i], sizes[i]);
+        note.arguments[size_t(i)] = to;
+        to += words_of(i);
+    }
+}
 
 void set_launch_stream(Stream& stream) {
     launching = &stream;

@@ -42,6 +42,7 @@ struct Stream {
     int device = 0;
     Arena* arena = nullptr;      // where blocks for this stream come from
     bool is_capturing = false;
+    bool is_programs = false;    // only ever recorded, for one program at a time
 };
 
 struct DeviceProperties {
@@ -65,6 +66,8 @@ Stream& make_stream(int device, int priority = 0);
 
 /// Whether a graph is recorded from a stream, or from one that it has waited for.
 bool is_recorded(const Stream& stream);
+/// Work given to `stream` from now on waits for what `other` was given so far.
+void wait_for(Stream& stream, Stream& other);
 
 /// Makes the device of a stream the one that CUDA calls of this thread mean.
 void bind(int device);
@@ -72,9 +75,31 @@ void bind(int device);
 /// The stream that the kernel now being launched belongs to, set before `Kernel::run` (under the GIL).
 Stream& launch_stream();
 void set_launch_stream(Stream& stream);
-inline cudaStream_t stream_handle() { return launch_stream().handle; }
+/// Its handle. Throws LaunchNotNoted while launches are noted and not made.
+cudaStream_t stream_handle();
 /// The multiprocessors of the device that the kernel now being launched runs on.
 int multiprocessors();
+
+/// Launches as they were made through `launch_kernel`, for a graph's nodes.
+struct LaunchNotes {
+    struct Note {
+        const void* kernel;
+        dim3 blocks, threads;
+        size_t shared;
+        std::vector<uint64_t> bytes;      // the arguments
+        std::vector<void*> arguments;     // where each lies in `bytes`
+    };
+    std::vector<Note> notes;  // the first `count` of them
+    size_t count = 0;
+    bool makes_them = true;   // besides
+
+    void add(const void* kernel, dim3 blocks, dim3 threads, size_t shared, const void* const* arguments,
+             const size_t* sizes, int number);
+};
+/// A launch in another way than through `launch_kernel`, while launches are noted and not made.
+struct LaunchNotNoted : std::exception {};
+/// Where the launches being made are noted, or null. Under the GIL, as is all that launches.
+extern LaunchNotes* launch_notes;
 
 /// Where kernels of a device note the first index out of range. `claim` is on the device, `record` in host memory that
 /// the device can write, so that looking at it needs no copy.

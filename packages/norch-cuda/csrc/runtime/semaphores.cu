@@ -1,5 +1,6 @@
 // Each stream has a semaphore, since its kernels come one after the other. So do the kernels of a graph, which may be
-// replayed on any stream; as there is no telling for how long, theirs are never given to others.
+// replayed on any stream; as there is no telling for how long, theirs are never given to others. (But a stream that is
+// recorded for one program at a time is known to be done with those before.)
 #include "runtime/semaphores.h"
 
 #include <unordered_map>
@@ -40,7 +41,7 @@ unsigned* take_semaphore() {
     static auto pools = std::vector<Pool>(size_t(device_count()));
     const Stream& stream = launch_stream();
     Pool& pool = pools[size_t(stream.device)];
-    if (stream.is_capturing) return new_semaphore(pool);
+    if (stream.is_capturing && !stream.is_programs) return new_semaphore(pool);
     unsigned*& found = pool.of_stream[&stream];
     if (!found) found = new_semaphore(pool);
     return found;

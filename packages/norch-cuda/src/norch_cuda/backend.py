@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from norch.backend import Backend, Kernel, Operand, get_float32_matmul_precision
+from norch.backend import Backend, Fed, Kernel, Operand, Place, get_float32_matmul_precision
 
 from . import _ext, libraries, module
 
@@ -38,6 +38,17 @@ class CudaBackend(Backend):
     def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
         found: Callable[..., Any] | None = _ext.allocating(kernel, nbytes, index)
         return super().allocating(kernel, nbytes, index) if found is None else found
+
+    def program(
+        self,
+        calls: Sequence[tuple[Kernel, tuple[Any, ...]]],
+        scratch: int,
+        bound: Sequence[Any | None],
+        index: int,
+    ) -> Callable[[Sequence[Any], Sequence[float]], None] | None:
+        run: Callable[[Sequence[Any], Sequence[float]], None] | None
+        run = _ext.graph_program(calls, scratch, bound, index, Place, Fed)
+        return run
 
     def synchronize(self, index: int) -> None:
         _ext.synchronize(index)

@@ -164,12 +164,13 @@ class Backend(ABC):
     sign(NaN) is NaN; sub, floor_divide, remainder, pow and matmul are never asked of bool. A scalar counts as a number
     of the operands' dtype, except that arithmetic of 16-bit floats takes it in float32.
 
-    The composite "fused" is an elementwise program, which `norch.capture` makes of calls. Operands: outputs of one shape,
-    then the inputs, tensors of that shape and scalars. attrs steps: "mul float32 o2 o3;sigmoid float32 s0;add float32
-    s1 o2": of each step the op (elementwise, or an elementwise composite such as gelu), its result's dtype, what it
-    reads (o2 is operand 2, s0 the result of step 0), then its attributes (approximate=none). attrs results: for each
-    output the step that it is the result of. A step rounds as the op's own kernel does, so that results are the same
-    bits. An output may be exactly one of the inputs, which steps read as it was. `norch.backend.parse_steps` reads it.
+    The composite "fused" is an elementwise program, which `norch.capture` makes of calls. Operands: outputs of one
+    shape, then the inputs, tensors of that shape and scalars. attrs steps: "mul float32 o2 o3;sigmoid float32 s0;add
+    float32 s1 o2": of each step the op (elementwise, or an elementwise composite such as gelu), its result's dtype,
+    what it reads (o2 is operand 2, s0 the result of step 0), then its attributes (approximate=none). attrs results: for
+    each output the step that it is the result of. A step rounds as the op's own kernel does, so that results are the
+    same bits. An output may be exactly one of the inputs, which steps read as it was. `norch.backend.parse_steps` reads
+    the text.
 
     A 0-d operand of argmax or argmin has dims () and of cumsum, sort, gather or scatter dim 0. An operand without
     elements may start past the end of its buffer. An elementwise output may be exactly one of the inputs; otherwise

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Operand
+from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Operand, Place
 from ..backend.fused import Step
 from ..dispatch.plan import compile_kernel
 from ..dtype import INTEGER
+from ..dtype import uint8 as BYTE
 from .calls import Call
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class Group:
         return written or any(r.overlaps(w) for r in self.reads for w in access.writes)
 
     def feeds(self, access: Access) -> bool:
-        """Whether a call reads a result of the group and, of what the group touches, exactly these elements, or none."""
+        """Whether a call reads a result of the group and, of what that touches, exactly the same elements or none."""
         touched = self.reads | self.writes
         return any(r in self.writes for r in access.reads) and not (
             any(r != w and r.overlaps(w) for r in access.reads for w in self.writes)
@@ -160,6 +162,8 @@ def _access(call: Call) -> Access:
         places.append(_elements(operand, call.arguments[at], call.arguments[at + 1]))
         at += 2
     everything = tuple(places)
+    if not call.operands:  # bytes are copied
+        everything = tuple([Elements(a, 0, BYTE, (), 0, sys.maxsize) for a in call.arguments if type(a) is Place])
     if call.op == "fused":
         outputs = len(call.attrs["results"])
     elif call.op in IN_PLACE or not (call.op in PRIMITIVES or call.op in COMPOSITES):

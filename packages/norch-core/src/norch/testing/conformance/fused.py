@@ -36,12 +36,10 @@ PROGRAMS = (
     Program(
         "casts", ("bfloat16", "float32"), "copy float32 o1;mul float32 s0 o2;copy bfloat16 s1;add bfloat16 s2 o1", (3,)
     ),
-    Program(
-        "choices", ("float32", "float32", 0.0), "lt bool o1 o3;where float32 s0 o3 o2;maximum float32 s1 o1", (2,)
-    ),
+    Program("choices", ("float32", "float32", 0.0), "lt bool o1 o3;where float32 s0 o3 o2;maximum float32 s1 o1", (2,)),
     Program("integers", ("int32", "int32", 3), "add int32 o1 o3;mul int32 s0 o2;bitwise_and int32 s1 o1", (2,)),
     Program("a value read often", ("float32",), "mul float32 o1 o1;mul float32 s0 s0;add float32 s1 s0", (2,)),
-    Program("activations", ("float32", 0.5), "add float32 o1 o2;gelu float32 s0 approximate=tanh;relu float32 s1", (2,)),
+    Program("activations", ("float32", 0.5), "add float32 o1 o2;gelu float32 s0 approximate=tanh;neg float32 s1", (2,)),
 )
 LAYOUTS = (
     ((33, 65), "dense", "dense"), ((1030,), "dense", "offset"), ((3, 5), "transposed", "dense"),

@@ -1,0 +1,346 @@
+#include "runtime/graph_program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/buffer.h"
+
+namespace norch {
+namespace {
+
+/// Streams that programs have been recorded from, with the streams that those last ran on: memory of a home's arena is
+/// free once that is done.
+struct Home {
+    Stream* stream;
+    Stream* last;
+};
+std::vector<Home>& free_homes() {
+    static std::vector<Home> all;
+    return all;
+}
+
+Stream& take_home(int device) {
+    auto& homes = free_homes();
+    auto found = std::find_if(homes.begin(), homes.end(), [&](const Home& home) {
+        return home.stream->device == device && !is_recorded(*home.last);
+    });
+    if (found == homes.end()) {
+        Stream& made = make_stream(device);
+        made.is_programs = true;
+        return made;
+    }
+    const Home home = *found;
+    homes.erase(found);
+    if (home.last != home.stream) wait_for(*home.stream, *home.last);
+    return *home.stream;
+}
+
+/// Notes launches while it lives.
+class Noting {
+public:
+    Noting(LaunchNotes& notes, bool makes_them) {
+        notes.count = 0;
+        notes.makes_them = makes_them;
+        launch_notes = &notes;
+    }
+    ~Noting() { launch_notes = nullptr; }
+};
+
+LaunchNotes& notes() {
+    static LaunchNotes all;
+    return all;
+}
+
+cudaKernelNodeParams parameters_of(LaunchNotes::Note& note) {
+    cudaKernelNodeParams out = {};
+    out.func = const_cast<void*>(note.kernel);
+    out.gridDim = note.blocks;
+    out.blockDim = note.threads;
+    out.sharedMemBytes = unsigned(note.shared);
+    out.kernelParams = note.arguments.data();
+    return out;
+}
+
+/// A stream that is recorded, and ends that.
+class Capture {
+public:
+    /// Into a graph of its own, or after `last` into `graph`.
+    explicit Capture(Stream& stream) : stream_(stream) {
+        check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal), WHAT);
+        stream.is_capturing = true;
+    }
+    Capture(Stream& stream, cudaGraph_t graph, const std::vector<cudaGraphNode_t>& last) : stream_(stream), is_part_(true) {
+        check(cudaStreamBeginCaptureToGraph(stream.handle, graph, last.data(), nullptr, last.size(),
+                                            cudaStreamCaptureModeThreadLocal), WHAT);
+        stream.is_capturing = true;
+    }
+    ~Capture() {
+        if (!stream_.is_capturing) return;
+        cudaGraph_t unfinished = nullptr;
+        cudaStreamEndCapture(stream_.handle, &unfinished);
+        stream_.is_capturing = false;
+        if (unfinished && !is_part_) cudaGraphDestroy(unfinished);
+        cudaGetLastError();
+        release_postponed();
+    }
+    Capture(const Capture&) = delete;
+    Capture& operator=(const Capture&) = delete;
+
+    /// What comes next comes after these.
+    std::vector<cudaGraphNode_t> last() const {
+        cudaStreamCaptureStatus status;
+        const cudaGraphNode_t* nodes = nullptr;
+        const cudaGraphEdgeData* edges = nullptr;
+        size_t count = 0;
+        check(cudaStreamGetCaptureInfo(stream_.handle, &status, nullptr, nullptr, &nodes, &edges, &count), WHAT);
+        return {nodes, nodes + count};
+    }
+    cudaGraph_t end() {
+        cudaGraph_t graph = nullptr;
+        const cudaError_t error = cudaStreamEndCapture(stream_.handle, &graph);
+        stream_.is_capturing = false;
+        release_postponed();
+        check(error, WHAT);
+        return graph;
+    }
+
+private:
+    static constexpr const char* WHAT = "recording a program";
+    Stream& stream_;
+    bool is_part_ = false;
+};
+
+struct DestroyGraph {
+    using pointer = cudaGraph_t;
+    void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+};
+using OwnGraph = std::unique_ptr<cudaGraph_t, DestroyGraph>;
+
+/// Of recording a program: another thread that waits for the device ends a recording.
+constexpr int ATTEMPTS = 3;
+
+bool are_same(const Scalar& a, const Scalar& b) { return a.i == b.i; }
+
+}  // namespace
+
+GraphProgram::GraphProgram(std::unique_ptr<Plan> plan, std::vector<bool> is_bound)
+    : plan_(std::move(plan)), is_bound_(std::move(is_bound)), home_(&take_home(plan_->index)), last_(home_) {
+    const auto places = size_t(plan_->places) + 1;
+    base_.resize(places);
+    data_.resize(plan_->most_operands);
+    own_.resize(plan_->most_operands);
+    is_bound_.resize(places, true);
+    is_bound_[0] = true;
+    find_changing();
+}
+
+GraphProgram::~GraphProgram() {
+    forget_graph();
+    if (scratch_.data) release_block(scratch_);
+    keep_free_blocks(home_->arena, false);
+    free_homes().push_back({home_, last_});
+    cudaGetLastError();
+}
+
+void GraphProgram::forget_graph() {
+    const RelaxedCapture relaxed;
+    if (executable_) cudaGraphExecDestroy(executable_);  // once it has run
+    if (graph_) cudaGraphDestroy(graph_);
+    executable_ = nullptr;
+    graph_ = nullptr;
+}
+
+/// The calls that get a fed number or a buffer of a place that is not bound.
+void GraphProgram::find_changing() {
+    changing_.clear();
+    by_place_.assign(base_.size(), {});
+    by_number_.assign(plan_->numbers.size(), {});
+    for (size_t i = 0; i < plan_->steps.size(); ++i) {
+        const Step& step = plan_->steps[i];
+        const size_t next = changing_.size();
+        bool changes = false;
+        auto note = [&](std::vector<size_t>& users) {
+            if (users.empty() || users.back() != next) users.push_back(next);
+            changes = true;
+        };
+        for (int k = 0; k < step.operand_count; ++k) {
+            const auto place = size_t(plan_->references[step.operands + size_t(k)].place);
+            if (!is_bound_[place]) note(by_place_[place]);
+        }
+        for (int k = 0; k < step.feed_count; ++k) note(by_number_[plan_->feeds[step.feeds + size_t(k)].number]);
+        if (changes) {
+            changing_.emplace_back();
+            changing_.back().step = i;
+        }
+    }
+}
+
+void GraphProgram::call(size_t step) {
+    at_ = step;
+    plan_->call(plan_->steps[step], base_.data(), fed_.data(), data_.data(), own_.data());
+}
+
+void GraphProgram::run_directly() {
+    for (size_t i = 0; i < plan_->steps.size(); ++i) call(i);
+}
+
+/// Makes the graph of this run.
+void GraphProgram::record() {
+    forget_graph();
+    set_launch_stream(*home_);
+    keep_free_blocks(home_->arena, true);
+    cudaGraph_t whole = nullptr;
+    check(cudaGraphCreate(&whole, 0), "making a graph");
+    OwnGraph graph(whole);
+    std::vector<cudaGraphNode_t> last;
+    auto changing = changing_.begin();
+    for (size_t i = 0; i < plan_->steps.size();) {
+        if (changing == changing_.end() || changing->step != i) {
+            const size_t end = changing == changing_.end() ? plan_->steps.size() : changing->step;
+            Capture capture(*home_, whole, last);
+            for (; i < end; ++i) call(i);
+            last = capture.last();
+            capture.end();
+            continue;
+        }
+        Capture capture(*home_);
+        {
+            const Noting noting(notes(), true);
+            call(i++);
+        }
+        const OwnGraph part(capture.end());
+        size_t count = 0;
+        check(cudaGraphGetNodes(part.get(), nullptr, &count), "asking for a graph's nodes");
+        changing->nodes.clear();
+        changing->whole = nullptr;
+        cudaGraphNode_t node = nullptr;
+        if (count == notes().count) {
+            for (size_t k = 0; k < count; ++k) {
+                const cudaKernelNodeParams parameters = parameters_of(notes().notes[k]);
+                check(cudaGraphAddKernelNode(&node, whole, last.data(), last.size(), &parameters), "making a graph's node");
+                changing->nodes.push_back(node);
+                last = {node};
+            }
+        } else {
+            check(cudaGraphAddChildGraphNode(&node, whole, last.data(), last.size(), part.get()), "making a graph's node");
+            changing->whole = node;
+            last = {node};
+        }
+        ++changing;
+    }
+    check(cudaGraphInstantiate(&executable_, whole, 0), "making a graph executable");
+    graph_ = graph.release();
+    ++recorded;
+}
+
+/// Marks the calls whose arguments are others than in the graph. Returns false where it must be made again: a bound place
+/// has another buffer. It counts as not bound from then on.
+bool GraphProgram::mark_changes() {
+    bool fits = true;
+    auto mark = [&](const std::vector<size_t>& users) {
+        for (size_t user : users) changing_[user].is_stale = true;
+    };
+    for (size_t place = 0; place < base_.size(); ++place) {
+        if (base_[place] == recorded_base_[place]) continue;
+        if (is_bound_[place]) {
+            is_bound_[place] = false;
+            fits = false;
+        }
+        mark(by_place_[place]);
+    }
+    for (size_t i = 0; i < fed_.size(); ++i)
+        if (!are_same(fed_[i], recorded_fed_[i])) mark(by_number_[i]);
+    if (!fits) find_changing();
+    return fits;
+}
+
+/// Gives a call's nodes the arguments of this run. Returns false where it now is other launches.
+bool GraphProgram::change(const Changing& changing) {
+    set_launch_stream(*home_);
+    ++changed;
+    if (changing.whole) {
+        Capture capture(*home_);
+        call(changing.step);
+        const OwnGraph part(capture.end());
+        if (cudaGraphExecChildGraphNodeSetParams(executable_, changing.whole, part.get()) == cudaSuccess) return true;
+    } else {
+        const Noting noting(notes(), false);
+        try {
+            call(changing.step);
+        } catch (const LaunchNotNoted&) {
+            return false;
+        }
+        if (notes().count != changing.nodes.size()) return false;
+        cudaError_t error = cudaSuccess;
+        for (size_t k = 0; k < changing.nodes.size() && error == cudaSuccess; ++k) {
+            const cudaKernelNodeParams parameters = parameters_of(notes().notes[k]);
+            error = cudaGraphExecKernelNodeSetParams(executable_, changing.nodes[k], &parameters);
+        }
+        if (error == cudaSuccess) return true;
+    }
+    cudaGetLastError();
+    return false;
+}
+
+/// Runs the graph, with this run's arguments.
+void GraphProgram::launch(Stream& stream) {
+    bool fits = executable_ && mark_changes();
+    try {
+        for (size_t i = 0; fits && i < changing_.size(); ++i)
+            if (changing_[i].is_stale) fits = change(changing_[i]);
+    } catch (...) {
+        forget_graph();  // it has the arguments of two runs
+        throw;
+    }
+    for (Changing& changing : changing_) changing.is_stale = false;
+    recorded_base_ = base_;
+    recorded_fed_ = fed_;
+    if (!fits) {
+        try {
+            record();
+        } catch (const OutOfMemory&) {  // recording gives no cached memory back
+            empty_cache(plan_->index);
+            record();
+        } catch (const std::exception&) {
+            forget_graph();
+            is_direct_ = ++failures_ == ATTEMPTS;
+            cudaGetLastError();
+            set_launch_stream(stream);
+            return run_directly();
+        }
+    }
+    at_ = plan_->steps.size();
+    check(cudaGraphLaunch(executable_, stream.handle), "running a graph");
+}
+
+bool GraphProgram::run(PyObject* buffers, PyObject* numbers) {
+    at_ = plan_->steps.size();
+    try {
+        Stream& stream = current_stream(plan_->index);
+        if (is_recorded(stream)) throw std::invalid_argument("a program cannot be recorded in a graph of norch.cuda.graph");
+        if (is_recorded(*last_)) throw std::invalid_argument("the stream that a program last ran on is being recorded");
+        set_launch_stream(stream);
+        LaunchScope scope;
+        if (!plan_->numbers_of(numbers, fed_) || !plan_->addresses(buffers, base_.data(), scope)) return false;
+        if (launch_stream().device != plan_->index)
+            throw std::invalid_argument("a program for cuda:" + std::to_string(plan_->index) + " got buffers of cuda:" +
+                                        std::to_string(launch_stream().device));
+        if (plan_->scratch && !scratch_.data) scratch_ = allocate_block(*home_, size_t(plan_->scratch));
+        base_[0] = scratch_.data;
+        if (last_ != &stream) wait_for(stream, *last_);
+        last_ = &stream;
+        if (has_run_ && !is_direct_)
+            launch(stream);
+        else
+            run_directly();
+        has_run_ = true;
+        return true;
+    } catch (...) {
+        raise_current();
+        if (at_ < plan_->steps.size()) note_call(at_);
+        return false;
+    }
+}
+
+}  // namespace norch
