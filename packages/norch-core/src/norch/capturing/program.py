@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import switches
 from ..autograd.graph import Leaf, init_node, next_sequence_number
 from ..backend.contract import Place
-from .. import switches
 from ..device import Device
 from ..tensor_base import make_tensor
 from .calls import Call
 from .comparing import Sources
 from .memory import in_scratch, lifetimes, plan_scratch
-from .recorder import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, Recorder
 from .python import Misfit, PythonCall
+from .recorder import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, Recorder
 from .replaying import Run, make_run
 from .results import CapturedNode, Gradient, Result
 
@@ -70,7 +70,7 @@ class Program:
             for at, info in enumerate(places)
             if at and info.kind == TEMPORARY and at not in results and info.backend is main.backend
         }
-        groups = [rewrite(group, {at: temporaries[at] for at in lifetimes(group) if at in temporaries}) for group in groups]
+        groups = [rewrite(group, {k: temporaries[k] for k in lifetimes(group) if k in temporaries}) for group in groups]
         self.calls = calls = [call for group in groups for call in group]
         plans = [plan_scratch(group, temporaries) for group in groups]
         offsets = {place: offset for plan, _ in plans for place, offset in plan.items()}
@@ -148,10 +148,7 @@ class Program:
         for leaf, had in self.entry:
             if (leaf()._grad is not None) is not had:
                 return False
-        for call in self.fed:
-            if call.owner() is None:
-                return False
-        return True
+        return None not in [call.owner() for call in self.fed]
 
     def run_step(
         self, tensors: Sequence[Tensor], numbers: Sequence[float | None], taken: Sequence[Any] = ()

@@ -126,7 +126,7 @@ class PythonCall:
                     tensor._grad = grad
         if len(taken) != len(self.steps):
             raise Misfit
-        for (op, attrs, lists, scalars, _), step in zip(taken, self.steps):  # noqa: B905
+        for (op, attrs, lists, scalars, _), step in zip(taken, self.steps):
             if (
                 op is not step.op
                 or attrs != step.attrs
@@ -267,7 +267,7 @@ def _memory(recorder: Recorder) -> Any:
 
 
 def state_of(value: Any) -> Any:
-    """What can be compared of a Replayed: numbers and the like by value, in dicts and lists too; other things as such."""
+    """A Replayed as it can be compared: numbers and the like, in dicts and lists too, by value; other things as such."""
     kind = type(value)
     if kind in _PLAIN:
         return value

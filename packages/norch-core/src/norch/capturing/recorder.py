@@ -355,8 +355,7 @@ def _rank(tensor: Any) -> tuple[bool, bool, int]:
 
 
 def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
-    """All tensors, generators, optimisers and the like. They are asked by their types, which runs none of their code.
-    """
+    """All tensors, generators, optimisers and the like. They are asked by their types, which runs none of their code."""
     kinds: set[type] = {TensorBase, Generator, Replayed}
     stack = list(kinds)
     while stack:
