@@ -2,64 +2,98 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import sys
+import warnings
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
+from sys import getrefcount
 from threading import Lock, get_ident
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..amp.state import state as autocast
-from ..autograd.graph import is_recording, resolve
-from ..autograd.mode import is_inference_mode_enabled
-from ..device import Device
-from ..dtype import DType
+from ..autograd.graph import Leaf, is_recording
 from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
+from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
+from .backwards import Backwards
+from .checks import next_check
 from .comparing import Differs, compare
 from .epilogues import epilogues
+from .forwards import ForwardProgram, Live
 from .fusion import fuse
+from .graphs import GraphNode, StepGraph, attach, entered, is_live, kept_elsewhere, with_bases
 from .program import Program
-from .recorder import CONSTANT, Recorder
+from .recorder import Recorder
 from .results import is_differentiated
+from .signatures import VALUES, described, key_of, modes
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+    from .report import Report
 
 MOST_PROGRAMS = 8
+MOST_SIGNATURES = 32
+"""Signatures without a program that are remembered."""
 MOST_RECORDINGS = 4
 """Recordings of a signature, of which two must be the same."""
+MOST_CHANGES = 16
+"""How often a signature is captured again that has hardly been replayed in between."""
 
 _NUMBERS = (int, float)
-_VALUES = (int, float, bool, str, bytes, type(None), DType, Device)
 
 
 class Entry:
-    """What is known of a signature: its program; or what was recorded of it; or why it is not replayed."""
+    """What is known of a signature: its programs; or what was recorded of it; or why it is not replayed.
 
-    def __init__(self) -> None:
-        self.calls = 0
+    again: the call at which a refused one is tried again.
+    """
+
+    def __init__(self, signature: str) -> None:
+        self.signature = signature
+        self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
         self.recorded: tuple[Recorder, Sequence[Any], Any] | None = None
-        self.recordings = 0
         self.programs: list[tuple[Program, Any]] = []
         self.refusal: str | None = None
         self.moves = -1
+        self.backwards: Backwards | None = None
+        self.ready: tuple[Any, ...] | None = None
+        """What a program will be made of once the backward passes through the results have been recorded too."""
+
+    def begin_again(self) -> None:
+        self.recorded, self.recordings, self.ready = None, 0, None
 
 
 class Captured:
     """A step and its programs, one for each signature."""
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool) -> None:
+        update_wrapper(self, function, updated=())
         self.function, self.fullgraph = function, fullgraph
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         self.fast: dict[Any, Entry] = {}
         """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
         self.lock = Lock()
         self.running: int | None = None
-        self.captured_again: list[str] = []
-        update_wrapper(self, function)
+        """The thread that replays."""
+        self.captured_again: deque[str] = deque(maxlen=20)
+        self.eager = self.recorded = self.replayed = 0
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
+        name = getattr(self, "__qualname__", None) or "?"
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name  # a decorated function of a module
+        return type(self), (self.function, self.fullgraph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -72,161 +106,308 @@ class Captured:
             or entry.moves != switches.moves
             or autocast.active is not None
             or recording.active is not None
-            or (len(args) > 1 and len({id(x.buffer) for x in args}) < len(args))
+            or chosen_generator.get() is not None
             or not self.lock.acquire(blocking=False)
         ):
             return self._slowly(args, kwargs)
         self.running = get_ident()
         try:
             program, build = entry.programs[0]
-            if program.fits():
+            if (
+                program.runs < program.check
+                and (len(args) < 2 or len({id(x.buffer) for x in args}) == len(args))
+                and program.fits_all(args)
+            ):
                 for x in args:
                     if x.node is not None:
                         break
                 else:
                     return build(program.run_step(args, ()))
+        except IndexError:
+            if entry.programs:
+                raise
         finally:
             self.running = None
             self.lock.release()
         return self._slowly(args, kwargs)
 
+    def report(self, timed: bool = False) -> Report:
+        """How often the step ran in which way, its programs, and what was in the way; print it.
+
+        timed: runs each kernel of each program once more, on memory of its own, for how long it takes.
+        """
+        from .report import make_report
+
+        return make_report(self, timed)
+
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
-            return self.function(*args, **kwargs)  # a part of a step that is being recorded, or of its own
+            return self.function(*args, **kwargs)  # a part of a step that is being recorded
         leaves, structure = flatten((args, kwargs))
         tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
+        if any(x.apply_function is not None for x in tensors):
+            return self.function(*args, **kwargs)  # tensors that stand for others, such as vmap's
         numbers = [x if type(x) in _NUMBERS else None for x in leaves]
         with self.lock:
             self.running = get_ident()
             try:
-                return self._call(args, kwargs, leaves, structure, tensors, numbers)
+                entry = self._entry(leaves, structure)
+                found = self._program(entry, tensors)
+                if entry.ready is not None and entry.refusal is None:
+                    self._complete(entry, args, kwargs, leaves, structure)
+                    found = self._program(entry, tensors)
+                if found is not None and found[0].runs < found[0].check:
+                    return found[1](found[0].run_step(tensors, numbers))
+                entry.calls += 1
+                if entry.refusal is not None and entry.calls >= entry.again:
+                    entry.refusal = None
+                    entry.begin_again()
+                now = found is not None or (entry.calls > 1 and entry.refusal is None)
+                if self.fullgraph and entry.refusal is not None:
+                    raise CaptureError(f"capture(): {entry.refusal}")
             finally:
                 self.running = None
+        if now and recording.recording_lock.acquire(blocking=False):
+            try:
+                return self._record(entry, found, args, kwargs, tensors, numbers)
+            finally:
+                recording.recording_lock.release()
+        self.eager += 1
+        return self.function(*args, **kwargs)
 
-    def _call(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: list[Any],
-        structure: Any,
-        tensors: list[Tensor],
-        numbers: list[Any],
-    ) -> Any:
-        key = self._key(leaves, structure)
+    # --- Which program ------------------------------------------------------------------------------------------------
+
+    def _entry(self, leaves: list[Any], structure: Any) -> Entry:
+        key = key_of(leaves, structure)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry()
-            if len(self.entries) > MOST_PROGRAMS:
-                _, gone = self.entries.popitem(last=False)
-                self.fast = {known: other for known, other in self.fast.items() if other is not gone}
+            entry = self.entries[key] = Entry(described(leaves))
+            for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
+                same = [k for k, e in self.entries.items() if bool(e.programs) is has]
+                if len(same) > most:
+                    self._drop(self.entries.pop(same[0]))
         self.entries.move_to_end(key)
-        if entry.refusal is not None:
-            return self.function(*args, **kwargs)
-        if entry.moves != switches.moves:
+        return entry
+
+    def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
+        self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
+        entry.programs = list(kept)
+        self.fast = {known: other for known, other in self.fast.items() if other is not entry}
+
+    def _program(self, entry: Entry, tensors: list[Tensor]) -> tuple[Program, Any] | None:
+        if entry.moves != switches.moves or any(program.gone for program, _ in entry.programs):
             entry.moves = switches.moves
             kept = [pair for pair in entry.programs if pair[0].holds()]
             if len(kept) < len(entry.programs):
-                self.captured_again.append("a tensor that the step uses has other memory")
-                entry.programs, entry.recorded, entry.recordings = kept, None, 0
-                self.fast = {known: other for known, other in self.fast.items() if other is not entry}
-        for program, build in entry.programs:
-            if program.fits():
-                return build(program.run_step(tensors, numbers))
-        entry.calls += 1
-        if entry.calls == 1:
-            return self.function(*args, **kwargs)
-        return self._record(entry, args, kwargs, tensors, numbers)
+                self._again(entry, "a tensor that the step uses is another, or has other memory", kept)
+                if entry.backwards is not None:
+                    entry.backwards.patterns.clear()
+            if entry.backwards is not None and entry.backwards.missed:
+                self._drop(entry)
+                entry.begin_again()
+                entry.backwards.record_again()
+        return next((pair for pair in entry.programs if pair[0].fits_all(tensors)), None)
 
-    def _key(self, leaves: list[Any], structure: Any) -> Any:
-        described: list[Any] = []
-        for x in leaves:
-            if isinstance(x, TensorBase):
-                described.append((x.spec, x.node is not None and resolve(x) is not None))  # type: ignore[arg-type]
-            elif type(x) in _VALUES:
-                described.append((type(x), x))
-            else:
-                described.append(Same(x))
-        buffers = [x.buffer for x in leaves if isinstance(x, TensorBase)]
-        shared: Any = None
-        if len({id(b) for b in buffers}) < len(buffers):
-            shared = tuple([next(i for i, c in enumerate(buffers) if c is b) for b in buffers])
-        modes = is_recording(), is_inference_mode_enabled(), switches.fingerprint
-        cast = tuple(sorted(autocast.active.items())) if autocast.active else None
-        return tuple(described), repr(structure), shared, modes, cast
+    def _again(self, entry: Entry, why: str, kept: Sequence[tuple[Program, Any]]) -> None:
+        self.captured_again.append(f"{entry.signature}: {why}")
+        entry.changes = 0 if any(pair[0].runs > 16 for pair in entry.programs) else entry.changes + 1
+        self._drop(entry, kept)
+        entry.begin_again()
+        if entry.changes >= MOST_CHANGES:
+            entry.changes = 0
+            self._refuse(entry, f"{why}, again and again")
+
+    def _refuse(self, entry: Entry, why: str) -> None:
+        entry.refusal, entry.again = why, next_check(entry.calls)
+        entry.begin_again()
+
+    # --- Recording ----------------------------------------------------------------------------------------------------
 
     def _record(
-        self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], numbers: list[Any]
+        self,
+        entry: Entry,
+        program: tuple[Program, Any] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[Tensor],
+        numbers: list[Any],
     ) -> Any:
+        self.recorded += 1
+        counts = [getrefcount(t) for t in tensors]
         recorder = Recorder(tensors, self.fullgraph)
-        before, modes = [t.buffer.modified for t in tensors], switches.fingerprint
-        with recording.recording(recorder):
-            out = self.function(*args, **kwargs)
-            leaves, structure = flatten(out)
-            made: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
-            differentiated = [is_differentiated(t) for t in made]
-            recorder.finish(made)
-        entry.recordings += 1
+        before, as_they_were = [t.buffer.modified for t in tensors], modes()
+        fingerprint = switches.fingerprint
+        casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
+        graph = None
+        try:
+            with recording.recording(recorder), entered(tensors, recorder) as entrances:
+                out = self.function(*args, **kwargs)
+                autocast.cache = None
+                leaves, structure = flatten(out)
+                made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
+                live = [i for i, t in enumerate(made) if is_live(t, recorder)]
+                differentiated = [is_differentiated(t, recorder.start) for t in made]
+                if live:
+                    graph = StepGraph([made[i] for i in live], entrances, recorder.start, recorder.was_there)
+                recorder.finish(made, () if graph is None else graph.tensors)
+        finally:
+            autocast.cache = casts
+        own = [t for t in (*made, *(() if graph is None else graph.tensors)) if not recorder.was_there(t)]
+        recorder.kept += kept_elsewhere(own, graph, out, (leaves, made))
+        found = None
+        if graph is not None:
+            if graph.problem is not None:
+                recorder.refuse(graph.problem)
+            else:
+                if entry.backwards is None:
+                    entry.backwards = Backwards(entry, _rewrite)
+                node = GraphNode(entry.backwards, graph.ends, tensors, len(live))
+                found = Live(graph, made, live, tensors, recorder)
+                attach(node, graph, [made[i] for i in live])
+            if recorder.python:
+                recorder.refuse("an optimiser makes a step, and a result is part of a graph")
+            if any(type(t.node) is Leaf and not recorder.was_there(t) for t in made):
+                recorder.refuse("a result is a leaf that the step makes, and another is part of a graph")
+        if switches.fingerprint != fingerprint and switches.latest is not None:
+            recorder.refuse(f"the step changes `{switches.latest[1]}` of a {switches.latest[0].__name__}")
+        if modes() != as_they_were:
+            recorder.refuse("the step leaves another mode behind")
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
             recorder.refuse("an argument is changed in place")
-        if switches.fingerprint != modes and switches.latest is not None:
-            recorder.refuse(f"the step changes `{switches.latest[1]}` of a {switches.latest[0].__name__}")
-        for t, used in zip(made, differentiated, strict=True):
-            if used is False and type(t.node).__name__ != "Leaf":
-                recorder.refuse("a result is part of a graph that is to be differentiated later")
-            number = recorder.numbers.get(id(t.buffer))
-            if number is not None and recorder.places[number].kind == CONSTANT:
-                recorder.refuse("a result is made of Python data")
-        if recorder.kept:
-            shapes = ", ".join(str(tuple(t.shape)) for t in recorder.kept[:3])
-            recorder.refuse(f"a tensor that the step makes is kept after it: {shapes}")
+        if graph is None:
+            returned = {id(t) for t in made} | {id(t.base) for t in made}
+            for t, count in zip(tensors, counts, strict=True):
+                if id(t) not in returned and getrefcount(t) > count + 1:
+                    recorder.refuse("an argument is kept after the step")
+        recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
-        if not all(x is None or type(x) in _VALUES for x in plain):
+        if not all(type(x) in (*VALUES, float) for x in plain):
             recorder.refuse("it returns what is neither a tensor nor a number")
+        if found is not None and recorder.refusal is None:
+            node.recorder = recorder
+        build = _builder(leaves, structure)
+        graph_of_it = found and (found.described, found.live, found.bases, found.places)
+        with self.lock:
+            now = recorder, numbers, (repr(plain), structure, graph_of_it)
+            if self._compare(entry, program, now, differentiated, build, found):
+                self._quicken(entry, args, kwargs)
+        return out
+
+    def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Has calls like this one find the entry quickly, where their arguments are tensors alone."""
+        if kwargs or not all(isinstance(x, TensorBase) and x.node is None for x in args):
+            return
+        if len({id(x.buffer) for x in args}) < len(args) or chosen_generator.get() is not None:
+            return
+        if autocast.active is None:
+            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
+
+    def _compare(
+        self,
+        entry: Entry,
+        program: tuple[Program, Any] | None,
+        now: Any,
+        differentiated: list[Any],
+        build: Any,
+        found: Live | None,
+    ) -> bool:
+        """What comes of a recording: nothing yet, a refusal, or a program (true). One that was there is kept or not."""
+        recorder: Recorder = now[0]
+        if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
+            entry.disturbed += 1  # another thread computes, and whose doing something was cannot be told
+            if entry.disturbed >= MOST_CHANGES:
+                self._refuse(entry, "other threads compute while it is recorded")
+            return False
+        if program is not None:
+            if program not in entry.programs:
+                return False
+            why = recorder.refusal
+            if why is None:
+                try:
+                    program[0].compare(now)
+                    return False
+                except Differs as differs:
+                    why = str(differs)
+            self._again(entry, why, [pair for pair in entry.programs if pair is not program])
+            warnings.warn(f"capture(): a step is not what was recorded of it, and replayed since: {why}", stacklevel=4)
         if recorder.refusal is not None:
             self._refuse(entry, recorder.refusal)
-            return out
-        build = _builder(leaves, structure)
-        last = entry.recorded
-        entry.recorded = recorder, numbers, (plain, structure)
+            return False
+        entry.recordings += 1
+        last, entry.recorded = entry.recorded, now
         if last is None:
-            return out
+            return False
         try:
-            if last[2] != (plain, structure):
+            if last[2] != now[2]:
                 raise Differs("what it returns is not the same the second time")
-            arguments, sources = compare(last[0], recorder, last[1], numbers)
+            arguments, sources = compare(last[0], recorder, last[1], now[1])
         except Differs as why:
             if entry.recordings >= MOST_RECORDINGS:
                 self._refuse(entry, str(why))
-            return out
-        entry.programs.append((Program(recorder, arguments, sources, differentiated, _rewrite), build))
-        entry.recorded, entry.recordings, entry.moves = None, 0, switches.moves
-        if not kwargs and len(tensors) == len(args) and all(isinstance(x, TensorBase) for x in args):
-            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
-        return out
+                if self.fullgraph:
+                    raise CaptureError(f"capture(): {why}") from None
+            return False
+        same = zip(last[0].where, recorder.where, strict=True)
+        pinned = [(i, *one) for i, (one, other) in enumerate(same) if one == other]
+        if found is not None:
+            entry.ready = now, pinned, arguments, sources, differentiated, found, build
+            return False
+        nodes = [0 if used else -1 for used in differentiated]
+        self._add(entry, Program(recorder, arguments, sources, nodes, _rewrite, now, pinned), build)
+        return True
 
-    def _refuse(self, entry: Entry, why: str) -> None:
-        entry.refusal, entry.recorded = why, None
-        if self.fullgraph:
-            raise CaptureError(f"capture(): {why}")
+    def _complete(
+        self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], structure: Any
+    ) -> None:
+        """Makes the program of a step whose results are part of a graph, if what goes back through it is known."""
+        backwards = entry.backwards
+        assert entry.ready is not None
+        assert backwards is not None
+        now, pinned, arguments, sources, differentiated, found, build = entry.ready
+        recorder = now[0]
+        if backwards.refusal is not None:
+            self._refuse(entry, backwards.refusal)
+            return
+        if not backwards.settled():
+            if backwards.patterns or recorder.modified or recorder.moved:
+                if entry.recordings >= 2 * MOST_RECORDINGS:
+                    self._refuse(entry, "no backward pass goes through its results twice in the same way")
+                return
+        backwards.of(recorder)
+        again = _caller(self.function, leaves, structure)
+        made = ForwardProgram(
+            recorder, arguments, sources, differentiated, _rewrite, found, backwards, again, now, pinned
+        )
+        self._add(entry, made, build)
+        self._quicken(entry, args, kwargs)
 
-
-class Same:
-    """An argument that is no value: it is the same only as itself."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+    def _add(self, entry: Entry, program: Program, build: Any) -> None:
+        program.made_of[0].forget()
+        entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
+        entry.begin_again()
+        entry.moves, entry.disturbed = switches.moves, 0
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
     return fuse(epilogues(calls, temporaries), temporaries)
+
+
+def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:
+    """Calls `function` with other tensors and numbers in the places of those among `leaves`."""
+    at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
+    plain = [None if isinstance(x, TensorBase) else x for x in leaves]
+
+    def call(tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
+        values = list(plain)
+        for i, number in enumerate(numbers):
+            if number is not None:
+                values[i] = number
+        for i, tensor in zip(at, tensors, strict=True):
+            values[i] = tensor
+        args, kwargs = unflatten(structure, values)
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
@@ -234,12 +415,14 @@ def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
     if len(leaves) == 1 and isinstance(leaves[0], TensorBase) and unflatten(structure, [0]) == 0:
         return lambda made: made[0]
     at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
+    which = {n: i for i, n in enumerate(dict.fromkeys(id(leaves[i]) for i in at))}
+    order = [which[id(leaves[i])] for i in at]
     plain = [None if isinstance(x, TensorBase) else x for x in leaves]
 
     def build(made: list[Any]) -> Any:
         values = list(plain)
-        for i, value in zip(at, made, strict=True):
-            values[i] = value
+        for i, number in zip(at, order, strict=True):
+            values[i] = made[number]
         return unflatten(structure, values)
 
     return build

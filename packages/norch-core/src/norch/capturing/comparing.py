@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 from ..backend.contract import Fed, Place
-from ..dispatch.op import all_ops
-from .recorder import CONSTANT, Recorder
+from .recorder import CONSTANT, STATE, OfLeaf, Recorder, keyed_kernels
+
+Draws = Sequence[tuple[Any, tuple[int, int], int]]
+"""Generators, with the states that they had and how often they were drawn from."""
 
 
 class Differs(Exception):
@@ -32,23 +35,26 @@ class Sources:
                 self.steps[i, k] = self.first_argument
                 self.first_argument += step.scalars
 
+    def described(self) -> Any:
+        return [(id(generator), count) for generator, count in self.draws], self.arguments
+
     def of_argument(self, position: int) -> Fed:
         if position not in self.arguments:
             self.arguments.append(position)
         return Fed(self.first_argument + self.arguments.index(position))
 
 
-def keyed_kernels() -> frozenset[str]:
-    """Kernels whose last two scalars are the seed and the offset of a draw."""
-    return frozenset(op.kernel for op in all_ops() if op.params[-2:] == ("seed", "offset"))
-
-
 def compare(
-    a: Recorder, b: Recorder, numbers_a: Sequence[Any], numbers_b: Sequence[Any]
+    a: Recorder,
+    b: Recorder,
+    numbers_a: Sequence[Any],
+    numbers_b: Sequence[Any],
+    earlier: tuple[Draws, Draws] = ((), ()),
 ) -> tuple[list[tuple[Any, ...]], Sources]:
     """The arguments of b's calls, with Fed for numbers that change, and where those come from.
 
-    numbers_a, numbers_b: the Python numbers among the steps' arguments, None for others. Raises Differs.
+    numbers_a, numbers_b: the Python numbers among the steps' arguments, None for others. earlier: draws made before the
+    steps, whose seeds and offsets, in this order, are their arguments in place of numbers. Raises Differs.
     """
     if a.reseeded or b.reseeded:
         raise Differs("the step seeds a generator")
@@ -72,7 +78,11 @@ def compare(
             raise Differs(f"{line} ran {_described(one)}, then {_described(other)}")
         sourced: dict[int, Fed] = {}
         if one.op in keyed:
-            sourced = _drawn(a, b, first, second)
+            last = len(second) - 2
+            if (found := _drawn(a.draws, b.draws, first, second)) is not None:
+                sourced = {last: Fed(found[0]), last + 1: Fed(found[1])}
+            elif (found := _drawn(*earlier, first, second)) is not None:
+                sourced = {last: sources.of_argument(found[0]), last + 1: sources.of_argument(found[1])}
         elif number in b.scalars:
             begin = sources.steps[b.scalars[number]]
             tensors = 2 * sum(not operand.is_scalar for operand in one.operands)
@@ -89,10 +99,10 @@ def compare(
             elif x == y or x != x != y != y:
                 flat.append(y)
             else:
-                found = [i for i, (p, q) in enumerate(zip(numbers_a, numbers_b, strict=True)) if (p, q) == (x, y)]
-                if not found:
+                same = [i for i, (p, q) in enumerate(zip(numbers_a, numbers_b, strict=True)) if (p, q) == (x, y)]
+                if not same:
                     raise Differs(f"a number that {one.op} gets was {x!r}, then {y!r} ({line})")
-                flat.append(sources.of_argument(found[0]))
+                flat.append(sources.of_argument(same[0]))
         flat_calls.append(tuple(flat))
     if len(a.calls) != len(b.calls):
         raise Differs(f"it made {len(a.calls)} kernel calls, then {len(b.calls)}")
@@ -106,44 +116,44 @@ def compare(
 
 def _compare_places(a: Recorder, b: Recorder, x: Place, y: Place, op: str, line: str) -> None:
     one, other = a.places[x], b.places[y]
-    if x != y or one.role() != other.role():
-        if one.kind == other.kind == "state":
+    if x != y or not one.is_same(other):
+        if one.kind == other.kind == STATE and one.owner is not None and other.owner is not None:
+            raise Differs(f"{op} gets the memory of another tensor than before ({line})")
+        if one.kind == other.kind == STATE:
             raise Differs(f"{op} gets memory that no tensor held before the step ({line})")
         raise Differs(f"{op} gets other memory the second time ({line})")
     if one.kind == CONSTANT and one.data != other.data:
         raise Differs(f"{op} gets a tensor made of Python data that change ({line})")
 
 
-def _drawn(a: Recorder, b: Recorder, first: tuple[Any, ...], second: tuple[Any, ...]) -> dict[int, Fed]:
-    """The seed and offset of a keyed kernel, by argument, where the step drew them."""
+def _drawn(a: Draws, b: Draws, first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[int, int] | None:
+    """Where the seed and offset of a keyed kernel are among those of draws: each seed, followed by its offsets."""
     base = 0
-    for (generator, state, count), (other, earlier, _) in zip(b.draws, a.draws, strict=False):
+    for (generator, state, count), (other, earlier, _) in zip(b, a, strict=False):
         seed, offset = second[-2:]
         if generator is other and seed == state[0] and 0 <= (at := offset - state[1]) < count:
             if first[-2] == earlier[0] and first[-1] - earlier[1] == at:
-                return {len(second) - 2: Fed(base), len(second) - 1: Fed(base + 1 + at)}
+                return base, base + 1 + at
         base += 1 + count
-    return {}
+    return None
 
 
 def _left(recorder: Recorder) -> list[Any]:
     """What a step leaves behind, as it can be compared."""
-    found: list[Any] = [_seen(where) for where in recorder.results]
+    found: list[Any] = [*map(_seen, recorder.results), *map(_seen, recorder.result_grads), recorder.leaves]
     for name in ("grads", "moved"):
         found += sorted((id(tensor()), _seen(where)) for tensor, where in getattr(recorder, name))
     return found
 
 
 def _seen(where: Any) -> Any:
-    if where is None:
-        return (-1, 0, 0)
-    if isinstance(where, tuple):
-        return (int(where[0]), where[1], id(where[2]))
-    return (-2, id(where()), 0)
-
-
-def _compiled_for(compiled: Any) -> Any:
-    return compiled.op, compiled.operands, dict(compiled.attrs)
+    if type(where) is tuple:
+        return ("memory", int(where[0]), where[1], id(where[2]))
+    if isinstance(where, ref):
+        return ("tensor", id(where()), 0, 0)
+    if isinstance(where, OfLeaf):
+        return ("gradient", id(where.leaf()), 0, 0)
+    return (type(where).__name__, where, 0, 0)
 
 
 def _described(compiled: Any) -> str:

@@ -68,7 +68,7 @@ class PythonCall:
 
     def _described(self, recorder: Recorder, leaf: Any) -> Any:
         if isinstance(leaf, TensorBase):
-            if id(leaf) in recorder.argument_ids:
+            if id(leaf) in recorder.positions:
                 return "argument", [id(t()) for t in recorder.arguments].index(id(leaf))
             return "tensor", recorder._where(leaf)  # type: ignore[arg-type]
         if type(leaf) in _PLAIN:
@@ -235,7 +235,7 @@ def note(recorder: Recorder, method: Any, owner: Any, args: Any, kwargs: Any) ->
     if recorder.refusal is not None:
         return method(owner, *args, **kwargs)
     places, held = len(recorder.places), len(recorder.held)
-    before, draws = _memory(recorder), [g._state() for g, _ in recorder.generators]
+    before, draws = _memory(recorder), [g._state() for g, *_ in recorder.generators]
     thread = get_ident()
 
     def step(op: Any, attrs: Any, lists: Any, scalars: Any, one: Any) -> None:
@@ -259,7 +259,7 @@ def note(recorder: Recorder, method: Any, owner: Any, args: Any, kwargs: Any) ->
         recorder.refuse(f"{call.name} returns something")
     if any(old != new for old, new in zip(before, _memory(recorder), strict=True) if old and new):
         recorder.refuse(f"{call.name} gives tensors other memory or gradients")
-    if [g._state() for g, _ in recorder.generators] != draws:
+    if [g._state() for g, *_ in recorder.generators] != draws:
         recorder.refuse(f"{call.name} draws random numbers")
     if call.why is not None:
         if recorder.fullgraph and recorder.refusal is None:
@@ -301,7 +301,7 @@ def _memory(recorder: Recorder) -> Any:
 
 
 def state_of(value: Any) -> Any:
-    """A Replayed as it can be compared: numbers and the like, in dicts and lists too, by value; other things as such."""
+    """What can be compared of a Replayed: numbers and the like by value, in dicts and lists too; others as such."""
     kind = type(value)
     if kind in _PLAIN:
         return value

@@ -125,9 +125,8 @@ class Module(Movable, Hookable):
             if old != value:
                 switches.switched(self, name, old, value)
         elif (
-            plain
-            or old is None
-            or (callable(value) and not isinstance(value, norch.Tensor))
+            old is None
+            or (not isinstance(value, norch.Tensor) and (callable(value) or type(value) in _PLAIN))
             or any(name in names for names in _registries(self))
         ):
             switches.replaced(self, name)
