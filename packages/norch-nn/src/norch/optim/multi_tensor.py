@@ -11,6 +11,7 @@ import norch
 from norch.nn.fields import add_constructor
 
 from .optimizer import Optimizer, Params, State
+from .replay import StepReplay
 
 # Options of optimisers: where they are given to one that does not know them, something is not as its author thinks.
 _OPTIONS = frozenset(
@@ -60,6 +61,10 @@ class MultiTensorOptimizer(_Table, Optimizer):
     _arguments_of: ClassVar[Any]
     _key: ClassVar[Any] = itemgetter("step")
     """What parameters that step together have in common; None: anything goes."""
+    _varying: ClassVar[Any] = None
+    """What of the op's numbers changes from step to step, if just the last ones do: a function of its arguments."""
+    _plain_count: ClassVar[bool] = True
+    """Whether a step counts itself and changes no other number of a state."""
     _ranges: ClassVar[dict[str, tuple[Callable[[Any], bool], str]]] = {
         **dict.fromkeys(("lr", "lr_decay", "eps", "weight_decay", "momentum", "momentum_decay"), NOT_NEGATIVE),
         "initial_accumulator_value": NOT_NEGATIVE,
@@ -77,6 +82,7 @@ class MultiTensorOptimizer(_Table, Optimizer):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._plain_count = cls._next_numbers is MultiTensorOptimizer._next_numbers
         if "_scalars" in vars(cls):
             cls._arguments_of = staticmethod(_arguments_function(cls))
         if cls.__module__.startswith("norch.optim.") and inspect.get_annotations(cls):  # not those of users
@@ -157,6 +163,16 @@ class MultiTensorOptimizer(_Table, Optimizer):
     def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
         """What the op is called with beside tensors, for parameters with this state."""
         return self._arguments_of(group, state)
+
+    def _state_names(self, group: dict[str, Any]) -> list[str | None]:
+        """The states that the op takes after parameters and gradients; None for those that are not asked for."""
+        return [*self._states, *(name if group[option] else None for name, option in self._optional_states.items())]
+
+    def _step_replay(self, given: set[int], ask: Any) -> StepReplay | None:
+        """How replays of norch.capture make the step that has just been made; None: as it is."""
+        if self._repeats or any(isinstance(v, norch.Tensor) for group in self.param_groups for v in group.values()):
+            return None
+        return StepReplay(self, given, ask)
 
     def _next_numbers(self, group: dict[str, Any], arguments: dict[str, Any], step: int) -> State:
         """The numbers of a state after step number `step`."""
