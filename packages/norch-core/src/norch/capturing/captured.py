@@ -24,7 +24,8 @@ from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, entered, is_live, kept_elsewhere, with_bases
+from .graphs import GraphNode, StepGraph, attach, entered, holders_of, is_live, kept_elsewhere, with_bases
+from .parts import LAST, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -58,8 +59,18 @@ class Entry:
 class Captured:
     """A step and its programs, one for each signature."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool) -> None:
-        self.function, self.fullgraph = function, fullgraph
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fullgraph: bool,
+        source: Any = None,
+        refused: Callable[[int | None, Sequence[int]], None] | None = None,
+    ) -> None:
+        """source: the function or method that `function` runs, if that is no function itself. refused: of a part of a
+        step, what is told where it was refused: the line, or which of its results no replay can return."""
+        self.function, self.fullgraph, self.refused = function, fullgraph, refused
+        self.source = function if source is None else source
+        self.parts: Parts | None = None
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         self.fast: dict[Any, Entry] = {}
         """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
@@ -128,7 +139,8 @@ class Captured:
                 self.fast = {known: other for known, other in self.fast.items() if other is not gone}
         self.entries.move_to_end(key)
         if entry.refusal is not None:
-            return self.function(*args, **kwargs)
+            run = None if self.parts is None else self.parts.run
+            return (run or self.function)(*args, **kwargs)
         if entry.moves != switches.moves:
             entry.moves = switches.moves
             kept = [pair for pair in entry.programs if pair[0].holds()]
@@ -176,6 +188,8 @@ class Captured:
         self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], numbers: list[Any]
     ) -> Any:
         recorder = Recorder(tensors, self.fullgraph)
+        recorder.code = getattr(self.source, "__code__", None)
+        holders = holders_of(tensors) if self.refused is not None or is_recording() else None
         before, modes = [t.buffer.modified for t in tensors], switches.fingerprint
         casts, autocast.cache = autocast.cache, None
         graph = None
@@ -194,6 +208,8 @@ class Captured:
             autocast.cache = casts
         own = [t for t in (*made, *(() if graph is None else graph.tensors)) if not recorder.was_there(t)]
         recorder.kept += kept_elsewhere(own, graph, out, (leaves, made))
+        if holders is not None and kept_elsewhere(tensors, graph, out, (leaves, made), holders):
+            recorder.refuse("an argument is kept after the step")
         found = None
         if graph is not None:
             if graph.problem is not None:
@@ -217,8 +233,9 @@ class Captured:
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
         if not all(x is None or type(x) in _VALUES for x in plain):
             recorder.refuse("it returns what is neither a tensor nor a number")
+            recorder.at = recorder.at or LAST
         if recorder.refusal is not None:
-            self._refuse(entry, recorder.refusal)
+            self._refuse(entry, recorder.refusal, recorder.at, out)
             return out
         if found is not None:
             node.recorder = recorder
@@ -270,10 +287,20 @@ class Captured:
         if not kwargs and all(isinstance(x, TensorBase) for x in args):
             self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
 
-    def _refuse(self, entry: Entry, why: str) -> None:
-        entry.refusal, entry.recorded = why, None
+    def _refuse(self, entry: Entry, why: str, at: int | None = None, out: Any = None) -> None:
+        entry.refusal, entry.recorded, entry.ready = why, None, None
         if self.fullgraph:
             raise CaptureError(f"capture(): {why}")
+        if at is None:
+            at = line_of(why, getattr(self.source, "__code__", None))
+        if self.refused is not None:
+            values = out if at == LAST and type(out) is tuple else ()
+            odd = [i for i, x in enumerate(values) if not isinstance(x, TensorBase) and type(x) not in _VALUES]
+            self.refused(None if at == LAST else at, odd)
+            return
+        if self.parts is None:
+            self.parts = Parts(self.source, lambda function, refused: Captured(function, False, None, refused))
+        self.parts.refuse(at)
 
 
 class Same:
