@@ -12,6 +12,9 @@ from .splitting import Odd, Part, Split
 if TYPE_CHECKING:
     from .captured import Captured
 
+_CHANGING = (int, float, str)
+MOST_CHANGES = 3
+
 LAST = -1
 """In the place of a line: the last statement of a step, which returns what no replay can."""
 
@@ -28,13 +31,13 @@ class Parts:
         except Odd as why:
             self.odd = str(why)
 
-    def _capture(self, function: Any, part: Part) -> Captured:
+    def _capture(self, function: Any, part: Part) -> PartCall:
         def refused(line: int | None, outputs: Sequence[int]) -> None:
             split = self.split
             if split is not None and not any(split.leave(part, i) for i in outputs) and line is not None:
                 split.refuse(line)
 
-        return self.captured(function, refused)
+        return PartCall(self.captured(function, refused), part, self)
 
     def refuse(self, line: int | None) -> None:
         """Takes the step apart at `line`. Without one it runs as it is."""
@@ -53,7 +56,25 @@ class Parts:
 
     def described(self) -> list[tuple[tuple[int, int], Any]]:
         """The first and last line of each part, and what is captured of it."""
-        return [] if self.split is None else self.split.captured_parts()
+        return [] if self.split is None else [(lines, call.captured) for lines, call in self.split.captured_parts()]
+
+
+class PartCall:
+    """A part of a step. Statements that read a number which keeps changing are left to Python: each has a program."""
+
+    def __init__(self, captured: Captured, part: Part, parts: Parts) -> None:
+        self.captured, self.part, self.parts = captured, part, parts
+        self.last: tuple[Any, ...] = ()
+        self.changes = [0] * len(part.inputs)
+
+    def __call__(self, *args: Any) -> Any:
+        if self.last != (values := tuple([x if type(x) in _CHANGING else None for x in args])):
+            for i, (old, new) in enumerate(zip(self.last, values, strict=False)):
+                self.changes[i] += old != new
+                if self.changes[i] == MOST_CHANGES and self.parts.split is not None:
+                    self.parts.split.leave_readers(self.part, self.part.inputs[i])
+            self.last = values
+        return self.captured(*args)
 
 
 def line_of(why: str, code: Any) -> int | None:

@@ -81,13 +81,13 @@ class Split:
         self.run: Callable[..., Any] = self.function
 
     def refuse(self, line: int) -> bool:
-        """Whether there was a statement at that line that was part of a part."""
-        for statement in self.statements:
-            if statement.first <= line <= statement.last and not statement.eager:
-                statement.eager = True
-                self._build()
-                return True
-        return False
+        """Whether there is a statement at that line."""
+        found = [s for s in self.statements if s.first <= line <= s.last]
+        for statement in found:
+            statement.eager = True
+        if found:
+            self._build()
+        return bool(found)
 
     def leave(self, part: Part, output: int) -> bool:
         """`refuse` for the last statement of `part` that assigns its output of that number."""
@@ -97,6 +97,12 @@ class Split:
     def captured_parts(self) -> list[tuple[tuple[int, int], Any]]:
         """The first and last line of each part, and what is captured of it."""
         return [(part.lines, self.known[tuple(map(id, part.statements))]) for part in self.parts]
+
+    def leave_readers(self, part: Part, name: str) -> None:
+        """`refuse` for the statements of `part` that read one of its inputs."""
+        for statement in part.statements:
+            statement.eager = statement.eager or name in statement.reads
+        self._build()
 
     def _build(self) -> None:
         arguments = self.tree.args
@@ -187,7 +193,7 @@ def _source(function: FunctionType) -> ast.FunctionDef:
         raise Odd("its source is no function of its own")
     ast.increment_lineno(tree, first - 1)
     same = _code(definition.name, definition.args, definition.body, [*code.co_freevars], code)
-    if (same.co_code, same.co_names, same.co_varnames) != (code.co_code, code.co_names, code.co_varnames):
+    if _outline(same) != _outline(code):
         raise Odd("its source is not that of its code")
     for node in ast.walk(definition):
         if isinstance(node, ast.Global | ast.Nonlocal):
@@ -195,6 +201,12 @@ def _source(function: FunctionType) -> ast.FunctionDef:
         if isinstance(node, ast.Name) and node.id in _SEES_LOCALS:
             raise Odd(f"it calls {node.id}()")
     return definition
+
+
+def _outline(code: CodeType) -> Any:
+    """What code that was compiled in another module has in common: instructions may differ."""
+    constants = {repr(c) for c in code.co_consts if not isinstance(c, CodeType)}
+    return set(code.co_names), code.co_varnames, constants, {line for *_, line in code.co_lines()}
 
 
 def _code(name: str, arguments: ast.arguments, body: list[ast.stmt], free: Sequence[str], like: CodeType) -> CodeType:
