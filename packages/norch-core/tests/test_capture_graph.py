@@ -185,7 +185,8 @@ def test_unused_results_and_other_subsets():
         seen = []
         for i in range(14):
             h, rest = run(norch.randn(5, 6))
-            assert rest["n"] == 3 and not rest["z"].requires_grad
+            assert rest["n"] == 3
+            assert not rest["z"].requires_grad
             (h.sum() if i % 3 == 0 else rest["y"].sum() if i % 3 == 1 else (rest["y"] * h[:, :4]).sum()).backward()
             seen.append(bits([h, rest["y"], rest["z"], *[p.grad for p in net.parameters()]]))
             net.zero()
@@ -198,10 +199,12 @@ def test_without_a_backward_pass_it_is_replayed_and_its_memory_freed():
     forward = norch.capture(net.__call__)
     for _ in range(5):
         y = forward(norch.ones(5, 6))
-    assert replayed(forward) == [True] and y.requires_grad
+    assert replayed(forward) == [True]
+    assert y.requires_grad
     node = ref(y.node.graph) if y.node.graph is not None else None
     buffer_free = y.node.memory
-    assert buffer_free is not None and node is None
+    assert buffer_free is not None
+    assert node is None
     tensor = ref(y)
     del y
     gc.collect()
@@ -248,7 +251,8 @@ def test_dropout_is_the_same_in_both_directions():
             if i == 5:
                 norch.manual_seed(8)
         found.append(seen)
-    assert found[0] == found[1] and replayed(forward) == [True]
+    assert found[0] == found[1]
+    assert replayed(forward) == [True]
 
 
 def test_changes_in_place_between_forward_and_backward_are_found():
@@ -306,7 +310,8 @@ def test_results_that_are_views():
             ((left * right).sum() + flat.sum()).backward()
             seen.append(bits([left, right, flat, net.a.grad, x.grad]))
         found.append(seen)
-    assert found[0] == found[1] and replayed(forward) == [True]
+    assert found[0] == found[1]
+    assert replayed(forward) == [True]
 
 
 def test_what_a_replay_could_not_leave_behind_is_left_eager():

@@ -1,5 +1,6 @@
 // fused: an elementwise program that one kernel interprets. A thread computes K elements at once: its operands and the
 // results that later steps read lie in shared memory, where each thread has its own place, the last result in registers.
+// Large programs are compiled where NVRTC is installed.
 #include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
@@ -7,45 +8,16 @@
 
 #include "common/fused_steps.h"
 #include "elementwise/elementwise.cuh"
-#include "elementwise/fused_steps.cuh"
+#include "elementwise/fused_program.cuh"
 #include "runtime/families.h"
+#include "runtime/nvrtc.h"
 
 namespace norch::elementwise {
 namespace fused {
 namespace {
 
-constexpr int K = 8, TENSORS = 10, STEPS = 32, SCALARS = 16, VALUES = 12;
+constexpr int K = 8, VALUES = 12;
 constexpr uint32_t VALUE_BYTES = THREADS * K * sizeof(float), MAX_SHARED = 96 << 10;
-constexpr uint8_t NONE = 255;
-
-struct Source {
-    enum Kind : uint8_t { last, value, tensor, scalar } kind;  // last: the result of the step before
-    uint8_t index;
-};
-
-struct Instruction {
-    Code code;
-    uint8_t arity;
-    uint8_t to, out;  // the value and the tensor that the result is written to, or NONE
-    DType dtype;
-    Source x[3];
-    float k[3];
-};
-
-struct Program {
-    Instruction steps[STEPS];
-    float scalar[SCALARS];
-    char* data[TENSORS];           // the outputs first
-    uint32_t shared[TENSORS];      // where inputs lie
-    uint32_t values;               // where values do
-    DType dtype[TENSORS];
-    bool is_broadcast[TENSORS];    // along the innermost dim: one element stands for all of a packet
-    uint8_t itemsize[TENSORS];
-    int count, tensors, outputs;
-    bool has_packets;
-};
-
-using Dims = Layout<TENSORS>;
 
 /// A dtype that is computed in float32.
 template <class F>
@@ -245,32 +217,74 @@ public:
         }
         for (const Piece<TENSORS>& piece : pieces_) {
             Dims layout = piece.layout;
-            bool is_aligned_all = layout.ndim > 0 && (layout.ndim == 1 || layout.size[0].divisor % K == 0);
             for (int t = 0; t < p.tensors; ++t) {
                 p.data[t] = data[tensor_[t]] + piece.start[t];
-                p.is_broadcast[t] = t >= p.outputs && layout.stride[t][0] == 0;
-                if (p.is_broadcast[t]) continue;
-                const int64_t bytes = K * p.itemsize[t], alignment = std::min<int64_t>(bytes, 16);
-                is_aligned_all &= layout.stride[t][0] == p.itemsize[t] && is_aligned(p.data[t], size_t(alignment));
-                for (int d = 1; d < layout.ndim; ++d) is_aligned_all &= layout.stride[t][d] % alignment == 0;
+                p.is_broadcast[t] = t >= p.outputs && layout.ndim > 0 && layout.stride[t][0] == 0;
+            }
+            if (layout.numel >= COMPILED && pieces_.size() == 1) {
+                layout = run_compiled(p, layout);
+                if (!layout.numel) return;
             }
             const uint32_t left = layout.numel % K;
-            p.has_packets = is_aligned_all && !(left && layout.numel < FEW);
-            if (p.has_packets && left) {  // of one dim
-                layout.numel -= left;
-                launch(p, layout);
-                for (int t = 0; t < p.tensors; ++t) p.data[t] += layout.numel * layout.stride[t][0];
-                layout.numel = left;
+            p.has_packets = allows_packets_of(K, p, layout) && !(left && layout.numel < FEW);
+            if (p.has_packets && left) {
+                launch(p, layout, layout.numel - left);
+                pass(p, layout, layout.numel - left);
                 p.has_packets = false;
             }
-            launch(p, layout);
+            launch(p, layout, layout.numel);
         }
     }
 
 private:
     static constexpr uint32_t FEW = 1 << 16;
+    static constexpr uint32_t COMPILED = 1 << 20;  // elements: a compiler takes some 50 ms
 
-    void launch(const Program& p, const Dims& layout) const {
+    /// Whether packets of `k` elements may be accessed; where some elements are left, the layout has one dim.
+    static bool allows_packets_of(int k, const Program& p, const Dims& layout) {
+        if (layout.ndim == 0 || (layout.ndim > 1 && layout.size[0].divisor % uint32_t(k))) return false;
+        for (int t = 0; t < p.tensors; ++t) {
+            if (p.is_broadcast[t]) continue;
+            const int64_t alignment = std::min<int64_t>(k * p.itemsize[t], 16);
+            if (layout.stride[t][0] != p.itemsize[t] || !is_aligned(p.data[t], size_t(alignment))) return false;
+            for (int d = 1; d < layout.ndim; ++d)
+                if (layout.stride[t][d] % alignment) return false;
+        }
+        return true;
+    }
+
+    /// Goes past the first elements, of a layout of one dim.
+    static void pass(Program& p, Dims& layout, uint32_t elements) {
+        for (int t = 0; t < p.tensors; ++t) p.data[t] += elements * layout.stride[t][0];
+        layout.numel -= elements;
+    }
+
+    /// Runs the program's own kernel, if there is one, on all packets; what is left of the layout.
+    Dims run_compiled(Program& p, Dims layout) const {
+        int k = 4;
+        for (int t = 0; t < p.tensors; ++t)
+            if (p.itemsize[t] < 4) k = 8;
+        if (!allows_packets_of(k, p, layout)) return layout;
+        const int device = launch_stream().device;
+        if (compiled_for_ != device) {
+            compiled_ = runtime_kernel(source_of(p, layout, k), "fused_kernel", device);
+            compiled_for_ = device;
+        }
+        if (!compiled_) return layout;
+        Arguments arguments = {};
+        std::copy_n(p.data, TENSORS, arguments.data);
+        std::copy_n(p.scalar, SCALARS, arguments.scalar);
+        arguments.count = layout.numel - layout.numel % uint32_t(k);
+        const Grid grid{unsigned(ceil_div(arguments.count, THREADS * k)), THREADS, 0};
+        const void* pointers[] = {&arguments};
+        const size_t sizes[] = {sizeof arguments};
+        launch_compiled("a compiled fused program", compiled_, grid, pointers, sizes, 1);
+        pass(p, layout, arguments.count);
+        return layout;
+    }
+
+    void launch(const Program& p, Dims layout, uint32_t elements) const {
+        layout.numel = elements;
         const auto blocks = unsigned(ceil_div(layout.numel, THREADS * K));
         if (has_long_) launch_prepared<true>(blocks, p, layout);
         else launch_prepared<false>(blocks, p, layout);
@@ -397,6 +411,8 @@ private:
     int scalars_ = 0;
     uint32_t shared_bytes_ = 0;
     bool has_long_ = false;
+    mutable const void* compiled_ = nullptr;  // under the GIL, as is all that launches
+    mutable int compiled_for_ = -1;
 };
 
 }  // namespace

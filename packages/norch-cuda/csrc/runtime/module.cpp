@@ -267,6 +267,7 @@ NB_MODULE(_ext, m) {
     m.def("memory_stats", stats, nb::arg("device"));
     m.def("reset_peak_memory_stats", reset_peak_memory_stats, nb::arg("device"));
     m.def("empty_cache", [](int device) {
+        if (is_recording(device)) return;
         empty_cache(device);
         empty_pinned_cache();
     }, nb::arg("device"));

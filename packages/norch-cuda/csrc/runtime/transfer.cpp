@@ -39,6 +39,7 @@ size_t size_class(size_t nbytes) {
 
 /// Takes back what finished copies have read.
 void collect() {
+    const RelaxedCapture relaxed;
     auto& pending = pinned().pending;
     while (!pending.empty() && cudaEventQuery(pending.front().event) == cudaSuccess) {
         auto done = pending.front();

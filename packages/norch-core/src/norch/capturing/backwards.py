@@ -110,7 +110,12 @@ class Backwards:
             inner, nodes = node.graph.inner, node.graph.nodes
             if plain or outer is not None or node.recorder is None or self.refusal is not None:
                 return run_inside(backward, inner, nodes, needed, grads, carried)
-            return self._record(node, backward, grads, needed, carried)
+            if recording.recording_lock.acquire(blocking=False):
+                try:
+                    return self._record(node, backward, grads, needed, carried)
+                finally:
+                    recording.recording_lock.release()
+            return run_inside(backward, inner, nodes, needed, grads, carried)
         if node.memory is None:
             raise node.freed()
         program = node.program
@@ -180,7 +185,7 @@ class Backwards:
             pattern = self.patterns[key] = Pattern()
         had = _had(node)
         places = saved_places(graph, forward)
-        buffers = {number: buffer for buffer in graph.saved if (number := forward.numbers.get(id(buffer))) in places}
+        buffers = {number: buffer for buffer in graph.saved for number in forward.places_of(buffer)}
         memory = [Memory(buffers[p], forward.starts.get(p, 0), _bytes(forward.places[p])) for p in places]
         given = remade([g for g in (*grads, *carried) if g is not None])
         rest = iter(given)
@@ -195,7 +200,9 @@ class Backwards:
         pattern.recordings += 1
         if any(t.buffer.modified is not m for t, m in zip(given, before, strict=True)):
             recorder.refuse("a gradient is changed in place")
-        recorder.check_left(made)
+        recorder.check_left()
+        if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
+            return values  # another thread may have done it
         returned = [v is not None for v in values]
         described = (places, graph.described(), returned)
         if recorder.refusal is not None:

@@ -15,7 +15,7 @@ class Call(NamedTuple):
 
     op, operands, attrs: what `Backend.compile` was asked, `kernel` what it returned.
     arguments: as the kernel takes them, with Place(i) for buffers and Fed(i) for numbers that change between runs.
-    line: where the step called the op, such as "train.py:12".
+    line: where the step called the op, such as "train.py:12". own: whether the backend's `compile` made the kernel.
     """
 
     op: str
@@ -25,3 +25,4 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
     device: Device
     line: str
+    own: bool = True

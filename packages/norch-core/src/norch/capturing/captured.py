@@ -2,58 +2,72 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import sys
+import warnings
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
+from sys import getrefcount
 from threading import Lock, get_ident
+from types import MethodType
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from .. import switches
 from ..amp.state import state as autocast
-from ..autograd.graph import Leaf, is_recording, resolve
-from ..autograd.mode import is_inference_mode_enabled
-from ..device import Device
-from ..dtype import DType
+from ..autograd.graph import Leaf, is_recording
 from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
+from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
 from .backwards import Backwards
+from .checks import next_check
 from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
 from .graphs import GraphNode, StepGraph, attach, entered, holders_of, is_live, kept_elsewhere, with_bases
+from .in_place import in_place
 from .parts import LAST, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
+from .signatures import VALUES, described, key_of, modes
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+    from .report import Report
 
 MOST_PROGRAMS = 8
+MOST_SIGNATURES = 32
+"""Signatures without a program that are remembered."""
 MOST_RECORDINGS = 4
 """Recordings of a signature, of which two must be the same."""
+MOST_CHANGES = 16
+"""How often a signature is captured again that has hardly been replayed in between."""
 
 _NUMBERS = (int, float)
-_VALUES = (int, float, bool, str, bytes, type(None), DType, Device)
 
 
 class Entry:
-    """What is known of a signature: its program; or what was recorded of it; or why it is not replayed."""
+    """What is known of a signature: its programs; or what was recorded of it; or why it is not replayed.
 
-    def __init__(self) -> None:
-        self.calls = 0
+    again: the call at which a refused one is tried again.
+    """
+
+    def __init__(self, signature: str) -> None:
+        self.signature = signature
+        self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
         self.recorded: tuple[Recorder, Sequence[Any], Any] | None = None
-        self.recordings = 0
         self.programs: list[tuple[Program, Any]] = []
         self.refusal: str | None = None
         self.moves = -1
         self.backwards: Backwards | None = None
         self.ready: tuple[Any, ...] | None = None
         """What a program will be made of once the backward passes through the results have been recorded too."""
+
+    def begin_again(self) -> None:
+        self.recorded, self.recordings, self.ready = None, 0, None
 
 
 class Captured:
@@ -66,8 +80,9 @@ class Captured:
         source: Any = None,
         refused: Callable[[int | None, Sequence[int]], None] | None = None,
     ) -> None:
-        """source: the function or method that `function` runs, if that is no function itself. refused: of a part of a
-        step, what is told where it was refused: the line, or which of its results no replay can return."""
+        """source: the function or method that `function` runs, if it is none itself. refused: of a part of a step, what
+        is told where it was refused: the line, or which of its results no replay can return."""
+        update_wrapper(self, function, updated=())
         self.function, self.fullgraph, self.refused = function, fullgraph, refused
         self.source = function if source is None else source
         self.parts: Parts | None = None
@@ -76,8 +91,21 @@ class Captured:
         """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
         self.lock = Lock()
         self.running: int | None = None
-        self.captured_again: list[str] = []
-        update_wrapper(self, function, updated=())
+        """The thread that replays."""
+        self.captured_again: deque[str] = deque(maxlen=20)
+        self.eager = self.recorded = self.replayed = 0
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
+        name = getattr(self, "__qualname__", None) or "?"
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name  # a decorated function of a module
+        return type(self), (self.function, self.fullgraph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -90,108 +118,154 @@ class Captured:
             or entry.moves != switches.moves
             or autocast.active is not None
             or recording.active is not None
-            or (len(args) > 1 and len({id(x.buffer) for x in args}) < len(args))
+            or chosen_generator.get() is not None
             or not self.lock.acquire(blocking=False)
         ):
             return self._slowly(args, kwargs)
         self.running = get_ident()
         try:
             program, build = entry.programs[0]
-            if program.fits():
+            if (
+                program.runs < program.check
+                and (len(args) < 2 or len({id(x.buffer) for x in args}) == len(args))
+                and program.fits_all(args)
+            ):
                 for x in args:
                     if x.node is not None:
                         break
                 else:
                     return build(program.run_step(args, ()))
+        except IndexError:
+            if entry.programs:
+                raise
         finally:
             self.running = None
             self.lock.release()
         return self._slowly(args, kwargs)
 
+    def report(self, timed: bool = False) -> Report:
+        """How often the step ran in which way, its programs, and what was in the way; print it.
+
+        timed: runs each kernel of each program once more, on memory of its own, for how long it takes.
+        """
+        from .report import make_report
+
+        return make_report(self, timed)
+
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
-            return self.function(*args, **kwargs)  # a part of a step that is being recorded, or of its own
+            return self.function(*args, **kwargs)  # a part of a step that is being recorded
         leaves, structure = flatten((args, kwargs))
         tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
+        if any(x.apply_function is not None for x in tensors):
+            return self.function(*args, **kwargs)  # tensors that stand for others, such as vmap's
         numbers = [x if type(x) in _NUMBERS else None for x in leaves]
         with self.lock:
             self.running = get_ident()
             try:
-                return self._call(args, kwargs, leaves, structure, tensors, numbers)
+                entry = self._entry(leaves, structure)
+                found = self._program(entry, tensors)
+                if entry.ready is not None and entry.refusal is None:
+                    self._complete(entry, args, kwargs, leaves, structure)
+                    found = self._program(entry, tensors)
+                if found is not None and found[0].runs < found[0].check:
+                    return found[1](found[0].run_step(tensors, numbers))
+                entry.calls += 1
+                if entry.refusal is not None and entry.calls >= entry.again:
+                    entry.refusal = None
+                    entry.begin_again()
+                now = found is not None or (entry.calls > 1 and entry.refusal is None)
+                if self.fullgraph and entry.refusal is not None:
+                    raise CaptureError(f"capture(): {entry.refusal}")
             finally:
                 self.running = None
+        if now and recording.recording_lock.acquire(blocking=False):
+            try:
+                return self._record(entry, found, args, kwargs, tensors, numbers)
+            finally:
+                recording.recording_lock.release()
+        self.eager += 1
+        if self.parts is not None and entry.refusal is not None and (run := self.parts.run) is not None:
+            return run(*args, **kwargs)
+        return self.function(*args, **kwargs)
 
-    def _call(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: list[Any],
-        structure: Any,
-        tensors: list[Tensor],
-        numbers: list[Any],
-    ) -> Any:
-        key = self._key(leaves, structure)
+    # --- Which program ------------------------------------------------------------------------------------------------
+
+    def _entry(self, leaves: list[Any], structure: Any) -> Entry:
+        key = key_of(leaves, structure)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry()
-            if len(self.entries) > MOST_PROGRAMS:
-                _, gone = self.entries.popitem(last=False)
-                self.fast = {known: other for known, other in self.fast.items() if other is not gone}
+            entry = self.entries[key] = Entry(described(leaves))
+            for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
+                same = [k for k, e in self.entries.items() if bool(e.programs) is has]
+                if len(same) > most:
+                    self._drop(self.entries.pop(same[0]))
         self.entries.move_to_end(key)
-        if entry.refusal is not None:
-            run = None if self.parts is None else self.parts.run
-            return (run or self.function)(*args, **kwargs)
-        if entry.moves != switches.moves:
+        return entry
+
+    def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
+        self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
+        entry.programs = list(kept)
+        self.fast = {known: other for known, other in self.fast.items() if other is not entry}
+
+    def _program(self, entry: Entry, tensors: list[Tensor]) -> tuple[Program, Any] | None:
+        if entry.moves != switches.moves or any(program.gone for program, _ in entry.programs):
             entry.moves = switches.moves
             kept = [pair for pair in entry.programs if pair[0].holds()]
             if len(kept) < len(entry.programs):
-                self.captured_again.append("a tensor that the step uses has other memory")
-                entry.programs, entry.recorded, entry.recordings, entry.ready = kept, None, 0, None
+                self._again(entry, "a tensor that the step uses is another, or has other memory", kept)
                 if entry.backwards is not None:
                     entry.backwards.patterns.clear()
-                self.fast = {known: other for known, other in self.fast.items() if other is not entry}
             if entry.backwards is not None and entry.backwards.missed:
-                entry.programs, entry.recorded, entry.recordings, entry.ready = [], None, 0, None
+                self._drop(entry)
+                entry.begin_again()
                 entry.backwards.record_again()
-                self.fast = {known: other for known, other in self.fast.items() if other is not entry}
-        if entry.ready is not None:
-            self._complete(entry, args, kwargs, leaves, structure)
-            if entry.refusal is not None:
-                return self.function(*args, **kwargs)
-        for program, build in entry.programs:
-            if program.fits():
-                return build(program.run_step(tensors, numbers))
-        entry.calls += 1
-        if entry.calls == 1:
-            return self.function(*args, **kwargs)
-        return self._record(entry, args, kwargs, tensors, numbers)
+        return next((pair for pair in entry.programs if pair[0].fits_all(tensors)), None)
 
-    def _key(self, leaves: list[Any], structure: Any) -> Any:
-        described: list[Any] = []
-        for x in leaves:
-            if isinstance(x, TensorBase):
-                leaf = type(x.node) is Leaf  # the step is recorded with that very tensor
-                described.append(Same(ref(x)) if leaf else (x.spec, x.node is not None and resolve(x) is not None))  # type: ignore[arg-type]
-            elif type(x) in _VALUES:
-                described.append((type(x), x))
-            else:
-                described.append(Same(x))
-        buffers = [x.buffer for x in leaves if isinstance(x, TensorBase)]
-        shared: Any = None
-        if len({id(b) for b in buffers}) < len(buffers):
-            shared = tuple([next(i for i, c in enumerate(buffers) if c is b) for b in buffers])
-        modes = is_recording(), is_inference_mode_enabled(), switches.fingerprint
-        cast = tuple(sorted(autocast.active.items())) if autocast.active else None
-        return tuple(described), repr(structure), shared, modes, cast
+    def _again(self, entry: Entry, why: str, kept: Sequence[tuple[Program, Any]]) -> None:
+        self.captured_again.append(f"{entry.signature}: {why}")
+        entry.changes = 0 if any(pair[0].runs > 16 for pair in entry.programs) else entry.changes + 1
+        self._drop(entry, kept)
+        entry.begin_again()
+        if entry.changes >= MOST_CHANGES:
+            entry.changes = 0
+            self._refuse(entry, f"{why}, again and again")
+
+    def _refuse(self, entry: Entry, why: str) -> None:
+        entry.refusal, entry.again = why, next_check(entry.calls)
+        entry.begin_again()
+
+    def _take_apart(self, why: str, at: int | None, values: Sequence[Any] = ()) -> None:
+        """Says where a step, or a part of one, was refused, so that it runs in parts from now on."""
+        if at is None:
+            at = line_of(why, getattr(self.source, "__code__", None))
+        if self.refused is not None:
+            odd = [i for i, value in enumerate(values) if not all(map(_is_plain, flatten(value)[0]))]
+            self.refused(None if at == LAST else at, odd if at == LAST else ())
+        elif at is not None:
+            if self.parts is None:
+                self.parts = Parts(self.source, lambda function, refused: Captured(function, False, None, refused))
+            self.parts.refuse(at)
+
+    # --- Recording ----------------------------------------------------------------------------------------------------
 
     def _record(
-        self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], numbers: list[Any]
+        self,
+        entry: Entry,
+        program: tuple[Program, Any] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[Tensor],
+        numbers: list[Any],
     ) -> Any:
+        self.recorded += 1
+        counts = [getrefcount(t) for t in tensors]
         recorder = Recorder(tensors, self.fullgraph)
         recorder.code = getattr(self.source, "__code__", None)
-        holders = holders_of(tensors) if self.refused is not None or is_recording() else None
-        before, modes = [t.buffer.modified for t in tensors], switches.fingerprint
-        casts, autocast.cache = autocast.cache, None
+        holders = holders_of(tensors) if is_recording() else {}
+        before, as_they_were = [t.buffer.modified for t in tensors], modes()
+        fingerprint = switches.fingerprint
+        casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
         graph = None
         try:
             with recording.recording(recorder), entered(tensors, recorder) as entrances:
@@ -208,8 +282,6 @@ class Captured:
             autocast.cache = casts
         own = [t for t in (*made, *(() if graph is None else graph.tensors)) if not recorder.was_there(t)]
         recorder.kept += kept_elsewhere(own, graph, out, (leaves, made))
-        if holders is not None and kept_elsewhere(tensors, graph, out, (leaves, made), holders):
-            recorder.refuse("an argument is kept after the step")
         found = None
         if graph is not None:
             if graph.problem is not None:
@@ -220,45 +292,102 @@ class Captured:
                 node = GraphNode(entry.backwards, graph.ends, tensors, len(live))
                 found = Live(graph, made, live, tensors, recorder)
                 attach(node, graph, [made[i] for i in live])
-        entry.recordings += 1
+            if recorder.python:
+                recorder.refuse("an optimiser makes a step, and a result is part of a graph")
+            if any(type(t.node) is Leaf and not recorder.was_there(t) for t in made):
+                recorder.refuse("a result is a leaf that the step makes, and another is part of a graph")
+        if switches.fingerprint != fingerprint and switches.latest is not None:
+            recorder.refuse(f"the step changes `{switches.latest[1]}` of a {switches.latest[0].__name__}")
+        if modes() != as_they_were:
+            recorder.refuse("the step leaves another mode behind")
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
             recorder.refuse("an argument is changed in place")
-        if switches.fingerprint != modes and switches.latest is not None:
-            recorder.refuse(f"the step changes `{switches.latest[1]}` of a {switches.latest[0].__name__}")
-        if recorder.python and graph is not None:
-            recorder.refuse("an optimiser makes a step, and a result is part of a graph")
-        if any(type(t.node) is Leaf and not recorder.was_there(t) for t in made):
-            recorder.refuse("a result is a leaf that the step makes")
-        recorder.check_left(made)
+        if graph is None:
+            returned = {id(t) for t in made} | {id(t.base) for t in made}
+            for t, count in zip(tensors, counts, strict=True):
+                if id(t) not in returned and getrefcount(t) > count + 1:
+                    recorder.refuse("an argument is kept after the step")
+        elif kept_elsewhere(tensors, graph, out, (leaves, made), holders):
+            recorder.refuse("an argument is kept after the step")
+        recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
-        if not all(x is None or type(x) in _VALUES for x in plain):
+        if not all(type(x) in (*VALUES, float) for x in plain):
             recorder.refuse("it returns what is neither a tensor nor a number")
             recorder.at = recorder.at or LAST
-        if recorder.refusal is not None:
-            self._refuse(entry, recorder.refusal, recorder.at, out)
-            return out
-        if found is not None:
+        if found is not None and recorder.refusal is None:
             node.recorder = recorder
         build = _builder(leaves, structure)
-        last = entry.recorded
-        like = plain, structure, found and (found.described, found.live, found.bases, found.places)
-        entry.recorded = recorder, numbers, like
+        graph_of_it = found and (found.described, found.live, found.bases, found.places)
+        with self.lock:
+            now = recorder, numbers, (repr(plain), structure, graph_of_it)
+            if self._compare(entry, program, now, differentiated, build, found):
+                self._quicken(entry, args, kwargs)
+            elif entry.refusal is not None:
+                self._take_apart(entry.refusal, recorder.at, out if type(out) is tuple else ())
+        return out
+
+    def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Has calls like this one find the entry quickly, where their arguments are tensors alone."""
+        if kwargs or not all(isinstance(x, TensorBase) and x.node is None for x in args):
+            return
+        if len({id(x.buffer) for x in args}) < len(args) or chosen_generator.get() is not None:
+            return
+        if autocast.active is None:
+            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
+
+    def _compare(
+        self,
+        entry: Entry,
+        program: tuple[Program, Any] | None,
+        now: Any,
+        differentiated: list[Any],
+        build: Any,
+        found: Live | None,
+    ) -> bool:
+        """What comes of a recording: nothing yet, a refusal, or a program (true). One that was there is kept or not."""
+        recorder: Recorder = now[0]
+        if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
+            entry.disturbed += 1  # another thread computes, and whose doing something was cannot be told
+            if entry.disturbed >= MOST_CHANGES:
+                self._refuse(entry, "other threads compute while it is recorded")
+            return False
+        if program is not None:
+            if program not in entry.programs:
+                return False
+            why = recorder.refusal
+            if why is None:
+                try:
+                    program[0].compare(now)
+                    return False
+                except Differs as differs:
+                    why = str(differs)
+            self._again(entry, why, [pair for pair in entry.programs if pair is not program])
+            warnings.warn(f"capture(): a step is not what was recorded of it, and replayed since: {why}", stacklevel=4)
+        if recorder.refusal is not None:
+            self._refuse(entry, recorder.refusal)
+            return False
+        entry.recordings += 1
+        last, entry.recorded = entry.recorded, now
         if last is None:
-            return out
+            return False
         try:
-            if last[2] != like:
+            if last[2] != now[2]:
                 raise Differs("what it returns is not the same the second time")
-            arguments, sources = compare(last[0], recorder, last[1], numbers)
+            arguments, sources = compare(last[0], recorder, last[1], now[1])
         except Differs as why:
             if entry.recordings >= MOST_RECORDINGS:
                 self._refuse(entry, str(why))
-            return out
+                if self.fullgraph:
+                    raise CaptureError(f"capture(): {why}") from None
+            return False
+        same = zip(last[0].where, recorder.where, strict=True)
+        pinned = [(i, *one) for i, (one, other) in enumerate(same) if one == other]
         if found is not None:
-            entry.ready = recorder, arguments, sources, differentiated, found, build
-            return out
+            entry.ready = now, pinned, arguments, sources, differentiated, found, build
+            return False
         nodes = [0 if used else -1 for used in differentiated]
-        self._add(entry, Program(recorder, arguments, sources, nodes, _rewrite), build, args, kwargs)
-        return out
+        self._add(entry, Program(recorder, arguments, sources, nodes, _rewrite, now, pinned), build)
+        return True
 
     def _complete(
         self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], structure: Any
@@ -267,7 +396,8 @@ class Captured:
         backwards = entry.backwards
         assert entry.ready is not None
         assert backwards is not None
-        recorder, arguments, sources, differentiated, found, build = entry.ready
+        now, pinned, arguments, sources, differentiated, found, build = entry.ready
+        recorder = now[0]
         if backwards.refusal is not None:
             self._refuse(entry, backwards.refusal)
             return
@@ -278,48 +408,25 @@ class Captured:
                 return
         backwards.of(recorder)
         again = _caller(self.function, leaves, structure)
-        program = ForwardProgram(recorder, arguments, sources, differentiated, _rewrite, found, backwards, again)
-        self._add(entry, program, build, args, kwargs)
+        made = ForwardProgram(
+            recorder, arguments, sources, differentiated, _rewrite, found, backwards, again, now, pinned
+        )
+        self._add(entry, made, build)
+        self._quicken(entry, args, kwargs)
 
-    def _add(self, entry: Entry, program: Program, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        entry.programs.append((program, build))
-        entry.recorded, entry.recordings, entry.moves, entry.ready = None, 0, switches.moves, None
-        if not kwargs and all(isinstance(x, TensorBase) for x in args):
-            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
-
-    def _refuse(self, entry: Entry, why: str, at: int | None = None, out: Any = None) -> None:
-        entry.refusal, entry.recorded, entry.ready = why, None, None
-        if self.fullgraph:
-            raise CaptureError(f"capture(): {why}")
-        if at is None:
-            at = line_of(why, getattr(self.source, "__code__", None))
-        if self.refused is not None:
-            values = out if at == LAST and type(out) is tuple else ()
-            odd = [i for i, x in enumerate(values) if not isinstance(x, TensorBase) and type(x) not in _VALUES]
-            self.refused(None if at == LAST else at, odd)
-            return
-        if self.parts is None:
-            self.parts = Parts(self.source, lambda function, refused: Captured(function, False, None, refused))
-        self.parts.refuse(at)
-
-
-class Same:
-    """An argument that is no value: it is the same only as itself."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+    def _add(self, entry: Entry, program: Program, build: Any) -> None:
+        program.made_of[0].forget()
+        entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
+        entry.begin_again()
+        entry.moves, entry.disturbed = switches.moves, 0
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return fuse(epilogues(calls, temporaries), temporaries)
+    return in_place(fuse(epilogues(calls, temporaries), temporaries), temporaries)
+
+
+def _is_plain(x: Any) -> bool:
+    return isinstance(x, TensorBase) or type(x) in (*VALUES, float)
 
 
 def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 from ..backend.contract import Fed, Place
-from ..dispatch.op import all_ops
-from .recorder import CONSTANT, Recorder
+from .recorder import CONSTANT, STATE, OfLeaf, Recorder, keyed_kernels
 
 Draws = Sequence[tuple[Any, tuple[int, int], int]]
 """Generators, with the states that they had and how often they were drawn from."""
@@ -35,15 +35,13 @@ class Sources:
                 self.steps[i, k] = self.first_argument
                 self.first_argument += step.scalars
 
+    def described(self) -> Any:
+        return [(id(generator), count) for generator, count in self.draws], self.arguments
+
     def of_argument(self, position: int) -> Fed:
         if position not in self.arguments:
             self.arguments.append(position)
         return Fed(self.first_argument + self.arguments.index(position))
-
-
-def keyed_kernels() -> frozenset[str]:
-    """Kernels whose last two scalars are the seed and the offset of a draw."""
-    return frozenset(op.kernel for op in all_ops() if op.params[-2:] == ("seed", "offset"))
 
 
 def compare(
@@ -118,8 +116,10 @@ def compare(
 
 def _compare_places(a: Recorder, b: Recorder, x: Place, y: Place, op: str, line: str) -> None:
     one, other = a.places[x], b.places[y]
-    if x != y or one.role() != other.role():
-        if one.kind == other.kind == "state":
+    if x != y or not one.is_same(other):
+        if one.kind == other.kind == STATE and one.owner is not None and other.owner is not None:
+            raise Differs(f"{op} gets the memory of another tensor than before ({line})")
+        if one.kind == other.kind == STATE:
             raise Differs(f"{op} gets memory that no tensor held before the step ({line})")
         raise Differs(f"{op} gets other memory the second time ({line})")
     if one.kind == CONSTANT and one.data != other.data:
@@ -140,24 +140,20 @@ def _drawn(a: Draws, b: Draws, first: tuple[Any, ...], second: tuple[Any, ...]) 
 
 def _left(recorder: Recorder) -> list[Any]:
     """What a step leaves behind, as it can be compared."""
-    found: list[Any] = [_seen(where) for where in recorder.results]
+    found: list[Any] = [*map(_seen, recorder.results), *map(_seen, recorder.result_grads), recorder.leaves]
     for name in ("grads", "moved"):
         found += sorted((id(tensor()), _seen(where)) for tensor, where in getattr(recorder, name))
     return found
 
 
 def _seen(where: Any) -> Any:
-    if where is None:
-        return (-1, 0, 0)
-    if isinstance(where, tuple):
-        return (int(where[0]), where[1], id(where[2]))
-    if isinstance(where, int):
-        return (-3, where, 0)
-    return (-2, id(where()), 0)
-
-
-def _compiled_for(compiled: Any) -> Any:
-    return compiled.op, compiled.operands, dict(compiled.attrs)
+    if type(where) is tuple:
+        return ("memory", int(where[0]), where[1], id(where[2]))
+    if isinstance(where, ref):
+        return ("tensor", id(where()), 0, 0)
+    if isinstance(where, OfLeaf):
+        return ("gradient", id(where.leaf()), 0, 0)
+    return (type(where).__name__, where, 0, 0)
 
 
 def _described(compiled: Any) -> str:

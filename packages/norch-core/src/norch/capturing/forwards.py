@@ -62,6 +62,8 @@ class ForwardProgram(Program):
         found: Live,
         backwards: Backwards,
         again: Callable[..., StepGraph],
+        recording: Any,
+        pinned: Sequence[tuple[int, int, int]],
     ) -> None:
         self.backwards, self.found, self.run_again = backwards, found, again
         places = found.places
@@ -69,7 +71,7 @@ class ForwardProgram(Program):
         numbers = [int(used is True) - 1 for used in differentiated]
         for k, i in enumerate(found.live):
             numbers[i] = 1 + k
-        super().__init__(recorder, arguments, sources, numbers, rewrite, saved=read)
+        super().__init__(recorder, arguments, sources, numbers, rewrite, recording, pinned, saved=read)
         self.keeps = [place if place in read else 0 for place in places]
         self.kept = frozenset(read)
         moving = {place for _, place in self.movers}

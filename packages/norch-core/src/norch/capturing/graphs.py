@@ -384,13 +384,11 @@ def saved_places(graph: StepGraph, recorder: Recorder) -> list[int]:
     moved = {id(tensor()) for tensor, _ in recorder.moved}
     found = set()
     for buffer in graph.saved:
-        number = recorder.numbers.get(id(buffer))
-        if number is None:
-            continue
-        info = recorder.places[number]
-        owner = None if info.owner is None else info.owner()
-        if info.kind in (TEMPORARY, ARGUMENT, CONSTANT) or (info.kind == STATE and id(owner) in moved):
-            found.add(number)
+        for number in recorder.places_of(buffer):
+            info = recorder.places[number]
+            owner = None if info.owner is None else info.owner()
+            if info.kind in (TEMPORARY, ARGUMENT, CONSTANT) or (info.kind == STATE and id(owner) in moved):
+                found.add(number)
     return sorted(found)
 
 

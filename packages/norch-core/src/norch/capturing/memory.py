@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Any
 
-from ..backend.contract import Place
+from ..backend.contract import Operand, Place
+from ..device import Device
+from ..dispatch.plan import compile_kernel
+from ..dtype import uint8
 from .calls import Call
+from .recorder import CONSTANT, TEMPORARY
 
 ALIGNMENT = 256
 """Bytes, as of memory that a device allocates: cuBLASLt chooses its algorithm by it, and so the bits of a product."""
@@ -63,3 +69,25 @@ def in_scratch(calls: Sequence[Call], offsets: dict[int, int]) -> list[Call]:
                 tensor += 1
         moved.append(call._replace(arguments=tuple(arguments)))
     return moved
+
+
+def copies_of_constants(places: list[Any], changed: set[int]) -> list[Call]:
+    """Calls that begin a run with what the step makes of data of the host and then changes or returns: the memory is
+    made anew each time, and copied from memory that is not changed. Both are put into `places`."""
+    calls = []
+    for at in sorted(changed):
+        info = places[at]
+        if info.kind != CONSTANT:
+            continue
+        kept, fresh = copy(info), copy(info)
+        kept.buffer = info.backend.allocate(info.nbytes, info.index)
+        info.backend.copy_in(kept.buffer, 0, memoryview(info.data))
+        fresh.kind, fresh.buffer = TEMPORARY, None
+        places[at] = fresh
+        places.append(kept)
+        device = Device(info.backend.device_type, info.index)
+        operands = (Operand(uint8, (info.nbytes,), (1,)),) * 2
+        kernel = compile_kernel("copy", device, operands, {}, True)
+        arguments = (Place(at), 0, Place(len(places) - 1), 0)
+        calls.append(Call("copy", operands, {}, kernel, arguments, device, "?"))  # type: ignore[arg-type]
+    return calls

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .. import switches
 from ..autograd.graph import Leaf, init_node, next_sequence_number
@@ -12,12 +13,14 @@ from ..backend.contract import Place
 from ..device import Device
 from ..tensor_base import make_tensor
 from .calls import Call
-from .comparing import Sources
-from .memory import in_scratch, lifetimes, plan_scratch
+from .checks import FIRST_CHECK, next_check
+from .comparing import Differs, Sources, compare
+from .failure import raise_failure_of
+from .memory import copies_of_constants, in_scratch, lifetimes, plan_scratch
 from .python import Misfit, PythonCall
 from .recorder import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, Recorder
-from .replaying import Run, make_run
-from .results import CapturedNode, Gradient, Result
+from .replaying import make_run
+from .results import CapturedNode, Gradient, NewLeaf, Result, Standing, entry_of, make_output
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -39,19 +42,19 @@ class Program:
         sources: Sources,
         nodes: Sequence[int],
         rewrite: Callable[[list[Call], dict[int, int]], list[Call]],
+        recording: Any = None,
+        pinned: Sequence[tuple[int, int, int]] = (),
         apart: bool = False,
         saved: Sequence[int] = (),
     ) -> None:
-        self.made_of = recorder, arguments, sources, nodes, rewrite
-        places, self.sources = recorder.places, sources
+        self.made_of = recorder, arguments, sources, nodes, rewrite, recording, pinned
+        places, self.sources = list(recorder.places), sources
+        self.recording, self.flat, self.pinned = recording, arguments, pinned
         calls = [
-            Call(c.op, c.operands, c.attrs, c.kernel, flat, _device(c, flat, places), line)
+            Call(c.op, c.operands, c.attrs, c.kernel, flat, _device(c, flat, places), line, c.own)
             for (c, _, line), flat in zip(recorder.calls, arguments, strict=True)
         ]
-        self.outputs: list[Any] = [
-            Result(*where, node) if isinstance(where, tuple) else where
-            for where, node in zip(recorder.results, nodes, strict=True)
-        ]
+        self.outputs = [make_output(recorder, i, node) for i, node in enumerate(nodes)]
         self.grads = [Gradient(leaf, where) for leaf, where in recorder.grads]
         self.moved = [(tensor, Result(*where)) for tensor, where in recorder.moved]
         python = recorder.python
@@ -61,15 +64,20 @@ class Program:
         self.outdated = False
         left = [r for r in self.outputs if isinstance(r, Result)]
         left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
+        left += [r.grad for r in self.outputs if isinstance(r, NewLeaf) and r.grad is not None]
+        copies = copies_of_constants(places, {r.place for r in left} | set(recorder.modified))
         results = {int(place) for place in (*[r.place for r in left], *saved) if places[place].kind == TEMPORARY}
         groups = _between(calls, as_it_is)
+        groups[0] = [*copies, *groups[0]]
+        calls = [*copies, *calls]
         results.update(_crossing(groups), *[call.places() for call in as_it_is])
         results.intersection_update([at for at, info in enumerate(places) if info.kind == TEMPORARY])
         main = Counter(call.device for call in calls).most_common(1)[0][0] if calls else Device("cpu")
         temporaries = {
             at: info.nbytes
             for at, info in enumerate(places)
-            if at and info.kind == TEMPORARY and at not in results and info.backend is main.backend
+            if at and info.kind == TEMPORARY and at not in results
+            if info.backend is main.backend and info.index == main.index
         }
         groups = [
             rewrite(group, {at: temporaries[at] for at in lifetimes(group) if at in temporaries}) for group in groups
@@ -85,7 +93,8 @@ class Program:
         self.arguments: list[tuple[int, int]] = []
         self.gradients: list[tuple[Any, int]] = []
         self.movers: list[tuple[Any, int]] = []
-        self.owners: list[tuple[Any, Any, Any]] = []
+        self.moving: list[tuple[Any, int, Any, int]] = []
+        self.owners: list[tuple[Any, Any, Any, list[Any]]] = []
         self.allocations: list[tuple[int, int, Callable[[int, int], Any], int]] = []
         for at, info in enumerate(places):
             if info.kind == ARGUMENT:
@@ -95,11 +104,14 @@ class Program:
             elif info.kind == STATE:
                 owner = None if info.owner is None else info.owner()
                 if owner is not None and id(owner) in moving:
+                    seen = recorder.known[id(owner)]
                     self.movers.append((info.owner, at))
+                    self.moving.append((info.owner, at, seen.spec, seen.offset))
+                    info.buffer = None
                 else:
                     self.buffers[at] = info.buffer
                     if owner is not None:
-                        self.owners.append((info.owner, info.buffer, _seen(owner)))
+                        self.owners.append((info.owner, info.buffer, _seen(owner), info.owners))
             elif info.kind == CONSTANT:
                 self.buffers[at] = info.buffer
             elif at in results or (at in used and at not in offsets):
@@ -110,14 +122,12 @@ class Program:
             if place in results and own[place] == 1:
                 grad.allocation = next(a for a in self.allocations if a[0] == place)
                 self.allocations.remove(grad.allocation)
-        self.modified = [at for at in recorder.modified if places[at].kind != CONSTANT]
-        read = recorder.read_grads
-        self.entry = [
-            (leaf, had)
-            for leaf, had in ((grad.leaf, _had_grad(recorder, grad.leaf)) for grad in self.grads)
-            if not had or id(leaf()) in read
-        ]
-        self.entry += [(leaf, True) for leaf, _ in self.gradients if not any(leaf is one for one, _ in self.entry)]
+        self.modified = [at for at in recorder.modified if places[at].kind not in (CONSTANT, TEMPORARY)]
+        self.entry = entry_of(recorder, self.grads, self.gradients)
+        aliased = {memory for memory, _ in recorder.where} & {id(b) for b in self.buffers if b is not None}
+        changed = {id(self.buffers[at]) for at in self.modified}
+        self.state = frozenset({id(b) for b in self.buffers if b is not None} - (aliased - changed))
+        self.is_still = not self.gradients and not self.movers
         runs: list[tuple[Any, bool]] = [
             make_run(in_scratch(group, offsets), size, self.buffers, main.backend, main.index)
             if group
@@ -125,37 +135,86 @@ class Program:
             for group, (_, size) in zip(groups, plans, strict=True)
         ]
         self.native = all(native for _, native in runs)
-        self.run: Run = runs[0][0]
-        self.parts = [(run, call) for (run, _), call in zip(runs, [*as_it_is, None], strict=True)]
+        self.parts = [(run, group, call) for (run, _), group, call in zip(runs, groups, [*as_it_is, None], strict=True)]
+        for grad in self.grads:
+            grad.reused = self.native
         self.passing = [place for place, *_ in self.allocations]
         self.passing += [grad.allocation[0] for grad in self.grads if grad.allocation is not None]
         self.passing += [place for _, place in (*self.arguments, *self.gradients, *self.movers)]
+        self.runs, self.check = 0, FIRST_CHECK
         self.given = {place: position for position, place in self.arguments}
         self.differentiated = (init_node(CapturedNode(), None, ()),)
-        recorder.held.clear()
+        self.gone: list[Any] = []
+        self.watch()
         for info in places:
             if info.kind in (ARGUMENT, GRADIENT):
                 info.buffer = None  # of the recording, and nobody's now
+
+    def watch(self) -> None:
+        """Has `gone` told of tensors that are freed."""
+        self.gone.clear()
+        found = [o for o, *_ in (*self.owners, *self.movers, *self.gradients)] + [g.leaf for g in self.grads]
+        found += [o.tensor for o in self.outputs if isinstance(o, Standing)]
+        self.watched = [ref(t, self.gone.append) for o in found if o is not None and (t := o()) is not None]
+        if len(self.watched) < sum(o is not None for o in found):
+            self.gone.append(None)
 
     def holds(self) -> bool:
         """Whether the tensors that the step uses still have the memory that it was recorded with."""
         if self.outdated or not all(call.holds() for call in self.made_of[0].python):
             return False
-        for owner, buffer, seen in self.owners:
+        for i, (owner, buffer, seen, others) in enumerate(self.owners):
             tensor = owner()
-            if tensor is None or tensor.buffer is not buffer or _seen(tensor) != seen:
+            if tensor is None:  # another that was there on the same memory will do
+                owner = next((o for o in others if (t := o()) is not None and t.buffer is buffer), None)
+                if owner is None:
+                    return False
+                self.owners[i] = owner, buffer, _seen(owner()), others
+            elif tensor.buffer is not buffer or _seen(tensor) != seen:
                 return False
-        return all(owner() is not None for owner, _ in (*self.movers, *self.gradients))
+        for owner, _, spec, offset in self.moving:
+            tensor = owner()
+            if tensor is None or tensor.spec is not spec or tensor.offset != offset:
+                return False
+        if self.gone:
+            self.watch()
+        return not self.gone
 
     def fits(self) -> bool:
-        """Whether leaves have gradients where they had them when the step was recorded."""
-        for leaf, had in self.entry:
-            if (leaf()._grad is not None) is not had:
+        """Whether leaves have gradients where they had them when the step was recorded, and tensors are still there."""
+        if self.gone:
+            return False
+        for leaf, seen in self.entry:
+            grad = leaf()._grad
+            if (grad is None) is not (seen is None) or (seen and (grad.spec is not seen[0] or grad.offset != seen[1])):
                 return False
-        for call in self.fed:
-            if call.owner() is None:
+        return all(call.owner() is not None for call in self.fed)
+
+    def fits_all(self, tensors: Sequence[Tensor]) -> bool:
+        """`fits`, and whether the arguments are memory that the program may be given."""
+        if not self.fits():
+            return False
+        for position, memory, offset in self.pinned:
+            if id(tensors[position].buffer) != memory or tensors[position].offset != offset:
                 return False
-        return True
+        given = {id(tensors[position].buffer) for position, _ in self.arguments}
+        if not self.is_still:
+            moving = {id(leaf()._grad.buffer) for leaf, _ in self.gradients}
+            moving |= {id(owner().buffer) for owner, _ in self.movers}
+            if given & moving:
+                return False
+        return self.state.isdisjoint(given)
+
+    def compare(self, now: tuple[Recorder, Sequence[Any], Any]) -> None:
+        """Raises Differs unless another run of the step has done what the program does."""
+        recorder, numbers, returned = self.recording
+        if returned != now[2]:
+            raise Differs("what it returns is another")
+        given, sources = compare(recorder, now[0], numbers, now[1])
+        same = [(type(x), x) for flat in given for x in flat] == [(type(x), x) for flat in self.flat for x in flat]
+        if not same or sources.described() != self.sources.described():
+            raise Differs("numbers that its kernels get are others")
+        self.check = next_check(self.runs)
 
     def nodes(self, tensors: Sequence[Tensor], numbers: Sequence[float | None], fed: Sequence[float]) -> Sequence[Any]:
         """The nodes of the results that have one, by number."""
@@ -169,6 +228,7 @@ class Program:
         taken: what the first methods of optimisers have already done of their Python.
         """
         buffers, sources = self.buffers, self.sources
+        self.runs += 1
         stepped: list[float] = []
         for call in self.fed:
             try:
@@ -202,16 +262,15 @@ class Program:
             fed = stepped
         kept: set[int] = set()
         try:
-            if len(self.parts) == 1:
-                self.run(buffers, fed)
-            else:
-                kept = self._run_parts(buffers, fed, tensors, taken)
+            kept = self._run_parts(buffers, fed, tensors, taken)
             if self.modified:
                 change = next_sequence_number(), "a captured step"
                 for place in self.modified:
                     buffers[place].modified = change
-            for owner, result in self.moved:
-                owner().buffer, owner().offset, owner().spec = buffers[result.place], result.offset, result.spec
+            if self.moved:
+                for owner, result in self.moved:
+                    owner().buffer, owner().offset, owner().spec = buffers[result.place], result.offset, result.spec
+                switches.moved()
             for grad in self.grads:
                 if not kept or grad.left is None or id(grad.leaf()) not in kept:
                     grad.leave(buffers)
@@ -220,16 +279,9 @@ class Program:
             for output in self.outputs:
                 if type(output) is Result:
                     node = nodes[output.node] if output.node >= 0 else None
-                    buffer, offset = buffers[output.place], output.offset
-                    if output.place in self.given:
-                        tensor = tensors[self.given[output.place]]
-                        buffer = tensor.buffer
-                        offset += tensor.offset * tensor.spec.dtype.itemsize // output.spec.dtype.itemsize
-                    made.append(make_tensor(output.spec, buffer, offset, node))
-                elif type(output) is int:
-                    made.append(tensors[output])
+                    made.append(make_tensor(output.spec, buffers[output.place], output.offset, node))
                 else:
-                    made.append(output())
+                    made.append(output.get(buffers, tensors, nodes))
             return made
         finally:
             for place in self.passing:
@@ -238,8 +290,14 @@ class Program:
     def _run_parts(self, buffers: list[Any], fed: Any, tensors: Any, taken: Sequence[Any]) -> set[int]:
         """Runs the parts and what is between them; returns the ids of leaves that got gradients from the latter."""
         kept: set[int] = set()
-        for at, (run, call) in enumerate(self.parts):
-            run(buffers, fed)
+        for at, (run, group, call) in enumerate(self.parts):
+            try:
+                run(buffers, fed)
+            except Exception as error:
+                which = getattr(error, "call", None)
+                if type(which) is int and which < len(group):
+                    raise_failure_of(group[which], error)
+                raise
             if call is not None:
                 if at < len(taken):
                     call.run_taken(taken[at], buffers)
@@ -270,13 +328,9 @@ def _seen(tensor: Tensor) -> Any:
     return tensor.spec, tensor.offset, type(node) is Leaf, hooks
 
 
-def _had_grad(recorder: Recorder, leaf: Any) -> bool:
-    return recorder.known[id(leaf())].grad is not None
-
-
 def _device(compiled: Any, flat: Sequence[Any], places: Sequence[Any]) -> Device:
-    first = next(places[a] for a in flat if type(a) is Place)
-    return Device(compiled.backend.device_type, first.index)
+    index = max(places[a].index for a in flat if type(a) is Place)
+    return Device(compiled.backend.device_type, index)
 
 
 def _from_offset(tensor: Tensor) -> Any:

@@ -126,7 +126,7 @@ class PythonCall:
                     tensor._grad = grad
         if len(taken) != len(self.steps):
             raise Misfit
-        for (op, attrs, lists, scalars, _), step in zip(taken, self.steps):  # noqa: B905
+        for (op, attrs, lists, scalars, _), step in zip(taken, self.steps):
             if (
                 op is not step.op
                 or attrs != step.attrs
@@ -221,7 +221,7 @@ def note(recorder: Recorder, method: Any, owner: Any, args: Any, kwargs: Any) ->
     if recorder.refusal is not None:
         return method(owner, *args, **kwargs)
     places, held = len(recorder.places), len(recorder.held)
-    before, draws = _memory(recorder), [g._state() for g, _ in recorder.generators]
+    before, draws = _memory(recorder), [g._state() for g, *_ in recorder.generators]
     thread = get_ident()
 
     def step(op: Any, attrs: Any, lists: Any, scalars: Any, one: Any) -> None:
@@ -245,7 +245,7 @@ def note(recorder: Recorder, method: Any, owner: Any, args: Any, kwargs: Any) ->
         recorder.refuse(f"{call.name} returns something")
     if any(old != new for old, new in zip(before, _memory(recorder), strict=True) if old and new):
         recorder.refuse(f"{call.name} gives tensors other memory or gradients")
-    if [g._state() for g, _ in recorder.generators] != draws:
+    if [g._state() for g, *_ in recorder.generators] != draws:
         recorder.refuse(f"{call.name} draws random numbers")
     if call.why is not None:
         if recorder.fullgraph and recorder.refusal is None:
@@ -267,7 +267,7 @@ def _memory(recorder: Recorder) -> Any:
 
 
 def state_of(value: Any) -> Any:
-    """What can be compared of a Replayed: numbers and the like by value, in dicts and lists too; other things as such."""
+    """What can be compared of a Replayed: numbers and the like by value, in dicts and lists too; others as such."""
     kind = type(value)
     if kind in _PLAIN:
         return value

@@ -14,11 +14,14 @@ import numpy as np
 
 from ..autograd.graph import Leaf, next_sequence_number
 from ..backend.contract import Place
+from ..dispatch.op import all_ops
 from ..errors import CaptureError
 from ..ops.generator import Generator
+from ..spec import span
 from ..switches import Replayed
 from ..tensor_base import TensorBase
 from .python import PythonCall, state_of
+from .signatures import are_apart, extent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +38,13 @@ there before; that of a leaf's gradient which was there before; made of data of 
 class PlaceInfo:
     """What is known of a place. `owner`: the tensor (weakly) whose memory it is, or the leaf whose gradient's.
 
-    buffer: that of the recording, for what outlives it. data: the bytes of a constant.
+    owners: all tensors (weakly) that had this memory. buffer: that of the recording, for what outlives it. data: the
+    bytes of a constant; `shared` where they are those of an array that others have.
     """
 
-    __slots__ = ("argument", "backend", "buffer", "data", "index", "kind", "nbytes", "owner", "written")
+    __slots__ = (
+        "argument", "backend", "buffer", "data", "index", "kind", "nbytes", "owner", "owners", "shared", "written",
+    )  # fmt: skip
 
     def __init__(self, kind: str, nbytes: int, backend: Any, index: int) -> None:
         self.kind, self.nbytes, self.backend, self.index = kind, nbytes, backend, index
@@ -46,14 +52,22 @@ class PlaceInfo:
         self.buffer: Any = None
         self.data: bytes | None = None
         self.owner: Any = None
-        self.written = False
+        self.owners: list[Any] = []
+        self.written = self.shared = False
 
     def role(self) -> Any:
         """What must be the same in two recordings."""
-        who = None if self.owner is None else id(self.owner())
-        if self.kind == STATE and self.owner is None:
-            who = id(self.buffer)
-        return self.kind, self.nbytes, self.index, self.argument, who
+        return self.kind, self.nbytes, self.index, self.argument
+
+    def is_same(self, other: PlaceInfo) -> bool:
+        """Whether this is the memory of the same thing, in another recording."""
+        if self.role() != other.role():
+            return False
+        if self.kind == STATE and self.buffer is other.buffer:
+            return True
+        if self.kind in (STATE, GRADIENT):
+            return self.owner is not None and self.owner is other.owner and self.owner() is not None
+        return True
 
 
 class Seen(NamedTuple):
@@ -66,17 +80,19 @@ class Seen(NamedTuple):
     grad: Any  # its gradient weakly, None where there was none
 
 
-class Recording:
-    """What a run of the step has done, beside its kernel calls.
+class OfLeaf(NamedTuple):
+    """A result that is the gradient of a leaf."""
 
-    grads: leaves (weakly) whose gradient is another or was added to, with what it is now: None, or a tensor's place,
-    offset and spec. moved: tensors (weakly) that have other memory now, likewise. kept: tensors that the step made and
-    that are still there, but for its results.
-    """
+    leaf: Any  # weakly
 
 
 class Recorder:
-    """Notes one run of a step on `arguments`, the tensors among what it is called with."""
+    """Notes one run of a step on `arguments`, the tensors among what it is called with.
+
+    What it has done beside kernel calls, once it is finished. grads: leaves (weakly) whose gradient is another or was
+    added to, with what it is now: None, or a tensor's place, offset and spec. moved: tensors (weakly) that have other
+    memory now, likewise. kept: tensors that the step made and that are still there, but for its results.
+    """
 
     def __init__(self, arguments: list[Tensor], fullgraph: bool) -> None:
         self.thread = get_ident()
@@ -102,14 +118,20 @@ class Recorder:
         """By kernel call that is an optimiser's step, which of `python`, and which step of that."""
         self.before = _seen(tensors)
         self.known = {id(tensor): seen for tensor, seen in zip(tensors, self.before, strict=True)}
-        self.generators = [(generator, generator._state()) for generator in generators]
+        self.generators = [(generator, generator._state(), generator._draws) for generator in generators]
         del tensors, replayed
         self.host_random = _host_random()
         self.start = next_sequence_number()
         self.positions = {id(t): i for i, t in reversed([*enumerate(arguments)])}
         self.arguments = [ref(t) for t in arguments]
-        self.starts: dict[int, int] = {}
-        owners: dict[int, Any] = {}
+        self.others = False
+        """Whether another thread has computed meanwhile."""
+        self.is_ambiguous = False
+        """Whether it may have been that thread which did what `finish` finds."""
+        self.hidden = 0
+        """Whether what goes on is part of a kernel."""
+        self.grad_specs: dict[int, tuple[Any, int]] = {}
+        owners: dict[int, list[Any]] = {}
         grads: dict[int, Any] = {}
         for seen in self.before:
             tensor = seen.tensor()
@@ -117,40 +139,61 @@ class Recorder:
                 continue
             if seen.grad is not None and (grad := seen.grad()) is not None:
                 grads[id(grad.buffer)] = seen.tensor
-            best = owners.get(seen.buffer)
-            if best is None or _rank(tensor) < _rank(best()):
-                owners[seen.buffer] = seen.tensor
+                self.grad_specs[id(tensor)] = grad.spec, grad.offset
+            owners.setdefault(seen.buffer, []).append(seen.tensor)
         self.owners, self.grads_of = owners, grads
+        self.positions = {id(t): i for i, t in reversed(list(enumerate(arguments)))}
+        self.parts: dict[int, list[tuple[int, int, Place]]] = {}
+        """By memory of arguments: where those begin and end in it, and their places."""
+        self.starts: dict[int, int] = {}
+        """By place of an argument, the byte at which it begins."""
+        self.where = [(id(t.buffer), t.offset) for t in arguments]
+        by_memory: dict[int, list[tuple[int, Tensor]]] = {}
         for i, tensor in enumerate(arguments):
-            owner = owners.get(id(tensor.buffer))
-            leaf = owner is not None and type(owner().node) is Leaf
-            if leaf or id(tensor.buffer) in self.numbers:
-                continue
-            info = self._place(
-                tensor.buffer, ARGUMENT, tensor.buffer.nbytes, tensor.spec.device.backend, tensor.spec.device.index
-            )
-            info.argument = i
-            self.held.append(tensor.buffer)
-            self.starts[len(self.places) - 1] = tensor.offset * tensor.spec.dtype.itemsize
+            if not any(type(owner().node) is Leaf for owner in owners.get(id(tensor.buffer), ())):
+                by_memory.setdefault(id(tensor.buffer), []).append((i, tensor))
+        for found in by_memory.values():
+            if len(found) > 1 and not are_apart([t for _, t in found]):
+                ends = [extent(t)[1] for _, t in found]
+                i, tensor = min(found, key=lambda item: extent(item[1])[0])
+                self._argument(i, tensor, max(ends))
+            else:
+                for i, tensor in found:
+                    self._argument(i, tensor, extent(tensor)[1])
+
+    def _argument(self, position: int, tensor: Tensor, end: int) -> None:
+        device = tensor.spec.device
+        begin = extent(tensor)[0]
+        info = self._place(None, ARGUMENT, end - begin, device.backend, device.index)
+        info.argument = position
+        part = begin, end, Place(len(self.places) - 1)
+        self.starts[len(self.places) - 1] = begin
+        self.parts.setdefault(id(tensor.buffer), []).append(part)
+        self.held.append(tensor.buffer)
 
     # --- What recording backends say ----------------------------------------------------------------------------------
 
     def _place(self, buffer: Any, kind: str, nbytes: int, backend: Any, index: int) -> PlaceInfo:
-        self.numbers[id(buffer)] = len(self.places)
+        if buffer is not None:
+            self.numbers[id(buffer)] = len(self.places)
         info = PlaceInfo(kind, nbytes, getattr(backend, "real", backend), index)
         self.places.append(info)
         return info
 
     def allocated(self, buffer: Any, nbytes: int, backend: Backend, index: int) -> None:
-        self._note_inside()
-        self._place(buffer, TEMPORARY, nbytes, backend, index)
+        if not self.hidden:
+            self._note_inside()
+            self._place(buffer, TEMPORARY, nbytes, backend, index)
 
     def made_of_host_data(self, buffer: Any, data: memoryview, backend: Backend) -> None:
-        self._note_inside()
-        info = self._place(buffer, CONSTANT, buffer.nbytes, backend, 0)
-        info.buffer, info.data = buffer, bytes(data)
+        if not self.hidden:
+            self._note_inside()
+            info = self._place(buffer, CONSTANT, buffer.nbytes, backend, 0)
+            info.buffer, info.data, info.shared = buffer, bytes(data), True
 
     def copied_in(self, buffer: Any, offset: int, data: memoryview, backend: Backend) -> None:
+        if self.hidden:
+            return
         self._note_inside()
         number = self.numbers.get(id(buffer))
         info = None if number is None else self.places[number]
@@ -160,13 +203,16 @@ class Recorder:
         info.kind, info.buffer, info.data = CONSTANT, buffer, bytes(data)
 
     def copied(self, compiled: Compiled, args: tuple[Any, ...]) -> None:
+        if self.hidden:
+            return
         self._note_inside()
         out, out_offset, source, source_offset, nbytes = args
-        flat = (self._number(out), out_offset, self._number(source), source_offset, nbytes)
-        self.calls.append((compiled, flat, self.line()))
+        place, out_offset = self._number(out, out_offset, nbytes)
+        other, source_offset = self._number(source, source_offset, nbytes)
+        self.calls.append((compiled, (place, out_offset, other, source_offset, nbytes), self.line()))
 
     def called(self, compiled: Compiled, args: tuple[Any, ...]) -> None:
-        if self.refusal is not None:
+        if self.refusal is not None or self.hidden:
             return
         if self.inside is not None:
             self._note_step(compiled)
@@ -177,18 +223,16 @@ class Recorder:
                 flat.append(args[at])
                 at += 1
                 continue
-            place, offset = self._number(args[at]), args[at + 1]
+            size = operand.dtype.itemsize
+            nbytes = span(operand.shape, operand.strides) * size
+            place, offset = self._number(args[at], args[at + 1] * size, nbytes)
             at += 2
-            info = self.places[place]
+            offset, rest = divmod(offset, size)
+            if rest:
+                self.refuse(f"{compiled.op} gets a part of an argument that begins between two of its elements")
+                return
             if not i:
-                info.written = True
-            start = self.starts.get(place)
-            if start:
-                size = operand.dtype.itemsize
-                offset, rest = divmod(offset * size - start, size)
-                if rest or offset < 0:
-                    self.refuse(f"{compiled.op} reads memory before an argument's first element")
-                    return
+                self.places[place].written = True
             flat += (place, offset)
         self.calls.append((compiled, tuple(flat), self.line()))
 
@@ -209,26 +253,34 @@ class Recorder:
         elif scalars and self.inside.why is None:
             self.inside.why = f"{op.name} is made of tensor ops, not of one kernel"
 
-    def _number(self, buffer: Any) -> Place:
+    def places_of(self, buffer: Any) -> list[int]:
+        """The places that lie in a buffer."""
+        number = self.numbers.get(id(buffer))
+        return [int(place) for *_, place in self.parts.get(id(buffer), ())] + ([] if number is None else [number])
+
+    def _number(self, buffer: Any, at: int = 0, nbytes: int = 0) -> tuple[Place, int]:
+        """The place of `nbytes` bytes of the buffer, from its byte `at` on, and how far into the place they begin."""
+        for begin, end, place in self.parts.get(id(buffer), ()):
+            if begin <= at and at + nbytes <= end:
+                return place, at - begin
         number = self.numbers.get(id(buffer))
         if number is None:
-            owner = self.owners.get(id(buffer))
+            owners = [o for o in self.owners.get(id(buffer), ()) if (t := o()) is not None and t.buffer is buffer]
+            owners.sort(key=lambda owner: _rank(owner()))
             leaf = self.grads_of.get(id(buffer))
-            tensor = None if owner is None else owner()
-            if tensor is not None and tensor.buffer is not buffer:
-                owner = None
-            device = None if tensor is None else tensor.spec.device
+            device = owners[0]().spec.device if owners else None
             backend = None if device is None else device.backend
             info = self._place(buffer, STATE, buffer.nbytes, backend, 0 if device is None else device.index)
-            info.buffer, info.owner = buffer, owner
+            info.buffer, info.owner, info.owners = buffer, owners[0] if owners else None, owners
             if leaf is not None:
                 info.kind, info.owner = GRADIENT, leaf
             number = len(self.places) - 1
             self.held.append(buffer)
-        return Place(number)
+        return Place(number), at
 
     def read(self, buffer: Any) -> None:
-        self.refuse("a tensor's values are read by Python")
+        if not self.hidden:
+            self.refuse("a tensor's values are read by Python")
 
     def refuse(self, why: str) -> None:
         """Notes that the step cannot be replayed, and where. Raises CaptureError where it is to be one program."""
@@ -285,7 +337,8 @@ class Recorder:
             if tensor is not None:
                 grad, old = tensor._grad, None if seen.grad is None else seen.grad()
                 if grad is not old or (seen.grad is not None and old is None):
-                    found.append((seen.tensor, None if grad is None else self._where(grad)))
+                    if self._is_ours(tensor.buffer, None if grad is None else grad.buffer):
+                        found.append((seen.tensor, None if grad is None else self._where(grad)))
         return found
 
     # --- After the step -----------------------------------------------------------------------------------------------
@@ -295,10 +348,10 @@ class Recorder:
         if _host_random() != self.host_random:
             self.refuse("the step draws from Python's or NumPy's random numbers")
         self.check_states()
-        self.results = [self.positions.get(id(tensor), self._where(tensor)) for tensor in results]
         self.grads = self.changed_grads()
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
+        self.of_leaf: dict[int, Any] = {}
         allowed = {id(tensor) for tensor in (*results, *held)}
         tensors = _found()[0]
         for seen in _seen(tensors):
@@ -311,42 +364,81 @@ class Recorder:
                 allowed.add(id(grad))
             if was is None or was.tensor is not seen.tensor:
                 continue
+            if grad is not None:
+                self.of_leaf[id(grad)] = seen.tensor
             if seen.buffer != was.buffer or seen.offset != was.offset or seen.spec is not was.spec:
-                self.moved.append((seen.tensor, self._memory(tensor)))
+                if self._is_ours(tensor.buffer):
+                    self.moved.append((seen.tensor, self._memory(tensor)))
+        self.results: list[Any] = [self._result(tensor) for tensor in results]
+        self.result_grads = [None if t._grad is None or self.was_there(t) else self._memory(t._grad) for t in results]
+        self.leaves = [type(t.node) is Leaf for t in results]
         self.kept = self._kept(tensors, allowed)
         if self.kept:
             tensors.clear()
             self.kept.clear()
             gc.collect()  # what only a cycle holds is not kept
             self.kept = self._kept(_found()[0], allowed)
+            self.is_ambiguous |= bool(self.kept)
+        kept_by_tensors = [w for _, w in (*self.grads, *self.moved)]
         # In-place changes of what was there before, which graphs made outside of the step must hear of.
         self.modified = [
             number
             for number, info in enumerate(self.places)
             if info.buffer is not None and (m := info.buffer.modified) is not None and m[0] > self.start
         ]
+        if any(
+            self.places[w[0]].kind == ARGUMENT if type(w) is tuple else w is not None and id(w()) in self.positions
+            for w in kept_by_tensors
+        ):
+            self.refuse("an argument's memory is kept")
+        left = {int(w[0]) for w in (*self.results, *[w for _, w in (*self.grads, *self.moved)]) if type(w) is tuple}
+        if any(info.shared and (n in left or n in self.modified) for n, info in enumerate(self.places)):
+            self.refuse("a tensor on the memory of a NumPy array is changed, or is a result")
         self.draws = [
             (generator, state, count)
-            for generator, state in self.generators
-            if (count := generator._state()[1] - state[1]) and generator._state()[0] == state[0]
+            for generator, state, draws in self.generators
+            if (count := generator._state()[1] - state[1]) and generator._draws is draws
         ]
-        self.reseeded = any(generator._state()[0] != state[0] for generator, state in self.generators)
+        self.is_ambiguous |= any(self._drawn(state) != count for _, state, count in self.draws)
+        self.reseeded = any(generator._draws is not draws for generator, _, draws in self.generators)
 
-    def check_left(self, results: Sequence[Tensor]) -> None:
-        """Refuses results and other tensors that a replay could not leave behind."""
-        for tensor in results:
-            number = self.numbers.get(id(tensor.buffer))
-            if number is not None and self.places[number].kind == CONSTANT:
-                self.refuse("a result is made of Python data")
+    def forget(self) -> None:
+        """Lets go of what is not needed to compare it with another recording."""
+        self.held, self.before, self.generators = [], [], []
+        self.owners, self.grads_of, self.of_leaf = {}, {}, {}
+        used = {id(tensor()) for tensor, _ in (*self.grads, *self.moved)}
+        used |= {id(info.owner()) for info in self.places if info.owner is not None}
+        self.known = {key: seen for key, seen in self.known.items() if key in used}
+        self.host_random = None
+        for info in self.places:
+            if info.kind == GRADIENT:
+                info.buffer = None
+
+    def _is_ours(self, *buffers: Any) -> bool:
+        """Whether this thread has used that memory, or no other has computed."""
+        if not self.others or any(id(b) in self.numbers for b in buffers if b is not None):
+            return True
+        self.is_ambiguous = True
+        return False
+
+    def _drawn(self, state: tuple[int, int]) -> int:
+        """How many draws from a generator, which was in that state, kernels of this thread were given."""
+        keyed = keyed_kernels()
+        return len({flat[-1] for c, flat, _ in self.calls if c.op in keyed and flat[-2] == state[0]})
+
+    def check_left(self) -> None:
+        """Refuses tensors that a replay could not leave behind."""
         if self.kept:
             shapes = ", ".join(str(tuple(t.shape)) for t in self.kept[:3])
             self.refuse(f"a tensor that the step makes is kept after it: {shapes}")
+            self.kept.clear()
 
     def _kept(self, tensors: list[Any], allowed: set[int]) -> list[Any]:
         found = []
         for tensor in tensors:
             number = self.numbers.get(id(tensor.buffer))
-            if number is not None and self.places[number].kind == TEMPORARY:
+            part_of_argument = id(tensor.buffer) in self.parts
+            if part_of_argument or (number is not None and self.places[number].kind in (TEMPORARY, CONSTANT)):
                 if id(tensor) not in allowed and not self.was_there(tensor):
                     found.append(tensor)
         return found
@@ -358,32 +450,41 @@ class Recorder:
 
     def _where(self, tensor: Tensor) -> Any:
         """A tensor that was there before, itself; else its place, offset and spec."""
-        if self.was_there(tensor):
-            return ref(tensor)
-        return self._memory(tensor)
+        return ref(tensor) if self.was_there(tensor) else self._memory(tensor)
+
+    def _result(self, tensor: Tensor) -> Any:
+        """The same; but an argument's position, and the leaf whose gradient it is."""
+        position, leaf = self.positions.get(id(tensor)), self.of_leaf.get(id(tensor))
+        if position is not None:
+            return position
+        return self._where(tensor) if leaf is None else OfLeaf(leaf)
 
     def _memory(self, tensor: Tensor) -> tuple[Place, int, Any]:
-        place = self._number(tensor.buffer)
-        offset = tensor.offset
-        start = self.starts.get(place)
-        if start:
-            offset -= start // tensor.spec.dtype.itemsize
-        return place, offset, tensor.spec
+        begin, end = extent(tensor)
+        place, at = self._number(tensor.buffer, begin, end - begin)
+        return place, at // tensor.spec.dtype.itemsize, tensor.spec
 
 
-def _rank(tensor: Any) -> tuple[bool, bool, int]:
-    """Which of the tensors on one memory is asked for it: a leaf, one that is no view."""
-    return type(tensor.node) is not Leaf, tensor.base is not None, id(tensor)
+def keyed_kernels() -> frozenset[str]:
+    """Kernels whose last two scalars are the seed and the offset of a draw."""
+    return frozenset(op.kernel for op in all_ops() if op.params[-2:] == ("seed", "offset"))
+
+
+def _rank(tensor: Any) -> tuple[bool, bool, bool, int]:
+    """Which of the tensors on one memory is asked for it: a leaf, one that is no view, the whole of it."""
+    whole = tensor.spec.nbytes == tensor.buffer.nbytes
+    return type(tensor.node) is not Leaf, tensor.base is not None, not whole, id(tensor)
 
 
 def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
-    """All tensors, generators, optimisers and the like. They are asked by their types, which runs none of their code."""
+    """All tensors, generators, optimisers and the like. They are found by type, which runs none of their code."""
     kinds: set[type] = {TensorBase, Generator, Replayed}
     stack = list(kinds)
     while stack:
         found: set[type] = set(stack.pop().__subclasses__()) - kinds
         kinds |= found
         stack += found
+    kinds = {kind for kind in kinds if getattr(kind, "apply_function", None) is None}  # those that stand for others
     things = [thing for thing in gc.get_objects() if type(thing) in kinds]
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
     generators = [g for g in things if isinstance(g, Generator)]

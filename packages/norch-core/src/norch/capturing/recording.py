@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..backend.contract import Backend, Kernel, Operand
+    from ..device import Device
     from .recorder import Recorder
 
 active: Recorder | None = None
@@ -39,12 +40,52 @@ def recorder_here() -> Recorder | None:
 class Compiled:
     """A kernel, and what it was compiled for."""
 
-    __slots__ = ("attrs", "backend", "kernel", "op", "operands")
+    __slots__ = ("attrs", "backend", "kernel", "op", "operands", "own")
 
     def __init__(
-        self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any], kernel: Kernel, backend: Backend
+        self,
+        op: str,
+        operands: tuple[Operand, ...],
+        attrs: Mapping[str, Any],
+        kernel: Kernel,
+        backend: Backend,
+        own: bool = True,
     ) -> None:
         self.op, self.operands, self.attrs, self.kernel, self.backend = op, operands, attrs, kernel, backend
+        self.own = own  # whether the backend's `compile` made it
+
+    def noted(self) -> Kernel:
+        """The kernel, and what the recorder is told of its calls."""
+        kernel = self.kernel
+
+        def call(*args: Any) -> None:
+            kernel(*args)
+            recorder = active
+            if recorder is not None:
+                if recorder.thread == get_ident():
+                    recorder.called(self, args)
+                else:
+                    recorder.others = True
+
+        return call
+
+    def noted_as_one(self) -> Kernel:
+        """The same for a kernel that copies and calls others itself."""
+        kernel = self.kernel
+
+        def call(*args: Any) -> None:
+            recorder = recorder_here()
+            if recorder is None:
+                kernel(*args)
+                return
+            recorder.hidden += 1
+            try:
+                kernel(*args)
+            finally:
+                recorder.hidden -= 1
+            recorder.called(self, args)
+
+        return call
 
 
 class RecordingBackend:
@@ -60,15 +101,7 @@ class RecordingBackend:
         kernel = self.real.compile(op, operands, attrs)
         if kernel is None:
             return None
-        compiled = Compiled(op, operands, attrs, kernel, self.real)
-
-        def call(*args: Any) -> None:
-            kernel(*args)
-            recorder = recorder_here()
-            if recorder is not None:
-                recorder.called(compiled, args)
-
-        return call
+        return Compiled(op, operands, attrs, kernel, self.real).noted()
 
     def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
         allocate = self.allocate
@@ -148,40 +181,74 @@ def _forget() -> None:
 on_change(_forget)
 
 
-def _swap_plans() -> None:
+def _of_others(
+    op: str, device: Device, operands: tuple[Operand, ...], attrs: Mapping[str, Any], kernel: Kernel
+) -> Kernel:
+    """A kernel that is not the backend's: that of an op's own package, or of the fallback on the CPU."""
+    backend = device.backend
+    return Compiled(op, operands, attrs, kernel, getattr(backend, "real", backend), False).noted_as_one()
+
+
+_inside = False
+"""Whether the plan caches hold what they hold while a thread records."""
+
+
+def _swap_plans(inside: bool) -> None:
     """Exchanges what the plan caches hold for what they held when this was last called."""
-    for plans in tuple(planning._caches):
-        there = dict(plans), plans.old
-        found, old = _plans.get(plans, ({}, {}))
-        plans.clear()
-        plans.update(found)
-        plans.old = old
-        _plans[plans] = there
+    global _inside
+    if _inside is inside:
+        return
+    try:
+        for plans in tuple(planning._caches):
+            there = dict(plans), plans.old
+            found, old = _plans.get(plans, ({}, {}))
+            plans.clear()
+            plans.update(found)
+            plans.old = old
+            _plans[plans] = there
+        _inside = inside
+    except BaseException:  # Ctrl-C in the middle
+        planning.forget_plans()
+        _plans.clear()
+        _inside = inside
+        raise
+
+
+def _restore(devices: list[tuple[Device, Backend]]) -> None:
+    global active
+    active = switches.noting = None
+    _swap_plans(False)
+    planning.noting = None
+    for device, backend in devices:
+        device._backend = backend
 
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Within this context what the calling thread has computed is noted by `recorder`. One thread at a time records."""
+    """Within this context what the calling thread has computed is noted by `recorder`. The caller holds the lock: one
+    thread at a time records."""
     global active
-    with recording_lock:
-        devices = [device for device in known_devices.values() if device._backend is not None and device.type != "meta"]
-        real = [device._backend for device in devices]
+    devices = [
+        (device, getattr(device._backend, "real", device._backend))
+        for device in known_devices.values()
+        if device._backend is not None and device.type != "meta"
+    ]
+    try:
         # The caches are changed last and put back first: a plan that another thread makes meanwhile of a kernel that
         # notes its calls does no harm, one that this thread makes of another kind would be missing.
-        for device, backend in zip(devices, real, strict=True):
-            assert backend is not None
+        for device, backend in devices:
             found = _backends.get(id(backend))
             if found is None or found.real is not backend:
                 found = _backends[id(backend)] = RecordingBackend(backend)
             device._backend = found  # type: ignore[assignment]
-        _swap_plans()
+        planning.noting = _of_others
+        _swap_plans(True)
         active = recorder
         switches.noting = _note
+        yield
+    finally:
         try:
-            yield
-        finally:
-            switches.noting = None
-            active = None
-            _swap_plans()
-            for device, backend in zip(devices, real, strict=True):
-                device._backend = backend
+            _restore(devices)
+        except KeyboardInterrupt:
+            _restore(devices)
+            raise

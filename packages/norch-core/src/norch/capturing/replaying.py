@@ -15,15 +15,17 @@ def make_run(
     calls: Sequence[Call], scratch: int, bound: Sequence[Any], backend: Backend, index: int
 ) -> tuple[Run, bool]:
     """`run(buffers, numbers)`, and whether the backend made it."""
-    alone = all(call.operands and call.device.backend is backend for call in calls)
-    if alone:
+    alone = all(c.own and c.operands and c.device.backend is backend and c.device.index == index for c in calls)
+    if calls and alone:
         found = backend.program([(call.kernel, call.arguments) for call in calls], scratch, bound, index)
         if found is not None:
             return found, True
-    return _loop(calls, scratch, len(bound), backend, index), False
+    return _loop(calls, scratch, bound, backend, index), False
 
 
-def _loop(calls: Sequence[Call], scratch: int, places: int, backend: Backend, index: int) -> Run:
+def _loop(calls: Sequence[Call], scratch: int, bound: Sequence[Any], backend: Backend, index: int) -> Run:
+    places = len(bound)
+    bound = list(bound)
     steps: list[tuple[Any, list[Any]]] = []
     uses: list[list[tuple[list[Any], int]]] = [[] for _ in range(places)]
     fed: list[tuple[list[Any], int, int]] = []
@@ -36,33 +38,42 @@ def _loop(calls: Sequence[Call], scratch: int, places: int, backend: Backend, in
             elif type(argument) is Fed:
                 fed.append((arguments, at, int(argument)))
         steps.append((call.kernel, arguments))
-    now: list[Any] = [None] * places
-    used = [place for place in range(1, places) if uses[place]]
+    fixed: list[Any] = [None] * places
+    passing = [(place, uses[place]) for place in range(1, places) if uses[place] and bound[place] is None]
+    lasting = [(place, uses[place]) for place in range(1, places) if uses[place] and bound[place] is not None]
     allocate = backend.allocate
 
     def run(buffers: Sequence[Any], numbers: Sequence[float]) -> None:
-        if scratch:
-            memory = allocate(scratch, index)
-            for arguments, at in uses[0]:
-                arguments[at] = memory
-        for place in used:
-            buffer = buffers[place]
-            if buffer is not now[place]:
-                now[place] = buffer
-                for arguments, at in uses[place]:
-                    arguments[at] = buffer
-        for arguments, at, number in fed:
-            arguments[at] = numbers[number]
         position = 0
         try:
+            if scratch:
+                memory = allocate(scratch, index)
+                for arguments, at in uses[0]:
+                    arguments[at] = memory
+            for place, used in passing:
+                buffer = buffers[place]
+                for arguments, at in used:
+                    arguments[at] = buffer
+            for place, used in lasting:
+                buffer = buffers[place]
+                if buffer is not fixed[place]:
+                    fixed[place] = None
+                    for arguments, at in used:
+                        arguments[at] = buffer
+                    fixed[place] = buffer
+            for arguments, at, number in fed:
+                arguments[at] = numbers[number]
             for kernel, arguments in steps:
                 kernel(*arguments)
                 position += 1
         except Exception as error:
             error.call = position  # type: ignore[attr-defined]
             raise
-        finally:
+        finally:  # what is not the program's own is not kept
             for arguments, at in uses[0]:
                 arguments[at] = None
+            for _, used in passing:
+                for arguments, at in used:
+                    arguments[at] = None
 
     return run

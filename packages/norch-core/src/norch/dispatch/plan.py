@@ -29,6 +29,10 @@ SCALARS = frozenset({bool, int, float})
 watcher: Callable[..., Kernel | None] | None = None
 """`watcher(op, device, operands, kernel, fell_back)` gives the kernel to use instead: see norch.coverage."""
 
+noting: Callable[[str, Device, tuple[Operand, ...], Any, Kernel], Kernel] | None = None
+"""`noting(op, device, operands, attrs, kernel)` gives what to use instead of a kernel that is not the backend's own,
+while norch.capture records."""
+
 
 class Part(NamedTuple):
     """A step of an op that fills its result part by part: kernel `op` ("copy" or "fill") writes operand `operand` (its
@@ -383,11 +387,14 @@ def compile_kernel(
         raise
     except Exception as error:
         raise BackendError(f"{provider(device)} failed to compile {name}: {error!r}") from error
+    is_own = kernel is not None
     if kernel is None and op is not None and device.type in op.kernels:
         kernel = _kernel_of_plugin(op, device, operands, attrs)
     fell_back = kernel is None and required
     if fell_back:
         kernel = cpu_fallback(name, device, operands, attrs)
+    if noting is not None and not is_own and kernel is not None:
+        kernel = noting(name, device, operands, attrs, kernel)
     return kernel if watcher is None else watcher(name, device, operands, kernel, fell_back)
 
 

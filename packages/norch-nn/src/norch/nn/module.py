@@ -123,9 +123,11 @@ class Module(Movable, Hookable):
         if type(value) in _PLAIN and type(old) in _PLAIN:
             if old != value:
                 switches.switched(self, name, old, value)
-        elif old is None or (not isinstance(value, norch.Tensor) and (callable(value) or type(value) in _PLAIN)):
-            switches.replaced(self, name)
-        elif any(name in names for names in _registries(self)):
+        elif (
+            old is None
+            or (not isinstance(value, norch.Tensor) and (callable(value) or type(value) in _PLAIN))
+            or any(name in names for names in _registries(self))
+        ):
             switches.replaced(self, name)
 
     def __delattr__(self, name: str) -> None:

@@ -1,0 +1,25 @@
+"""What a user sees of an exception that a kernel of a captured step raised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from ..backend.contract import IndexOutOfBounds
+from ..dispatch.failure import provider
+from ..errors import BackendError, IndexError, NorchError, OutOfMemoryError
+
+if TYPE_CHECKING:
+    from .calls import Call
+
+
+def raise_failure_of(call: Call, error: Exception) -> NoReturn:
+    """Raises what eager code would: with the op, its operands, and the line that called it."""
+    where = f"{call.op}(), replayed from {call.line}"
+    if isinstance(error, IndexOutOfBounds):
+        shapes = ", ".join(str(o.shape) for o in call.operands if not o.is_scalar)
+        raise IndexError(f"{where}: {error} (operands of shapes {shapes})") from None
+    if isinstance(error, NorchError | ZeroDivisionError):
+        raise error
+    if isinstance(error, MemoryError):
+        raise OutOfMemoryError(f"{where}: device {call.device} has no room: {error}") from error
+    raise BackendError(f"{where}: {provider(call.device)} raised {error!r}") from error

@@ -1,0 +1,122 @@
+"""Signatures: what of a call decides which program it may run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
+
+from .. import switches
+from ..amp.state import state as autocast
+from ..autograd import graph
+from ..autograd.graph import Leaf, is_recording, resolve
+from ..autograd.mode import is_inference_mode_enabled
+from ..device import Device, get_default_device
+from ..dtype import DType
+from ..ops.generator import chosen_generator
+from ..spec import span
+from ..tensor_base import TensorBase
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+VALUES = (int, bool, str, bytes, type(None), DType, Device)
+"""Types of arguments and results that are the same where they are equal. Floats are by their bits."""
+
+
+class Same:
+    """An argument that is no value: it is the same only as itself. It is not kept alive where that can be."""
+
+    __slots__ = ("get", "number")
+
+    def __init__(self, value: Any) -> None:
+        self.number = id(value)
+        try:
+            self.get: Any = ref(value)
+        except TypeError:
+            self.get = lambda: value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and (found := self.get()) is not None and found is other.get()
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+def modes() -> tuple[Any, ...]:
+    """What else a step may depend on, of this thread and of the process."""
+    cast = tuple(sorted(autocast.active.items())) if autocast.active else None
+    generator = chosen_generator.get()
+    chosen = None if generator is None else Same(generator)
+    checks = graph.anomaly_check is not None
+    return (
+        is_recording(),
+        is_inference_mode_enabled(),
+        switches.fingerprint,
+        cast,
+        chosen,
+        checks,
+        id(get_default_device()),
+    )
+
+
+def key_of(leaves: Sequence[Any], structure: Any) -> Any:
+    """What a call has in common with those that may run the same program."""
+    tensors = [x for x in leaves if isinstance(x, TensorBase)]
+    return tuple(map(_key_of_leaf, leaves)), repr(structure), shared(tensors), modes()
+
+
+def _key_of_leaf(x: Any) -> Any:
+    if isinstance(x, TensorBase):
+        node = x.node
+        if node is None:
+            return x.spec
+        node = resolve(x)  # type: ignore[arg-type]
+        # A leaf's gradient is part of what a step may do: another leaf is another step.
+        return x.spec, Same(x) if type(node) is Leaf else node is not None
+    if type(x) in VALUES:
+        return type(x), x
+    if type(x) is float or isinstance(x, np.generic):
+        return type(x), repr(x)
+    return Same(x)
+
+
+def shared(tensors: Sequence[Tensor]) -> Any:
+    """Which tensors share memory, None where none do: for each the first on its memory, and how far behind it."""
+    buffers = [x.buffer for x in tensors]
+    if len({id(b) for b in buffers}) == len(buffers):
+        return None
+    found = []
+    for tensor in tensors:
+        first = next(i for i, b in enumerate(buffers) if b is tensor.buffer)
+        others = [t for t in tensors if t.buffer is tensor.buffer]
+        found.append((first, None if are_apart(others) else extent(tensor)[0] - extent(tensors[first])[0]))
+    return tuple(found)
+
+
+def extent(tensor: Tensor) -> tuple[int, int]:
+    """Where in its memory a tensor begins and ends, in bytes."""
+    spec = tensor.spec
+    size = spec.dtype.itemsize
+    return tensor.offset * size, (tensor.offset + span(spec.shape, spec.strides)) * size
+
+
+def are_apart(tensors: Sequence[Tensor]) -> bool:
+    """Whether no two of these tensors, all on one memory, have a byte in common."""
+    found = sorted(map(extent, tensors))
+    return all(end <= begin and first < begin for (first, end), (begin, _) in pairwise(found))
+
+
+def described(leaves: Sequence[Any]) -> str:
+    """The arguments of a signature, as text."""
+    return f"({', '.join(map(_described, leaves))})"
+
+
+def _described(x: Any) -> str:
+    if isinstance(x, TensorBase):
+        spec = x.spec
+        return f"{spec.dtype}{list(spec.shape)}" + ("" if spec.device.type == "cpu" else f" on {spec.device}")
+    return repr(x) if type(x) in (*VALUES, float) else type(x).__name__
