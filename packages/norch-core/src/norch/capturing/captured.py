@@ -55,8 +55,8 @@ class Entry:
     again: the call at which a refused one is tried again.
     """
 
-    def __init__(self, signature: str) -> None:
-        self.signature = signature
+    def __init__(self, key: Any, signature: str) -> None:
+        self.key, self.signature = key, signature
         self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
         self.recorded: tuple[Recorder, Sequence[Any], Any] | None = None
         self.programs: list[tuple[Program, Any]] = []
@@ -92,6 +92,7 @@ class Captured:
         self.lock = Lock()
         self.running: int | None = None
         """The thread that replays."""
+        self.latest: Entry | None = None
         self.captured_again: deque[str] = deque(maxlen=20)
         self.eager = self.recorded = self.replayed = 0
 
@@ -124,6 +125,9 @@ class Captured:
             return self._slowly(args, kwargs)
         self.running = get_ident()
         try:
+            if entry is not self.latest:
+                self.entries.move_to_end(entry.key)
+                self.latest = entry
             program, build = entry.programs[0]
             if (
                 program.runs < program.check
@@ -135,8 +139,8 @@ class Captured:
                         break
                 else:
                     return build(program.run_step(args, ()))
-        except IndexError:
-            if entry.programs:
+        except (IndexError, KeyError):
+            if entry.programs and entry.key in self.entries:
                 raise
         finally:
             self.running = None
@@ -155,6 +159,8 @@ class Captured:
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
             return self.function(*args, **kwargs)  # a part of a step that is being recorded
+        if (elsewhere := recording.active) is not None:
+            elsewhere.others = True
         leaves, structure = flatten((args, kwargs))
         tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
         if any(x.apply_function is not None for x in tensors):
@@ -195,13 +201,18 @@ class Captured:
         key = key_of(leaves, structure)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(described(leaves))
-            for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
-                same = [k for k, e in self.entries.items() if bool(e.programs) is has]
-                if len(same) > most:
-                    self._drop(self.entries.pop(same[0]))
+            entry = self.entries[key] = Entry(key, described(leaves))
+            self._make_room()
         self.entries.move_to_end(key)
+        self.latest = entry
         return entry
+
+    def _make_room(self) -> None:
+        """Drops the least recently used signatures, where there are too many with a program, or without."""
+        for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
+            same = [key for key, entry in self.entries.items() if bool(entry.programs) is has]
+            if len(same) > most:
+                self._drop(self.entries.pop(same[0]))
 
     def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
         self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
@@ -419,6 +430,7 @@ class Captured:
         entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
         entry.begin_again()
         entry.moves, entry.disturbed = switches.moves, 0
+        self._make_room()
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:

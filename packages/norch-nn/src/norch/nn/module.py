@@ -120,7 +120,8 @@ class Module(Movable, Hookable):
         old = self.__dict__.get(name, _ABSENT)
         if old is value or old is _ABSENT:
             return
-        if type(value) in _PLAIN and type(old) in _PLAIN:
+        plain = type(value) in _PLAIN
+        if plain and type(old) in _PLAIN:
             if old != value:
                 switches.switched(self, name, old, value)
         elif (
