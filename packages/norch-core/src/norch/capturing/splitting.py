@@ -1,12 +1,11 @@
 """A step in parts: what cannot be replayed runs as it is, the statements before and after it are captured.
 
-The step's source is taken apart at its top-level statements. Runs of statements that can be replayed become functions of
-the local variables that they read, which return those that later statements read; the others stay where they are, in
-a function that calls the parts. All are compiled with the step's file and lines, globals and closure.
+The step's source is taken apart at its top-level statements. Runs of statements that can be replayed become functions
+of the local variables that they read, which return those that later statements read; the others stay where they are,
+in a function that calls the parts. All are compiled with the step's file and lines, globals and closure.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast
