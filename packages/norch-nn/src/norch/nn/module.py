@@ -126,7 +126,8 @@ class Module(Movable, Hookable):
                 switches.switched(self, name, old, value)
         elif (
             old is None
-            or (not isinstance(value, norch.Tensor) and (callable(value) or type(value) in _PLAIN))
+            or plain
+            or (callable(value) and not isinstance(value, norch.Tensor))
             or any(name in names for names in _registries(self))
         ):
             switches.replaced(self, name)
