@@ -22,6 +22,10 @@ _OPTIONS = frozenset(
     """.split()
 )
 
+late: dict[int, int] = {}
+"""By the id of a parameter whose gradient a device is still to receive: its place among them. Steps begin with all
+others. DistributedDataParallel writes it, a step takes out what it has done."""
+
 NOT_NEGATIVE = (lambda value: value >= 0, "it must not be negative")
 
 _PAIRS = {
@@ -104,9 +108,11 @@ class MultiTensorOptimizer(_Table, Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned."""
         loss = None if closure is None else self._evaluate(closure)
-        for group in self.param_groups:
-            for part in _each_once(group) if self._repeats else (group,):
-                self._step_group(part)
+        groups: Any = self.param_groups
+        if self._repeats:
+            groups = [part for group in groups for part in _each_once(group)]
+        for group in _by_arrival(groups) if late else groups:
+            self._step_group(group)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -180,6 +186,15 @@ class MultiTensorOptimizer(_Table, Optimizer):
         if len(grads) == len(params):
             return params, grads
         return [param for param, grad in zip(params, gradients, strict=True) if grad is not None], grads
+
+
+def _by_arrival(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Groups as several whose gradients come after each other."""
+    parts: dict[tuple[int, int], list[norch.Tensor]] = {}
+    for i, group in enumerate(groups):
+        for param in group["params"]:
+            parts.setdefault((late.pop(id(param), 0), i), []).append(param)
+    return [{**groups[i], "params": params} for (_, i), params in sorted(parts.items(), key=lambda item: item[0])]
 
 
 def _each_once(group: dict[str, Any]) -> list[dict[str, Any]]:
