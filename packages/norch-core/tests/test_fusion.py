@@ -318,6 +318,13 @@ def test_long_chains_are_several_groups():
     assert len(found) < 8
 
 
+def test_a_group_waits_for_its_next_call():
+    """However many other groups are begun meanwhile: such as a gradient that is made in parts."""
+    others = [call("neg", 9 + i, 8) for i in range(50)]
+    found = fused([call("mul", 1, 8, 7), *others, call("add", 5, 1, 6)], {1: BYTES}, memory(60))
+    assert ops(found) == ["neg"] * 50 + ["fused"]
+
+
 PLACES, TEMPORARIES = 9, dict.fromkeys(range(1, 6), 4 * BYTES)
 LAYOUTS = [(tensor(), o) for o in (0, 0, 0, 0, 24, 3)] + [(tensor((4, 6), strides=(1, 4)), 0), (tensor((6, 4)), 0)]
 

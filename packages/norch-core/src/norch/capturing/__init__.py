@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from .captured import Captured
@@ -22,4 +24,10 @@ def capture(step: Callable[..., Any] | None = None, *, fullgraph: bool = False) 
         return lambda function: capture(function, fullgraph=fullgraph)
     if not callable(step):
         raise TypeError(f"capture(): expected a function, got {type(step).__name__}")
+    if isinstance(step, Captured):
+        return step
+    nn = sys.modules.get("norch.nn")
+    if nn is not None and isinstance(step, nn.Module):
+        wrapper = import_module("norch.nn.compiled").OptimizedModule
+        return step if isinstance(step, wrapper) else wrapper(step, lambda module: Captured(module, fullgraph))
     return Captured(step, fullgraph)

@@ -27,6 +27,7 @@ from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
 from .graphs import GraphNode, StepGraph, attach, entered, is_live, kept_elsewhere, with_bases
+from .in_place import in_place
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -389,7 +390,7 @@ class Captured:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return fuse(epilogues(calls, temporaries), temporaries)
+    return in_place(fuse(epilogues(calls, temporaries), temporaries), temporaries)
 
 
 def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:

@@ -7,9 +7,10 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
-from ..backend.contract import IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Kernel, Operand, Place
+from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Kernel, Operand, Place
 from ..dispatch.op import Op, all_ops
 from ..dispatch.plan import compile_kernel
+from ..dtype import BOOL
 from .calls import Call
 
 SMALL = 65536
@@ -66,20 +67,14 @@ def _without_copies(calls: list[Call], temporaries: Mapping[int, int]) -> list[C
             if (
                 copy.operand == source.operand
                 and copy.offset == source.offset
-                and _is_dense(copy.operand)
+                and is_dense(copy.operand)
                 and temporaries.get(copy.place) == prod(copy.operand.shape) * copy.operand.dtype.itemsize
                 and written[copy.place] == i > written.get(origin, -1)
             ):
                 instead[copy.place] = origin
                 continue
-        left.append(_moved(call, instead))
+        left.append(on_places(call, instead))
     return left
-
-
-def _moved(call: Call, instead: Mapping[int, int]) -> Call:
-    """The call on other places."""
-    arguments = [Place(instead[x]) if type(x) is Place and x in instead else x for x in call.arguments]
-    return call._replace(arguments=tuple(arguments))
 
 
 # --- What is computed twice -------------------------------------------------------------------------------------------
@@ -103,7 +98,7 @@ def _without_repeats(calls: list[Call], temporaries: Mapping[int, int]) -> list[
     instead: dict[int, int] = {}
     left: list[Call] = []
     for i, (call, a) in enumerate(zip(calls, accesses, strict=True)):
-        call = _moved(call, instead)
+        call = on_places(call, instead)
         own = [region.place for region in a.writes]
         key = None
         if a.is_known and all(writers[place] == 1 for place in own):
@@ -176,7 +171,7 @@ def _pool_before_relu(
     if any(accesses[k].writes_to(pooled.place) for k in range(at + 1, len(calls))):
         return None
     kernel = compile_on(relu, (pooled.operand, pooled.operand))
-    if kernel is None:
+    if kernel is None or not may_alias(relu):
         return None
     # Where relu was in place, x and y are one, and what is no longer there is only what relu made of it.
     changed = {
@@ -202,7 +197,7 @@ def _pool_before_relu(
         or out.place == spread.place
         or out.operand != spread.operand
         or any(accesses[k].touches(out.place) for k in range(first, second))
-        or not _is_dense(grad.operand)
+        or not is_dense(grad.operand)
         or any(calls[first].attrs[name] != calls[at].attrs[name] for name in ("windows", "pads"))
     ):
         return None
@@ -215,17 +210,6 @@ def _pool_before_relu(
     changed[first] = (with_regions(mask, (passed, grad, pooled)), with_regions(calls[first], (out, passed, x)))
     changed[second] = ()
     return changed
-
-
-def _is_dense(operand: Operand) -> bool:
-    """Whether its elements lie without gaps, in any order."""
-    expected = 1
-    for stride, n in sorted(zip(operand.strides, operand.shape, strict=True)):
-        if n != 1:
-            if stride != expected:
-                return False
-            expected *= n
-    return True
 
 
 # --- Zeros that are written over --------------------------------------------------------------------------------------
@@ -260,7 +244,7 @@ def _written_over(i: int, calls: Sequence[Call], accesses: Sequence[Access]) -> 
         if box is None or any(box.overlaps(other) for other in boxes):
             return None
         if call.op == "add":
-            if not reads or reads[0] != writes[0] or len(call.operands) != 3 or call.operands[1].is_scalar:
+            if not reads or reads[0] != writes[0] or zeros.operand.dtype.category == BOOL:
                 return None
             reads = reads[1:]
             number = Operand(zeros.operand.dtype, (), (), True)
@@ -341,6 +325,8 @@ def _outputs(call: Call) -> int | None:
     """How many outputs a call has that it only writes; None where that is not known."""
     if call.op in IN_PLACE or not call.operands:
         return None
+    if call.op == "fused":
+        return len(call.attrs["results"])
     if call.op in PRIMITIVES:
         return 2 if call.op in TWO_OUTPUTS else 1
     op = _composites().get(call.op)
@@ -370,3 +356,25 @@ def with_regions(
     arguments = [x for region in regions for x in (Place(region.place), region.offset)]
     found = tuple([region.operand for region in regions]) if operands is None else operands
     return call._replace(operands=found, arguments=(*arguments, *numbers))
+
+
+def on_places(call: Call, instead: Mapping[int, int]) -> Call:
+    """The call on other places."""
+    arguments = [Place(instead[x]) if type(x) is Place and x in instead else x for x in call.arguments]
+    return call._replace(arguments=tuple(arguments))
+
+
+def is_dense(operand: Operand) -> bool:
+    """Whether its elements lie without gaps, in any order."""
+    expected = 1
+    for stride, n in sorted(zip(operand.strides, operand.shape, strict=True)):
+        if n != 1:
+            if stride != expected:
+                return False
+            expected *= n
+    return True
+
+
+def may_alias(call: Call) -> bool:
+    """Whether an output of the call, which is elementwise, may be exactly one of the inputs."""
+    return call.op in ELEMENTWISE or call.device.backend.contract >= (1, 3)

@@ -13,7 +13,7 @@ import norch
 from norch import switches
 
 from . import pickled
-from .hooks import Hookable, call_with_hooks
+from .hooks import Hookable, PlainCall, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
 from .state import LoadResult, load_state, save_state
@@ -382,7 +382,8 @@ class Module(Movable, Hookable):
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: there is no compiler (see `norch.compile`)."""
+        """Has the calls of this module captured from now on; takes what `norch.compile` takes."""
+        self._all_hooks().compiled = None if kwargs.get("disable") else norch.compile(PlainCall(self), *args, **kwargs)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the parameters' gradients, or sets them to 0 where `set_to_none=False`."""
