@@ -135,8 +135,8 @@ def test_it_behaves_as_the_module():
     assert block.scale == 0.25
     model.extra = norch.ones(2)
     assert block.extra is model.extra
-    assert [n for n, _ in model.named_parameters()][0] == "_orig_mod.norm.weight"
-    assert list(model.state_dict())[0] == "_orig_mod.norm.weight"
+    assert next(n for n, _ in model.named_parameters()) == "_orig_mod.norm.weight"
+    assert next(iter(model.state_dict())) == "_orig_mod.norm.weight"
     assert {id(p) for p in model.parameters()} == {id(p) for p in block.parameters()}
     model.load_state_dict(model.state_dict())
     assert model.eval() is model
@@ -149,7 +149,7 @@ def test_it_behaves_as_the_module():
     assert norch.compile(model) is model
     assert len(norch.compile(nn.Sequential(block, block))) == 2
     with pytest.raises(AttributeError):
-        model.nothing  # noqa: B018
+        model.nothing
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert isinstance(other, OptimizedModule)
         assert other._orig_mod is not block

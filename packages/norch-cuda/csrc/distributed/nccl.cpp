@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/bindings.h"
+#include "runtime/late.h"
 #include "runtime/library.h"
 
 namespace nb = nanobind;
@@ -203,33 +204,48 @@ void guard(std::shared_ptr<Group> group, double limit) {
     }
 }
 
+/// An event of a group's, which goes back to the idle ones; under the GIL.
+class Done {
+public:
+    /// A recorded one is new: others' must stay such as can be asked for.
+    Done(std::shared_ptr<Group> group, bool is_recorded) : group_(std::move(group)) {
+        auto& idle = group_->idle;
+        if (idle.empty() || is_recorded) idle.push_back(make_event());
+        event = idle.back();
+        idle.pop_back();
+    }
+    ~Done() { group_->idle.push_back(event); }
+    Done(const Done&) = delete;
+    Done& operator=(const Done&) = delete;
+
+    cudaEvent_t event;
+
+private:
+    std::shared_ptr<Group> group_;
+};
+
 /// A collective that was started: the event after it, and the buffers that it uses.
 class Work {
 public:
-    /// A recorded one has a new event: others' must stay such as can be asked for.
     Work(std::shared_ptr<Group> group, Buffers buffers, bool is_captured)
-        : group_(std::move(group)), buffers_(std::move(buffers)), is_captured_(is_captured) {
-        auto& idle = group_->idle;
-        if (idle.empty() || is_captured) idle.push_back(make_event());
-        done_ = idle.back();
-        idle.pop_back();
+        : group_(std::move(group)),
+          buffers_(std::move(buffers)),
+          done_(std::make_shared<Done>(group_, is_captured)),
+          is_captured_(is_captured) {
         for (Buffer* buffer : buffers_) Py_INCREF(reinterpret_cast<PyObject*>(buffer));
     }
-    ~Work() {
-        release(nullptr);
-        group_->idle.push_back(done_);
-    }
+    ~Work() { release(nullptr); }
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
 
-    cudaEvent_t done() const { return done_; }
+    cudaEvent_t done() const { return done_->event; }
     bool is_captured() const { return is_captured_; }
 
     bool test() {
         group_->refuse_aborted();
         if (is_captured_ || is_done_) return true;  // a recorded one runs when its graph does
         bind(group_->stream->device);
-        cudaError_t answer = cudaEventQuery(done_);
+        cudaError_t answer = cudaEventQuery(done());
         if (answer == cudaSuccess) {
             is_done_ = true;
             release(nullptr);
@@ -250,8 +266,17 @@ public:
         Stream& stream = current_stream(group_->stream->device);
         if (is_done_ || (is_captured_ && !is_recorded(stream))) return;
         bind(stream.device);
-        check(cudaStreamWaitEvent(stream.handle, done_, 0), "waiting for a collective");
+        check(cudaStreamWaitEvent(stream.handle, done(), 0), "waiting for a collective");
         release(&stream);
+    }
+
+    /// As `chain`, once the buffers are used.
+    void chain_late() {
+        group_->refuse_aborted();
+        Stream& stream = current_stream(group_->stream->device);
+        if (is_done_ || is_captured_ || is_recorded(stream)) return chain();
+        add_late_work({std::move(buffers_), &stream, group_->stream, done(), done_});
+        buffers_.clear();
     }
 
 private:
@@ -266,7 +291,7 @@ private:
 
     std::shared_ptr<Group> group_;
     Buffers buffers_;
-    cudaEvent_t done_;
+    std::shared_ptr<Done> done_;
     const bool is_captured_;
     bool is_done_ = false;
 };
@@ -319,6 +344,24 @@ public:
         char* data = add(used, buffer, offset, count, type);
         return start(used, "in all_reduce", [=](Comm comm, cudaStream_t stream) {
             return nccl().all_reduce(data, data, size_t(count), type, op, comm, stream);
+        });
+    }
+
+    /// Each of a list of (buffer, offset, count), in one launch.
+    Work* all_reduce_together(nb::list tensors, int type, int op) {
+        Buffers used;
+        std::vector<std::pair<char*, size_t>> parts;
+        for (nb::handle item : tensors) {
+            auto tuple = nb::cast<nb::tuple>(item);
+            const auto count = nb::cast<Py_ssize_t>(tuple[2]);
+            parts.emplace_back(add(used, tuple[0], nb::cast<Py_ssize_t>(tuple[1]), count, type), size_t(count));
+        }
+        return start(used, "in all_reduce", [&](Comm comm, cudaStream_t stream) {
+            Result result = nccl().group_start();
+            for (auto [data, count] : parts)
+                if (result == SUCCESS) result = nccl().all_reduce(data, data, count, type, op, comm, stream);
+            Result ended = nccl().group_end();
+            return result == SUCCESS ? ended : result;
         });
     }
 
@@ -430,6 +473,7 @@ private:
     template <class Call>
     Work* start(Buffers& used, const char* what, Call call) {
         Stream &own = *group_->stream, &stream = current_stream(own.device);
+        settle_late_work();
         bind(own.device);
         auto work = std::make_unique<Work>(group_, std::move(used), is_recorded(stream));
         {
@@ -480,12 +524,13 @@ void add_nccl(nb::module_& m) {
         check_nccl(nccl().get_unique_id(&id), "to make an identifier");
         return nb::bytes(id.bytes, sizeof id);
     });
-    nb::class_<Work>(m, "NcclWork").def("test", &Work::test).def("chain", &Work::chain);
+    nb::class_<Work>(m, "NcclWork").def("test", &Work::test).def("chain", &Work::chain).def("chain_late", &Work::chain_late);
     constexpr auto owned = nb::rv_policy::take_ownership;
     nb::class_<Communicator>(m, "NcclCommunicator")
         .def(nb::init<int, int, int, nb::bytes, double>(), nb::arg("device"), nb::arg("size"), nb::arg("rank"), nb::arg("id"),
              nb::arg("limit"))
         .def("all_reduce", &Communicator::all_reduce, owned)
+        .def("all_reduce_together", &Communicator::all_reduce_together, owned)
         .def("reduce", &Communicator::reduce, owned)
         .def("broadcast", &Communicator::broadcast, owned)
         .def("all_gather", &Communicator::all_gather, owned)

@@ -26,8 +26,9 @@ from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, entered, is_live, kept_elsewhere, with_bases
+from .graphs import GraphNode, StepGraph, attach, entered, holders_of, is_live, kept_elsewhere, with_bases
 from .in_place import in_place
+from .parts import LAST, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -54,8 +55,8 @@ class Entry:
     again: the call at which a refused one is tried again.
     """
 
-    def __init__(self, signature: str) -> None:
-        self.signature = signature
+    def __init__(self, key: Any, signature: str) -> None:
+        self.key, self.signature = key, signature
         self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
         self.recorded: tuple[Recorder, Sequence[Any], Any] | None = None
         self.programs: list[tuple[Program, Any]] = []
@@ -72,15 +73,26 @@ class Entry:
 class Captured:
     """A step and its programs, one for each signature."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fullgraph: bool,
+        source: Any = None,
+        refused: Callable[[int | None, Sequence[int]], None] | None = None,
+    ) -> None:
+        """source: the function or method that `function` runs, if it is none itself. refused: of a part of a step, what
+        is told where it was refused: the line, or which of its results no replay can return."""
         update_wrapper(self, function, updated=())
-        self.function, self.fullgraph = function, fullgraph
+        self.function, self.fullgraph, self.refused = function, fullgraph, refused
+        self.source = function if source is None else source
+        self.parts: Parts | None = None
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         self.fast: dict[Any, Entry] = {}
         """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
         self.lock = Lock()
         self.running: int | None = None
         """The thread that replays."""
+        self.latest: Entry | None = None
         self.captured_again: deque[str] = deque(maxlen=20)
         self.eager = self.recorded = self.replayed = 0
 
@@ -113,6 +125,9 @@ class Captured:
             return self._slowly(args, kwargs)
         self.running = get_ident()
         try:
+            if entry is not self.latest:
+                self.entries.move_to_end(entry.key)
+                self.latest = entry
             program, build = entry.programs[0]
             if (
                 program.runs < program.check
@@ -124,8 +139,8 @@ class Captured:
                         break
                 else:
                     return build(program.run_step(args, ()))
-        except IndexError:
-            if entry.programs:
+        except (IndexError, KeyError):
+            if entry.programs and entry.key in self.entries:
                 raise
         finally:
             self.running = None
@@ -144,6 +159,8 @@ class Captured:
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
             return self.function(*args, **kwargs)  # a part of a step that is being recorded
+        if (elsewhere := recording.active) is not None:
+            elsewhere.others = True
         leaves, structure = flatten((args, kwargs))
         tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
         if any(x.apply_function is not None for x in tensors):
@@ -174,6 +191,8 @@ class Captured:
             finally:
                 recording.recording_lock.release()
         self.eager += 1
+        if self.parts is not None and entry.refusal is not None and (run := self.parts.run) is not None:
+            return run(*args, **kwargs)
         return self.function(*args, **kwargs)
 
     # --- Which program ------------------------------------------------------------------------------------------------
@@ -182,13 +201,18 @@ class Captured:
         key = key_of(leaves, structure)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(described(leaves))
-            for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
-                same = [k for k, e in self.entries.items() if bool(e.programs) is has]
-                if len(same) > most:
-                    self._drop(self.entries.pop(same[0]))
+            entry = self.entries[key] = Entry(key, described(leaves))
+            self._make_room()
         self.entries.move_to_end(key)
+        self.latest = entry
         return entry
+
+    def _make_room(self) -> None:
+        """Drops the least recently used signatures, where there are too many with a program, or without."""
+        for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
+            same = [key for key, entry in self.entries.items() if bool(entry.programs) is has]
+            if len(same) > most:
+                self._drop(self.entries.pop(same[0]))
 
     def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
         self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
@@ -222,6 +246,18 @@ class Captured:
         entry.refusal, entry.again = why, next_check(entry.calls)
         entry.begin_again()
 
+    def _take_apart(self, why: str, at: int | None, values: Sequence[Any] = ()) -> None:
+        """Says where a step, or a part of one, was refused, so that it runs in parts from now on."""
+        if at is None:
+            at = line_of(why, getattr(self.source, "__code__", None))
+        if self.refused is not None:
+            odd = [i for i, value in enumerate(values) if not all(map(_is_plain, flatten(value)[0]))]
+            self.refused(None if at == LAST else at, odd if at == LAST else ())
+        elif at is not None:
+            if self.parts is None:
+                self.parts = Parts(self.source, lambda function, refused: Captured(function, False, None, refused))
+            self.parts.refuse(at)
+
     # --- Recording ----------------------------------------------------------------------------------------------------
 
     def _record(
@@ -236,6 +272,8 @@ class Captured:
         self.recorded += 1
         counts = [getrefcount(t) for t in tensors]
         recorder = Recorder(tensors, self.fullgraph)
+        recorder.code = getattr(self.source, "__code__", None)
+        holders = holders_of(tensors) if is_recording() else {}
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
@@ -280,10 +318,13 @@ class Captured:
             for t, count in zip(tensors, counts, strict=True):
                 if id(t) not in returned and getrefcount(t) > count + 1:
                     recorder.refuse("an argument is kept after the step")
+        elif kept_elsewhere(tensors, graph, out, (leaves, made), holders):
+            recorder.refuse("an argument is kept after the step")
         recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
         if not all(type(x) in (*VALUES, float) for x in plain):
             recorder.refuse("it returns what is neither a tensor nor a number")
+            recorder.at = recorder.at or LAST
         if found is not None and recorder.refusal is None:
             node.recorder = recorder
         build = _builder(leaves, structure)
@@ -292,6 +333,8 @@ class Captured:
             now = recorder, numbers, (repr(plain), structure, graph_of_it)
             if self._compare(entry, program, now, differentiated, build, found):
                 self._quicken(entry, args, kwargs)
+            elif entry.refusal is not None:
+                self._take_apart(entry.refusal, recorder.at, out if type(out) is tuple else ())
         return out
 
     def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -387,10 +430,15 @@ class Captured:
         entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
         entry.begin_again()
         entry.moves, entry.disturbed = switches.moves, 0
+        self._make_room()
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
     return in_place(fuse(epilogues(calls, temporaries), temporaries), temporaries)
+
+
+def _is_plain(x: Any) -> bool:
+    return isinstance(x, TensorBase) or type(x) in (*VALUES, float)
 
 
 def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:

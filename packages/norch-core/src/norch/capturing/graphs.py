@@ -329,9 +329,25 @@ def attach(node: GraphNode, graph: StepGraph, live: Sequence[Tensor]) -> None:
         tensor.node = node if len(live) == 1 else Output(node, position)
 
 
-def kept_elsewhere(tensors: Sequence[Any], graph: StepGraph | None, out: Any, lists: Sequence[Any]) -> list[Any]:
-    """Those that something holds besides the step's graph, what it returns and `lists`: no replay leaves them there."""
-    known: set[int] = {id(tensors), *map(id, lists)}
+def holders_of(tensors: Sequence[Any]) -> dict[int, Any]:
+    """What holds `tensors`, by id."""
+    kinds = (dict, list, tuple, set, CellType)
+    found = gc.get_referrers(*tensors) if tensors else []
+    return {id(h): h for h in found if isinstance(h, kinds) or hasattr(h, "__dict__")}
+
+
+def kept_elsewhere(
+    tensors: Sequence[Any],
+    graph: StepGraph | None,
+    out: Any,
+    lists: Sequence[Any],
+    before: dict[int, Any] | None = None,
+) -> list[Any]:
+    """Those that something holds besides the step's graph, what it returns, `lists` and what has held them `before`.
+
+    No replay would leave them there.
+    """
+    known: set[int] = {id(tensors), *map(id, lists), *(before or ())}
     if graph is not None:
         known |= {id(graph.tensors), *map(id, graph.holders)}
     stack = [out]
@@ -340,9 +356,7 @@ def kept_elsewhere(tensors: Sequence[Any], graph: StepGraph | None, out: Any, li
         if isinstance(thing, dict | list | tuple):
             known.add(id(thing))
             stack += thing.values() if isinstance(thing, dict) else thing
-    holders = (dict, list, tuple, set, CellType)
-    found = [h for h in gc.get_referrers(*tensors) if isinstance(h, holders) or hasattr(h, "__dict__")]
-    suspects = [h for h in found if id(h) not in known and not isinstance(h, TensorBase | Node)]
+    suspects = [h for i, h in holders_of(tensors).items() if i not in known and not isinstance(h, TensorBase | Node)]
     held = {id(thing) for suspect in suspects for thing in gc.get_referents(suspect)}
     return [t for t in tensors if id(t) in held]
 

@@ -290,6 +290,7 @@ class Program:
     def _run_parts(self, buffers: list[Any], fed: Any, tensors: Any, taken: Sequence[Any]) -> set[int]:
         """Runs the parts and what is between them; returns the ids of leaves that got gradients from the latter."""
         kept: set[int] = set()
+        entry: dict[int, tuple[Any, Any]] = {}  # leaves with the gradients from before the step
         for at, (run, group, call) in enumerate(self.parts):
             try:
                 run(buffers, fed)
@@ -299,10 +300,17 @@ class Program:
                     raise_failure_of(group[which], error)
                 raise
             if call is not None:
+                for leaf, grad in entry.values():
+                    leaf._grad = grad
+                for leaf in [weak() for weak, _ in call.grads]:
+                    entry.setdefault(id(leaf), (leaf, leaf._grad))
                 if at < len(taken):
                     call.run_taken(taken[at], buffers)
                 else:
                     kept.update(map(id, call.run(buffers, tensors)))
+        for key, (leaf, grad) in entry.items():
+            if key not in kept:
+                leaf._grad = grad
         return kept
 
     def _run_apart(self, tensors: Any, numbers: Any, misfit: PythonCall) -> list[Any]:

@@ -98,6 +98,9 @@ class Recorder:
         self.thread = get_ident()
         self.fullgraph = fullgraph
         self.refusal: str | None = None
+        self.code: Any = None
+        """The step's own code. `at`: the line in it where the step was refused, if that was while it ran."""
+        self.at: int | None = None
         self.calls: list[tuple[Compiled, tuple[Any, ...], str]] = []
         self.places: list[PlaceInfo] = [PlaceInfo(TEMPORARY, 0, None, 0)]  # 0 is the program's scratch memory
         self.numbers: dict[int, int] = {}
@@ -276,6 +279,9 @@ class Recorder:
         return Place(number), at
 
     def read(self, buffer: Any) -> None:
+        number = self.numbers.get(id(buffer))
+        if number is not None and self.places[number].kind == CONSTANT and not self.places[number].written:
+            return  # on its way to another device: data of the host are the same in every run, or it is not replayed
         if not self.hidden:
             self.refuse("a tensor's values are read by Python")
 
@@ -285,10 +291,16 @@ class Recorder:
             self.inside.why = self.inside.why or why
             return
         if self.refusal is None:
-            self.refusal = f"{why} ({self.line()})"
+            self.refusal, self.at = f"{why} ({self.line()})", self._line_of_step()
             self.calls.clear()
         if self.fullgraph:
             raise CaptureError(f"capture(): {self.refusal}")
+
+    def _line_of_step(self) -> int | None:
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code is not self.code:
+            frame = frame.f_back
+        return None if frame is None else int(frame.f_lineno)
 
     def line(self) -> str:
         """Where outside of norch the thread is."""

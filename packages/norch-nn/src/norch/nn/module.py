@@ -120,12 +120,14 @@ class Module(Movable, Hookable):
         old = self.__dict__.get(name, _ABSENT)
         if old is value or old is _ABSENT:
             return
-        if type(value) in _PLAIN and type(old) in _PLAIN:
+        plain = type(value) in _PLAIN
+        if plain and type(old) in _PLAIN:
             if old != value:
                 switches.switched(self, name, old, value)
         elif (
             old is None
-            or (not isinstance(value, norch.Tensor) and (callable(value) or type(value) in _PLAIN))
+            or plain
+            or (callable(value) and not isinstance(value, norch.Tensor))
             or any(name in names for names in _registries(self))
         ):
             switches.replaced(self, name)
