@@ -356,3 +356,13 @@ def test_leaves_as_arguments():
         other = x.detach().requires_grad_()
         net(other).sum().backward()
         assert got == bits(other.grad)
+
+
+def test_frozen_weights_are_found():
+    net = Net()
+    gc.freeze()
+    forward = norch.capture(net.__call__)
+    for _ in range(6):
+        x = norch.randn(5, 6)
+        assert bits(forward(x)) == bits(net(x))
+    assert replayed(forward) == [True]

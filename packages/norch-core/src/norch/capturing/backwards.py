@@ -10,6 +10,7 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd import graph as autograd
 from ..autograd.graph import Leaf
+from ..autograd.hooks import hooked
 from ..backend.contract import Place
 from ..device import Device
 from ..dtype import uint8
@@ -101,7 +102,7 @@ class Backwards:
         backward: BackwardPass,
         grads: list[Any],
         needed: tuple[bool, ...] | None,
-        carried: list[Any],
+        carried: Sequence[Any],
     ) -> list[Any]:
         """The gradients at the ends of the step's graph, as `run_inside` gives them."""
         outer = recording.recorder_here()
@@ -152,11 +153,11 @@ class Backwards:
     ) -> Any:
         specs = tuple([None if g is None else g.spec for g in grads])
         already = tuple([None if g is None else g.spec for g in carried])
-        hooks = tuple([type(e) is Leaf and e.hooks is not None for e in node.edges])
+        hooks = tuple([type(e) is Leaf and e.hooks is not None for e in node.edges]) if hooked else ()
         cast = tuple(sorted(autocast.active.items())) if autocast.active else None
         return specs, already, needed, backward.targets is None, hooks, switches.fingerprint, cast
 
-    def _replay(self, pattern: Pattern, node: GraphNode, grads: list[Any], carried: list[Any]) -> list[Any] | None:
+    def _replay(self, pattern: Pattern, node: GraphNode, grads: list[Any], carried: Sequence[Any]) -> list[Any] | None:
         with self.lock:
             if self.moves != switches.moves:
                 for known in self.patterns.values():
@@ -174,7 +175,7 @@ class Backwards:
     # --- Recording ----------------------------------------------------------------------------------------------------
 
     def _record(
-        self, node: GraphNode, backward: BackwardPass, grads: list[Any], needed: Any, carried: list[Any]
+        self, node: GraphNode, backward: BackwardPass, grads: list[Any], needed: Any, carried: Sequence[Any]
     ) -> list[Any]:
         graph, forward = node.graph, node.recorder
         assert graph is not None

@@ -28,7 +28,7 @@ from .forwards import ForwardProgram, Live
 from .fusion import fuse
 from .graphs import GraphNode, StepGraph, attach, entered, holders_of, is_live, kept_elsewhere, with_bases
 from .in_place import in_place
-from .parts import LAST, Parts, line_of
+from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -224,7 +224,8 @@ class Captured:
             entry.moves = switches.moves
             kept = [pair for pair in entry.programs if pair[0].holds()]
             if len(kept) < len(entry.programs):
-                self._again(entry, "a tensor that the step uses is another, or has other memory", kept)
+                outdated = next((program.outdated for program, _ in entry.programs if program.outdated), None)
+                self._again(entry, outdated or "a tensor that the step uses is another, or has other memory", kept)
                 if entry.backwards is not None:
                     entry.backwards.patterns.clear()
             if entry.backwards is not None and entry.backwards.missed:
@@ -252,7 +253,7 @@ class Captured:
             at = line_of(why, getattr(self.source, "__code__", None))
         if self.refused is not None:
             odd = [i for i, value in enumerate(values) if not all(map(_is_plain, flatten(value)[0]))]
-            self.refused(None if at == LAST else at, odd if at == LAST else ())
+            self.refused(at if at is not None and at > 0 else None, odd if at == LAST else ())
         elif at is not None:
             if self.parts is None:
                 self.parts = Parts(self.source, lambda function, refused: Captured(function, False, None, refused))
@@ -288,11 +289,13 @@ class Captured:
                 differentiated = [is_differentiated(t, recorder.start) for t in made]
                 if live:
                     graph = StepGraph([made[i] for i in live], entrances, recorder.start, recorder.was_there)
-                recorder.finish(made, () if graph is None else graph.tensors)
+                within = [t.base for t in made if t.base is not None] + ([] if graph is None else graph.tensors)
+                recorder.finish(made, within)
         finally:
             autocast.cache = casts
-        own = [t for t in (*made, *(() if graph is None else graph.tensors)) if not recorder.was_there(t)]
-        recorder.kept += kept_elsewhere(own, graph, out, (leaves, made))
+        own = [t for t in (*made, *within) if not recorder.was_there(t)]
+        lists = leaves, made, within, own
+        recorder.kept += kept_elsewhere(own, graph, out, lists)
         found = None
         if graph is not None:
             if graph.problem is not None:
@@ -318,7 +321,7 @@ class Captured:
             for t, count in zip(tensors, counts, strict=True):
                 if id(t) not in returned and getrefcount(t) > count + 1:
                     recorder.refuse("an argument is kept after the step")
-        elif kept_elsewhere(tensors, graph, out, (leaves, made), holders):
+        elif kept_elsewhere(tensors, graph, out, lists, holders):
             recorder.refuse("an argument is kept after the step")
         recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
@@ -334,7 +337,8 @@ class Captured:
             if self._compare(entry, program, now, differentiated, build, found):
                 self._quicken(entry, args, kwargs)
             elif entry.refusal is not None:
-                self._take_apart(entry.refusal, recorder.at, out if type(out) is tuple else ())
+                at = recorder.at or (None if recorder.refusal is None else SOMEWHERE)
+                self._take_apart(entry.refusal, at, out if type(out) is tuple else ())
         return out
 
     def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -70,10 +70,6 @@ class End(NamedTuple):
     leaf: Any
     position: int
 
-    def node(self, tensors: Sequence[Tensor]) -> Any:
-        """What a backward pass goes on to."""
-        return self.leaf().node if self.leaf is not None else resolve(tensors[self.position])
-
 
 class StepGraph:
     """The graph that one run of a step has made.
@@ -195,14 +191,15 @@ def run_inside(
 ) -> list[Any]:
     """The gradients at the ends `nodes`, None where none got there (or it went to `.grad`).
 
-    grads: of the results whose nodes are `inner`, None where there is none. carried: what the ends have already.
+    grads: of the results whose nodes are `inner`, None where there is none. carried: what the ends have already, empty
+    where none has anything.
     """
     inside = InnerPass(outer, nodes)
     starts = [(node, grad) for node, grad in zip(inner, grads, strict=True) if grad is not None]
     if needed is not None:
         wanted = dict.fromkeys(node for node, want in zip(nodes, needed, strict=True) if want)
         inside.needed = leading_to([node for node, _ in starts], wanted)
-    for node, value in zip(nodes, carried, strict=True):
+    for node, value in zip(nodes, carried, strict=False):
         if value is not None:
             inside.pending[node] = value
     inside.run(starts)
@@ -234,7 +231,9 @@ class GraphNode(Node):
     results: Sequence[Any]
 
     def __init__(self, backwards: Backwards, ends: Sequence[End], tensors: Sequence[Tensor], count: int) -> None:
-        init_node(self, None, tuple([end.node(tensors) for end in ends]))
+        init_node(
+            self, None, tuple([resolve(tensors[at]) if leaf is None else leaf().node for leaf, at in ends])
+        )
         self.backwards, self.ends, self.tensors, self.output_count = backwards, ends, tensors, count
         self.graph = self.recorder = self.program = self.memory = None
         self.opened = False
@@ -257,9 +256,13 @@ class GraphNode(Node):
         if backward.needed is not None:
             needed = tuple([edge in backward.needed for edge in self.edges])
         pending = backward.pending
-        carried = [pending.get(edge) for edge in self.edges]
-        if needed is not None:
-            carried = [value if want else None for value, want in zip(carried, needed, strict=True)]
+        carried: Sequence[Any] = ()
+        if pending:
+            carried = [pending.get(edge) for edge in self.edges]
+            if needed is not None:
+                carried = [value if want else None for value, want in zip(carried, needed, strict=True)]
+            if all(value is None for value in carried):
+                carried = ()
         values = self.backwards.run(self, backward, grads, needed, carried)
         for edge, value in zip(self.edges, values, strict=True):
             if value is None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _CHANGING = (int, float, str)
 MOST_CHANGES = 3
 
+SOMEWHERE = 0
+"""In the place of a line: in one of the statements that are no parts by what they are."""
 LAST = -1
 """In the place of a line: the last statement of a step, which returns what no replay can."""
 
@@ -44,6 +46,8 @@ class Parts:
         split = self.split
         if split is None or line is None:
             return
+        if line == SOMEWHERE:
+            line = next((s.first for s in split.statements if s.eager), -2)
         split.refuse(split.statements[-1].first if line == LAST else line)
 
     @property

@@ -488,6 +488,8 @@ def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
         kinds |= found
         stack += found
     kinds = {kind for kind in kinds if getattr(kind, "apply_function", None) is None}  # those that stand for others
+    if gc.get_freeze_count():
+        gc.unfreeze()  # a script has had the collector pass over what there was, which is then not found either
     things = [thing for thing in gc.get_objects() if type(thing) in kinds]
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
     generators = [g for g in things if isinstance(g, Generator)]

@@ -29,6 +29,12 @@ class OptimizedModule(Module):
         self._register("_module_names", "_orig_mod", module)
         self.__dict__.update(_captured=capture(module), _seen=None, _as_it_is=False)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        if own["_seen"] == switches.fingerprint and not own["_as_it_is"] and own["_hooks"] is None:
+            return own["_captured"](*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
         if own["_seen"] != switches.fingerprint:
