@@ -18,7 +18,7 @@ def bits(value):
         return None
     if isinstance(value, dict | list | tuple):
         return [bits(v) for v in (value.values() if isinstance(value, dict) else value)]
-    return value.detach().float().numpy().tobytes(), tuple(value.shape), value.dtype.name
+    return value.detach().float().cpu().numpy().tobytes(), tuple(value.shape), value.dtype.name
 
 
 class Block(nn.Module):
