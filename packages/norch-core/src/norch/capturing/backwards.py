@@ -153,7 +153,8 @@ class Backwards:
     ) -> Any:
         specs = tuple([None if g is None else g.spec for g in grads])
         already = tuple([None if g is None else g.spec for g in carried])
-        hooks = tuple([type(e) is Leaf and e.hooks is not None for e in node.edges]) if hooked else ()
+        edges = enumerate(node.edges) if hooked else ()
+        hooks = tuple([i for i, edge in edges if type(edge) is Leaf and edge.hooks is not None])
         cast = tuple(sorted(autocast.active.items())) if autocast.active else None
         return specs, already, needed, backward.targets is None, hooks, switches.fingerprint, cast
 
@@ -197,7 +198,7 @@ class Backwards:
         with recording.recording(recorder):
             values = run_inside(backward, graph.inner, graph.nodes, needed, grads, carried)
             made = [v for v in values if v is not None]
-            recorder.finish(made)
+            recorder.finish(made, [v.base for v in made if v.base is not None])
         pattern.recordings += 1
         if any(t.buffer.modified is not m for t, m in zip(given, before, strict=True)):
             recorder.refuse("a gradient is changed in place")
