@@ -224,7 +224,8 @@ class Captured:
             entry.moves = switches.moves
             kept = [pair for pair in entry.programs if pair[0].holds()]
             if len(kept) < len(entry.programs):
-                self._again(entry, "a tensor that the step uses is another, or has other memory", kept)
+                outdated = next((program.outdated for program, _ in entry.programs if program.outdated), None)
+                self._again(entry, outdated or "a tensor that the step uses is another, or has other memory", kept)
                 if entry.backwards is not None:
                     entry.backwards.patterns.clear()
             if entry.backwards is not None and entry.backwards.missed:

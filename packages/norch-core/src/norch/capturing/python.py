@@ -86,7 +86,7 @@ class PythonCall:
         steps = [(s.op, s.attrs, [id(b) for b in s.buffers], s.params, s.scalars) for s in self.steps]
         grads = sorted((id(leaf()), _role(where)) for leaf, where in self.grads)
         arguments = [(kind, _role(x) if kind == "tensor" else x) for kind, x in self.arguments]
-        return self.method, id(self.owner()), self.why is None, self.begin, self.end, steps, grads, arguments
+        return self.method, id(self.owner()), self.begin, self.end, steps, grads, arguments
 
     def holds(self) -> bool:
         """Whether the objects that it is called with are still there."""
