@@ -189,11 +189,12 @@ class Backwards:
         places = saved_places(graph, forward)
         buffers = {number: buffer for buffer in graph.saved for number in forward.places_of(buffer)}
         memory = [Memory(buffers[p], forward.starts.get(p, 0), _bytes(forward.places[p])) for p in places]
-        given = remade([g for g in (*grads, *carried) if g is not None])
+        given: list[Any] = remade([g for g in (*grads, *carried) if g is not None])
         rest = iter(given)
         grads = [None if g is None else next(rest) for g in grads]
         carried = [None if g is None else next(rest) for g in carried]
-        recorder = Recorder([*given, *memory], False)
+        arguments: list[Any] = [*given, *memory]
+        recorder = Recorder(arguments, False)
         before = [t.buffer.modified for t in given]
         with recording.recording(recorder):
             values = run_inside(backward, graph.inner, graph.nodes, needed, grads, carried)
@@ -227,8 +228,8 @@ class Backwards:
         first = len(given)
         used = {int(a) for call in program.calls for a in call.arguments if type(a) is Place}
         used |= {int(where[0]) for where in recorder.results if isinstance(where, tuple)}
-        arguments = {place: position - first for position, place in program.arguments if position >= first}
-        read = frozenset(places[arguments[p]] for p in used if p in arguments)
+        ours = {place: position - first for position, place in program.arguments if position >= first}
+        read = frozenset(places[ours[p]] for p in used if p in ours)
         pattern.programs.append((program, read, places))
         pattern.settled.add(had)
         return values
