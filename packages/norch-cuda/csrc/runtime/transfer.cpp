@@ -62,6 +62,7 @@ Stream& stream_for(Buffer* buffer) {
     Stream& stream = current_stream(device_of(buffer));
     bind(stream.device);
     if (&stream != &home_stream(buffer)) note_use(buffer, stream);
+    if (has_late_work) await_late_work(buffer, stream);
     return stream;
 }
 

@@ -35,5 +35,9 @@ def capture(step: Callable[..., Any] | None = None, *, fullgraph: bool = False) 
     nn = sys.modules.get("norch.nn")
     if nn is not None and isinstance(step, nn.Module):
         wrapper = import_module("norch.nn.compiled").OptimizedModule
-        return step if isinstance(step, wrapper) else wrapper(step, lambda module: Captured(module, fullgraph))
-    return Captured(step, fullgraph)
+        return (
+            step
+            if isinstance(step, wrapper)
+            else wrapper(step, lambda module: Captured(module, fullgraph, module.forward))
+        )
+    return Captured(step, fullgraph, getattr(step, "source", None))

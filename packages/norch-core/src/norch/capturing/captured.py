@@ -26,8 +26,9 @@ from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, entered, is_live, kept_elsewhere, with_bases
+from .graphs import GraphNode, StepGraph, attach, entered, holders_of, is_live, kept_elsewhere, with_bases
 from .in_place import in_place
+from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -72,9 +73,19 @@ class Entry:
 class Captured:
     """A step and its programs, one for each signature."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fullgraph: bool,
+        source: Any = None,
+        refused: Callable[[int | None, Sequence[int]], None] | None = None,
+    ) -> None:
+        """source: the function or method that `function` runs, if it is none itself. refused: of a part of a step, what
+        is told where it was refused: the line, or which of its results no replay can return."""
         update_wrapper(self, function, updated=())
-        self.function, self.fullgraph = function, fullgraph
+        self.function, self.fullgraph, self.refused = function, fullgraph, refused
+        self.source = function if source is None else source
+        self.parts: Parts | None = None
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         self.fast: dict[Any, Entry] = {}
         """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
@@ -180,6 +191,8 @@ class Captured:
             finally:
                 recording.recording_lock.release()
         self.eager += 1
+        if self.parts is not None and entry.refusal is not None and (run := self.parts.run) is not None:
+            return run(*args, **kwargs)
         return self.function(*args, **kwargs)
 
     # --- Which program ------------------------------------------------------------------------------------------------
@@ -211,7 +224,8 @@ class Captured:
             entry.moves = switches.moves
             kept = [pair for pair in entry.programs if pair[0].holds()]
             if len(kept) < len(entry.programs):
-                self._again(entry, "a tensor that the step uses is another, or has other memory", kept)
+                outdated = next((program.outdated for program, _ in entry.programs if program.outdated), None)
+                self._again(entry, outdated or "a tensor that the step uses is another, or has other memory", kept)
                 if entry.backwards is not None:
                     entry.backwards.patterns.clear()
             if entry.backwards is not None and entry.backwards.missed:
@@ -233,6 +247,18 @@ class Captured:
         entry.refusal, entry.again = why, next_check(entry.calls)
         entry.begin_again()
 
+    def _take_apart(self, why: str, at: int | None, values: Sequence[Any] = ()) -> None:
+        """Says where a step, or a part of one, was refused, so that it runs in parts from now on."""
+        if at is None:
+            at = line_of(why, getattr(self.source, "__code__", None))
+        if self.refused is not None:
+            odd = [i for i, value in enumerate(values) if not all(map(_is_plain, flatten(value)[0]))]
+            self.refused(at if at is not None and at > 0 else None, odd if at == LAST else ())
+        elif at is not None:
+            if self.parts is None:
+                self.parts = Parts(self.source, lambda function, refused: Captured(function, False, None, refused))
+            self.parts.refuse(at)
+
     # --- Recording ----------------------------------------------------------------------------------------------------
 
     def _record(
@@ -247,6 +273,8 @@ class Captured:
         self.recorded += 1
         counts = [getrefcount(t) for t in tensors]
         recorder = Recorder(tensors, self.fullgraph)
+        recorder.code = getattr(self.source, "__code__", None)
+        holders = holders_of(tensors) if is_recording() else {}
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
@@ -261,11 +289,13 @@ class Captured:
                 differentiated = [is_differentiated(t, recorder.start) for t in made]
                 if live:
                     graph = StepGraph([made[i] for i in live], entrances, recorder.start, recorder.was_there)
-                recorder.finish(made, () if graph is None else graph.tensors)
+                within = [t.base for t in made if t.base is not None] + ([] if graph is None else graph.tensors)
+                recorder.finish(made, within)
         finally:
             autocast.cache = casts
-        own = [t for t in (*made, *(() if graph is None else graph.tensors)) if not recorder.was_there(t)]
-        recorder.kept += kept_elsewhere(own, graph, out, (leaves, made))
+        own = [t for t in (*made, *within) if not recorder.was_there(t)]
+        lists = leaves, made, within, own
+        recorder.kept += kept_elsewhere(own, graph, out, lists)
         found = None
         if graph is not None:
             if graph.problem is not None:
@@ -291,10 +321,13 @@ class Captured:
             for t, count in zip(tensors, counts, strict=True):
                 if id(t) not in returned and getrefcount(t) > count + 1:
                     recorder.refuse("an argument is kept after the step")
+        elif kept_elsewhere(tensors, graph, out, lists, holders):
+            recorder.refuse("an argument is kept after the step")
         recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
         if not all(type(x) in (*VALUES, float) for x in plain):
             recorder.refuse("it returns what is neither a tensor nor a number")
+            recorder.at = recorder.at or LAST
         if found is not None and recorder.refusal is None:
             node.recorder = recorder
         build = _builder(leaves, structure)
@@ -303,6 +336,9 @@ class Captured:
             now = recorder, numbers, (repr(plain), structure, graph_of_it)
             if self._compare(entry, program, now, differentiated, build, found):
                 self._quicken(entry, args, kwargs)
+            elif entry.refusal is not None:
+                at = recorder.at or (None if recorder.refusal is None else SOMEWHERE)
+                self._take_apart(entry.refusal, at, out if type(out) is tuple else ())
         return out
 
     def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -403,6 +439,10 @@ class Captured:
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
     return in_place(fuse(epilogues(calls, temporaries), temporaries), temporaries)
+
+
+def _is_plain(x: Any) -> bool:
+    return isinstance(x, TensorBase) or type(x) in (*VALUES, float)
 
 
 def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:

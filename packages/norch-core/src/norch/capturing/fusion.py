@@ -105,27 +105,36 @@ def fuse(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
     """
     accesses = [_access(call) for call in calls]
     touched: dict[int, list[tuple[int, Elements]]] = {}  # by place: which call, and what
-    for i, one in enumerate(accesses):
-        for e in (*one.reads, *one.writes):
+    for i, access in enumerate(accesses):
+        for e in (*access.reads, *access.writes):
             touched.setdefault(e.place, []).append((i, e))
     fused: dict[int, Call | None] = {}
-    for group in _groups(calls, accesses):
-        if len(group.members) < 2:
-            continue
-        program, last = Program(), group.members[-1]
-        for i in group.members:
+
+    def is_needed(result: Elements, last: int) -> bool:
+        """Whether a result is needed after call `last`."""
+        place = result.place
+        return place not in temporaries or any(i > last and result.overlaps(e) for i, e in touched[place])
+
+    def try_to_fuse(members: list[int]) -> None:
+        if len(members) < 2:
+            return
+        program, last = Program(), members[-1]
+        for i in members:
             program.add(calls[i], accesses[i])
-        results = [
-            w
-            for w in program.written
-            if w.place not in temporaries or any(i > last and w.overlaps(e) for i, e in touched[w.place])
-        ]
-        if not results or len(results) == len(group.members):
-            continue
+        results = [w for w in program.written if is_needed(w, last)]
+        if not results or len(results) == len(members):
+            return
         call = _compiled(program, results, calls[last])
-        if call is not None:
-            fused.update(dict.fromkeys(group.members))
-            fused[last] = call
+        if call is None:  # perhaps for one step: what is before it or after may do
+            half = len(members) // 2
+            try_to_fuse(members[:half])
+            try_to_fuse(members[half:])
+            return
+        fused.update(dict.fromkeys(members))
+        fused[last] = call
+
+    for group in _groups(calls, accesses):
+        try_to_fuse(group.members)
     found = [fused.get(i, call) for i, call in enumerate(calls)]
     return [call for call in found if call is not None]
 

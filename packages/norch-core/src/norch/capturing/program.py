@@ -61,7 +61,8 @@ class Program:
         first = next((i for i, call in enumerate(python) if apart or call.why is not None), len(python))
         self.fed, as_it_is = python[:first], python[first:]
         self.unfed = sum(step.scalars for call in as_it_is for step in call.steps)
-        self.outdated = False
+        self.outdated: str | None = None
+        """Why it is not to be run again."""
         left = [r for r in self.outputs if isinstance(r, Result)]
         left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
         left += [r.grad for r in self.outputs if isinstance(r, NewLeaf) and r.grad is not None]
@@ -161,7 +162,7 @@ class Program:
 
     def holds(self) -> bool:
         """Whether the tensors that the step uses still have the memory that it was recorded with."""
-        if self.outdated or not all(call.holds() for call in self.made_of[0].python):
+        if self.outdated is not None or not all(call.holds() for call in self.made_of[0].python):
             return False
         for i, (owner, buffer, seen, others) in enumerate(self.owners):
             tensor = owner()
@@ -290,6 +291,7 @@ class Program:
     def _run_parts(self, buffers: list[Any], fed: Any, tensors: Any, taken: Sequence[Any]) -> set[int]:
         """Runs the parts and what is between them; returns the ids of leaves that got gradients from the latter."""
         kept: set[int] = set()
+        entry: dict[int, tuple[Any, Any]] = {}  # leaves with the gradients from before the step
         for at, (run, group, call) in enumerate(self.parts):
             try:
                 run(buffers, fed)
@@ -299,10 +301,17 @@ class Program:
                     raise_failure_of(group[which], error)
                 raise
             if call is not None:
+                for leaf, grad in entry.values():
+                    leaf._grad = grad
+                for leaf in [weak() for weak, _ in call.grads]:
+                    entry.setdefault(id(leaf), (leaf, leaf._grad))
                 if at < len(taken):
                     call.run_taken(taken[at], buffers)
                 else:
                     kept.update(map(id, call.run(buffers, tensors)))
+        for key, (leaf, grad) in entry.items():
+            if key not in kept:
+                leaf._grad = grad
         return kept
 
     def _run_apart(self, tensors: Any, numbers: Any, misfit: PythonCall) -> list[Any]:
@@ -310,7 +319,7 @@ class Program:
         fed = self.fed[: self.fed.index(misfit) + 1]
         program = Program(*self.made_of, apart=True)
         taken = [call.taken_steps() for call in fed]
-        self.outdated = True
+        self.outdated = f"{misfit.name} makes other steps than it did ({misfit.line})"
         switches.moved()
         return program.run_step(tensors, numbers, taken)
 

@@ -101,6 +101,9 @@ class Recorder:
         self.thread = get_ident()
         self.fullgraph = fullgraph
         self.refusal: str | None = None
+        self.code: Any = None
+        """The step's own code. `at`: the line in it where the step was refused, if that was while it ran."""
+        self.at: int | None = None
         self.calls: list[tuple[Compiled, tuple[Any, ...], str]] = []
         self.places: list[PlaceInfo] = [PlaceInfo(TEMPORARY, 0, None, 0)]  # 0 is the program's scratch memory
         self.numbers: dict[int, int] = {}
@@ -291,10 +294,16 @@ class Recorder:
             self.inside.why = self.inside.why or why
             return
         if self.refusal is None:
-            self.refusal = f"{why} ({self.line()})"
+            self.refusal, self.at = f"{why} ({self.line()})", self._line_of_step()
             self.calls.clear()
         if self.fullgraph:
             raise CaptureError(f"capture(): {self.refusal}")
+
+    def _line_of_step(self) -> int | None:
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code is not self.code:
+            frame = frame.f_back
+        return None if frame is None else int(frame.f_lineno)
 
     def line(self) -> str:
         """Where outside of norch the thread is."""
@@ -502,6 +511,8 @@ def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
         kinds |= found
         stack += found
     kinds = {kind for kind in kinds if getattr(kind, "apply_function", None) is None}  # those that stand for others
+    if gc.get_freeze_count():
+        gc.unfreeze()  # a script has had the collector pass over what there was, which is then not found either
     things = _objects(kinds)
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
     generators = [g for g in things if isinstance(g, Generator)]

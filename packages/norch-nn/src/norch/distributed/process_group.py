@@ -20,8 +20,8 @@ from .watchdog import Watchdog
 SPINS = 64
 """How often a request is asked before anyone else gets the processor."""
 
-AT_ONCE, PAUSE = 0.003, 2e-5
-"""After so many seconds a waiting process sleeps between two looks, and for how long."""
+PAUSE = 2e-5
+"""Seconds that a waiting process sleeps between two looks, after Options.spin."""
 
 LOOK = 0.05
 """Seconds between two looks at how the other members are."""
@@ -33,9 +33,13 @@ _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class Options:
-    """What the variables NORCH_DISTRIBUTED_… say. check: whether members compare what they call (CHECK=0 does not)."""
+    """check: whether members compare what they call (NORCH_DISTRIBUTED_CHECK=0 does not).
+
+    spin: seconds that a waiting process looks without a pause; none where processes are more than processors.
+    """
 
     check = os.environ.get("NORCH_DISTRIBUTED_CHECK", "1") != "0"
+    spin = 0.003
 
 
 def caller() -> str:
@@ -74,12 +78,20 @@ class Work:
         if self.kept is not None:
             if timeout is not None:
                 self.deadline = time.monotonic() + seconds(timeout)
-            if self.request.chain():
-                self.group.watch(self.request, self.seq, self.call)
-            else:
-                self.group.wait_for(self.request, self.seq, self.call, self.deadline)
-            self._done()
+            self._wait(self.request.chain)
         return True
+
+    def wait_late(self) -> None:
+        """As `wait`, but a stream waits when it first uses the tensors: what it is given before runs meanwhile."""
+        if self.kept is not None:
+            self._wait(self.request.chain_late)
+
+    def _wait(self, chain: Callable[[], bool]) -> None:
+        if chain():
+            self.group.watch(self.request, self.seq, self.call)
+        else:
+            self.group.wait_for(self.request, self.seq, self.call, self.deadline)
+        self._done()
 
     def _done(self) -> None:
         finish, self.finish = self.finish, None
@@ -273,7 +285,7 @@ class ProcessGroup:
                     raise self.give_up(trouble)
                 if now > deadline:
                     raise self.give_up(self.late(seq, call))
-            if now - begun > AT_ONCE:
+            if now - begun > Options.spin:
                 time.sleep(PAUSE)
             else:
                 _yield()

@@ -18,7 +18,7 @@ from . import engines, watchdog
 from .engine import Engine
 from .errors import DistributedError
 from .launch import Place, master, place
-from .process_group import ProcessGroup
+from .process_group import Options, ProcessGroup
 from .store import FileStore, HashStore, Store, TCPStore, seconds
 
 DEFAULT_TIMEOUT = 600.0
@@ -175,8 +175,13 @@ def init_process_group(
 
 
 def _share_processors(processes: int) -> None:
-    """Gives each of several processes of a host its share, where none was told how many threads to use, nor bound."""
+    """Gives each of several processes of a host its share, where none was told how many threads to use, nor bound.
+
+    Where they are more than processors, one that waits must not keep a processor from those that it waits for.
+    """
     count = os.cpu_count() or 1
+    if processes > count:
+        Options.spin = 0.0
     if processes > 1 and "NORCH_NUM_THREADS" not in os.environ and norch.get_num_threads() == count:
         norch.set_num_threads(max(1, count // processes))
 

@@ -29,6 +29,12 @@ class OptimizedModule(Module):
         self._register("_module_names", "_orig_mod", module)
         self.__dict__.update(_captured=capture(module), _seen=None, _as_it_is=False)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        if own["_seen"] == switches.fingerprint and not own["_as_it_is"] and own["_hooks"] is None:
+            return own["_captured"](*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
         if own["_seen"] != switches.fingerprint:
@@ -73,7 +79,7 @@ class OptimizedModule(Module):
         return self._orig_mod[key]  # type: ignore[index]
 
     def __contains__(self, key: Any) -> bool:
-        return key in self._orig_mod  # type: ignore[operator]
+        return key in self._orig_mod  # type: ignore[operator,attr-defined]
 
     def __bool__(self) -> bool:
         return True

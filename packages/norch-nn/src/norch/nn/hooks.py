@@ -165,7 +165,7 @@ class PlainCall:
     """A module's call with its hooks, as it is before `Module.compile`."""
 
     def __init__(self, module: Any) -> None:
-        self.module = module
+        self.module, self.source = module, module.forward
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call_with_hooks(self.module, self.module._all_hooks(), args, kwargs)

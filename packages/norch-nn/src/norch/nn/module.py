@@ -98,8 +98,10 @@ class Module(Movable, Hookable):
     def __setattr__(self, name: str, value: Any) -> None:
         if type(value) in _PLAIN:
             old = self.__dict__.get(name, _ABSENT)
+            if old is value:
+                return
             if old is _ABSENT or type(old) in _PLAIN_ONLY:  # and so nothing that is registered
-                if old is not _ABSENT and old is not value and old != value:
+                if old is not _ABSENT and old != value:
                     switches.switched(self, name, old, value)
                 object.__setattr__(self, name, value)
                 return
@@ -123,11 +125,7 @@ class Module(Movable, Hookable):
         if type(value) in _PLAIN and type(old) in _PLAIN:
             if old != value:
                 switches.switched(self, name, old, value)
-        elif (
-            old is None
-            or (not isinstance(value, norch.Tensor) and (callable(value) or type(value) in _PLAIN))
-            or any(name in names for names in _registries(self))
-        ):
+        elif old is None or not (isinstance(value, norch.Tensor) or type(value) in _KEPT) or name in self._buffer_names:
             switches.replaced(self, name)
 
     def __delattr__(self, name: str) -> None:
@@ -419,6 +417,9 @@ _ABSENT = object()
 _PLAIN_ONLY = frozenset({bool, int, float, str, tuple})
 _PLAIN = _PLAIN_ONLY | {type(None)}
 """Types of values that are what a module does, not what it has; None may also stand for a parameter or a module."""
+
+_KEPT = frozenset({list, dict, set})
+"""Types of what a module may keep from one call to the next."""
 
 
 def _registries(module: Module) -> tuple[dict[str, bool], ...]:
