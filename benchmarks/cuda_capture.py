@@ -109,9 +109,10 @@ def measure_step(name: str, rounds: int) -> dict[str, Any]:
     for entry in captured.entries.values():
         out["refused"] = entry.refusal
         for program, _ in entry.programs:
-            run = program.run
+            runs = [run for run, group, _ in program.parts if group]
             out["calls"] = len(program.calls)
-            out["graph"] = [getattr(run, "recorded", None), getattr(run, "changed", None)]
+            out["fused"] = sum(call.op == "fused" for call in program.calls)
+            out["graph"] = [(getattr(run, "recorded", None), getattr(run, "changed", None)) for run in runs]
     return out
 
 
@@ -213,7 +214,7 @@ def main() -> int:
             report["chains"][f"{name} {n} {dtype.name}"] = row
             shown = "".join(f"{row.get(kind, 0):8.3f}" for kind in ("eager", "fused", "copy"))
             lines.append(f"{name:<20}{n >> 20:>5}M {dtype.name:<9}{shown}")
-    lines.append(f"{'step, us':<22}eager captured   other    host  kept   torch  bits  calls, graph")
+    lines.append(f"{'step, us':<22}eager captured   other    host  kept   torch  bits  calls (fused) graphs")
     for name in [name for name in MODELS if re.search(options.only, name)]:
         step = measure_step(name, options.rounds)
         if options.torch:
@@ -221,7 +222,8 @@ def main() -> int:
         report["steps"][name] = step
         kinds = ("eager", "captured", "other batches", "host", "results kept", "torch")
         shown = "".join(f"{step.get(kind, 0):8.1f}" for kind in kinds)
-        told = f"{step['same bits']}  {step.get('calls')} {step.get('graph')} {step.get('refused') or ''}"
+        told = f"{step['same bits']}  {step.get('calls')} ({step.get('fused')}) {step.get('graph')}"
+        told += f" {step.get('refused') or ''}"
         lines.append(f"{name:<20}{shown}  {told}")
     print("\n".join(lines), flush=True)
     if options.json:

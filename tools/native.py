@@ -3,6 +3,7 @@
 All environments share one build, in build/norch-cpu-native and the like, with an environment of its own for what the
 package's build-requires name: the second one compiles nothing, and later only what has changed is compiled.
 NORCH_CPU_BUILD=full builds norch-cpu as its wheel has it, for every processor; without it, quickly and for this one.
+NORCH_CUDA_BUILD=check builds norch-cuda only to see whether it compiles.
 """
 
 from __future__ import annotations
@@ -139,11 +140,13 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.packages) - set(WITHOUT):
         parser.error(f"there is no native package {', '.join(sorted(unknown))}, only {' and '.join(WITHOUT)}")
-    kind = os.environ.setdefault("NORCH_CPU_BUILD", "native")
+    kinds = {"cpu": "native", "cuda": "full"}
+    for name, kind in kinds.items():
+        kinds[name] = os.environ.setdefault(f"NORCH_{name.upper()}_BUILD", kind)
     status = 0
     for name in options.packages:
         package = ROOT / "packages" / f"norch-{name}"
-        folder = ROOT / "build" / (f"{package.name}-{kind}" if name == "cpu" else package.name)
+        folder = ROOT / "build" / f"{package.name}-{kinds[name]}"
         install = ["pip", "install", "-q", "--python", sys.executable]
         try:
             compiler()

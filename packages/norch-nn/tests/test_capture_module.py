@@ -18,7 +18,7 @@ def bits(value):
         return None
     if isinstance(value, dict | list | tuple):
         return [bits(v) for v in (value.values() if isinstance(value, dict) else value)]
-    return value.detach().float().numpy().tobytes(), tuple(value.shape), value.dtype.name
+    return value.detach().float().cpu().numpy().tobytes(), tuple(value.shape), value.dtype.name
 
 
 class Block(nn.Module):
@@ -273,3 +273,81 @@ def test_arguments_of_compile():
 
     assert double.__name__ == "double"
     assert double(norch.ones(2)).tolist() == [2, 2]
+
+
+class Decoder(nn.Module):
+    """One layer of attention over a cache of fixed size, which is written at a position."""
+
+    def __init__(self, write, n=16, heads=2, size=12, vocabulary=20):
+        super().__init__()
+        self.write, self.heads = write, heads
+        self.embed, self.place = nn.Embedding(vocabulary, n), nn.Embedding(size, n)
+        self.qkv, self.out, self.head = nn.Linear(n, 3 * n), nn.Linear(n, n), nn.Linear(n, vocabulary)
+        self.register_buffer("keys", norch.zeros(1, heads, size, n // heads))
+        self.register_buffer("values", norch.zeros(1, heads, size, n // heads))
+
+    def forward(self, token, position):
+        h = self.embed(token) + self.place.weight[position]
+        q, k, v = (t.view(1, 1, self.heads, -1).transpose(1, 2) for t in self.qkv(h).chunk(3, -1))
+        self.write(self.keys, position, k)
+        self.write(self.values, position, v)
+        seen = norch.arange(self.keys.shape[2]) <= position
+        y = F.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=seen)
+        return self.head(self.out(y.transpose(1, 2).reshape(1, 1, -1)) + h)[:, -1].argmax(-1, keepdim=True)
+
+
+def _set(cache, position, value):
+    if isinstance(position, int):
+        cache[:, :, position] = value[:, :, 0]
+    else:
+        cache[:, :, position.view(1)] = value
+
+
+WRITES = {
+    "index_copy_": lambda cache, position, value: cache.index_copy_(2, position.view(1), value),
+    "a tensor as index": _set,
+    "scatter_": lambda cache, position, value: cache.scatter_(
+        2, position.view(1, 1, 1, 1).expand(1, cache.shape[1], 1, cache.shape[3]), value
+    ),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_decoding_with_a_cache(write):
+    def decode(wrap):
+        norch.manual_seed(0)
+        model = wrap(Decoder(WRITES[write]).eval())
+        found = []
+        with norch.no_grad():
+            for start in (3, 7):
+                token, tokens = norch.tensor([[start]]), []
+                for i in range(12):
+                    token = model(token, norch.tensor([[i]]))
+                    tokens.append(token.item())
+                found.append(tokens)
+        return found, bits(model.state_dict()), model
+
+    expected, state, _ = decode(lambda m: m)
+    found, captured_state, model = decode(lambda m: norch.capture(m, fullgraph=True))
+    assert found == expected
+    assert captured_state == state
+    assert replayed(model) == [True]  # one program for all positions
+
+
+def test_decoding_with_a_position_that_is_an_int():
+    def decode(wrap):
+        norch.manual_seed(0)
+        model = wrap(Decoder(_set).eval())
+        found = []
+        with norch.no_grad():
+            for _ in range(5):
+                token = norch.tensor([[5]])
+                for i in range(6):
+                    token = model(token, i)
+                    found.append(token.item())
+        return found, model
+
+    expected, _ = decode(lambda m: m)
+    found, model = decode(norch.compile)
+    assert found == expected
+    assert replayed(model) == [True] * 6  # each position has a program

@@ -103,7 +103,7 @@ def assert_same(a: Any, b: Any) -> None:
         for one, other in zip(a, b, strict=True):
             assert_same(one, other)
     elif isinstance(a, norch.Tensor):
-        assert a.numpy().tobytes() == b.numpy().tobytes()
+        assert a.cpu().numpy().tobytes() == b.cpu().numpy().tobytes()
     else:
         assert a == b
 

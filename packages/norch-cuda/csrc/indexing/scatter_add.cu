@@ -147,7 +147,7 @@ template <class T>
 __global__ void __launch_bounds__(THREADS) add_lines(const __grid_constant__ Layout<3> lines, char* out,
                                                      const char* src, const char* index, const Line line,
                                                      const Chosen chosen, const ErrorSink sink) {
-    extern __shared__ __align__(8) char shared[];
+    extern __shared__ __align__(16) char shared[];
     const int size = int(chosen.size);
     auto* high = reinterpret_cast<unsigned long long*>(shared);
     auto* low = high + (sizeof(T) == 8 ? size : 0);

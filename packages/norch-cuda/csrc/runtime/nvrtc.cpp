@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -137,10 +138,18 @@ const void* load(const std::string& cubin, const char* name) {
 
 const void* runtime_kernel(const std::string& source, const char* name, int device) {
     static std::unordered_map<std::string, const void*> known;
+    static const bool is_wanted = std::getenv("NORCH_CUDA_NVRTC");
+    if (!is_wanted) return nullptr;
+    const bool traces = std::getenv("NORCH_CUDA_NVRTC_TRACE");
+    auto trace = [&](const char* what) {
+        if (traces) std::fprintf(stderr, "nvrtc: %s\n", what);
+    };
+    trace("library");
     const Functions* nvrtc = library();
     if (!nvrtc) return nullptr;
     int major = 0, minor = 0;
     nvrtc->version(&major, &minor);
+    trace(("version " + std::to_string(major) + "." + std::to_string(minor)).c_str());
     const std::string architecture =
         "sm_" + std::to_string(properties(device).major) + std::to_string(properties(device).minor);
     std::string key = "norch-cuda nvrtc " + std::to_string(major) + "." + std::to_string(minor) + " " + architecture + "\n";
@@ -151,10 +160,14 @@ const void* runtime_kernel(const std::string& source, const char* name, int devi
     const std::filesystem::path folder = cache_folder(), file = folder / (hash_of(key) + ".cubin");
     const void* kernel = folder.empty() ? nullptr : load(read_cached(file, key), name);
     if (!kernel) {
+        trace("compile");
         const std::string cubin = compile(*nvrtc, source, architecture);
+        trace(("load " + std::to_string(cubin.size())).c_str());
         kernel = load(cubin, name);
+        trace(kernel ? "loaded" : "not loaded");
         if (kernel && !folder.empty()) write_cached(file, key, cubin);
     }
+    trace("written");
     known[key] = kernel;
     return kernel;
 }

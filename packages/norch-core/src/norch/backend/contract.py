@@ -173,8 +173,8 @@ class Backend(ABC):
     `norch.backend.parse_steps` reads the text.
 
     A 0-d operand of argmax or argmin has dims () and of cumsum, sort, gather or scatter dim 0. An operand without
-    elements may start past the end of its buffer. An elementwise output (since 1.3 that of an elementwise composite too)
-    may be exactly one of the inputs; otherwise core sees to it that outputs and inputs do not overlap. After
+    elements may start past the end of its buffer. An elementwise output (since 1.3 also that of an elementwise
+    composite) may be exactly one of the inputs; otherwise core sees to it that outputs and inputs do not overlap. After
     IndexOutOfBounds the output is as it was before.
     """
 

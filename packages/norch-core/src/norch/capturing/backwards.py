@@ -153,7 +153,8 @@ class Backwards:
     ) -> Any:
         specs = tuple([None if g is None else g.spec for g in grads])
         already = tuple([None if g is None else g.spec for g in carried])
-        hooks = tuple([type(e) is Leaf and e.hooks is not None for e in node.edges]) if hooked else ()
+        edges = enumerate(node.edges) if hooked else ()
+        hooks = tuple([i for i, edge in edges if type(edge) is Leaf and edge.hooks is not None])
         cast = tuple(sorted(autocast.active.items())) if autocast.active else None
         return specs, already, needed, backward.targets is None, hooks, switches.fingerprint, cast
 
@@ -188,16 +189,17 @@ class Backwards:
         places = saved_places(graph, forward)
         buffers = {number: buffer for buffer in graph.saved for number in forward.places_of(buffer)}
         memory = [Memory(buffers[p], forward.starts.get(p, 0), _bytes(forward.places[p])) for p in places]
-        given = remade([g for g in (*grads, *carried) if g is not None])
+        given: list[Any] = remade([g for g in (*grads, *carried) if g is not None])
         rest = iter(given)
         grads = [None if g is None else next(rest) for g in grads]
         carried = [None if g is None else next(rest) for g in carried]
-        recorder = Recorder([*given, *memory], False)
+        arguments: list[Any] = [*given, *memory]
+        recorder = Recorder(arguments, False)
         before = [t.buffer.modified for t in given]
         with recording.recording(recorder):
             values = run_inside(backward, graph.inner, graph.nodes, needed, grads, carried)
             made = [v for v in values if v is not None]
-            recorder.finish(made)
+            recorder.finish(made, [v.base for v in made if v.base is not None])
         pattern.recordings += 1
         if any(t.buffer.modified is not m for t, m in zip(given, before, strict=True)):
             recorder.refuse("a gradient is changed in place")
@@ -226,8 +228,8 @@ class Backwards:
         first = len(given)
         used = {int(a) for call in program.calls for a in call.arguments if type(a) is Place}
         used |= {int(where[0]) for where in recorder.results if isinstance(where, tuple)}
-        arguments = {place: position - first for position, place in program.arguments if position >= first}
-        read = frozenset(places[arguments[p]] for p in used if p in arguments)
+        ours = {place: position - first for position, place in program.arguments if position >= first}
+        read = frozenset(places[ours[p]] for p in used if p in ours)
         pattern.programs.append((program, read, places))
         pattern.settled.add(had)
         return values

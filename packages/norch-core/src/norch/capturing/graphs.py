@@ -221,7 +221,8 @@ class GraphNode(Node):
         "results", "tensors",
     )  # fmt: skip
 
-    output_count: int  # type: ignore[misc]
+    output_count: int
+    edges: tuple[Any, ...]
     graph: StepGraph | None
     recorder: Recorder | None
     program: ForwardProgram | None
@@ -279,14 +280,15 @@ class GraphNode(Node):
             start = next_sequence_number()
             graph = self.graph = self.backwards.graph_of(self)
             graph.date_back(start, self.sequence_number)
-        real = dict(zip(graph.nodes, self.edges, strict=True))
+        real: dict[Any, Any] = dict(zip(graph.nodes, self.edges, strict=True))
         for node in graph.inside:
             node.edges = tuple([real.get(edge, edge) for edge in node.edges])
         ends, self.edges, self.opened = self.edges, tuple(graph.inner), True
         if backward.needed is not None:
             backward.needed |= leading_to(self.edges, dict.fromkeys(e for e in ends if e in backward.needed))
         if backward.counts_uses:
-            uses, stack = backward.uses, [self]  # type: ignore[attr-defined]
+            uses: dict[Any, int] = backward.uses  # type: ignore[attr-defined]
+            stack: list[Any] = [self]
             while stack:
                 for edge in stack.pop().edges:
                     if edge in uses:

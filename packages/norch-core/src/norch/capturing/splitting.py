@@ -253,7 +253,8 @@ def _call(part: Part, name: str) -> ast.stmt:
         made = ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in part.outputs], ast.Store())], call)
     else:
         made = ast.Expr(call)
-    return _at(made, part.statements[0].first)
+    found: ast.stmt = _at(made, part.statements[0].first)
+    return found
 
 
 def _left_as_it_is(node: ast.stmt) -> bool:

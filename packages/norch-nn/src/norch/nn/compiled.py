@@ -79,7 +79,7 @@ class OptimizedModule(Module):
         return self._orig_mod[key]  # type: ignore[index]
 
     def __contains__(self, key: Any) -> bool:
-        return key in self._orig_mod  # type: ignore[operator]
+        return key in self._orig_mod  # type: ignore[operator,attr-defined]
 
     def __bool__(self) -> bool:
         return True
