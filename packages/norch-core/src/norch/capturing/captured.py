@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..amp.state import state as autocast
-from ..autograd.graph import Leaf, is_recording
+from ..autograd.graph import Leaf, is_recording, resolve
 from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
 from ..ops.generator import chosen_generator
@@ -135,7 +135,7 @@ class Captured:
                 and program.fits_all(args)
             ):
                 for x in args:
-                    if x.node is not None:
+                    if x.node is not None and resolve(x) is not None:
                         break
                 else:
                     return build(program.run_step(args, ()))
@@ -343,7 +343,7 @@ class Captured:
 
     def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Has calls like this one find the entry quickly, where their arguments are tensors alone."""
-        if kwargs or not all(isinstance(x, TensorBase) and x.node is None for x in args):
+        if kwargs or not all(isinstance(x, TensorBase) and not x.requires_grad for x in args):
             return
         if len({id(x.buffer) for x in args}) < len(args) or chosen_generator.get() is not None:
             return

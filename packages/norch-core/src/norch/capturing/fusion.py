@@ -134,9 +134,30 @@ def fuse(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
         fused[last] = call
 
     for group in _groups(calls, accesses):
-        try_to_fuse(group.members)
+        for members in _parts(group.members, calls, accesses, temporaries):
+            try_to_fuse(members)
     found = [fused.get(i, call) for i, call in enumerate(calls)]
     return [call for call in found if call is not None]
+
+
+def _parts(
+    members: list[int], calls: Sequence[Call], accesses: Sequence[Access], temporaries: Mapping[int, int]
+) -> list[list[int]]:
+    """The members of a group, cut where one would write what is kept after a call that may raise, and did so before."""
+    parts = [members[:1]]
+    for i in members[1:]:
+        between = calls[parts[-1][-1] + 1 : i]
+        keeps = any(w.place not in temporaries for k in parts[-1] for w in accesses[k].writes)
+        if keeps and any(_may_raise(call) for call in between):
+            parts.append([i])
+        else:
+            parts[-1].append(i)
+    return parts
+
+
+def _may_raise(call: Call) -> bool:
+    """For the values that it gets: kernels of integers do, for an index that is out of bounds, or a 0."""
+    return any(o.dtype.category == INTEGER and not o.is_scalar for o in call.operands)
 
 
 def _groups(calls: Sequence[Call], accesses: Sequence[Access]) -> list[Group]:

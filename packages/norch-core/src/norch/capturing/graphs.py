@@ -232,9 +232,7 @@ class GraphNode(Node):
     results: Sequence[Any]
 
     def __init__(self, backwards: Backwards, ends: Sequence[End], tensors: Sequence[Tensor], count: int) -> None:
-        init_node(
-            self, None, tuple([resolve(tensors[at]) if leaf is None else leaf().node for leaf, at in ends])
-        )
+        init_node(self, None, tuple([resolve(tensors[at]) if leaf is None else leaf().node for leaf, at in ends]))
         self.backwards, self.ends, self.tensors, self.output_count = backwards, ends, tensors, count
         self.graph = self.recorder = self.program = self.memory = None
         self.opened = False

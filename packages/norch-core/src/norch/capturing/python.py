@@ -95,6 +95,14 @@ class PythonCall:
             return False
         return all(x() is not None for kind, x in self.arguments if kind == "object")
 
+    def others(self, seen: set[int]) -> list[tuple[Any, Any]]:
+        """Parameters (weakly) whose gradients the method looks at and that are none of `seen`, with what those are."""
+        optimizers = [self.owner(), *(x() for kind, x in self.arguments if kind == "object")]
+        groups = [group for optimizer in optimizers for group in getattr(optimizer, "param_groups", ())]
+        params = [param for group in groups for param in group["params"] if id(param) not in seen]
+        grads = [None if param._grad is None else (param._grad.spec, param._grad.offset) for param in params]
+        return [(ref(param), grad) for param, grad in zip(params, grads, strict=True)]
+
     # --- In replays ---------------------------------------------------------------------------------------------------
 
     def feed(self, numbers: list[float]) -> None:

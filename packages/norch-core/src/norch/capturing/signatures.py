@@ -61,10 +61,9 @@ def key_of(leaves: Sequence[Any], structure: Any) -> Any:
 
 def _key_of_leaf(x: Any) -> Any:
     if isinstance(x, TensorBase):
-        node = x.node
+        node = None if x.node is None else resolve(x)  # type: ignore[arg-type]
         if node is None:
             return x.spec
-        node = resolve(x)  # type: ignore[arg-type]
         # A leaf's gradient is part of what a step may do: another leaf is another step.
         return x.spec, Same(x) if type(node) is Leaf else node is not None
     if type(x) in VALUES:
