@@ -526,7 +526,10 @@ def _objects(kinds: set[type]) -> list[Any]:
     gc.disable()
     try:
         one, other = tee(chain.from_iterable(map(gc.get_objects, (None,))))
-        return list(compress(one, map(kinds.__contains__, map(type, other))))
+        found = list(compress(one, map(kinds.__contains__, map(type, other))))
+        del one, other
+        gc.collect(0)  # what `tee` has held is young, and among all objects there was itself
+        return found
     finally:
         if enabled:
             gc.enable()
