@@ -430,6 +430,7 @@ class Captured:
         now, pinned, arguments, sources, differentiated, found, build = entry.ready
         recorder = now[0]
         if backwards.refusal is not None:
+            backwards.patterns.clear()
             self._refuse(entry, backwards.refusal)
             return
         if not backwards.settled():
