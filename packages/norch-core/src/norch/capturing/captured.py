@@ -359,7 +359,7 @@ class Captured:
 
     def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Has calls like this one find the entry quickly, where their arguments are tensors alone."""
-        if kwargs or not all(isinstance(x, TensorBase) and not x.requires_grad for x in args):
+        if kwargs or any(not isinstance(x, TensorBase) or _in_graph(x) for x in args):
             return
         if len({id(x.buffer) for x in args}) < len(args) or chosen_generator.get() is not None:
             return
@@ -452,6 +452,10 @@ class Captured:
         entry.begin_again()
         entry.moves, entry.disturbed = switches.moves, 0
         self._make_room()
+
+
+def _in_graph(x: Any) -> bool:
+    return x.node is not None and resolve(x) is not None
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
