@@ -351,3 +351,15 @@ def test_decoding_with_a_position_that_is_an_int():
     found, model = decode(norch.compile)
     assert found == expected
     assert replayed(model) == [True] * 6  # each position has a program
+
+
+def test_slices_of_a_growing_batch_of_one():
+    model = norch.capture(nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9)).eval())
+    tokens = norch.tensor([[1, 2, 3, 4]])
+    with norch.no_grad():
+        for _ in range(8):  # whose first stride says how long the batch is by now
+            last = tokens[:, -4:]
+            found = model(last)
+            assert bits(found) == bits(model._orig_mod(last))
+            tokens = norch.cat([tokens, found[:, -1].argmax(-1, keepdim=True)], 1)
+    assert replayed(model) == [True]

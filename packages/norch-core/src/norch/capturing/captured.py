@@ -32,7 +32,7 @@ from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
-from .signatures import VALUES, described, key_of, modes
+from .signatures import VALUES, canonically, described, key_of, modes
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -187,7 +187,8 @@ class Captured:
                 self.running = None
         if now and recording.recording_lock.acquire(blocking=False):
             try:
-                return self._record(entry, found, args, kwargs, tensors, numbers)
+                with canonically(tensors):
+                    return self._record(entry, found, args, kwargs, tensors, numbers)
             finally:
                 recording.recording_lock.release()
         self.eager += 1

@@ -150,8 +150,14 @@ def find_pre_hook(module: Any, kind: type[H], name: str) -> H | None:
     return None
 
 
-def has_forward_hooks(module: Any) -> bool:
-    """Whether users have hung hooks on a module's call or its backward pass; those of norch compute and no more."""
+_TALKING = ("norch.nn.parallel.", "norch.nn.sync_batchnorm", "norch.distributed.")
+
+
+def runs_as_it_is(module: Any) -> bool:
+    """Whether a call does more than compute, which replays would leave out: it has hooks of users on its call or its
+    backward pass (those of norch compute and no more), or it talks to other processes."""
+    if f"{type(module).__module__}.".startswith(_TALKING):
+        return True
     hooks = module._hooks
     if hooks is None:
         return False
@@ -175,7 +181,7 @@ def call_with_hooks(module: Any, hooks: ModuleHooks, args: tuple[Any, ...], kwar
     """`module.forward(*args, **kwargs)` with every hook in its turn. A hook may remove itself."""
     compiled = hooks.compiled
     if compiled is not None:
-        if any(has_forward_hooks(part) for part in module.modules()):
+        if any(runs_as_it_is(part) for part in module.modules()):
             return _call_with_hooks(module, hooks, args, kwargs)
         return compiled(*args, **kwargs)
     return _call_with_hooks(module, hooks, args, kwargs)
