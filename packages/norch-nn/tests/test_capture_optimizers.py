@@ -200,6 +200,26 @@ def test_a_parameter_that_is_frozen_for_a_while() -> None:
     assert captured.programs
 
 
+def test_a_gradient_put_where_the_step_made_none() -> None:
+    def make_step(run: Trained) -> Any:
+        run.model[0].bias.requires_grad_(False)
+
+        def step(x: Any, y: Any) -> Any:
+            run.optimizer.zero_grad(set_to_none=False)
+            loss = forward_backward(run, x, y)
+            run.optimizer.step()
+            return loss
+
+        return step
+
+    def between(run: Trained, i: int) -> None:
+        if i == 8:
+            run.model[0].bias.grad = norch.ones(16)
+
+    _, captured = compare(make_step, between=between, count=16)
+    assert captured.programs
+
+
 SCHEDULERS = [
     lambda o: lr_scheduler.StepLR(o, 3, 0.5),
     lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 0.9**epoch),

@@ -95,7 +95,7 @@ class Program:
         self.gradients: list[tuple[Any, int]] = []
         self.movers: list[tuple[Any, int]] = []
         self.moving: list[tuple[Any, int, Any, int]] = []
-        self.owners: list[tuple[Any, Any, Any, list[Any]]] = []
+        self.owners: list[tuple[Any, Any, Any, list[tuple[Any, Any]]]] = []
         self.allocations: list[tuple[int, int, Callable[[int, int], Any], int]] = []
         for at, info in enumerate(places):
             if info.kind == ARGUMENT:
@@ -112,7 +112,8 @@ class Program:
                 else:
                     self.buffers[at] = info.buffer
                     if owner is not None:
-                        self.owners.append((info.owner, info.buffer, _seen(owner), info.owners))
+                        others = [(o, _seen(t)) for o in info.owners if (t := o()) is not None]
+                        self.owners.append((info.owner, info.buffer, _seen(owner), others))
             elif info.kind == CONSTANT:
                 self.buffers[at] = info.buffer
             elif at in results or (at in used and at not in offsets):
@@ -167,15 +168,13 @@ class Program:
         """Whether the tensors that the step uses still have the memory that it was recorded with."""
         if self.outdated is not None or not all(call.holds() for call in self.made_of[0].python):
             return False
-        for i, (owner, buffer, seen, others) in enumerate(self.owners):
-            tensor = owner()
-            if tensor is None:  # another that was there on the same memory will do
-                owner = next((o for o in others if (t := o()) is not None and t.buffer is buffer), None)
-                if owner is None:
-                    return False
-                self.owners[i] = owner, buffer, _seen(owner()), others
-            elif tensor.buffer is not buffer or _seen(tensor) != seen:
+        for i, (owner, buffer, _, others) in enumerate(self.owners):
+            # A parameter that is frozen is one of several on its memory, if its state_dict() is kept.
+            alive = [(weak, seen, tensor) for weak, seen in others if (tensor := weak()) is not None]
+            if not alive or any(t.buffer is not buffer or _seen(t) != seen for _, seen, t in alive):
                 return False
+            if owner() is None:  # another that was there on the same memory will do
+                self.owners[i] = alive[0][0], buffer, alive[0][1], others
         for owner, _, spec, offset in self.moving:
             tensor = owner()
             if tensor is None or tensor.spec is not spec or tensor.offset != offset:
