@@ -363,3 +363,10 @@ def test_slices_of_a_growing_batch_of_one():
             assert bits(found) == bits(model._orig_mod(last))
             tokens = norch.cat([tokens, found[:, -1].argmax(-1, keepdim=True)], 1)
     assert replayed(model) == [True]
+
+
+def test_modules_that_talk_to_other_processes_run_as_they_are():
+    model = norch.compile(nn.Sequential(nn.Linear(4, 4), nn.SyncBatchNorm(4)).eval())
+    for _ in range(5):
+        model(norch.ones(2, 4)).sum().backward()
+    assert entries(model) == []

@@ -68,8 +68,6 @@ def _key_of_leaf(x: Any) -> Any:
         node = None if x.node is None else resolve(x)  # type: ignore[arg-type]
         if node is None:
             return canonical(x.spec)
-        if node is None:  # a view of a constant
-            return canonical(x.spec)
         # A leaf's gradient is part of what a step may do: another leaf is another step.
         return x.spec, Same(x) if type(node) is Leaf else node is not None
     if type(x) in VALUES:

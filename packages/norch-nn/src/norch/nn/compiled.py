@@ -17,8 +17,8 @@ class OptimizedModule(Module):
     """A module that behaves as `_orig_mod`, whose parameters and state it shares; its calls are captured.
 
     As in PyTorch, `_orig_mod.` stands before the names in its `state_dict`, attributes are those of `_orig_mod`, and
-    methods that the latter has itself run as they are. While any module in it has forward or backward hooks, or talks to
-    other processes, calls run as they are: replays would leave that out.
+    methods that the latter has itself run as they are. While any module in it has forward or backward hooks, or talks
+    to other processes, calls run as they are: replays would leave that out.
     """
 
     _orig_mod: Module

@@ -156,7 +156,7 @@ _TALKING = ("norch.nn.parallel.", "norch.nn.sync_batchnorm", "norch.distributed.
 def runs_as_it_is(module: Any) -> bool:
     """Whether a call does more than compute, which replays would leave out: it has hooks of users on its call or its
     backward pass (those of norch compute and no more), or it talks to other processes."""
-    if f"{type(module).__module__}.".startswith(_TALKING):
+    if any(f"{kind.__module__}.".startswith(_TALKING) for kind in type(module).__mro__):
         return True
     hooks = module._hooks
     if hooks is None:
@@ -164,7 +164,7 @@ def runs_as_it_is(module: Any) -> bool:
     kinds = (hooks.forward_pre, hooks.forward, hooks.backward_pre, hooks.backward)
     functions = [getattr(hook.function, "__func__", hook.function) for kind in kinds for hook in kind.values()]
     made = [getattr(f, "__module__", None) or "" for f in functions]
-    return any(name.partition(".")[0] != "norch" for name in made)
+    return any(name.partition(".")[0] != "norch" or name.startswith(_TALKING) for name in made)
 
 
 class PlainCall:
