@@ -11,7 +11,6 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd import graph as autograd
 from ..autograd.graph import Leaf
-from ..autograd.hooks import hooked
 from ..backend.contract import Place
 from ..device import Device
 from ..dtype import uint8
@@ -158,8 +157,8 @@ class Backwards:
     ) -> Any:
         specs = tuple([None if g is None else g.spec for g in grads])
         already = tuple([None if g is None else g.spec for g in carried])
-        edges = enumerate(node.edges) if hooked else ()
-        hooks = tuple([i for i, edge in edges if type(edge) is Leaf and edge.hooks is not None])
+        # A leaf whose hooks were all removed gets its gradient as one with hooks does.
+        hooks = tuple([i for i, edge in enumerate(node.edges) if edge.hooks is not None and type(edge) is Leaf])
         cast = tuple(sorted(autocast.active.items())) if autocast.active else None
         return specs, already, needed, backward.targets is None, hooks, switches.fingerprint, cast
 
