@@ -193,7 +193,7 @@ class Backwards:
         places = saved_places(graph, forward)
         buffers = {number: buffer for buffer in graph.saved for number in forward.places_of(buffer)}
         memory = [Memory(buffers[p], forward.starts.get(p, 0), _bytes(forward.places[p])) for p in places]
-        given: list[Any] = remade([g for g in (*grads, *carried) if g is not None])
+        given: list[Any] = [remade(g) for g in (*grads, *carried) if g is not None]
         rest = iter(given)
         grads = [None if g is None else next(rest) for g in grads]
         carried = [None if g is None else next(rest) for g in carried]

@@ -414,13 +414,10 @@ def saved_state(graph: StepGraph, recorder: Recorder) -> list[Any]:
     return list(found.values())
 
 
-def remade(tensors: Sequence[Any]) -> list[Any]:
-    """Tensors on memory of their own where it is that of an earlier one, so that each stands for itself."""
-    seen: set[int] = set()
-    found = []
-    for tensor in tensors:
-        if id(tensor.buffer) in seen:
-            tensor = make_tensor(tensor.spec, tensor.buffer, tensor.offset).clone()
-        seen.add(id(tensor.buffer))
-        found.append(tensor)
-    return found
+def remade(tensor: Any) -> Any:
+    """A tensor like `tensor` on memory of its own, which is nothing else's."""
+    spec = tensor.spec
+    backend = spec.device.backend
+    buffer = backend.allocate(spec.nbytes, spec.device.index)
+    backend.copy(buffer, 0, tensor.buffer, tensor.offset * spec.dtype.itemsize, spec.nbytes)
+    return make_tensor(spec, buffer)
