@@ -15,7 +15,7 @@ def bits(value):
         return value
     if isinstance(value, list | tuple):
         return [bits(v) for v in value]
-    return value.detach().numpy().tobytes(), tuple(value.shape), value.dtype.name
+    return value.detach().cpu().numpy().tobytes(), tuple(value.shape), value.dtype.name
 
 
 class Net:

@@ -29,6 +29,7 @@ from .forwards import ForwardProgram, Live
 from .fusion import fuse
 from .graphs import GraphNode, StepGraph, attach, containers, entered, holders_of, is_live, kept_elsewhere, with_bases
 from .in_place import in_place
+from .keeping import holders_of, kept_elsewhere
 from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
