@@ -27,9 +27,9 @@ from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, containers, entered, holders_of, is_live, kept_elsewhere, with_bases
+from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
 from .in_place import in_place
-from .keeping import holders_of, kept_elsewhere
+from .keeping import containers, holders_of, kept_elsewhere
 from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
