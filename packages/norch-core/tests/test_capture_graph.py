@@ -430,3 +430,25 @@ def test_gradients_of_an_expanded_sum():
         return y
 
     assert replayed(both(train)) == [True]
+
+
+def test_views_of_arguments_that_are_views():
+    found = []
+    for captured in (False, True):
+        net = Net()
+
+        def run(x, net=net):
+            return x.t(), x + net.c
+
+        forward = norch.capture(run) if captured else run
+        norch.manual_seed(1)
+        seen = []
+        for _ in range(8):
+            h = (norch.randn(6, 5).requires_grad_() * 2).t()
+            y, z = forward(h)
+            y.mul_(0.5)
+            (y.sum() + z.sum() + h.sum()).backward()
+            seen.append(bits([y, z, h, net.c.grad]))
+        found.append(seen)
+    assert found[0] == found[1]
+    assert replayed(forward) == [True]
