@@ -27,13 +27,14 @@ from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, containers, entered, holders_of, is_live, kept_elsewhere, with_bases
+from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
 from .in_place import in_place
+from .keeping import containers, holders_of, kept_elsewhere
 from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
-from .signatures import VALUES, described, key_of, modes
+from .signatures import VALUES, canonically, described, key_of, modes
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -188,7 +189,8 @@ class Captured:
                 self.running = None
         if now and recording.recording_lock.acquire(blocking=False):
             try:
-                return self._record(entry, found, args, kwargs, tensors, numbers)
+                with canonically(tensors):
+                    return self._record(entry, found, args, kwargs, tensors, numbers)
             finally:
                 recording.recording_lock.release()
         self.eager += 1
