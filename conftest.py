@@ -4,4 +4,4 @@ import gc
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # thousands of collected tests, which the collector would look through again and again: a tenth of the time
+    gc.freeze()  # thousands of tests, which the collector would look through again and again: a tenth of the time

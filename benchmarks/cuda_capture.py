@@ -4,7 +4,7 @@ Training steps eager and captured, whose losses are compared bit for bit before 
 each time, and of a new one (tensors with other memory). `host` is how long the host takes for a captured call, the
 device following. Then elementwise chains: kernel by kernel, and as one fused program, in useful bytes.
 
-    python benchmarks/cuda_capture.py [--rounds 9] [--torch] [--json out.json]
+    python benchmarks/cuda_capture.py [--only PATTERN] [--rounds 9] [--torch] [--json out.json]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import re
 import statistics
 import sys
 import time
@@ -108,9 +109,10 @@ def measure_step(name: str, rounds: int) -> dict[str, Any]:
     for entry in captured.entries.values():
         out["refused"] = entry.refusal
         for program, _ in entry.programs:
-            run = program.run
+            runs = [run for run, group, _ in program.parts if group]
             out["calls"] = len(program.calls)
-            out["graph"] = [getattr(run, "recorded", None), getattr(run, "changed", None)]
+            out["fused"] = sum(call.op == "fused" for call in program.calls)
+            out["graph"] = [(getattr(run, "recorded", None), getattr(run, "changed", None)) for run in runs]
     return out
 
 
@@ -199,27 +201,29 @@ def measure_chain(name: str, n: int, dtype: Any, rounds: int) -> dict[str, float
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What norch.capture and fused programs gain on a GPU.")
+    parser.add_argument("--only", metavar="PATTERN", default="", help="chains and steps whose name it finds")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--torch", action="store_true", help="PyTorch's CUDA graphs too")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     report: dict[str, Any] = {"device": norch.cuda.get_device_name(), "steps": {}, "chains": {}}
     lines = [f"{'chain, TB/s':<36}eager   fused    copy"]
-    for name in CHAINS:
+    for name in [name for name in CHAINS if re.search(options.only, name)]:
         for n, dtype in ((1 << 28, norch.float32), (1 << 20, norch.float32), (1 << 28, norch.bfloat16)):
             row = measure_chain(name, n, dtype, options.rounds)
             report["chains"][f"{name} {n} {dtype.name}"] = row
             shown = "".join(f"{row.get(kind, 0):8.3f}" for kind in ("eager", "fused", "copy"))
             lines.append(f"{name:<20}{n >> 20:>5}M {dtype.name:<9}{shown}")
-    lines.append(f"{'step, us':<22}eager captured   other    host  kept   torch  bits  calls, graph")
-    for name in MODELS:
+    lines.append(f"{'step, us':<22}eager captured   other    host  kept   torch  bits  calls (fused) graphs")
+    for name in [name for name in MODELS if re.search(options.only, name)]:
         step = measure_step(name, options.rounds)
         if options.torch:
             step["torch"] = torch_step(name, options.rounds)
         report["steps"][name] = step
         kinds = ("eager", "captured", "other batches", "host", "results kept", "torch")
         shown = "".join(f"{step.get(kind, 0):8.1f}" for kind in kinds)
-        told = f"{step['same bits']}  {step.get('calls')} {step.get('graph')} {step.get('refused') or ''}"
+        told = f"{step['same bits']}  {step.get('calls')} ({step.get('fused')}) {step.get('graph')}"
+        told += f" {step.get('refused') or ''}"
         lines.append(f"{name:<20}{shown}  {told}")
     print("\n".join(lines), flush=True)
     if options.json:

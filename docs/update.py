@@ -243,7 +243,10 @@ def _method(name: str) -> str:
     (tree,) = ast.parse(_source(getattr(contract.Backend, name))).body
     assert isinstance(tree, ast.FunctionDef)
     documentation = inspect.getdoc(getattr(contract.Backend, name)) or ""
-    signature = f"def {name}({ast.unparse(tree.args)}) -> {ast.unparse(tree.returns)}:\n"
+    arguments, returns = ast.unparse(tree.args), ast.unparse(tree.returns) if tree.returns else "None"
+    signature = f"def {name}({arguments}) -> {returns}:\n"
+    if len(signature) > 120:  # as ruff format has it
+        signature = f"def {name}(\n    {arguments}\n) -> {returns}:\n"
     return signature + textwrap.indent(f'"""{documentation}"""\n', "    ")
 
 

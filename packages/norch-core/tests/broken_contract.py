@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from broken_backends import FAULTS, Broken, fault, view, wrong_kernel
 
-from norch.backend import IndexOutOfBounds, Operand, parse_steps
+from norch.backend import Fed, IndexOutOfBounds, Operand, Place, parse_steps
 from norch.dtype import as_dtype, float32, float64
 from norch.spec import contiguous_strides
 
@@ -154,6 +154,98 @@ def cleared(operands: Any, attrs: Any, good: Any) -> Any:
         good(*args)
 
     return kernel
+
+
+# --- Level 9: captured steps ------------------------------------------------------------------------------------------
+
+
+class Programs(Broken):
+    """Runs recorded calls in a loop of its own: a right `program`, in parts that the wrong ones below replace."""
+
+    def program(self, calls: Any, scratch: int, bound: Any, index: int) -> Any:
+        def run(buffers: Any, numbers: Any) -> None:
+            memory = [self.scratch(scratch, index), *buffers[1:]]
+            for at, (kernel, arguments) in enumerate(self.order(calls)):
+                given = [
+                    memory[a] if type(a) is Place else self.number(a, numbers) if type(a) is Fed else a
+                    for a in arguments
+                ]
+                try:
+                    kernel(*given)
+                except Exception as error:
+                    error.call = at
+                    raise
+
+        return run
+
+    def scratch(self, nbytes: int, index: int) -> Any:
+        return self.allocate(nbytes, index)
+
+    def order(self, calls: Any) -> Any:
+        return calls
+
+    def number(self, at: Any, numbers: Any) -> Any:
+        return numbers[at]
+
+
+@fault(9, "capture", "calls of a program run out of order")
+class Reorders(Programs):
+    def order(self, calls: Any) -> Any:
+        return [*calls[1::2], *calls[::2]] if len(calls) > 3 else calls
+
+
+@fault(9, "capture", "a program keeps the numbers of its first run")
+class KeepsNumbers(Programs):
+    def program(self, calls: Any, scratch: int, bound: Any, index: int) -> Any:
+        run, first = super().program(calls, scratch, bound, index), []
+
+        def kept(buffers: Any, numbers: Any) -> None:
+            first[:] = first or list(numbers)
+            run(buffers, first)
+
+        return kept
+
+
+@fault(9, "capture", "a program keeps the buffers of its first run")
+class KeepsBuffers(Programs):
+    def program(self, calls: Any, scratch: int, bound: Any, index: int) -> Any:
+        run, first = super().program(calls, scratch, bound, index), []
+
+        def kept(buffers: Any, numbers: Any) -> None:
+            first[:] = first or list(buffers)
+            run(first, numbers)
+
+        return kept
+
+
+@fault(9, "capture", "a program has less scratch memory than it was told")
+class Scrimps(Programs):
+    def scratch(self, nbytes: int, index: int) -> Any:
+        found = super().scratch(nbytes, index)
+        found.data[nbytes // 2 :] = 0
+        return found
+
+    def program(self, calls: Any, scratch: int, bound: Any, index: int) -> Any:
+        halved = [
+            (kernel, tuple(0 if i and type(arguments[i - 1]) is Place and not arguments[i - 1] else a
+                           for i, a in enumerate(arguments)))
+            for kernel, arguments in calls
+        ]  # fmt: skip
+        return super().program(halved, scratch, bound, index)
+
+
+@fault(9, "capture", "an exception in a program is lost")
+class Swallows(Programs):
+    def program(self, calls: Any, scratch: int, bound: Any, index: int) -> Any:
+        run = super().program(calls, scratch, bound, index)
+
+        def quiet(buffers: Any, numbers: Any) -> None:
+            try:
+                run(buffers, numbers)
+            except IndexOutOfBounds:
+                pass
+
+        return quiet
 
 
 del FAULTS[""]

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 from broken_backends import Broken
-from broken_contract import FAULTS, Fuses, softmax
+from broken_contract import FAULTS, Fuses, Programs, softmax
 
 import norch
 from norch.__main__ import main
@@ -65,6 +65,11 @@ def test_there_are_faults_at_every_level():
     assert {level for level, *_ in FAULTS.values()} == set(conformance.LEVELS)
 
 
+def test_a_right_program_passes(broken):
+    report = conformance.run(broken(Programs), [9])
+    assert [f"{r.case.id}: {r.error}" for r in report.failures] == []
+
+
 @pytest.mark.parametrize("name", ["broken", pytest.param("strict", marks=pytest.mark.slow)])
 def test_right_backends_pass(name, broken):
     if name == "strict":
@@ -91,7 +96,7 @@ def test_the_report_has_scripts_that_fail_alike(broken, tmp_path, capsys):
     assert "level 4  layouts" in shown
     report = json.loads(found.read_text())
     assert not report["passed"]
-    assert "level 0 of 8" in badge.read_text(), "level 1 was not tried"
+    assert "level 0 of 9" in badge.read_text(), "level 1 was not tried"
     script = report["failures"][0]["script"]
     assert textwrap.indent(script, " " * 8) in shown
     with pytest.raises(AssertionError, match="elements are wrong"):
@@ -129,14 +134,14 @@ def test_a_device_that_is_not_there(capsys):
     assert main(["conformance", "--device", "abacus"]) == 2
     assert "no installed package provides device 'abacus'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(["conformance", "--device", "cpu", "--levels", "9"])
+        main(["conformance", "--device", "cpu", "--levels", "10"])
     assert main(["conformance", "--device", "cpu", "--ops", "juggle"]) == 2
 
 
 def test_levels_as_users_write_them():
     assert conformance.levels_of("3") == [3]
     assert conformance.levels_of("2,1-4,8") == [1, 2, 3, 4, 8]
-    with pytest.raises(ValueError, match="levels are 1 to 8"):
+    with pytest.raises(ValueError, match="levels are 1 to 9"):
         conformance.levels_of("0-3")
 
 

@@ -118,9 +118,10 @@ def compiled(monkeypatch):
 
     def compile_kernel(op, device, operands, attrs, required):
         asked.append(attrs["steps"])
-        return None if compile_kernel.declines else len
+        declines = compile_kernel.declines
+        return None if declines and (declines is True or declines in attrs["steps"]) else len
 
-    compile_kernel.declines = False
+    compile_kernel.declines = False  # or True, or what is in the programs that are declined
     compile_kernel.asked = asked
     monkeypatch.setattr(fusion, "compile_kernel", compile_kernel)
     return compile_kernel
@@ -197,6 +198,13 @@ def test_declined_groups_stay_as_they_are(compiled):
     chain = [call("mul", 1, 8, 8), call("neg", 9, 1)]
     assert fused(chain, {1: BYTES}, memory(10)) == chain
     assert compiled.asked == ["mul float32 o1 o1;neg float32 s0"]
+
+
+def test_parts_of_a_declined_group_are_fused(compiled):
+    compiled.declines = "relu"
+    chain = [call(op, i + 1, i) for i, op in enumerate(("neg", "neg", "neg", "neg", "relu", "neg", "neg", "neg"))]
+    found = fused(chain, dict.fromkeys(range(1, 8), BYTES), memory(9))
+    assert ops(found) == ["fused", "relu", "neg", "fused"]
 
 
 def test_fed_numbers_stay_fed():
@@ -318,6 +326,13 @@ def test_long_chains_are_several_groups():
     assert len(found) < 8
 
 
+def test_a_group_waits_for_its_next_call():
+    """However many other groups are begun meanwhile: such as a gradient that is made in parts."""
+    others = [call("neg", 9 + i, 8) for i in range(50)]
+    found = fused([call("mul", 1, 8, 7), *others, call("add", 5, 1, 6)], {1: BYTES}, memory(60))
+    assert ops(found) == ["neg"] * 50 + ["fused"]
+
+
 PLACES, TEMPORARIES = 9, dict.fromkeys(range(1, 6), 4 * BYTES)
 LAYOUTS = [(tensor(), o) for o in (0, 0, 0, 0, 24, 3)] + [(tensor((4, 6), strides=(1, 4)), 0), (tensor((6, 4)), 0)]
 
@@ -355,8 +370,9 @@ def random_calls(draw):
     return calls
 
 
-def test_random_lists_compute_the_same():
-    saved = 0
+@pytest.mark.parametrize("declines", [False, "relu"])
+def test_random_lists_compute_the_same(compiled, declines):
+    saved, compiled.declines = 0, declines
     with np.errstate(all="ignore"):
         for seed in range(1500):
             calls = random_calls(random.Random(seed))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ import norch
 
 
 @pytest.fixture(scope="session")
-def cuda() -> str:
-    """The device "cuda"."""
+def cuda(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The device "cuda". What is compiled for tests is not kept."""
+    os.environ["NORCH_CACHE_DIR"] = str(tmp_path_factory.mktemp("norch"))
     if not norch.cuda.is_available():
         pytest.skip("needs a GPU")
     return "cuda"

@@ -147,6 +147,32 @@ def two_groups(group):
     other.close()
 
 
+def together(group):
+    for name in DTYPES:
+        for op in REDUCTIONS:
+            dtype = getattr(norch, name)
+            x, y, none = values(RANK, dtype), values(RANK, dtype, 100_003), values(RANK, dtype, 0)
+            if group.reduces(dtype, op):
+                group.all_reduce_together([x[100:], none, y], op).chain()
+                assert x.to(norch.float32).tolist() == values(RANK).tolist()[:100] + reduced(op)[100:], (name, op)
+                assert y.to(norch.float32).tolist() == reduced(op, 100_003), (name, op)
+    assert group.all_reduce_together([none], "sum").test()
+
+
+def late(group):
+    parts, rest = [norch.full((1 << 22,), 1.0 + RANK, device="cuda") for _ in range(4)], norch.ones(5, device="cuda")
+    for _ in range(20):
+        requests = [group.all_reduce(part, "avg") for part in parts]
+        for request in requests:
+            request.chain_late()
+        rest.add_(1.0)
+        for part in reversed(parts):
+            part.mul_(2.0)
+    assert rest.tolist() == [21.0] * 5
+    for part in parts:
+        assert part.unique().tolist() == [1.5 * 2.0**20]
+
+
 def connect(name, timeout=60.0):
     return nccl.norch_engine().connect([0, 1], RANK, PrefixStore(name, FileStore(sys.argv[2])), timeout)
 
@@ -154,7 +180,8 @@ def connect(name, timeout=60.0):
 def run_all():
     group, found = connect("first"), {}
     for check in (
-        reductions, reduce, broadcast, all_gather, reduce_scatter, exchange, nothing, waiting, memory, graph, two_groups
+        reductions, reduce, broadcast, all_gather, reduce_scatter, exchange, nothing, waiting, memory, graph,
+        two_groups, together, late,
     ):  # fmt: skip
         try:
             check(group)

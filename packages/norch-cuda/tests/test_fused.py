@@ -81,7 +81,7 @@ class Tensor:
 def raw_values(dtype, count, edges=True):
     numbers = RNG.normal(0, 2, count).astype(np.float32)
     if edges:
-        numbers[RNG.random(count) < 0.1] = RNG.choice(np.array(EDGES, np.float32))
+        numbers = np.where(RNG.random(count) < 0.1, RNG.choice(np.array(EDGES, np.float32), count), numbers)
     if dtype is bool_:
         return (numbers > 0).astype(np.uint8)
     if dtype is float32:
@@ -96,7 +96,7 @@ def tensor(backend, dtype, shape, layout="rows", offset=0):
     strides, step = [], 1
     for n in reversed(shape):
         strides.insert(0, step)
-        step *= n
+        step *= n + 8 * (layout == "padded" and step == 1)
     if layout == "turned" and len(shape) > 1:
         strides = [1]
         for n in shape[:-1]:
@@ -104,8 +104,6 @@ def tensor(backend, dtype, shape, layout="rows", offset=0):
         strides = strides[: len(shape)]
     elif layout == "gaps":
         strides = [3 * s for s in strides]
-    elif layout == "padded" and len(shape) > 1:
-        strides = [s + 8 * (s > 1) for s in strides]
     elif layout == "row" and len(shape) > 1:
         strides = [0] * (len(shape) - 1) + [1]
     elif layout == "column" and len(shape) > 1:
@@ -279,6 +277,66 @@ def check_where_supported(backend, steps, shape, inputs):
             words[first + 1] = tensors[0]
         mended.append(" ".join(words))
     check(backend, ";".join(mended), [len(mended) - 1], shape, inputs)
+
+
+# Programs of a million elements are compiled, where NVRTC is installed.
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_every_step_of_a_large_program(backend, dtype):
+    shape, kind = ((1 << 20) + 5,), DTYPES[dtype]
+    inputs = [tensor(backend, kind, shape), tensor(backend, kind, shape), (kind, 1.25), (kind, 2.0)]
+    forms = [(op, ["A"]) for op in (*UNARY, *ACTIVATIONS)] + [(op, ["A", "B"]) for op in (*BINARY, *GRADS)]
+    forms += [(op, ["A", "C", "D"]) for op in ("clamp",)] + [("axpy", ["A", "B", "C"])]
+    for start in range(0, len(forms), 6):
+        part = forms[start : start + 6]
+        names = {name: f"o{len(part) + at}" for at, name in enumerate("ABCD")}
+        steps = [with_dtype(op, dtype, *[names[r] for r in reads]) for op, reads in part]
+        check(backend, ";".join(steps), list(range(len(part))), shape, inputs)
+    for op in COMPARISON:
+        check(backend, f"{op} bool o1 o2;where {dtype} s0 o3 o1", [1], shape, inputs[:3])
+
+
+def test_products_and_sums_of_large_programs_are_not_contracted(backend):
+    shape = (1 << 20,)
+    inputs = [tensor(backend, float32, shape) for _ in range(3)]
+    check(backend, "mul float32 o1 o2;add float32 s0 o3", [1], shape, inputs)
+    steps = "silu float32 o1;axpy float32 s0 o2 o4;sub float32 s1 s0;add float32 s2 o3"
+    check(backend, steps, [3], shape, [*inputs, (float32, 1.7)])
+    check(backend, "mul float32 o1 o2;tanh_grad float32 o3 s0;add float32 s1 s0", [2], shape, inputs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(1024, 1032), (1023, 1027), (64, 129, 136), (1 << 20,)], ids=str)
+def test_every_layout_of_a_large_program(backend, shape, dtype):
+    kind = DTYPES[dtype]
+    steps = f"mul {dtype} o1 o2;sigmoid {dtype} s0;add {dtype} s1 o3"
+    for a, b in [("rows", "row"), ("column", "rows"), ("padded", "one"), ("rows", "turned"), ("turned", "turned")]:
+        inputs = [tensor(backend, kind, shape, a), (kind, 1.75), tensor(backend, kind, shape, b)]
+        check(backend, steps, [2], shape, inputs)
+    for offset in (1, 4, 8):
+        inputs = [tensor(backend, kind, shape, offset=offset), (kind, 0.5), tensor(backend, kind, shape)]
+        check(backend, steps, [2], shape, inputs)
+        check(backend, steps, [2], shape, inputs[::-1], [tensor(backend, kind, shape, "padded")])
+
+
+@pytest.mark.parametrize("folder", ["new", "a file", "damaged"])
+def test_compiled_programs_are_kept_on_disk_where_that_can_be(backend, tmp_path, monkeypatch, folder):
+    """Where they cannot, they are compiled all the same."""
+    kept = tmp_path / "kept"
+    if folder == "a file":
+        kept.write_text("")
+    monkeypatch.setenv("NORCH_CACHE_DIR", str(kept))
+    shape = (1 << 20,)
+    unique = {"new": "exp", "a file": "log1p", "damaged": "expm1"}[folder]
+    inputs = [tensor(backend, float32, shape) for _ in range(2)]
+    if folder == "damaged":
+        kept.mkdir()
+        for at in range(3):
+            (kept / f"{at}.cubin").write_bytes(b"damaged")
+    check(backend, f"{unique} float32 o1;maximum float32 s0 o2;neg float32 s1;abs float32 s2", [3], shape, inputs)
+    if kept.is_dir():
+        assert all(f.suffix == ".cubin" for f in kept.iterdir())
 
 
 def test_a_number_that_changes(backend):

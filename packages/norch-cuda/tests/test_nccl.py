@@ -20,7 +20,7 @@ WORKER = Path(__file__).with_name("nccl_worker.py")
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64")
 CHECKS = (
     "reductions", "reduce", "broadcast", "all_gather", "reduce_scatter", "exchange", "nothing", "waiting", "memory",
-    "graph", "two_groups",
+    "graph", "two_groups", "together", "late",
 )  # fmt: skip
 
 
@@ -155,6 +155,74 @@ def test_the_device_waits_and_the_host_does_not(group):
     assert request.test()
 
 
+def by_another_stream(out, side):
+    with norch.cuda.stream(side):
+        return out + 0
+
+
+USES = {
+    "op": lambda out, side: out + 0,
+    "in place": lambda out, side: out.add_(0.0),
+    "view": lambda out, side: out.view(10, 100)[1:] + 0,
+    "copy": lambda out, side: out.tolist(),
+    "address": lambda out, side: out.data_ptr(),
+    "event": lambda out, side: norch.cuda.Event().record(),
+    "other stream": by_another_stream,
+    "collective": None,
+    "synchronize": lambda out, side: norch.cuda.current_stream().synchronize(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_the_device_waits_when_it_uses_the_result(group, use):
+    side, third = norch.cuda.Stream(), norch.cuda.Stream()
+    out, free = norch.zeros(1000, device="cuda"), norch.zeros(1000, device="cuda")
+    group.all_gather(norch.zeros_like(free), free).chain()
+    side.wait_stream(norch.cuda.current_stream())
+    with norch.cuda.stream(side):
+        busy = keep_busy()
+        request = group.all_gather(out, busy[:1000])
+    assert request.chain_late()
+    assert (free + 1).tolist() == [1.0] * 1000
+    assert not request.test(), "what does not use the result waited for it"
+    USES[use](out, third) if USES[use] else group.all_reduce(free, "sum").chain()
+    assert (free + 1).tolist() == [1.0] * 1000
+    assert request.test(), "the stream did not wait"
+    assert out.tolist() == [1.0] * 1000
+
+
+def test_a_late_result_that_nobody_uses_is_let_go(group):
+    def allocated():
+        norch.cuda.synchronize()
+        return norch.cuda.memory_allocated()
+
+    x = norch.ones(1 << 20, device="cuda")
+    before = allocated()
+    for _ in range(3):
+        out = norch.empty_like(x)
+        group.all_gather(out, x).chain_late()
+        del out
+        kept = norch.full((1 << 20,), 7.0, device="cuda")
+        assert kept.amin().item() == 7.0
+    del kept
+    assert allocated() == before
+
+
+def test_a_graph_does_not_miss_late_results(group):
+    x, graph = norch.zeros(1000, device="cuda"), norch.cuda.CUDAGraph()
+    side = norch.cuda.Stream()
+    with norch.cuda.graph(graph):
+        y = x + 1
+    for i in range(3):
+        side.wait_stream(norch.cuda.current_stream())
+        with norch.cuda.stream(side):
+            busy = keep_busy() * i
+            request = group.all_gather(x, busy[:1000])
+        request.chain_late()
+        graph.replay()
+        assert y.tolist() == [i + 1.0] * 1000
+
+
 def test_memory_in_use_is_not_given_away(group):
     x = norch.full((1 << 22,), 3.0, device="cuda")
     group.all_gather(norch.empty_like(x), x).chain()
@@ -171,8 +239,8 @@ def test_memory_in_use_is_not_given_away(group):
         with norch.cuda.stream(side):
             request = group.all_gather(out, x)
         del x
-        if i % 2:
-            request.chain()
+        if i % 3:
+            request.chain() if i % 2 else request.chain_late()
         del request  # nobody waits for it
         norch.full((1 << 20,), -1.0, device="cuda")  # would take the memory
         outs.append(out)

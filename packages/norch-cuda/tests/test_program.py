@@ -177,6 +177,62 @@ def test_kernels_of_several_launches_whose_operands_change(backend):
     assert run.recorded == 1
 
 
+@pytest.mark.parametrize("bound", [(), (1, 2, 3)])
+def test_calls_that_may_run_side_by_side_wait_for_what_they_need(backend, bound):
+    """Of windows of a few buffers, scratch memory among them, and of sums that take scratch memory of their own."""
+    n, windows = 1 << 17, 5
+    vector, total = Operand(float32, (n,), (1,)), Operand(float32, (1,), (1,))
+    square = matrix(256, 512)
+    kernels = {
+        "add": backend.compile("add", (vector, vector, vector), {}),
+        "sum": backend.compile("sum", (total, vector), {"dims": (0,)}),
+        "matmul": backend.compile("matmul", (matrix(256, 256), square, Operand(float32, (512, 256), (1, 512))), {}),
+        "clamp": backend.compile("clamp", (vector, vector, NUMBER, NUMBER), {}),
+    }
+
+    def window():
+        return (Place(int(RNG.integers(4))), int(RNG.integers(windows)) * (n // 2))
+
+    for _ in range(4):
+        calls = []
+        for _ in range(60):
+            op = str(RNG.choice(["add", "add", "sum", "matmul", "clamp"]))
+            operands = {"add": 3, "sum": 2, "matmul": 3, "clamp": 2}[op]
+            reads = [window() for _ in range(operands - 1)]
+            out = window()
+            while any(out[0] == place and abs(out[1] - at) < n for place, at in reads):
+                out = window()
+            flat = [x for pair in (out, *reads) for x in pair]
+            calls.append((kernels[op], tuple(flat + ([-100.0, Fed(0)] if op == "clamp" else []))))
+        size = 4 * n * (windows + 1) // 2
+        numbers = [(100.0,), (50.0,), (20.0,), (20.0,)]
+        run = compare(backend, [*begun(backend, size), *calls], 4, bound, size, 4, numbers.__getitem__, [size] * 4)
+        assert run.recorded == 1
+
+
+def begun(backend, size):
+    """A call that gives scratch memory a value."""
+    fill = backend.compile("fill", (Operand(float32, (size // 4,), (1,)), NUMBER), {})
+    return [(fill, (Place(0), 0, 1.0))]
+
+
+def test_places_may_have_the_same_memory(backend):
+    n = 1 << 20
+    vector = Operand(float32, (n,), (1,))
+    add = backend.compile("add", (vector, vector, NUMBER), {})
+    calls = [(add, (Place(1), 0, Place(1), 0, 1.0)), (add, (Place(2), 0, Place(2), 0, 1.0))] * 8
+    run = backend.program(calls, 0, [None] * 3, 0)
+    one, two = (buffer_of(backend, np.zeros(n, np.float32)) for _ in range(2))
+    for _ in range(3):
+        run((None, one, two), ())
+    for _ in range(3):
+        run((None, one, one), ())
+    for _ in range(2):
+        run((None, two, one), ())
+    assert set(values(backend, one)) == {24 + 48 + 16}
+    assert set(values(backend, two)) == {24 + 16}
+
+
 def test_a_program_of_no_work(backend):
     run = backend.program([], 0, [None], 0)
     empty = Operand(float32, (0,), (1,))

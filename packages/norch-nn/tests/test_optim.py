@@ -121,6 +121,35 @@ def test_groups_have_options_of_their_own():
     assert a.item() == pytest.approx(0.7)
 
 
+@pytest.mark.parametrize("make", [optim.AdamW, optim.SGD])
+def test_late_gradients_are_stepped_on_last(make, monkeypatch):
+    def model():
+        params = [norch.full((3,), float(i), requires_grad=True) for i in range(5)]
+        for i, p in enumerate(params):
+            p.grad = norch.full((3,), i - 2.5)
+        return params, make([{"params": params[:3], "lr": 0.1}, {"params": params[3:], "lr": 0.2}])
+
+    params, optimizer = model()
+    late = {id(params[1]): 2, id(params[4]): 1, id(params[0]): 1, -1: 1}
+    monkeypatch.setattr("norch.optim.multi_tensor.late", late)
+    index = {id(p): i for i, p in enumerate(params)}
+    order, step = [], optimizer._step_group
+
+    def noted(group):
+        order.append((group["lr"], [index[id(p)] for p in group["params"]]))
+        step(group)
+
+    monkeypatch.setattr(optimizer, "_step_group", noted)
+    optimizer.step()
+    assert order == [(0.1, [2]), (0.2, [3]), (0.1, [0]), (0.2, [4]), (0.1, [1])]
+    assert late == {-1: 1}, "those of another optimiser stay"
+    wanted, other = model()
+    other.step()
+    other.step()
+    optimizer.step()
+    assert [p.tolist() for p in params] == [p.tolist() for p in wanted]
+
+
 def test_closure():
     p = nn.Parameter(norch.tensor([2.0]))
     optimizer = optim.SGD([p], lr=0.1)

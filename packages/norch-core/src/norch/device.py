@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import switches
 from .errors import DeviceError
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def set_default_device(device: Device | str | None) -> None:
     global _default
     chosen = CPU if device is None else Device(device)
     chosen.backend  # noqa: B018
+    switches.switched(Device, "default", _default, chosen)
     _default = chosen
     for callback in on_default_change:
         callback()

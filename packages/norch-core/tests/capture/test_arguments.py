@@ -192,6 +192,10 @@ def test_results_that_are_each_other(device):
     same_bits(make)
 
 
+def test_views_of_what_is_not_returned(device):
+    same_bits(lambda: (lambda x: ((x * 2)[1:], (x + 1).T), lambda i: (batch(device, i, 3, 3),)))
+
+
 def test_results_stay_when_the_step_runs_again(device):
     def make():
         return lambda x: (x * 2, x.sum()), lambda i: (batch(device, i, 3),)

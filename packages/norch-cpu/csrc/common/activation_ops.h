@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cmath>
+#ifndef __CUDACC_RTC__  // where a device's compiler runs, only what is computed is of use
 #include <map>
 #include <string>
 #include <vector>
 
-#include "common/arithmetic_ops.h"
 #include "common/kernel.h"
+#endif
+
+#include "common/arithmetic_ops.h"
 
 namespace norch {
 
@@ -18,6 +21,7 @@ struct Constants {
     C a, b, c;
 };
 
+#ifndef __CUDACC_RTC__
 inline std::vector<double> activation_constants(const Request& request) {
     static const std::map<std::string, std::vector<const char*>> names = {
         {"leaky_relu", {"negative_slope"}},
@@ -33,6 +37,7 @@ inline std::vector<double> activation_constants(const Request& request) {
     if (found->first == "softplus") out[2] = 1 / out[0];
     return out;
 }
+#endif
 
 /// `Name::apply<M>(x, k)` for an activation; `Name::apply<M>(g, x, k)` for the gradient, of the gradient g of the result
 /// and of the input or, where a comment says so, of the result.
@@ -123,6 +128,7 @@ NORCH_FN C gelu_tanh_slope(C x) {
 NORCH_ACTIVATION(GeluTanh, x * gelu_gate<M>(x))
 NORCH_ACTIVATION_GRAD(GeluTanhGrad, g * gelu_tanh_slope<M>(x))
 
+#ifndef __CUDACC_RTC__
 /// Adds them. Those in pieces are `simple`, the others `smooth`; the number is what an element of the latter costs a core,
 /// in picoseconds.
 template <class Make>
@@ -150,5 +156,6 @@ void add_activation_ops(Registry& registry) {
         return is_exact ? Make::template smooth_grad<GeluGrad, 2000>(r) : Make::template smooth_grad<GeluTanhGrad, 1000>(r);
     };
 }
+#endif
 
 }  // namespace norch

@@ -67,4 +67,32 @@ const std::vector<int64_t>& Attrs::integers(const std::string& name) const {
     return value.list;
 }
 
+int written_by(const Request& request) {
+    // By how many outputs they have. What is not named may write any operand.
+    static const std::vector<const char*> names[] = {
+        {"abs", "acos", "acosh", "add", "all", "amax", "amin", "any", "arange", "argmax", "argmin", "asin", "asinh",
+         "atan", "atan2", "atanh", "axpy", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+         "bitwise_right_shift", "bitwise_xor", "ceil", "clamp", "conv2d", "conv2d_input_grad", "conv2d_weight_grad",
+         "copy", "cos", "cosh", "cross_entropy_grad", "cumsum", "div", "dropout", "elu", "elu_grad", "embedding",
+         "embedding_grad", "eq", "erf", "exp", "expm1", "fill", "floor", "floor_divide", "gather", "ge", "gelu",
+         "gelu_grad", "gt", "hardtanh", "hardtanh_grad", "layer_norm", "le", "leaky_relu", "leaky_relu_grad", "linear",
+         "linear_activation", "linear_input_grad", "linear_weight_grad", "log", "log10", "log1p", "log2", "log_softmax",
+         "log_softmax_grad", "lt", "matmul", "max_pool2d", "max_pool2d_grad", "max_pool2d_indices", "maximum", "minimum",
+         "mse_loss", "mse_loss_grad", "mul", "ne", "neg", "nll_loss", "nll_loss_grad", "pow", "prod", "random", "relu",
+         "relu_grad", "remainder", "rms_norm", "round", "scaled_dot_product_attention", "sigmoid", "sigmoid_grad",
+         "sign", "silu", "silu_grad", "sin", "sinh", "softmax", "softmax_grad", "softplus", "softplus_grad", "sqrt",
+         "sub", "sum", "sum_pool2d", "sum_pool2d_grad", "tan", "tanh", "tanh_grad", "trunc", "where"},
+        {"cross_entropy", "sort"},
+        {"batch_norm", "batch_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad"}};
+    static const auto counts = [] {
+        std::unordered_map<std::string, int> out;
+        for (int i = 0; i < 3; ++i)
+            for (const char* name : names[i]) out[name] = i + 1;
+        return out;
+    }();
+    if (request.op == "fused") return int(request.attrs.integers("results").size());
+    const auto found = counts.find(request.op);
+    return found == counts.end() ? 0 : found->second;
+}
+
 }  // namespace norch

@@ -73,9 +73,14 @@ public:
     virtual void run(char* const* data, const Scalar* scalars) const = 0;
     /// About how many nanoseconds one core takes: the GIL is released around long kernels.
     double work = 0;
+    /// The operands that it may write, the first ones; the others are only read. 0: it may write all.
+    int written = 0;
 };
 
 using KernelPtr = std::unique_ptr<Kernel>;
+
+/// `Kernel::written` for a request.
+int written_by(const Request& request);
 
 /// Makes the kernel for a request, or returns null where there is none (core then decomposes a composite).
 using Factory = KernelPtr (*)(const Request&);

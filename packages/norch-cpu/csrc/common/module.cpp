@@ -74,6 +74,7 @@ nb::object compile(const std::string& op, nb::handle operands, nb::handle attrs)
     check_operands(request.operands);
     KernelPtr kernel = found->second(request);
     if (!kernel) return nb::none();
+    kernel->written = written_by(request);
     PyObject* callable = make_callable(std::move(kernel), request.operands);
     if (!callable) throw nb::python_error();
     return nb::steal(callable);

@@ -43,11 +43,13 @@ public:
             const SlotPlan& s = program_.slots[i];
             write_scalar(&slots[i], s.operand == NOWHERE ? s.value : scalars[s.operand], s.dtype, s.as_bits, s.rounds);
         }
-        parallel_for(items_, program_.ns * double(tile_rows_ * tile_columns_), [&](int64_t begin, int64_t end) {
+        parallel_for(items_, program_.ns * double(pieces_ * tile_rows_ * tile_columns_), [&](int64_t begin, int64_t end) {
             Scratch<> scratch(register_bytes_ * program_.registers);
             char* table[TABLE];
-            for (int i = 0; i < program_.registers; ++i) table[FIRST_REGISTER + i] = scratch.data() + i * register_bytes_;
-            for (size_t i = 0; i < program_.slots.size(); ++i) table[FIRST_SLOT + int(i)] = reinterpret_cast<char*>(&slots[i]);
+            for (int i = 0; i < program_.registers; ++i)
+                table[FIRST_REGISTER + i] = scratch.data() + i * register_bytes_;
+            for (size_t i = 0; i < program_.slots.size(); ++i)
+                table[FIRST_SLOT + int(i)] = reinterpret_cast<char*>(&slots[i]);
             Kept kept[OPERANDS] = {};
             for (int64_t i = begin; i < end; ++i) run_tile(data, i, table, kept);
         });
@@ -60,7 +62,11 @@ private:
     /// What is in the register of an operand already.
     struct Kept {
         const char* from;
-        int64_t rows, columns;
+        int64_t size, columns;
+
+        bool holds(const Kept& other) const {
+            return from == other.from && size >= other.size && columns == other.columns;
+        }
     };
 
     explicit Fused(const Request& request) : count_(int(request.operands.size())), loops_(collapse(request.operands)) {
@@ -76,74 +82,119 @@ private:
         tile_rows_ = std::clamp<int64_t>(tile_rows_, 1, std::max<int64_t>(rows_, 1));
         row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
         column_tiles_ = (columns_ + tile_columns_ - 1) / tile_columns_;
-        items_ = row_tiles_ * column_tiles_;
-        for (int d = 0; d < outer_dims_; ++d) items_ *= loops_.shape[d];
+        for (int d = 0; d < outer_dims_; ++d) outer_ *= loops_.shape[d];
+        if (row_tiles_ * column_tiles_ == 1)
+            pieces_ = std::clamp<int64_t>(TILE / std::max<int64_t>(rows_ * columns_, 1), 1, std::max<int64_t>(outer_, 1));
+        items_ = row_tiles_ * column_tiles_ * ((outer_ + pieces_ - 1) / pieces_);
         std::vector<OperandPlan> plans;
-        for (int i = 0; i < count_; ++i) {
-            const Operand& o = request.operands[i];
-            const int64_t size = size_of(o.dtype);
-            const Step s{size, nd >= 2 ? loops_.strides[i][nd - 2] : 0, nd >= 1 ? loops_.strides[i][nd - 1] : size};
-            step_.push_back(s);
-            const bool one_row = tile_rows_ == 1;
-            OperandPlan plan{};
-            plan.is_broadcast = nd >= 1 && s.column == 0 && (one_row || s.row == 0);
-            const bool dense = s.column == size && (one_row || (s.row == size * columns_ && tile_columns_ == columns_));
-            plan.is_direct = plan.is_broadcast || dense;
-            plan.is_kept = !plan.is_direct && s.row == 0;
-            plan.at = NOWHERE;
-            plans.push_back(plan);
-        }
+        for (size_t i = 0; i < request.operands.size(); ++i)
+            plans.push_back(lie(loops_.strides[i], size_of(request.operands[i].dtype)));
         is_planned_ = plan_fused(request, std::move(plans), &program_);
         work = double(loops_.numel) * program_.ns;
-        register_bytes_ = (tile_rows_ * tile_columns_ * program_.register_size + 127) / 64 * 64;
+        for (int i = 0; i < program_.outputs && is_planned_; ++i) stores_ |= program_.operands[size_t(i)].at != i;
+        register_bytes_ = (pieces_ * tile_rows_ * tile_columns_ * program_.register_size + 127) / 64 * 64;
+    }
+
+    /// How an operand of these strides lies in a tile.
+    OperandPlan lie(const std::vector<int64_t>& strides, int64_t size) {
+        const int nd = loops_.ndim();
+        const Step s{size, nd >= 2 ? strides[nd - 2] : 0, nd >= 1 ? strides[nd - 1] : size};
+        step_.push_back(s);
+        const bool one_row = tile_rows_ == 1 && pieces_ == 1;
+        bool is_dense = s.column == size && (one_row || tile_columns_ == columns_);
+        bool is_everywhere = nd >= 1 && s.column == 0;
+        bool is_alike = true;  // in all pieces
+        int64_t expected = size * columns_;
+        for (int d = nd - 2; d >= (pieces_ > 1 ? 0 : nd - 2) && d >= 0; --d) {
+            is_dense &= one_row || strides[size_t(d)] == expected;
+            is_everywhere &= one_row || strides[size_t(d)] == 0;
+            if (d < outer_dims_) is_alike &= strides[size_t(d)] == 0;
+            expected *= loops_.shape[size_t(d)];
+        }
+        OperandPlan plan{};
+        plan.is_broadcast = is_everywhere;
+        plan.is_direct = is_everywhere || is_dense;
+        plan.is_kept = !plan.is_direct && s.row == 0 && is_alike;
+        plan.at = NOWHERE;
+        return plan;
     }
 
     void run_tile(char* const* data, int64_t item, char** table, Kept* kept) const {
         const int64_t column = item % column_tiles_ * tile_columns_;
         item /= column_tiles_;
         const int64_t row = item % row_tiles_ * tile_rows_;
-        item /= row_tiles_;
+        item = item / row_tiles_ * pieces_;
         const int64_t rows = std::min(tile_rows_, rows_ - row), columns = std::min(tile_columns_, columns_ - column);
+        const int64_t pieces = std::min(pieces_, outer_ - item), size = rows * columns;
         std::copy_n(data, count_, table);
         loops_.move(table, outer_dims_, item);
-        char* outputs[OPERANDS];
-        for (int i = 0; i < count_; ++i) {
-            const Step& s = step_[i];
-            const OperandPlan& plan = program_.operands[i];
-            table[i] += row * s.row + column * s.column;
-            if (i < program_.outputs) outputs[i] = table[i];
-            else if (plan.at >= FIRST_REGISTER && plan.at < FIRST_SLOT) stage(table[plan.at], table[i], s, plan, rows, columns, kept[i]);
-        }
+        for (int i = 0; i < count_; ++i) table[i] += row * step_[i].row + column * step_[i].column;
+        char* first[OPERANDS];
+        std::copy_n(table, count_, first);
+        each_piece(first, item, pieces, [&](char* const* at, int64_t piece) {
+            for (int i = program_.outputs; i < count_; ++i) {
+                const OperandPlan& plan = program_.operands[i];
+                if (plan.at < FIRST_REGISTER || plan.at >= FIRST_SLOT) continue;
+                const Kept wanted{first[i], (piece + 1) * size, columns};
+                if (plan.is_kept && kept[i].holds(wanted)) continue;
+                kept[i] = wanted;
+                stage(table[plan.at] + piece * size * step_[i].size, at[i], step_[i], rows, columns);
+            }
+        });
         for (const Instruction& one : program_.instructions) {
             char* p[6];
             for (int k = 0; k < one.count; ++k) p[k] = table[one.at[k]];
-            one.loop(p, one.broadcast, rows * columns);
+            one.loop(p, one.broadcast, pieces * size);
         }
-        for (int i = 0; i < program_.outputs; ++i) {
-            const Step& s = step_[i];
-            const int at = program_.operands[i].at;
-            if (at != i) copy_tile({outputs[i], s.row, s.column}, {table[at], columns * s.size, s.size}, rows, columns, s.size);
+        if (!stores_) return;
+        each_piece(first, item, pieces, [&](char* const* at, int64_t piece) {
+            for (int i = 0; i < program_.outputs; ++i) {
+                const Step& s = step_[i];
+                const int from = program_.operands[i].at;
+                if (from == i) continue;
+                const Plane made{table[from] + piece * size * s.size, columns * s.size, s.size};
+                copy_tile({at[i], s.row, s.column}, made, rows, columns, s.size);
+            }
+        });
+    }
+
+    /// Calls f(where the operands of a piece begin, its number) for some pieces, of which the first is number `item`.
+    template <class F>
+    void each_piece(char* const* first, int64_t item, int64_t pieces, const F& f) const {
+        f(first, 0);
+        if (pieces == 1) return;
+        char* at[OPERANDS];
+        std::copy_n(first, count_, at);
+        for (int64_t piece = 1; piece < pieces; ++piece) {
+            int64_t index = item + piece;
+            for (int d = outer_dims_ - 1; d >= 0; index /= loops_.shape[d--]) {
+                const bool wraps = index % loops_.shape[d] == 0;
+                const int64_t steps = wraps ? 1 - loops_.shape[d] : 1;
+                for (int i = 0; i < count_; ++i) at[i] += steps * loops_.strides[i][d];
+                if (!wraps) break;
+            }
+            f(at, piece);
         }
     }
 
     /// Moves an operand's elements to a register, row by row without gaps.
-    static void stage(char* to, char* from, const Step& s, const OperandPlan& plan, int64_t rows, int64_t columns, Kept& kept) {
-        if (plan.is_kept && kept.from == from && kept.rows == rows && kept.columns == columns) return;
-        kept = {from, rows, columns};
-        if (s.column != 0) return copy_tile({to, columns * s.size, s.size}, {from, s.row, s.column}, rows, columns, s.size);
+    static void stage(char* to, char* from, const Step& s, int64_t rows, int64_t columns) {
+        const Plane made{to, columns * s.size, s.size};
+        if (s.column != 0) return copy_tile(made, {from, s.row, s.column}, rows, columns, s.size);
         visit_bits(s.size, [&]<class T>(Tag<T>) {
             for (int64_t i = 0; i < rows; ++i)
-                std::fill_n(reinterpret_cast<T*>(to) + i * columns, columns, *reinterpret_cast<const T*>(from + i * s.row));
+                std::fill_n(reinterpret_cast<T*>(to) + i * columns, columns, *reinterpret_cast<T*>(from + i * s.row));
         });
     }
 
     int count_;
     Loops loops_;
     int outer_dims_ = 0;
-    int64_t rows_ = 1, columns_ = 1, tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1, items_ = 1;
+    int64_t rows_ = 1, columns_ = 1, tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1;
+    int64_t outer_ = 1, pieces_ = 1, items_ = 1;  // pieces: of a tile, each of rows and columns
     std::vector<Step> step_;
     FusedProgram program_;
-    bool is_planned_ = false;
+    bool is_planned_ = false, stores_ = false;
     int64_t register_bytes_ = 0;
 };
 

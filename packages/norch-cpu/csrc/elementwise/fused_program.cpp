@@ -54,7 +54,10 @@ struct Value {
 class Planner {
 public:
     Planner(const Request& request, FusedProgram& program)
-        : request_(request), program_(program), steps_(fused_steps(request)), results_(request.attrs.integers("results")) {}
+        : request_(request),
+          program_(program),
+          steps_(fused_steps(request)),
+          results_(request.attrs.integers("results")) {}
 
     bool plan() {
         check_results();
@@ -98,12 +101,16 @@ private:
                     throw std::invalid_argument("a step of a fused program reads an output");
     }
 
-    int number_of(FusedStep::Read read) const { return read.is_step ? int(request_.operands.size()) + read.index : read.index; }
+    int number_of(FusedStep::Read read) const {
+        return read.is_step ? int(request_.operands.size()) + read.index : read.index;
+    }
 
     DType dtype_of(FusedStep::Read read) const {
         return read.is_step ? steps_[size_t(read.index)].dtype : request_.operands[size_t(read.index)].dtype;
     }
-    bool is_scalar(FusedStep::Read read) const { return !read.is_step && request_.operands[size_t(read.index)].is_scalar; }
+    bool is_scalar(FusedStep::Read read) const {
+        return !read.is_step && request_.operands[size_t(read.index)].is_scalar;
+    }
 
     /// What the step's own kernel does; without a loop where there is none, or it does not fit.
     Inner inner_of(const FusedStep& step) const {

@@ -2,54 +2,22 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <thread>
 
+#include "distributed/nccl_group.h"
 #include "runtime/bindings.h"
-#include "runtime/library.h"
+#include "runtime/late.h"
 
 namespace nb = nanobind;
 
 namespace norch::distributed {
 namespace {
 
-// --- The part of NCCL's interface that is used: the same in nccl.h of 2.14 to 2.32 ------------------------------------
-
-using Comm = struct ncclComm*;
-using Result = int;
-constexpr Result SUCCESS = 0, IN_PROGRESS = 7;
-
-struct UniqueId {
-    char bytes[128];
-};
-
-struct Functions {
-    Result (*get_version)(int* version);
-    const char* (*get_error_string)(Result);
-    const char* (*get_last_error)(Comm);
-    Result (*get_unique_id)(UniqueId*);
-    Result (*comm_init_rank)(Comm*, int size, UniqueId, int rank);
-    Result (*comm_get_async_error)(Comm, Result*);
-    Result (*comm_finalize)(Comm);
-    Result (*comm_destroy)(Comm);
-    Result (*comm_abort)(Comm);
-    Result (*all_reduce)(const void* in, void* out, size_t count, int type, int op, Comm, cudaStream_t);
-    Result (*reduce)(const void* in, void* out, size_t count, int type, int op, int root, Comm, cudaStream_t);
-    Result (*broadcast)(const void* in, void* out, size_t count, int type, int root, Comm, cudaStream_t);
-    Result (*all_gather)(const void* in, void* out, size_t count, int type, Comm, cudaStream_t);
-    Result (*reduce_scatter)(const void* in, void* out, size_t count, int type, int op, Comm, cudaStream_t);
-    Result (*send)(const void* in, size_t count, int type, int peer, Comm, cudaStream_t);
-    Result (*receive)(void* out, size_t count, int type, int peer, Comm, cudaStream_t);
-    Result (*group_start)();
-    Result (*group_end)();
-};
-
-constexpr auto LOOK = std::chrono::milliseconds(100);  // between two looks of the threads that watch
 constexpr int BYTES = 1;  // ncclUint8, as which whatever is only moved travels
+
+using Buffers = std::vector<Buffer*>;
 
 Py_ssize_t itemsize(int type) {
     constexpr Py_ssize_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};  // ncclInt8 to ncclBfloat16
@@ -57,179 +25,28 @@ Py_ssize_t itemsize(int type) {
     return sizes[type];
 }
 
-Functions load_functions() {
-    const Library from("nccl", "libnccl.so.2", "collectives of CUDA tensors", "norch-cuda[nccl]");
-    Functions out;
-    from.get(out.get_version, "ncclGetVersion");
-    from.get(out.get_error_string, "ncclGetErrorString");
-    from.get(out.get_last_error, "ncclGetLastError");
-    from.get(out.get_unique_id, "ncclGetUniqueId");
-    from.get(out.comm_init_rank, "ncclCommInitRank");
-    from.get(out.comm_get_async_error, "ncclCommGetAsyncError");
-    from.get(out.comm_finalize, "ncclCommFinalize");
-    from.get(out.comm_destroy, "ncclCommDestroy");
-    from.get(out.comm_abort, "ncclCommAbort");
-    from.get(out.all_reduce, "ncclAllReduce");
-    from.get(out.reduce, "ncclReduce");
-    from.get(out.broadcast, "ncclBroadcast");
-    from.get(out.all_gather, "ncclAllGather");
-    from.get(out.reduce_scatter, "ncclReduceScatter");
-    from.get(out.send, "ncclSend");
-    from.get(out.receive, "ncclRecv");
-    from.get(out.group_start, "ncclGroupStart");
-    from.get(out.group_end, "ncclGroupEnd");
-    return out;
-}
-
-const Functions& nccl() {
-    static const Functions loaded = load_functions();
-    return loaded;
-}
-
-void check_nccl(Result result, const char* what, Comm comm = nullptr) {
-    if (result == SUCCESS) return;
-    std::string message = std::string("NCCL failed ") + what + ": " + nccl().get_error_string(result);
-    const char* more = nccl().get_last_error(comm);
-    if (more && *more) message += std::string(": ") + more;
-    throw std::runtime_error(message);
-}
-
-// --- A group ----------------------------------------------------------------------------------------------------------
-
-using Buffers = std::vector<Buffer*>;
-
-/// What a group and the work that it started share.
-struct Group {
-    std::atomic<Comm> comm = nullptr;
-    std::atomic<bool> is_aborted = false;
-    Stream* stream = nullptr;
-    cudaEvent_t before = nullptr;   // in the stream that a call comes from
-    std::vector<cudaEvent_t> idle;  // events that no work uses; under the GIL
-    std::mutex calls;               // NCCL takes one call of a group at a time
-    std::atomic<int64_t> called = 0;  // when the call under way began
-
-    // What `look` and `guard` share: how many calls there were, the event after the last of them, one after an earlier
-    // one, and when work was last seen to end; 0 where none is under way.
-    std::mutex progress;
-    int64_t started = 0, since = 0;
-    cudaEvent_t last = nullptr, earlier = nullptr;
-    bool wants_earlier = true;
-
-    Group() = default;
-    Group(const Group&) = delete;
-    ~Group() {
-        for (cudaEvent_t event : idle) cudaEventDestroy(event);
-        for (cudaEvent_t event : {before, earlier})
-            if (event) cudaEventDestroy(event);
-    }
-
-    /// Ends what is under way, also a call that another thread is in. The next synchronisation says so.
-    void abort(bool is_under_way) {
-        is_aborted = true;
-        Comm ended = comm.exchange(nullptr);
-        if (!ended) return;
-        if (is_under_way)
-            set_failure(stream->device, "collectives that were under way on cuda:" + std::to_string(stream->device) +
-                                            " were given up, and what they were to write is not there; the next "
-                                            "collective of their group says why");
-        nccl().comm_abort(ended);
-    }
-
-    void refuse_aborted() const {
-        if (is_aborted) throw std::runtime_error("the group was aborted");
-    }
-
-    /// Waits where NCCL_COMM_BLOCKING=0 made calls return before their work is in the stream.
-    Result settle(Comm of, Result result) const {
-        while (result == IN_PROGRESS && !is_aborted) {
-            std::this_thread::sleep_for(std::chrono::microseconds(20));
-            if (Result asked = nccl().comm_get_async_error(of, &result); asked != SUCCESS) return asked;
-        }
-        return result;
-    }
-};
-
-int64_t now() {
-    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
-/// Notes for other threads that a call is under way.
-class Called {
-public:
-    explicit Called(Group& group) : group_(group) { group_.called = now(); }
-    ~Called() { group_.called = 0; }
-
-private:
-    Group& group_;
-};
-
-cudaEvent_t make_event() {
-    cudaEvent_t event;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
-    return event;
-}
-
-/// Notes every now and then whether work ends.
-void look(std::shared_ptr<Group> group) {
-    Group& g = *group;
-    while (g.comm) {
-        std::this_thread::sleep_for(LOOK);
-        std::unique_lock lock(g.progress);
-        if (!g.since) continue;
-        const int64_t started = g.started;
-        cudaEvent_t last = g.last, earlier = g.wants_earlier ? nullptr : g.earlier;
-        lock.unlock();
-        bind(g.stream->device);
-        const bool is_idle = cudaEventQuery(last) == cudaSuccess;
-        const bool has_moved = earlier && cudaEventQuery(earlier) == cudaSuccess;
-        lock.lock();
-        if (is_idle && g.started == started)
-            g.since = 0;
-        else if (has_moved || is_idle)
-            g.since = now();
-        if (has_moved) g.wants_earlier = true;
-    }
-}
-
-/// Aborts a group of whose work none ends for `limit` seconds. It asks nothing of CUDA, where every call waits, `look`'s
-/// too, while a launch does since the queue is full behind a collective that hangs; nor does it need the GIL.
-void guard(std::shared_ptr<Group> group, double limit) {
-    while (group->comm) {
-        std::this_thread::sleep_for(LOOK);
-        std::unique_lock lock(group->progress);
-        const bool is_late = group->since && double(now() - group->since) * 1e-9 > limit;
-        lock.unlock();
-        if (is_late) group->abort(true);
-    }
-}
-
 /// A collective that was started: the event after it, and the buffers that it uses.
 class Work {
 public:
-    /// A recorded one has a new event: others' must stay such as can be asked for.
     Work(std::shared_ptr<Group> group, Buffers buffers, bool is_captured)
-        : group_(std::move(group)), buffers_(std::move(buffers)), is_captured_(is_captured) {
-        auto& idle = group_->idle;
-        if (idle.empty() || is_captured) idle.push_back(make_event());
-        done_ = idle.back();
-        idle.pop_back();
+        : group_(std::move(group)),
+          buffers_(std::move(buffers)),
+          done_(std::make_shared<Done>(group_, is_captured)),
+          is_captured_(is_captured) {
         for (Buffer* buffer : buffers_) Py_INCREF(reinterpret_cast<PyObject*>(buffer));
     }
-    ~Work() {
-        release(nullptr);
-        group_->idle.push_back(done_);
-    }
+    ~Work() { release(nullptr); }
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
 
-    cudaEvent_t done() const { return done_; }
+    cudaEvent_t done() const { return done_->event; }
     bool is_captured() const { return is_captured_; }
 
     bool test() {
         group_->refuse_aborted();
         if (is_captured_ || is_done_) return true;  // a recorded one runs when its graph does
         bind(group_->stream->device);
-        cudaError_t answer = cudaEventQuery(done_);
+        cudaError_t answer = cudaEventQuery(done());
         if (answer == cudaSuccess) {
             is_done_ = true;
             release(nullptr);
@@ -250,8 +67,17 @@ public:
         Stream& stream = current_stream(group_->stream->device);
         if (is_done_ || (is_captured_ && !is_recorded(stream))) return;
         bind(stream.device);
-        check(cudaStreamWaitEvent(stream.handle, done_, 0), "waiting for a collective");
+        check(cudaStreamWaitEvent(stream.handle, done(), 0), "waiting for a collective");
         release(&stream);
+    }
+
+    /// As `chain`, once the buffers are used.
+    void chain_late() {
+        group_->refuse_aborted();
+        Stream& stream = current_stream(group_->stream->device);
+        if (is_done_ || is_captured_ || is_recorded(stream)) return chain();
+        add_late_work({std::move(buffers_), &stream, group_->stream, done(), done_});
+        buffers_.clear();
     }
 
 private:
@@ -266,7 +92,7 @@ private:
 
     std::shared_ptr<Group> group_;
     Buffers buffers_;
-    cudaEvent_t done_;
+    std::shared_ptr<Done> done_;
     const bool is_captured_;
     bool is_done_ = false;
 };
@@ -310,8 +136,7 @@ public:
         result = group_->settle(comm, result);
         check_nccl(result, "to make a group", comm);
         group_->comm = comm;
-        std::thread(look, group_).detach();
-        std::thread(guard, group_, limit).detach();
+        watch(group_, limit);
     }
 
     Work* all_reduce(nb::handle buffer, Py_ssize_t offset, Py_ssize_t count, int type, int op) {
@@ -319,6 +144,24 @@ public:
         char* data = add(used, buffer, offset, count, type);
         return start(used, "in all_reduce", [=](Comm comm, cudaStream_t stream) {
             return nccl().all_reduce(data, data, size_t(count), type, op, comm, stream);
+        });
+    }
+
+    /// Each of a list of (buffer, offset, count), in one launch.
+    Work* all_reduce_together(nb::list tensors, int type, int op) {
+        Buffers used;
+        std::vector<std::pair<char*, size_t>> parts;
+        for (nb::handle item : tensors) {
+            auto tuple = nb::cast<nb::tuple>(item);
+            const auto count = nb::cast<Py_ssize_t>(tuple[2]);
+            parts.emplace_back(add(used, tuple[0], nb::cast<Py_ssize_t>(tuple[1]), count, type), size_t(count));
+        }
+        return start(used, "in all_reduce", [&](Comm comm, cudaStream_t stream) {
+            Result result = nccl().group_start();
+            for (auto [data, count] : parts)
+                if (result == SUCCESS) result = nccl().all_reduce(data, data, count, type, op, comm, stream);
+            Result ended = nccl().group_end();
+            return result == SUCCESS ? ended : result;
         });
     }
 
@@ -430,6 +273,7 @@ private:
     template <class Call>
     Work* start(Buffers& used, const char* what, Call call) {
         Stream &own = *group_->stream, &stream = current_stream(own.device);
+        settle_late_work();
         bind(own.device);
         auto work = std::make_unique<Work>(group_, std::move(used), is_recorded(stream));
         {
@@ -480,12 +324,13 @@ void add_nccl(nb::module_& m) {
         check_nccl(nccl().get_unique_id(&id), "to make an identifier");
         return nb::bytes(id.bytes, sizeof id);
     });
-    nb::class_<Work>(m, "NcclWork").def("test", &Work::test).def("chain", &Work::chain);
+    nb::class_<Work>(m, "NcclWork").def("test", &Work::test).def("chain", &Work::chain).def("chain_late", &Work::chain_late);
     constexpr auto owned = nb::rv_policy::take_ownership;
     nb::class_<Communicator>(m, "NcclCommunicator")
         .def(nb::init<int, int, int, nb::bytes, double>(), nb::arg("device"), nb::arg("size"), nb::arg("rank"), nb::arg("id"),
              nb::arg("limit"))
         .def("all_reduce", &Communicator::all_reduce, owned)
+        .def("all_reduce_together", &Communicator::all_reduce_together, owned)
         .def("reduce", &Communicator::reduce, owned)
         .def("broadcast", &Communicator::broadcast, owned)
         .def("all_gather", &Communicator::all_gather, owned)

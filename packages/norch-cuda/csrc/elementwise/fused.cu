@@ -1,211 +1,14 @@
-// fused: an elementwise program that one kernel interprets. A thread computes K elements at once: its operands and the
-// results that later steps read lie in shared memory, where each thread has its own place, the last result in registers.
-#include <cuda_pipeline_primitives.h>
-
+// fused: elementwise programs. One kernel interprets them; large ones are compiled where NVRTC is installed.
 #include <algorithm>
-#include <cstring>
 
 #include "common/fused_steps.h"
-#include "elementwise/elementwise.cuh"
-#include "elementwise/fused_steps.cuh"
+#include "elementwise/fused_kernel.cuh"
 #include "runtime/families.h"
+#include "runtime/nvrtc.h"
 
 namespace norch::elementwise {
 namespace fused {
 namespace {
-
-constexpr int K = 8, TENSORS = 10, STEPS = 32, SCALARS = 16, VALUES = 12;
-constexpr uint32_t VALUE_BYTES = THREADS * K * sizeof(float), MAX_SHARED = 96 << 10;
-constexpr uint8_t NONE = 255;
-
-struct Source {
-    enum Kind : uint8_t { last, value, tensor, scalar } kind;  // last: the result of the step before
-    uint8_t index;
-};
-
-struct Instruction {
-    Code code;
-    uint8_t arity;
-    uint8_t to, out;  // the value and the tensor that the result is written to, or NONE
-    DType dtype;
-    Source x[3];
-    float k[3];
-};
-
-struct Program {
-    Instruction steps[STEPS];
-    float scalar[SCALARS];
-    char* data[TENSORS];           // the outputs first
-    uint32_t shared[TENSORS];      // where inputs lie
-    uint32_t values;               // where values do
-    DType dtype[TENSORS];
-    bool is_broadcast[TENSORS];    // along the innermost dim: one element stands for all of a packet
-    uint8_t itemsize[TENSORS];
-    int count, tensors, outputs;
-    bool has_packets;
-};
-
-using Dims = Layout<TENSORS>;
-
-/// A dtype that is computed in float32.
-template <class F>
-__device__ inline void with_dtype(DType dtype, const F& f) {
-    if (dtype == DType::f32) f(Tag<float>{});
-    else if (dtype == DType::boolean) f(Tag<uint8_t>{});
-    else with_type<Halves>(dtype, f);
-}
-
-__device__ inline int64_t offset_of(const Dims& layout, int tensor, uint32_t i) {
-    if (layout.ndim <= 1) return int64_t(i) * layout.stride[tensor][0];
-    int64_t out = 0;
-#pragma unroll
-    for (int d = 0; d < MAX_DIMS; ++d) {
-        if (d == layout.ndim) break;
-        const uint32_t rest = d + 1 == layout.ndim ? 0 : layout.size[d].quotient(i);
-        out += int64_t(i - rest * layout.size[d].divisor) * layout.stride[tensor][d];
-        i = rest;
-    }
-    return out;
-}
-
-/// Where a thread's packet of a tensor or value lies in shared memory: 16 bytes of each thread, then 16 of each again.
-template <class T>
-__device__ inline T* packet_at(char* shared, int element) {
-    constexpr int BYTES = K * sizeof(T) < 16 ? K * sizeof(T) : 16, PER = BYTES / sizeof(T);
-    return reinterpret_cast<T*>(shared + (element / PER * THREADS + threadIdx.x) * BYTES) + element % PER;
-}
-
-/// Starts to move an input's elements to shared memory.
-__device__ inline void fetch(const Program& p, const Dims& layout, int t, uint32_t first, char* shared) {
-    const char* data = p.data[t];
-    if (p.has_packets && !p.is_broadcast[t]) {
-        data += offset_of(layout, t, first);
-        if (p.itemsize[t] == 4) {
-            __pipeline_memcpy_async(packet_at<float>(shared, 0), data, 16);
-            __pipeline_memcpy_async(packet_at<float>(shared, 4), data + 16, 16);
-        } else if (p.itemsize[t] == 2) {
-            __pipeline_memcpy_async(packet_at<uint16_t>(shared, 0), data, 16);
-        } else {
-            __pipeline_memcpy_async(packet_at<uint8_t>(shared, 0), data, 8);
-        }
-        return;
-    }
-    auto move = [&]<class T>(Tag<T>) {
-        if (p.has_packets) {
-            *packet_at<T>(shared, 0) = *reinterpret_cast<const T*>(data + offset_of(layout, t, first));
-            return;
-        }
-#pragma unroll
-        for (int j = 0; j < K; ++j) {
-            const uint32_t i = first + j * THREADS;
-            if (i < layout.numel) *packet_at<T>(shared, j) = *reinterpret_cast<const T*>(data + offset_of(layout, t, i));
-        }
-    };
-    if (p.itemsize[t] == 4) move(Tag<uint32_t>{});
-    else if (p.itemsize[t] == 2) move(Tag<uint16_t>{});
-    else move(Tag<uint8_t>{});
-}
-
-__device__ inline void read_value(float (&x)[K], char* shared) {
-#pragma unroll
-    for (int j = 0; j < K; j += 4) {
-        const float4 v = *reinterpret_cast<const float4*>(packet_at<float>(shared, j));
-        x[j] = v.x, x[j + 1] = v.y, x[j + 2] = v.z, x[j + 3] = v.w;
-    }
-}
-
-__device__ inline void read_tensor(float (&x)[K], const Program& p, int t, char* shared) {
-    with_dtype(p.dtype[t], [&]<class T>(Tag<T>) {
-        constexpr int PER = std::min(K, PER_16_BYTES<T>);
-        if (p.has_packets && p.is_broadcast[t]) {
-            const float value = float(upcast(*packet_at<T>(shared, 0)));
-#pragma unroll
-            for (int j = 0; j < K; ++j) x[j] = value;
-            return;
-        }
-#pragma unroll
-        for (int j = 0; j < K; j += PER) {
-            const auto packet = *reinterpret_cast<const Packet<T, PER>*>(packet_at<T>(shared, j));
-#pragma unroll
-            for (int i = 0; i < PER; ++i) x[j + i] = float(upcast(packet.v[i]));
-        }
-    });
-}
-
-__device__ inline void read(float (&x)[K], const Source& from, const Program& p, const float (&last)[K], char* shared) {
-    if (from.kind == Source::last) {
-#pragma unroll
-        for (int j = 0; j < K; ++j) x[j] = last[j];
-    } else if (from.kind == Source::tensor) {
-        read_tensor(x, p, from.index, shared + p.shared[from.index]);
-    } else if (from.kind == Source::value) {
-        read_value(x, shared + p.values + from.index * VALUE_BYTES);
-    } else {
-        const float value = p.scalar[from.index];
-#pragma unroll
-        for (int j = 0; j < K; ++j) x[j] = value;
-    }
-}
-
-__device__ inline void write(const float (&y)[K], const Program& p, const Dims& layout, int t, uint32_t first) {
-    with_dtype(p.dtype[t], [&]<class T>(Tag<T>) {
-        if (p.has_packets) {
-            constexpr int PER = std::min(K, PER_16_BYTES<T>);
-            char* out = p.data[t] + offset_of(layout, t, first);
-#pragma unroll
-            for (int j = 0; j < K; j += PER) {
-                Packet<T, PER> packet;
-#pragma unroll
-                for (int i = 0; i < PER; ++i) packet.v[i] = downcast<T>(computed<T>(y[j + i]));
-                *reinterpret_cast<Packet<T, PER>*>(out + j * sizeof(T)) = packet;
-            }
-            return;
-        }
-#pragma unroll
-        for (int j = 0; j < K; ++j) {
-            const uint32_t i = first + j * THREADS;
-            if (i < layout.numel)
-                *reinterpret_cast<T*>(p.data[t] + offset_of(layout, t, i)) = downcast<T>(computed<T>(y[j]));
-        }
-    });
-}
-
-template <bool HAS_LONG>
-__global__ void __launch_bounds__(THREADS, HAS_LONG ? 2 : 4)
-    fused_kernel(const __grid_constant__ Program p, const __grid_constant__ Dims layout) {
-    extern __shared__ __align__(16) char shared[];
-    const uint32_t block = blockIdx.x * (THREADS * K), first = block + (p.has_packets ? threadIdx.x * K : threadIdx.x);
-    if (first >= layout.numel) return;
-#pragma unroll 1
-    for (int t = p.outputs; t < p.tensors; ++t) fetch(p, layout, t, first, shared + p.shared[t]);
-    __pipeline_commit();
-    __pipeline_wait_prior(0);
-    float y[K] = {};
-#pragma unroll 1
-    for (int s = 0; s < p.count; ++s) {
-        const Instruction& one = p.steps[s];
-        float a[K], b[K] = {}, c[K] = {};
-        read(a, one.x[0], p, y, shared);
-        if (one.arity > 1) read(b, one.x[1], p, y, shared);
-        if (one.arity > 2) read(c, one.x[2], p, y, shared);
-        step<HAS_LONG>(one.code, y, one.k, a, b, c);
-        if (one.dtype == DType::f16 || one.dtype == DType::bf16) {
-            with_type<Halves>(one.dtype, [&]<class T>(Tag<T>) {
-#pragma unroll
-                for (int j = 0; j < K; ++j) y[j] = upcast(downcast<T>(y[j]));
-            });
-        }
-        if (one.to != NONE) {
-#pragma unroll
-            for (int j = 0; j < K; j += 4)
-                *reinterpret_cast<float4*>(packet_at<float>(shared + p.values + one.to * VALUE_BYTES, j)) =
-                    make_float4(y[j], y[j + 1], y[j + 2], y[j + 3]);
-        }
-        if (one.out != NONE) write(y, p, layout, one.out, first);
-    }
-}
-
-// --- Programs --------------------------------------------------------------------------------------------------------
 
 bool is_known(DType dtype) { return dtype == DType::f32 || is_half(dtype) || dtype == DType::boolean; }
 
@@ -245,32 +48,74 @@ public:
         }
         for (const Piece<TENSORS>& piece : pieces_) {
             Dims layout = piece.layout;
-            bool is_aligned_all = layout.ndim > 0 && (layout.ndim == 1 || layout.size[0].divisor % K == 0);
             for (int t = 0; t < p.tensors; ++t) {
                 p.data[t] = data[tensor_[t]] + piece.start[t];
-                p.is_broadcast[t] = t >= p.outputs && layout.stride[t][0] == 0;
-                if (p.is_broadcast[t]) continue;
-                const int64_t bytes = K * p.itemsize[t], alignment = std::min<int64_t>(bytes, 16);
-                is_aligned_all &= layout.stride[t][0] == p.itemsize[t] && is_aligned(p.data[t], size_t(alignment));
-                for (int d = 1; d < layout.ndim; ++d) is_aligned_all &= layout.stride[t][d] % alignment == 0;
+                p.is_broadcast[t] = t >= p.outputs && layout.ndim > 0 && layout.stride[t][0] == 0;
+            }
+            if (layout.numel >= COMPILED && pieces_.size() == 1) {
+                layout = run_compiled(p, layout);
+                if (!layout.numel) return;
             }
             const uint32_t left = layout.numel % K;
-            p.has_packets = is_aligned_all && !(left && layout.numel < FEW);
-            if (p.has_packets && left) {  // of one dim
-                layout.numel -= left;
-                launch(p, layout);
-                for (int t = 0; t < p.tensors; ++t) p.data[t] += layout.numel * layout.stride[t][0];
-                layout.numel = left;
+            p.has_packets = allows_packets_of(K, p, layout) && !(left && layout.numel < FEW);
+            if (p.has_packets && left) {
+                launch(p, layout, layout.numel - left);
+                pass(p, layout, layout.numel - left);
                 p.has_packets = false;
             }
-            launch(p, layout);
+            launch(p, layout, layout.numel);
         }
     }
 
 private:
     static constexpr uint32_t FEW = 1 << 16;
+    static constexpr uint32_t COMPILED = 1 << 20;  // elements: a compiler takes some 50 ms
 
-    void launch(const Program& p, const Dims& layout) const {
+    /// Whether packets of `k` elements may be accessed; where some elements are left, the layout has one dim.
+    static bool allows_packets_of(int k, const Program& p, const Dims& layout) {
+        if (layout.ndim == 0 || (layout.ndim > 1 && layout.size[0].divisor % uint32_t(k))) return false;
+        for (int t = 0; t < p.tensors; ++t) {
+            if (p.is_broadcast[t]) continue;
+            const int64_t alignment = std::min<int64_t>(k * p.itemsize[t], 16);
+            if (layout.stride[t][0] != p.itemsize[t] || !is_aligned(p.data[t], size_t(alignment))) return false;
+            for (int d = 1; d < layout.ndim; ++d)
+                if (layout.stride[t][d] % alignment) return false;
+        }
+        return true;
+    }
+
+    /// Goes past the first elements, of a layout of one dim.
+    static void pass(Program& p, Dims& layout, uint32_t elements) {
+        for (int t = 0; t < p.tensors; ++t) p.data[t] += elements * layout.stride[t][0];
+        layout.numel -= elements;
+    }
+
+    /// Runs the program's own kernel, if there is one, on all packets; what is left of the layout.
+    Dims run_compiled(Program& p, Dims layout) const {
+        int k = 4;
+        for (int t = 0; t < p.tensors; ++t)
+            if (p.itemsize[t] < 4) k = 8;
+        if (!allows_packets_of(k, p, layout)) return layout;
+        const int device = launch_stream().device;
+        if (compiled_for_ != device) {
+            compiled_ = runtime_kernel(source_of(p, layout, k), "fused_kernel", device);
+            compiled_for_ = device;
+        }
+        if (!compiled_) return layout;
+        Arguments arguments = {};
+        std::copy_n(p.data, TENSORS, arguments.data);
+        std::copy_n(p.scalar, SCALARS, arguments.scalar);
+        arguments.count = layout.numel - layout.numel % uint32_t(k);
+        const Grid grid{unsigned(ceil_div(arguments.count, THREADS * k)), THREADS, 0};
+        const void* pointers[] = {&arguments};
+        const size_t sizes[] = {sizeof arguments};
+        launch_compiled("a compiled fused program", compiled_, grid, pointers, sizes, 1);
+        pass(p, layout, arguments.count);
+        return layout;
+    }
+
+    void launch(const Program& p, Dims layout, uint32_t elements) const {
+        layout.numel = elements;
         const auto blocks = unsigned(ceil_div(layout.numel, THREADS * K));
         if (has_long_) launch_prepared<true>(blocks, p, layout);
         else launch_prepared<false>(blocks, p, layout);
@@ -397,6 +242,8 @@ private:
     int scalars_ = 0;
     uint32_t shared_bytes_ = 0;
     bool has_long_ = false;
+    mutable const void* compiled_ = nullptr;  // under the GIL, as is all that launches
+    mutable int compiled_for_ = -1;
 };
 
 }  // namespace

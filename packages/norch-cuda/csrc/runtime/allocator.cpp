@@ -174,13 +174,12 @@ Arena* make_arena(int device, Stream* stream) {
 
 void keep_free_blocks(Arena* arena, bool keeps) { arena->is_kept = keeps; }
 
-namespace {
-
-/// Whether a graph is recorded on a device, which waiting for the device would end.
 bool is_recording(int device) {
     const auto& arenas = memory_of(device).arenas;
     return std::any_of(arenas.begin(), arenas.end(), [](Arena* arena) { return arena->stream->is_capturing; });
 }
+
+namespace {
 
 /// Arenas whose retirement waits for the end of a recording.
 std::set<Arena*>& retiring() {

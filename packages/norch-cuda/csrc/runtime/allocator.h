@@ -24,6 +24,8 @@ struct Block {
 };
 
 Arena* make_arena(int device, Stream* stream);
+/// Whether a graph is recorded on a device, which waiting for the device would end.
+bool is_recording(int device);
 /// Whether free blocks stay, since a graph that was recorded uses them: else `empty_cache` gives them back to CUDA.
 void keep_free_blocks(Arena* arena, bool keeps);
 /// Ends an arena: its free blocks go back to CUDA now, the others when they are given back; while a graph is recorded on

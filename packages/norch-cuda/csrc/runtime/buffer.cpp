@@ -6,10 +6,15 @@
 namespace norch {
 namespace {
 
+PyObject* get_address(PyObject* object, void*) {
+    settle_late_work();
+    return get_data_ptr(object, nullptr);
+}
+
 PyObject* get_device(PyObject* object, void*) { return PyLong_FromLong(device_of(reinterpret_cast<Buffer*>(object))); }
 
 PyGetSetDef properties_of_buffer[] = {
-    {"data_ptr", get_data_ptr, nullptr, "The address of the first byte.", nullptr},
+    {"data_ptr", get_address, nullptr, "The address of the first byte.", nullptr},
     {"device", get_device, nullptr, "The index of the device.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

@@ -49,6 +49,17 @@ void launch_kernel(const char* what, void (*kernel)(P...), dim3 blocks, dim3 thr
     launch_kernel(what, kernel, Grid{blocks, threads, 0}, arguments...);
 }
 
+/// The same for a kernel that was not compiled with this package.
+inline void launch_compiled(const char* what, const void* kernel, const Grid& grid, const void* const* arguments,
+                            const size_t* sizes, int number) {
+    if (launch_notes) {
+        launch_notes->add(kernel, grid.blocks, grid.threads, grid.shared, arguments, sizes, number);
+        if (!launch_notes->makes_them) return;
+    }
+    check(cudaLaunchKernel(kernel, grid.blocks, grid.threads, const_cast<void**>(arguments), grid.shared, stream_handle()),
+          what);
+}
+
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // --- Element types --------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #include "runtime/graph.h"
 
 #include "runtime/allocator.h"
+#include "runtime/late.h"
 
 namespace norch {
 
@@ -27,6 +28,7 @@ void Graph::begin() {
     if (!stream.handle)
         throw std::invalid_argument("the default stream cannot be recorded; use `with norch.cuda.stream(...)`");
     if (stream.is_capturing) throw std::invalid_argument("the current stream is being recorded already");
+    settle_late_work();
     bind(stream.device);
     check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal), "starting to record a graph");
     stream_ = &stream;
@@ -53,6 +55,7 @@ void Graph::end() {
 
 void Graph::replay() {
     if (!executable_) throw std::invalid_argument("this graph has not been recorded");
+    settle_late_work();
     bind(device_);
     check(cudaGraphLaunch(executable_, current_stream(device_).handle), "running a graph");
 }

@@ -1,132 +1,47 @@
 #include "runtime/graph_program.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 #include <utility>
 
 #include "common/buffer.h"
+#include "common/launch.h"
+#include "runtime/recording.h"
 
 namespace norch {
 namespace {
 
-/// Streams that programs have been recorded from, with the streams that those last ran on: memory of a home's arena is
-/// free once that is done.
-struct Home {
-    Stream* stream;
-    Stream* last;
-};
-std::vector<Home>& free_homes() {
-    static std::vector<Home> all;
-    return all;
-}
-
-Stream& take_home(int device) {
-    auto& homes = free_homes();
-    auto found = std::find_if(homes.begin(), homes.end(), [&](const Home& home) {
-        return home.stream->device == device && !is_recorded(*home.last);
-    });
-    if (found == homes.end()) {
-        Stream& made = make_stream(device);
-        made.is_programs = true;
-        return made;
-    }
-    const Home home = *found;
-    homes.erase(found);
-    if (home.last != home.stream) wait_for(*home.stream, *home.last);
-    return *home.stream;
-}
-
-/// Notes launches while it lives.
-class Noting {
-public:
-    Noting(LaunchNotes& notes, bool makes_them) {
-        notes.count = 0;
-        notes.makes_them = makes_them;
-        launch_notes = &notes;
-    }
-    ~Noting() { launch_notes = nullptr; }
-};
-
-LaunchNotes& notes() {
-    static LaunchNotes all;
-    return all;
-}
-
-cudaKernelNodeParams parameters_of(LaunchNotes::Note& note) {
-    cudaKernelNodeParams out = {};
-    out.func = const_cast<void*>(note.kernel);
-    out.gridDim = note.blocks;
-    out.blockDim = note.threads;
-    out.sharedMemBytes = unsigned(note.shared);
-    out.kernelParams = note.arguments.data();
-    return out;
-}
-
-/// A stream that is recorded, and ends that.
-class Capture {
-public:
-    /// Into a graph of its own, or after `last` into `graph`.
-    explicit Capture(Stream& stream) : stream_(stream) {
-        check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal), WHAT);
-        stream.is_capturing = true;
-    }
-    Capture(Stream& stream, cudaGraph_t graph, const std::vector<cudaGraphNode_t>& last) : stream_(stream), is_part_(true) {
-        check(cudaStreamBeginCaptureToGraph(stream.handle, graph, last.data(), nullptr, last.size(),
-                                            cudaStreamCaptureModeThreadLocal), WHAT);
-        stream.is_capturing = true;
-    }
-    ~Capture() {
-        if (!stream_.is_capturing) return;
-        cudaGraph_t unfinished = nullptr;
-        cudaStreamEndCapture(stream_.handle, &unfinished);
-        stream_.is_capturing = false;
-        if (unfinished && !is_part_) cudaGraphDestroy(unfinished);
-        cudaGetLastError();
-        release_postponed();
-    }
-    Capture(const Capture&) = delete;
-    Capture& operator=(const Capture&) = delete;
-
-    /// What comes next comes after these.
-    std::vector<cudaGraphNode_t> last() const {
-        cudaStreamCaptureStatus status;
-        const cudaGraphNode_t* nodes = nullptr;
-        const cudaGraphEdgeData* edges = nullptr;
-        size_t count = 0;
-        check(cudaStreamGetCaptureInfo(stream_.handle, &status, nullptr, nullptr, &nodes, &edges, &count), WHAT);
-        return {nodes, nodes + count};
-    }
-    cudaGraph_t end() {
-        cudaGraph_t graph = nullptr;
-        const cudaError_t error = cudaStreamEndCapture(stream_.handle, &graph);
-        stream_.is_capturing = false;
-        release_postponed();
-        check(error, WHAT);
-        return graph;
-    }
-
-private:
-    static constexpr const char* WHAT = "recording a program";
-    Stream& stream_;
-    bool is_part_ = false;
-};
-
-struct DestroyGraph {
-    using pointer = cudaGraph_t;
-    void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
-};
-using OwnGraph = std::unique_ptr<cudaGraph_t, DestroyGraph>;
-
 /// Of recording a program: another thread that waits for the device ends a recording.
 constexpr int ATTEMPTS = 3;
+
+constexpr size_t LANES = 4;
+/// Bytes of a call's operands from which it fills the device: two such at once are slower than one after the other.
+constexpr int64_t LARGE = int64_t(8) << 20;
+constexpr size_t MOST_ORDERED = 4096;  // calls: the work of ordering more grows with their square
+
+/// Bytes that a call reads or writes.
+struct Range {
+    const char *begin, *end;
+    bool is_written;
+};
+bool conflict(const std::vector<Range>& a, const std::vector<Range>& b) {
+    for (const Range& x : a)
+        for (const Range& y : b)
+            if ((x.is_written || y.is_written) && x.begin < y.end && y.begin < x.end) return true;
+    return false;
+}
 
 bool are_same(const Scalar& a, const Scalar& b) { return a.i == b.i; }
 
 }  // namespace
 
 GraphProgram::GraphProgram(std::unique_ptr<Plan> plan, std::vector<bool> is_bound)
-    : plan_(std::move(plan)), is_bound_(std::move(is_bound)), home_(&take_home(plan_->index)), last_(home_) {
+    : plan_(std::move(plan)), is_bound_(std::move(is_bound)), lanes_{&take_home(plan_->index)}, last_(lanes_[0]) {
+    const char* lanes = std::getenv("NORCH_CUDA_LANES");
+    most_lanes_ = plan_->steps.size() > MOST_ORDERED ? 1 : lanes ? std::max(1, std::atoi(lanes)) : LANES;
     const auto places = size_t(plan_->places) + 1;
+    needs_.resize(places);
+    for (const Use& use : plan_->uses) needs_[size_t(use.place)] = use.needs;
     base_.resize(places);
     data_.resize(plan_->most_operands);
     own_.resize(plan_->most_operands);
@@ -138,8 +53,10 @@ GraphProgram::GraphProgram(std::unique_ptr<Plan> plan, std::vector<bool> is_boun
 GraphProgram::~GraphProgram() {
     forget_graph();
     if (scratch_.data) release_block(scratch_);
-    keep_free_blocks(home_->arena, false);
-    free_homes().push_back({home_, last_});
+    for (Stream* lane : lanes_) {
+        keep_free_blocks(lane->arena, false);
+        free_homes().push_back({lane, last_});
+    }
     cudaGetLastError();
 }
 
@@ -185,57 +102,131 @@ void GraphProgram::run_directly() {
     for (size_t i = 0; i < plan_->steps.size(); ++i) call(i);
 }
 
+/// Each call waits for those before that it shares memory with, unless what it waits for anyway does; and for the one
+/// before in its lane.
+GraphProgram::Order GraphProgram::order() {
+    const size_t count = plan_->steps.size();
+    Order out{std::vector<std::vector<size_t>>(count), std::vector<size_t>(count)};
+    if (most_lanes_ == 1) {
+        for (size_t i = 1; i < count; ++i) out.after[i] = {i - 1};
+        return out;
+    }
+    std::vector<std::vector<Range>> ranges(count);
+    std::vector<std::vector<bool>> before(count, std::vector<bool>(count));  // before[i][j]: i comes after j
+    std::vector<size_t> last;                                               // of each lane
+    size_t large = count;                                                   // the last large one
+    for (size_t i = 0; i < count; ++i) {
+        const Step& step = plan_->steps[i];
+        const Launch* launch = reinterpret_cast<const Launch*>(plan_->kernels[i].object);
+        int64_t bytes = 0;
+        for (int k = 0; k < step.operand_count; ++k) {
+            const Reference& reference = plan_->references[step.operands + size_t(k)];
+            if (launch->slots[k].is_scalar || !launch->slots[k].extent) continue;
+            const char* begin = base_[size_t(reference.place)] + reference.offset;
+            bytes += launch->slots[k].extent;
+            ranges[i].push_back({begin, begin + launch->slots[k].extent, !step.kernel->written || k < step.kernel->written});
+        }
+        auto wait_for = [&](size_t j) {
+            out.after[i].push_back(j);
+            for (size_t k = 0; k < j; ++k)
+                if (before[j][k]) before[i][k] = true;
+            before[i][j] = true;
+        };
+        for (size_t j = i; j-- > 0;)
+            if (!before[i][j] && conflict(ranges[i], ranges[j])) wait_for(j);
+        if (bytes >= LARGE) {
+            if (large < i && !before[i][large]) wait_for(large);
+            large = i;
+        }
+        size_t lane = last.size();
+        for (size_t l = 0; l < last.size(); ++l)  // the lane whose last call it waits for and is the latest, or a new one
+            if (before[i][last[l]] && (lane == last.size() || last[l] > last[lane])) lane = l;
+        if (lane == last.size() && lane == most_lanes_) {
+            lane = size_t(std::min_element(last.begin(), last.end()) - last.begin());
+            wait_for(last[lane]);
+        }
+        if (lane == last.size()) last.push_back(i);
+        last[lane] = i;
+        out.lane[i] = lane;
+    }
+    return out;
+}
+
 /// Makes the graph of this run.
 void GraphProgram::record() {
     forget_graph();
-    set_launch_stream(*home_);
-    keep_free_blocks(home_->arena, true);
+    const Order order = this->order();
+    for (size_t lane : order.lane)
+        if (lane == lanes_.size()) lanes_.push_back(&take_home(plan_->index));
+    for (Stream* lane : lanes_) keep_free_blocks(lane->arena, true);
+    for (size_t l = 1; l < lanes_.size(); ++l) wait_for(*last_, *lanes_[l]);  // those whose memory it was are done
+    bind(plan_->index);
     cudaGraph_t whole = nullptr;
     check(cudaGraphCreate(&whole, 0), "making a graph");
     OwnGraph graph(whole);
-    std::vector<cudaGraphNode_t> last;
+    std::vector<std::vector<cudaGraphNode_t>> last(plan_->steps.size());  // of each call
     auto changing = changing_.begin();
-    for (size_t i = 0; i < plan_->steps.size();) {
+    for (size_t i = 0; i < plan_->steps.size(); ++i) {
+        Stream& lane = *lanes_[order.lane[i]];
+        set_launch_stream(lane);
+        std::vector<cudaGraphNode_t> after;
+        for (size_t j : order.after[i])
+            for (cudaGraphNode_t node : last[j])
+                if (std::find(after.begin(), after.end(), node) == after.end()) after.push_back(node);
         if (changing == changing_.end() || changing->step != i) {
-            const size_t end = changing == changing_.end() ? plan_->steps.size() : changing->step;
-            Capture capture(*home_, whole, last);
-            for (; i < end; ++i) call(i);
-            last = capture.last();
+            Capture capture(lane, whole, after);
+            call(i);
+            last[i] = capture.last();
             capture.end();
             continue;
         }
-        Capture capture(*home_);
+        Capture capture(lane);
         {
             const Noting noting(notes(), true);
-            call(i++);
+            call(i);
         }
         const OwnGraph part(capture.end());
         size_t count = 0;
         check(cudaGraphGetNodes(part.get(), nullptr, &count), "asking for a graph's nodes");
         changing->nodes.clear();
         changing->whole = nullptr;
+        changing->lane = &lane;
+        last[i] = after;
         cudaGraphNode_t node = nullptr;
         if (count == notes().count) {
             for (size_t k = 0; k < count; ++k) {
                 const cudaKernelNodeParams parameters = parameters_of(notes().notes[k]);
-                check(cudaGraphAddKernelNode(&node, whole, last.data(), last.size(), &parameters), "making a graph's node");
+                check(cudaGraphAddKernelNode(&node, whole, last[i].data(), last[i].size(), &parameters),
+                      "making a graph's node");
                 changing->nodes.push_back(node);
-                last = {node};
+                last[i] = {node};
             }
         } else {
-            check(cudaGraphAddChildGraphNode(&node, whole, last.data(), last.size(), part.get()), "making a graph's node");
+            check(cudaGraphAddChildGraphNode(&node, whole, after.data(), after.size(), part.get()), "making a graph's node");
             changing->whole = node;
-            last = {node};
+            last[i] = {node};
         }
         ++changing;
     }
     check(cudaGraphInstantiate(&executable_, whole, 0), "making a graph executable");
     graph_ = graph.release();
+    overlaps_ = false;
+    for (size_t place = 1; place < base_.size(); ++place) overlaps_ |= share_memory(place);
     ++recorded;
 }
 
+/// Whether a place's buffer has memory of another place's.
+bool GraphProgram::share_memory(size_t place) const {
+    if (most_lanes_ == 1 || !needs_[place]) return false;
+    for (size_t other = 1; other < base_.size(); ++other)
+        if (other != place && needs_[other] && base_[place] < base_[other] + needs_[other] &&
+            base_[other] < base_[place] + needs_[place])
+            return true;
+    return false;
+}
+
 /// Marks the calls whose arguments are others than in the graph. Returns false where it must be made again: a bound place
-/// has another buffer. It counts as not bound from then on.
+/// has another buffer, and counts as not bound from then on; or buffers share memory, which calls are ordered by.
 bool GraphProgram::mark_changes() {
     bool fits = true;
     auto mark = [&](const std::vector<size_t>& users) {
@@ -247,6 +238,7 @@ bool GraphProgram::mark_changes() {
             is_bound_[place] = false;
             fits = false;
         }
+        fits = fits && !overlaps_ && !share_memory(place);
         mark(by_place_[place]);
     }
     for (size_t i = 0; i < fed_.size(); ++i)
@@ -257,10 +249,10 @@ bool GraphProgram::mark_changes() {
 
 /// Gives a call's nodes the arguments of this run. Returns false where it now is other launches.
 bool GraphProgram::change(const Changing& changing) {
-    set_launch_stream(*home_);
+    set_launch_stream(*changing.lane);
     ++changed;
     if (changing.whole) {
-        Capture capture(*home_);
+        Capture capture(*changing.lane);
         call(changing.step);
         const OwnGraph part(capture.end());
         if (cudaGraphExecChildGraphNodeSetParams(executable_, changing.whole, part.get()) == cudaSuccess) return true;
@@ -326,7 +318,7 @@ bool GraphProgram::run(PyObject* buffers, PyObject* numbers) {
         if (launch_stream().device != plan_->index)
             throw std::invalid_argument("a program for cuda:" + std::to_string(plan_->index) + " got buffers of cuda:" +
                                         std::to_string(launch_stream().device));
-        if (plan_->scratch && !scratch_.data) scratch_ = allocate_block(*home_, size_t(plan_->scratch));
+        if (plan_->scratch && !scratch_.data) scratch_ = allocate_block(*lanes_[0], size_t(plan_->scratch));
         base_[0] = scratch_.data;
         if (last_ != &stream) wait_for(stream, *last_);
         last_ = &stream;

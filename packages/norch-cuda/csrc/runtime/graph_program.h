@@ -14,6 +14,9 @@ namespace norch {
 /// The calls of a program as a CUDA graph. What differs from run to run, a fed number or a buffer that is not bound, is put
 /// into the nodes of the calls that get it, where it is another than before: no node reads it from memory, none copies.
 ///
+/// Calls that touch no memory of each other's run side by side, on a few lanes: each has a stream that its calls are
+/// recorded from, whose arena and semaphore are theirs, so that those of one lane come one after the other.
+///
 /// The first run makes the calls one by one (which loads kernels and chooses algorithms, as a recording must not), the
 /// second one records them. Calls that cannot be recorded stay as they are.
 class GraphProgram {
@@ -37,11 +40,18 @@ private:
         size_t step;
         std::vector<cudaGraphNode_t> nodes;
         cudaGraphNode_t whole = nullptr;
+        Stream* lane = nullptr;
         bool is_stale = false;
     };
-    struct Recorder;
+    /// Of a graph being made: what each call waits for, and its lane.
+    struct Order {
+        std::vector<std::vector<size_t>> after;
+        std::vector<size_t> lane;
+    };
 
     void find_changing();
+    Order order();
+    bool share_memory(size_t place) const;
     void call(size_t step);
     void run_directly();
     void record();
@@ -52,14 +62,16 @@ private:
 
     std::unique_ptr<Plan> plan_;
     std::vector<bool> is_bound_;
-    Stream* home_;          // is recorded, and owns the scratch memory
-    Stream* last_;          // of the last run
+    std::vector<Stream*> lanes_;  // the first one owns the scratch memory
+    Stream* last_;                // of the last run
     Block scratch_;
     cudaGraph_t graph_ = nullptr;
     cudaGraphExec_t executable_ = nullptr;
-    bool has_run_ = false, is_direct_ = false;
+    bool has_run_ = false, is_direct_ = false, overlaps_ = false;
     int failures_ = 0;
-    size_t at_ = 0;         // the call being made
+    size_t at_ = 0;  // the call being made
+    size_t most_lanes_;
+    std::vector<int64_t> needs_;  // bytes of each place
 
     std::vector<Changing> changing_;
     std::vector<std::vector<size_t>> by_place_, by_number_;  // whose arguments they are: indices of changing_

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/allocator.h"
+#include "runtime/late.h"
 #include "runtime/runtime.h"
 
 namespace norch {
@@ -47,6 +48,7 @@ public:
             return false;
         }
         if (stream_ != &home_stream(buffer)) note_use(buffer, *stream_);
+        if (has_late_work) await_late_work(buffer, *stream_);
         return true;
     }
 

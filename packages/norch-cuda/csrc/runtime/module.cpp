@@ -128,6 +128,7 @@ public:
     Event& operator=(const Event&) = delete;
     void record(Stream* stream) {
         Stream& at = stream ? *stream : current_stream(current_device());
+        settle_late_work();
         bind(at.device);
         if (!event_) check(cudaEventCreateWithFlags(&event_, times_ ? 0 : cudaEventDisableTiming), "creating an event");
         check(cudaEventRecord(event_, at.handle), "recording an event");
@@ -175,6 +176,7 @@ void add_runtime(nb::module_& m) {
     m.def("set_current_device", set_current_device, nb::arg("device"));
     m.def("synchronize", [](int device) {
         properties(device);
+        settle_late_work();
         {
             nb::gil_scoped_release released;
             bind(device);
@@ -192,12 +194,17 @@ void add_runtime(nb::module_& m) {
     nb::class_<Stream>(m, "Stream")
         .def_ro("device", &Stream::device)
         .def_ro("is_capturing", &Stream::is_capturing)
-        .def_prop_ro("cuda_stream", [](const Stream& s) { return uintptr_t(s.handle); })
+        .def_prop_ro("cuda_stream", [](const Stream& s) {
+            settle_late_work();
+            return uintptr_t(s.handle);
+        })
         .def("query", [](Stream& s) {
+            settle_late_work();
             bind(s.device);
             return is_done(cudaStreamQuery(s.handle), "asking for a stream");
         })
         .def("synchronize", [](Stream& s) {
+            settle_late_work();
             {
                 nb::gil_scoped_release released;
                 bind(s.device);
@@ -267,6 +274,7 @@ NB_MODULE(_ext, m) {
     m.def("memory_stats", stats, nb::arg("device"));
     m.def("reset_peak_memory_stats", reset_peak_memory_stats, nb::arg("device"));
     m.def("empty_cache", [](int device) {
+        if (is_recording(device)) return;
         empty_cache(device);
         empty_pinned_cache();
     }, nb::arg("device"));

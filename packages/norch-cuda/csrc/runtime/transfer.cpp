@@ -39,6 +39,7 @@ size_t size_class(size_t nbytes) {
 
 /// Takes back what finished copies have read.
 void collect() {
+    const RelaxedCapture relaxed;
     auto& pending = pinned().pending;
     while (!pending.empty() && cudaEventQuery(pending.front().event) == cudaSuccess) {
         auto done = pending.front();
@@ -61,6 +62,7 @@ Stream& stream_for(Buffer* buffer) {
     Stream& stream = current_stream(device_of(buffer));
     bind(stream.device);
     if (&stream != &home_stream(buffer)) note_use(buffer, stream);
+    if (has_late_work) await_late_work(buffer, stream);
     return stream;
 }
 

@@ -1,4 +1,4 @@
-"""Where cuBLASLt and NCCL are: in NVIDIA's wheels, in a toolkit, or where the system looks."""
+"""Where cuBLASLt, NCCL and NVRTC are: in NVIDIA's wheels, in a toolkit, or where the system looks."""
 
 from __future__ import annotations
 

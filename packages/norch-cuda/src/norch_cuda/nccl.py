@@ -74,6 +74,10 @@ class NCCLRequest(Request):
         _call(self._work.chain)
         return True
 
+    def chain_late(self) -> bool:
+        _call(self._work.chain_late)
+        return True
+
 
 def _bytes(tensor: Tensor) -> tuple[Any, int, int]:
     """Buffer, offset and size of what is only moved, in bytes."""
@@ -82,6 +86,8 @@ def _bytes(tensor: Tensor) -> tuple[Any, int, int]:
 
 
 class NCCLCommunicator(Communicator):
+    reduces_together = True
+
     def __init__(self, native: Any, size: int, timeout: float) -> None:
         self._native, self._size, self._timeout = native, size, timeout
 
@@ -93,6 +99,12 @@ class NCCLCommunicator(Communicator):
             return DONE
         kind = _TYPES[tensor.dtype.name]
         return NCCLRequest(_call(self._native.all_reduce, tensor.buffer, tensor.offset, count, kind, _OPS[op]))
+
+    def all_reduce_together(self, tensors: Sequence[Tensor], op: str) -> Request:
+        parts = [(t.buffer, t.offset, count) for t in tensors if (count := t.numel())]
+        if not parts:
+            return DONE
+        return NCCLRequest(_call(self._native.all_reduce_together, parts, _TYPES[tensors[0].dtype.name], _OPS[op]))
 
     def reduce(self, tensor: Tensor, op: str, root: int) -> Request:
         if not (count := tensor.numel()):

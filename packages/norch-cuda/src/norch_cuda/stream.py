@@ -117,9 +117,9 @@ def is_current_stream_capturing() -> bool:
 class CUDAGraph:
     """Work that was recorded once and is given to the device as a whole: `replay()` costs one launch.
 
-    The replay reads and writes the memory of the recording: write new inputs into the same tensors with `copy_`. Numbers
-    are those of the recording too, as are a learning rate, an optimiser's step count and dropout's mask: steps that train
-    are for `norch.capture`. Host data cannot be copied, and nothing can be read back, while recording.
+    The replay reads and writes the memory of the recording: write new inputs into the same tensors with `copy_`. It has
+    the recording's numbers too, such as a learning rate, an optimiser's step count and dropout's mask: for steps that
+    train there is `norch.capture`. Host data cannot be copied, and nothing can be read back, while recording.
     """
 
     def __init__(self) -> None:

@@ -40,8 +40,8 @@ def test_the_one_with_the_highest_priority_is_taken() -> None:
 @pytest.mark.parametrize(
     ("contract", "why"),
     [
-        ((CONTRACT[0] + 1, 0), "it was built for contract 2.0 of norch.distributed, this one has 1.0"),
-        ((CONTRACT[0], CONTRACT[1] + 1), "it was built for contract 1.1 of norch.distributed, this one has 1.0"),
+        ((CONTRACT[0] + 1, 0), "it was built for contract 2.0 of norch.distributed, this one has 1.1"),
+        ((CONTRACT[0], CONTRACT[1] + 1), "it was built for contract 1.2 of norch.distributed, this one has 1.1"),
     ],
 )
 def test_an_engine_of_a_newer_contract_is_refused(contract: tuple[int, int], why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import switches
 from ..errors import AutogradError
 from . import graph
 
@@ -17,6 +18,11 @@ def _check(name: str, position: int, value: Tensor) -> None:
             f"backward(): {name} gave NaN as the gradient of its operand {position}, of shape {tuple(value.shape)}; "
             "look at the values that the op was called with"
         )
+
+
+def _set(check: Any) -> None:
+    switches.switched(graph, "anomaly_check", graph.anomaly_check, check)
+    graph.anomaly_check = check
 
 
 def is_anomaly_enabled() -> bool:
@@ -34,13 +40,13 @@ class set_detect_anomaly:
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self._before = graph.anomaly_check
-        graph.anomaly_check = _check if mode and check_nan else None
+        _set(_check if mode and check_nan else None)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exception: object) -> None:
-        graph.anomaly_check = self._before
+        _set(self._before)
 
 
 class detect_anomaly(set_detect_anomaly):
@@ -51,4 +57,4 @@ class detect_anomaly(set_detect_anomaly):
 
     def __enter__(self) -> None:
         self._before = graph.anomaly_check
-        graph.anomaly_check = self._wanted
+        _set(self._wanted)

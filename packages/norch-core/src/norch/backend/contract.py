@@ -169,12 +169,13 @@ class Backend(ABC):
     float32 s1 o2": of each step the op (elementwise, or an elementwise composite such as gelu), its result's dtype,
     what it reads (o2 is operand 2, s0 the result of step 0), then its attributes (approximate=none). attrs results: for
     each output the step that it is the result of. A step rounds as the op's own kernel does, so that results are the
-    same bits. An output may be exactly one of the inputs, which steps read as it was. `norch.backend.parse_steps` reads
-    the text.
+    same bits (a NaN's are any). An output may be exactly one of the inputs, which steps read as it was.
+    `norch.backend.parse_steps` reads the text.
 
     A 0-d operand of argmax or argmin has dims () and of cumsum, sort, gather or scatter dim 0. An operand without
-    elements may start past the end of its buffer. An elementwise output may be exactly one of the inputs; otherwise
-    core sees to it that outputs and inputs do not overlap. After IndexOutOfBounds the output is as it was before.
+    elements may start past the end of its buffer. An elementwise output (since 1.3 also that of an elementwise
+    composite) may be exactly one of the inputs; otherwise core sees to it that outputs and inputs do not overlap. After
+    IndexOutOfBounds the output is as it was before.
     """
 
     device_type: str

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from .captured import Captured
+
+_RUNS_LATER = 0x20 | 0x80 | 0x200
+"""Flags of the code of generators, coroutines, and both."""
 
 
 def capture(step: Callable[..., Any] | None = None, *, fullgraph: bool = False) -> Any:
@@ -22,4 +27,17 @@ def capture(step: Callable[..., Any] | None = None, *, fullgraph: bool = False) 
         return lambda function: capture(function, fullgraph=fullgraph)
     if not callable(step):
         raise TypeError(f"capture(): expected a function, got {type(step).__name__}")
-    return Captured(step, fullgraph)
+    code = getattr(getattr(step, "__func__", step), "__code__", None)
+    if code is not None and code.co_flags & _RUNS_LATER:
+        raise TypeError(f"capture(): {step.__name__} is a coroutine or a generator, which runs when capture() is over")
+    if isinstance(step, Captured):
+        return step
+    nn = sys.modules.get("norch.nn")
+    if nn is not None and isinstance(step, nn.Module):
+        wrapper = import_module("norch.nn.compiled").OptimizedModule
+        return (
+            step
+            if isinstance(step, wrapper)
+            else wrapper(step, lambda module: Captured(module, fullgraph, module.forward))
+        )
+    return Captured(step, fullgraph, getattr(step, "source", None))

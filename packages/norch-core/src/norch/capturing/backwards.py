@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd import graph as autograd
 from ..autograd.graph import Leaf
+from ..autograd.hooks import hooked
 from ..backend.contract import Place
 from ..device import Device
 from ..dtype import uint8
@@ -77,6 +79,10 @@ class Backwards:
                 found |= read
         return sorted(found)
 
+    def programs(self) -> list[Program]:
+        """All that are known."""
+        return [entry[0] for pattern in self.patterns.values() for entry in pattern.programs]
+
     def of(self, forward: Recorder) -> None:
         """Forgets what was learnt of runs that are not like `forward`."""
         if self.forward is not None and self.forward is not forward:
@@ -101,7 +107,7 @@ class Backwards:
         backward: BackwardPass,
         grads: list[Any],
         needed: tuple[bool, ...] | None,
-        carried: list[Any],
+        carried: Sequence[Any],
     ) -> list[Any]:
         """The gradients at the ends of the step's graph, as `run_inside` gives them."""
         outer = recording.recorder_here()
@@ -152,11 +158,12 @@ class Backwards:
     ) -> Any:
         specs = tuple([None if g is None else g.spec for g in grads])
         already = tuple([None if g is None else g.spec for g in carried])
-        hooks = tuple([type(e) is Leaf and e.hooks is not None for e in node.edges])
+        edges = enumerate(node.edges) if hooked else ()
+        hooks = tuple([i for i, edge in edges if type(edge) is Leaf and edge.hooks is not None])
         cast = tuple(sorted(autocast.active.items())) if autocast.active else None
         return specs, already, needed, backward.targets is None, hooks, switches.fingerprint, cast
 
-    def _replay(self, pattern: Pattern, node: GraphNode, grads: list[Any], carried: list[Any]) -> list[Any] | None:
+    def _replay(self, pattern: Pattern, node: GraphNode, grads: list[Any], carried: Sequence[Any]) -> list[Any] | None:
         with self.lock:
             if self.moves != switches.moves:
                 for known in self.patterns.values():
@@ -174,7 +181,7 @@ class Backwards:
     # --- Recording ----------------------------------------------------------------------------------------------------
 
     def _record(
-        self, node: GraphNode, backward: BackwardPass, grads: list[Any], needed: Any, carried: list[Any]
+        self, node: GraphNode, backward: BackwardPass, grads: list[Any], needed: Any, carried: Sequence[Any]
     ) -> list[Any]:
         graph, forward = node.graph, node.recorder
         assert graph is not None
@@ -187,16 +194,17 @@ class Backwards:
         places = saved_places(graph, forward)
         buffers = {number: buffer for buffer in graph.saved for number in forward.places_of(buffer)}
         memory = [Memory(buffers[p], forward.starts.get(p, 0), _bytes(forward.places[p])) for p in places]
-        given = remade([g for g in (*grads, *carried) if g is not None])
+        given: list[Any] = remade([g for g in (*grads, *carried) if g is not None])
         rest = iter(given)
         grads = [None if g is None else next(rest) for g in grads]
         carried = [None if g is None else next(rest) for g in carried]
-        recorder = Recorder([*given, *memory], False)
+        arguments: list[Any] = [*given, *memory]
+        recorder = Recorder(arguments, False)
         before = [t.buffer.modified for t in given]
         with recording.recording(recorder):
             values = run_inside(backward, graph.inner, graph.nodes, needed, grads, carried)
             made = [v for v in values if v is not None]
-            recorder.finish(made)
+            recorder.finish(made, [v.base for v in made if v.base is not None])
         pattern.recordings += 1
         if any(t.buffer.modified is not m for t, m in zip(given, before, strict=True)):
             recorder.refuse("a gradient is changed in place")
@@ -209,8 +217,11 @@ class Backwards:
             self.refusal = f"its backward pass: {recorder.refusal}"
             return values
         last = pattern.recorded.get(had)
+        if had in pattern.settled and last is not None:
+            self._check(pattern, had, recorder, described, forward.draws)
+            return values
         pattern.recorded[had] = recorder, described, forward.draws
-        if last is None or had in pattern.settled:
+        if last is None:
             return values
         try:
             if last[1] != described:
@@ -220,16 +231,32 @@ class Backwards:
             if pattern.recordings >= MOST_RECORDINGS * (1 + len(pattern.settled)) or len(self.patterns) > MOST_PATTERNS:
                 self.refusal = f"its backward pass: {why}"
             return values
-        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite)
+        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite, (recorder, (), None))
+        recorder.forget()
         program.returned = returned  # type: ignore[attr-defined]
         first = len(given)
         used = {int(a) for call in program.calls for a in call.arguments if type(a) is Place}
         used |= {int(where[0]) for where in recorder.results if isinstance(where, tuple)}
-        arguments = {place: position - first for position, place in program.arguments if position >= first}
-        read = frozenset(places[arguments[p]] for p in used if p in arguments)
+        ours = {place: position - first for position, place in program.arguments if position >= first}
+        read = frozenset(places[ours[p]] for p in used if p in ours)
         pattern.programs.append((program, read, places))
         pattern.settled.add(had)
         return values
+
+
+    def _check(self, pattern: Pattern, had: Any, recorder: Recorder, described: Any, draws: Any) -> None:
+        """Records all again where a backward pass that is replayed by now turns out to do something else."""
+        last = pattern.recorded[had]
+        assert last is not None
+        try:
+            if last[1] != described:
+                raise Differs("its backward pass is another")
+            compare(last[0], recorder, (), (), (last[2], draws))
+        except Differs as why:
+            self.patterns.clear()
+            self.missed = True
+            self.entry.moves = -1
+            warnings.warn(f"capture(): a step's backward pass is not what was recorded of it: {why}", stacklevel=4)
 
 
 def _had(node: GraphNode) -> tuple[bool, ...]:

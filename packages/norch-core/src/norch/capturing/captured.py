@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..amp.state import state as autocast
-from ..autograd.graph import Leaf, is_recording
+from ..autograd.graph import Leaf, is_recording, resolve
 from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
+from .attributes import Attribute, attributes_of, holders_in
 from .backwards import Backwards
 from .checks import next_check
 from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, entered, is_live, kept_elsewhere, with_bases
+from .graphs import GraphNode, StepGraph, attach, containers, entered, holders_of, is_live, kept_elsewhere, with_bases
+from .in_place import in_place
+from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
@@ -53,8 +56,8 @@ class Entry:
     again: the call at which a refused one is tried again.
     """
 
-    def __init__(self, signature: str) -> None:
-        self.signature = signature
+    def __init__(self, key: Any, signature: str) -> None:
+        self.key, self.signature = key, signature
         self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
         self.recorded: tuple[Recorder, Sequence[Any], Any] | None = None
         self.programs: list[tuple[Program, Any]] = []
@@ -71,15 +74,26 @@ class Entry:
 class Captured:
     """A step and its programs, one for each signature."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fullgraph: bool,
+        source: Any = None,
+        refused: Callable[[int | None, Sequence[int]], None] | None = None,
+    ) -> None:
+        """source: the function or method that `function` runs, if it is none itself. refused: of a part of a step, what
+        is told where it was refused: the line, or which of its results no replay can return."""
         update_wrapper(self, function, updated=())
-        self.function, self.fullgraph = function, fullgraph
+        self.function, self.fullgraph, self.refused = function, fullgraph, refused
+        self.source = function if source is None else source
+        self.parts: Parts | None = None
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         self.fast: dict[Any, Entry] = {}
         """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
         self.lock = Lock()
         self.running: int | None = None
         """The thread that replays."""
+        self.latest: Entry | None = None
         self.captured_again: deque[str] = deque(maxlen=20)
         self.eager = self.recorded = self.replayed = 0
 
@@ -112,6 +126,9 @@ class Captured:
             return self._slowly(args, kwargs)
         self.running = get_ident()
         try:
+            if entry is not self.latest:
+                self.entries.move_to_end(entry.key)
+                self.latest = entry
             program, build = entry.programs[0]
             if (
                 program.runs < program.check
@@ -119,12 +136,12 @@ class Captured:
                 and program.fits_all(args)
             ):
                 for x in args:
-                    if x.node is not None:
+                    if x.node is not None and resolve(x) is not None:
                         break
                 else:
                     return build(program.run_step(args, ()))
-        except IndexError:
-            if entry.programs:
+        except (IndexError, KeyError):
+            if entry.programs and entry.key in self.entries:
                 raise
         finally:
             self.running = None
@@ -143,6 +160,8 @@ class Captured:
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
             return self.function(*args, **kwargs)  # a part of a step that is being recorded
+        if (elsewhere := recording.active) is not None:
+            elsewhere.others = True
         leaves, structure = flatten((args, kwargs))
         tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
         if any(x.apply_function is not None for x in tensors):
@@ -173,6 +192,8 @@ class Captured:
             finally:
                 recording.recording_lock.release()
         self.eager += 1
+        if self.parts is not None and entry.refusal is not None and (run := self.parts.run) is not None:
+            return run(*args, **kwargs)
         return self.function(*args, **kwargs)
 
     # --- Which program ------------------------------------------------------------------------------------------------
@@ -181,13 +202,18 @@ class Captured:
         key = key_of(leaves, structure)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(described(leaves))
-            for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
-                same = [k for k, e in self.entries.items() if bool(e.programs) is has]
-                if len(same) > most:
-                    self._drop(self.entries.pop(same[0]))
+            entry = self.entries[key] = Entry(key, described(leaves))
+            self._make_room()
         self.entries.move_to_end(key)
+        self.latest = entry
         return entry
+
+    def _make_room(self) -> None:
+        """Drops the least recently used signatures, where there are too many with a program, or without."""
+        for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
+            same = [key for key, entry in self.entries.items() if bool(entry.programs) is has]
+            if len(same) > most:
+                self._drop(self.entries.pop(same[0]))
 
     def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
         self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
@@ -199,7 +225,8 @@ class Captured:
             entry.moves = switches.moves
             kept = [pair for pair in entry.programs if pair[0].holds()]
             if len(kept) < len(entry.programs):
-                self._again(entry, "a tensor that the step uses is another, or has other memory", kept)
+                outdated = next((program.outdated for program, _ in entry.programs if program.outdated), None)
+                self._again(entry, outdated or "a tensor that the step uses is another, or has other memory", kept)
                 if entry.backwards is not None:
                     entry.backwards.patterns.clear()
             if entry.backwards is not None and entry.backwards.missed:
@@ -221,6 +248,18 @@ class Captured:
         entry.refusal, entry.again = why, next_check(entry.calls)
         entry.begin_again()
 
+    def _take_apart(self, why: str, at: int | None, values: Sequence[Any] = ()) -> None:
+        """Says where a step, or a part of one, was refused, so that it runs in parts from now on."""
+        if at is None:
+            at = line_of(why, getattr(self.source, "__code__", None))
+        if self.refused is not None:
+            odd = [i for i, value in enumerate(values) if not all(map(_is_plain, flatten(value)[0]))]
+            self.refused(at if at is not None and at > 0 else None, odd if at == LAST else ())
+        elif at is not None:
+            if self.parts is None:
+                self.parts = Parts(self.source, lambda function, refused: Captured(function, False, None, refused))
+            self.parts.refuse(at)
+
     # --- Recording ----------------------------------------------------------------------------------------------------
 
     def _record(
@@ -235,6 +274,8 @@ class Captured:
         self.recorded += 1
         counts = [getrefcount(t) for t in tensors]
         recorder = Recorder(tensors, self.fullgraph)
+        recorder.code = getattr(self.source, "__code__", None)
+        holders = holders_of(tensors) if is_recording() else {}
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
@@ -249,11 +290,24 @@ class Captured:
                 differentiated = [is_differentiated(t, recorder.start) for t in made]
                 if live:
                     graph = StepGraph([made[i] for i in live], entrances, recorder.start, recorder.was_there)
-                recorder.finish(made, () if graph is None else graph.tensors)
+                within = [t.base for t in made if t.base is not None] + ([] if graph is None else graph.tensors)
+                recorder.finish(made, within)
         finally:
             autocast.cache = casts
-        own = [t for t in (*made, *(() if graph is None else graph.tensors)) if not recorder.was_there(t)]
-        recorder.kept += kept_elsewhere(own, graph, out, (leaves, made))
+        own = [t for t in (*made, *within) if not recorder.was_there(t)]
+        lists = leaves, made, within, own
+        recorder.kept += kept_elsewhere(own, graph, out, lists)
+        attributes = None
+        if recorder.kept and graph is None:
+            attributes = attributes_of(recorder.kept, [*lists, lists, *containers(out)])
+        if attributes and not any(is_live(a.tensor, recorder) for a in attributes):
+            leaves, structure = flatten((out, [a.tensor for a in attributes]))
+            made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
+            differentiated = [is_differentiated(t, recorder.start) for t in made]
+            recorder.finish(made, within)
+            own = [t for t in (*made, *within) if not recorder.was_there(t)]
+            lists = leaves, made, within, own
+            recorder.kept += kept_elsewhere(own, graph, out, [*lists, *attributes, *holders_in(attributes)])
         found = None
         if graph is not None:
             if graph.problem is not None:
@@ -279,23 +333,33 @@ class Captured:
             for t, count in zip(tensors, counts, strict=True):
                 if id(t) not in returned and getrefcount(t) > count + 1:
                     recorder.refuse("an argument is kept after the step")
+        elif kept_elsewhere(tensors, graph, out, lists, holders):
+            recorder.refuse("an argument is kept after the step")
         recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
         if not all(type(x) in (*VALUES, float) for x in plain):
             recorder.refuse("it returns what is neither a tensor nor a number")
+            recorder.at = recorder.at or LAST
         if found is not None and recorder.refusal is None:
             node.recorder = recorder
         build = _builder(leaves, structure)
+        if attributes:
+            attributes = [a._replace(tensor=None) for a in attributes]  # type: ignore[arg-type]
+            build = _putting(build, attributes)
         graph_of_it = found and (found.described, found.live, found.bases, found.places)
         with self.lock:
-            now = recorder, numbers, (repr(plain), structure, graph_of_it)
+            where = [(id(a.owner()), a.name) for a in attributes or ()]
+            now = recorder, numbers, (repr(plain), structure, graph_of_it, where)
             if self._compare(entry, program, now, differentiated, build, found):
                 self._quicken(entry, args, kwargs)
+            elif entry.refusal is not None:
+                at = recorder.at or (None if recorder.refusal is None else SOMEWHERE)
+                self._take_apart(entry.refusal, at, out if type(out) is tuple else ())
         return out
 
     def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Has calls like this one find the entry quickly, where their arguments are tensors alone."""
-        if kwargs or not all(isinstance(x, TensorBase) and x.node is None for x in args):
+        if kwargs or not all(isinstance(x, TensorBase) and not x.requires_grad for x in args):
             return
         if len({id(x.buffer) for x in args}) < len(args) or chosen_generator.get() is not None:
             return
@@ -366,6 +430,7 @@ class Captured:
         now, pinned, arguments, sources, differentiated, found, build = entry.ready
         recorder = now[0]
         if backwards.refusal is not None:
+            backwards.patterns.clear()
             self._refuse(entry, backwards.refusal)
             return
         if not backwards.settled():
@@ -386,10 +451,15 @@ class Captured:
         entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
         entry.begin_again()
         entry.moves, entry.disturbed = switches.moves, 0
+        self._make_room()
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return fuse(epilogues(calls, temporaries), temporaries)
+    return in_place(fuse(epilogues(calls, temporaries), temporaries), temporaries)
+
+
+def _is_plain(x: Any) -> bool:
+    return isinstance(x, TensorBase) or type(x) in (*VALUES, float)
 
 
 def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:
@@ -408,6 +478,18 @@ def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> 
         return function(*args, **kwargs)
 
     return call
+
+
+def _putting(build: Callable[[list[Any]], Any], attributes: Sequence[Attribute]) -> Callable[[list[Any]], Any]:
+    """`build`, of what a step returns and the tensors that it leaves in attributes."""
+
+    def put(made: list[Any]) -> Any:
+        out, tensors = build(made)
+        for attribute, tensor in zip(attributes, tensors, strict=True):
+            attribute.put(tensor)
+        return out
+
+    return put
 
 
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:

@@ -7,9 +7,10 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
-from ..backend.contract import IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Kernel, Operand, Place
+from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Kernel, Operand, Place
 from ..dispatch.op import Op, all_ops
 from ..dispatch.plan import compile_kernel
+from ..dtype import BOOL
 from .calls import Call
 
 SMALL = 65536
@@ -35,8 +36,23 @@ class Access(NamedTuple):
     def writes_to(self, place: int) -> bool:
         return any(region.place == place for region in self.writes)
 
-    def touches(self, place: int) -> bool:
-        return self.writes_to(place) or any(region.place == place for region in self.reads)
+
+class Uses:
+    """Which calls of a list touch a place."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self.accesses = [access(call) for call in calls]
+        self.touching: dict[int, list[int]] = {}
+        for i, a in enumerate(self.accesses):
+            for place in {region.place for region in (*a.writes, *a.reads)}:
+                self.touching.setdefault(place, []).append(i)
+
+    def after(self, i: int, place: int) -> list[int]:
+        """Those that come after call i."""
+        return [k for k in self.touching.get(place, ()) if k > i]
+
+    def is_written_after(self, i: int, place: int) -> bool:
+        return any(self.accesses[k].writes_to(place) for k in self.after(i, place))
 
 
 def epilogues(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
@@ -66,20 +82,14 @@ def _without_copies(calls: list[Call], temporaries: Mapping[int, int]) -> list[C
             if (
                 copy.operand == source.operand
                 and copy.offset == source.offset
-                and _is_dense(copy.operand)
+                and is_dense(copy.operand)
                 and temporaries.get(copy.place) == prod(copy.operand.shape) * copy.operand.dtype.itemsize
                 and written[copy.place] == i > written.get(origin, -1)
             ):
                 instead[copy.place] = origin
                 continue
-        left.append(_moved(call, instead))
+        left.append(on_places(call, instead))
     return left
-
-
-def _moved(call: Call, instead: Mapping[int, int]) -> Call:
-    """The call on other places."""
-    arguments = [Place(instead[x]) if type(x) is Place and x in instead else x for x in call.arguments]
-    return call._replace(arguments=tuple(arguments))
 
 
 # --- What is computed twice -------------------------------------------------------------------------------------------
@@ -103,10 +113,9 @@ def _without_repeats(calls: list[Call], temporaries: Mapping[int, int]) -> list[
     instead: dict[int, int] = {}
     left: list[Call] = []
     for i, (call, a) in enumerate(zip(calls, accesses, strict=True)):
-        call = _moved(call, instead)
+        call = on_places(call, instead)
         own = [region.place for region in a.writes]
-        key = None
-        if a.is_known and all(writers[place] == 1 for place in own):
+        if a.is_known and own and all(writers[place] == 1 for place in own):
             key = _what(call, len(own), versions)
             first = computed.get(key)
             if first is not None and all(place in temporaries for place in own):
@@ -148,35 +157,33 @@ def _pools_before_relu(calls: list[Call], temporaries: Mapping[int, int]) -> lis
     Both have the same results, since relu keeps order. Where they differ in which element of a window is the first
     largest, none of it is larger than 0, and its gradient is 0.
     """
-    accesses = [access(call) for call in calls]
+    uses = Uses(calls)
     changed: dict[int, tuple[Call, ...]] = {}
     for i, call in enumerate(calls):
-        if call.op == "relu" and accesses[i].is_known:
-            changed.update(_pool_before_relu(i, calls, accesses, temporaries) or {})
+        if call.op == "relu" and uses.accesses[i].is_known:
+            changed.update(_pool_before_relu(i, calls, uses, temporaries) or {})
     return [new for i, call in enumerate(calls) for new in changed.get(i, (call,))]
 
 
 def _pool_before_relu(
-    i: int, calls: Sequence[Call], accesses: Sequence[Access], temporaries: Mapping[int, int]
+    i: int, calls: Sequence[Call], uses: Uses, temporaries: Mapping[int, int]
 ) -> dict[int, tuple[Call, ...]] | None:
-    relu = calls[i]
+    relu, accesses = calls[i], uses.accesses
     (y,), (x,) = accesses[i].writes, accesses[i].reads
     if y.place not in temporaries or x.operand != y.operand:
         return None
-    after = [k for k in range(i + 1, len(calls)) if accesses[k].touches(y.place)]
+    after = uses.after(i, y.place)
     pools = [k for k in after if calls[k].op == "max_pool2d"]
-    if len(pools) != 1 or any(accesses[k].writes_to(x.place) for k in range(i + 1, len(calls))):
+    if len(pools) != 1 or uses.is_written_after(i, x.place):
         return None
     (at,) = pools
     if accesses[at].reads != (y,):
         return None
     (pooled,) = accesses[at].writes
-    if pooled.place in (x.place, y.place):
-        return None
-    if any(accesses[k].writes_to(pooled.place) for k in range(at + 1, len(calls))):
+    if pooled.place in (x.place, y.place) or uses.is_written_after(at, pooled.place):
         return None
     kernel = compile_on(relu, (pooled.operand, pooled.operand))
-    if kernel is None:
+    if kernel is None or not may_alias(relu):
         return None
     # Where relu was in place, x and y are one, and what is no longer there is only what relu made of it.
     changed = {
@@ -194,22 +201,21 @@ def _pool_before_relu(
     first, second = grads
     (spread,), (grad, whole) = accesses[first].writes, accesses[first].reads
     (out,), (masked, of) = accesses[second].writes, accesses[second].reads
-    readers = [k for k in range(len(calls)) if k not in grads and accesses[k].touches(spread.place)]
     if (
         (whole, of, masked) != (y, y, spread)
         or spread.place not in temporaries
-        or readers
+        or uses.after(-1, spread.place) != grads
         or out.place == spread.place
         or out.operand != spread.operand
-        or any(accesses[k].touches(out.place) for k in range(first, second))
-        or not _is_dense(grad.operand)
+        or any(k < second for k in uses.after(first - 1, out.place))
+        or not is_dense(grad.operand)
         or any(calls[first].attrs[name] != calls[at].attrs[name] for name in ("windows", "pads"))
     ):
         return None
     kernel = compile_on(calls[second], (grad.operand, grad.operand, pooled.operand))
     if kernel is None:
         return None
-    is_last = not any(accesses[k].touches(grad.place) for k in range(first + 1, len(calls)))
+    is_last = not uses.after(first, grad.place)
     passed = grad if is_last and grad.place in temporaries else Region(spread.place, 0, grad.operand)
     mask = calls[second]._replace(kernel=kernel)
     changed[first] = (with_regions(mask, (passed, grad, pooled)), with_regions(calls[first], (out, passed, x)))
@@ -217,50 +223,37 @@ def _pool_before_relu(
     return changed
 
 
-def _is_dense(operand: Operand) -> bool:
-    """Whether its elements lie without gaps, in any order."""
-    expected = 1
-    for stride, n in sorted(zip(operand.strides, operand.shape, strict=True)):
-        if n != 1:
-            if stride != expected:
-                return False
-            expected *= n
-    return True
-
-
 # --- Zeros that are written over --------------------------------------------------------------------------------------
 
 
 def _without_zeros(calls: list[Call], temporaries: Mapping[int, int]) -> list[Call]:
     """Zeros are not written where each is added to once or written over: the gradient of the parts of a split."""
-    accesses = [access(call) for call in calls]
+    uses = Uses(calls)
     changed: dict[int, Call | None] = {}
     for i, call in enumerate(calls):
         if call.op == "fill" and type(call.arguments[2]) in (int, float) and repr(call.arguments[2]) in ("0", "0.0"):
-            is_read = any(a.touches(accesses[i].writes[0].place) for a in accesses[i + 1 :])
-            if not is_read and accesses[i].writes[0].place in temporaries:
+            place = call.arguments[0]
+            if place in temporaries and not uses.after(i, place):
                 changed[i] = None
             else:
-                changed.update(_written_over(i, calls, accesses) or {})
+                changed.update(_written_over(i, calls, uses) or {})
     found = [changed.get(i, call) for i, call in enumerate(calls)]
     return [call for call in found if call is not None]
 
 
-def _written_over(i: int, calls: Sequence[Call], accesses: Sequence[Access]) -> dict[int, Call | None] | None:
-    (zeros,) = accesses[i].writes
+def _written_over(i: int, calls: Sequence[Call], uses: Uses) -> dict[int, Call | None] | None:
+    (zeros,) = uses.accesses[i].writes
     missing, boxes = prod(zeros.operand.shape), list[Box]()
     changed: dict[int, Call | None] = {i: None}
-    for k in range(i + 1, len(calls)):
-        if not accesses[k].touches(zeros.place):
-            continue
+    for k in uses.after(i, zeros.place):
         if not missing:
             break
-        call, (writes, reads, _) = calls[k], accesses[k]
+        call, (writes, reads, _) = calls[k], uses.accesses[k]
         box = _box(writes[0], zeros) if call.op in ("add", "copy") and writes[0].place == zeros.place else None
         if box is None or any(box.overlaps(other) for other in boxes):
             return None
         if call.op == "add":
-            if not reads or reads[0] != writes[0] or len(call.operands) != 3 or call.operands[1].is_scalar:
+            if not reads or reads[0] != writes[0] or zeros.operand.dtype.category == BOOL:
                 return None
             reads = reads[1:]
             number = Operand(zeros.operand.dtype, (), (), True)
@@ -341,6 +334,8 @@ def _outputs(call: Call) -> int | None:
     """How many outputs a call has that it only writes; None where that is not known."""
     if call.op in IN_PLACE or not call.operands:
         return None
+    if call.op == "fused":
+        return len(call.attrs["results"])
     if call.op in PRIMITIVES:
         return 2 if call.op in TWO_OUTPUTS else 1
     op = _composites().get(call.op)
@@ -348,9 +343,10 @@ def _outputs(call: Call) -> int | None:
         return None
     tensors = sum(not operand.is_scalar for operand in call.operands)
     given = call.attrs.get("given")
-    if given is None:
-        return None if op.optional else tensors - len(op.tensors)
-    return tensors - sum(map(bool, given))
+    if given is None and op.optional:
+        return None
+    inputs = len(op.tensors) if given is None else sum(map(bool, given))
+    return tensors - inputs if tensors > inputs else None
 
 
 @cache
@@ -370,3 +366,25 @@ def with_regions(
     arguments = [x for region in regions for x in (Place(region.place), region.offset)]
     found = tuple([region.operand for region in regions]) if operands is None else operands
     return call._replace(operands=found, arguments=(*arguments, *numbers))
+
+
+def on_places(call: Call, instead: Mapping[int, int]) -> Call:
+    """The call on other places."""
+    arguments = [Place(instead[x]) if type(x) is Place and x in instead else x for x in call.arguments]
+    return call._replace(arguments=tuple(arguments))
+
+
+def is_dense(operand: Operand) -> bool:
+    """Whether its elements lie without gaps, in any order."""
+    expected = 1
+    for stride, n in sorted(zip(operand.strides, operand.shape, strict=True)):
+        if n != 1:
+            if stride != expected:
+                return False
+            expected *= n
+    return True
+
+
+def may_alias(call: Call) -> bool:
+    """Whether an output of the call, which is elementwise, may be exactly one of the inputs."""
+    return call.op in ELEMENTWISE or call.device.backend.contract >= (1, 3)

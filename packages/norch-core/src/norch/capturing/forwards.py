@@ -90,8 +90,10 @@ class ForwardProgram(Program):
             return (*self.differentiated, node)
         return (*self.differentiated, *[Output(node, i) for i in range(node.output_count)])
 
-    def run_step(self, tensors: Sequence[Tensor], numbers: Sequence[float | None]) -> list[Any]:
-        made = super().run_step(tensors, numbers)
+    def run_step(
+        self, tensors: Sequence[Tensor], numbers: Sequence[float | None], taken: Sequence[Any] = ()
+    ) -> list[Any]:
+        made = super().run_step(tensors, numbers, taken)
         for i, own, j in self.found.bases:
             made[i].base = made[j] if own else tensors[j].base or tensors[j]
         if self.changes_state:
@@ -163,7 +165,8 @@ def _as_before(program: ForwardProgram, node: GraphNode) -> Iterator[None]:
     recording, cast, cache = is_recording(), autocast.active, autocast.cache
     states = [(generator, generator._state()) for generator, _ in program.sources.draws]
     kept = []
-    for owner, *_ in (*program.owners, *program.movers):
+    owners: list[Any] = [owner for owner, *_ in (*program.owners, *program.movers)]
+    for owner in owners:
         tensor = owner()
         if tensor is not None and program.changes_state:
             copy = make_tensor(tensor.spec, tensor.buffer, tensor.offset).clone()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Operand, Place
+from ..backend.contract import ELEMENTWISE, Operand
 from ..backend.fused import Step
 from ..dispatch.plan import compile_kernel
 from ..dtype import INTEGER
-from ..dtype import uint8 as BYTE
 from .calls import Call
+from .epilogues import Region
+from .epilogues import access as access_of
 
 if TYPE_CHECKING:
     from ..device import Device
@@ -26,8 +27,8 @@ COMPOSITES = frozenset(
 )  # fmt: skip
 """Elementwise composites, asked for as steps where the backend had a kernel of their own."""
 
-MAX_STEPS, MAX_OPERANDS, MAX_OPEN = 32, 24, 16
-"""Of a group; and of groups that may still grow."""
+MAX_STEPS, MAX_OPERANDS = 32, 24
+"""Of a group."""
 
 
 class Elements(NamedTuple):
@@ -58,31 +59,42 @@ class Group:
     def __init__(self, shape: tuple[int, ...], device: Device) -> None:
         self.shape, self.device = shape, device
         self.members: list[int] = []
-        self.reads: set[Elements] = set()
-        self.writes: set[Elements] = set()
+        self.reads: dict[int, set[Elements]] = {}  # by place
+        self.writes: dict[int, set[Elements]] = {}
 
     def minds(self, access: Access) -> bool:
         """Whether a call that is no member may not run before the group."""
-        written = any(w.overlaps(e) for w in self.writes for e in (*access.reads, *access.writes))
-        return written or any(r.overlaps(w) for r in self.reads for w in access.writes)
+        if any(_overlaps(e, self.writes) for e in access.reads):
+            return True
+        return any(_overlaps(e, self.writes) or _overlaps(e, self.reads) for e in access.writes)
 
     def feeds(self, access: Access) -> bool:
         """Whether a call reads a result of the group and, of what that touches, exactly the same elements or none."""
-        touched = self.reads | self.writes
-        return any(r in self.writes for r in access.reads) and not (
-            any(r != w and r.overlaps(w) for r in access.reads for w in self.writes)
-            or any(w != e and w.overlaps(e) for w in access.writes for e in touched)
+        if not any(r in self.writes.get(r.place, ()) for r in access.reads):
+            return False
+        return not any(_overlaps(e, self.writes, but_itself=True) for e in (*access.reads, *access.writes)) and not any(
+            _overlaps(e, self.reads, but_itself=True) for e in access.writes
         )
+
+    def places(self) -> set[int]:
+        return {*self.reads, *self.writes}
 
     def add(self, index: int, access: Access) -> None:
         self.members.append(index)
-        self.reads |= set(access.reads)
-        self.writes |= set(access.writes)
+        for r in access.reads:
+            self.reads.setdefault(r.place, set()).add(r)
+        for w in access.writes:
+            self.writes.setdefault(w.place, set()).add(w)
 
     def merge(self, other: Group) -> None:
         self.members = sorted(self.members + other.members)
-        self.reads |= other.reads
-        self.writes |= other.writes
+        for own, its in ((self.reads, other.reads), (self.writes, other.writes)):
+            for place, elements in its.items():
+                own.setdefault(place, set()).update(elements)
+
+
+def _overlaps(elements: Elements, others: Mapping[int, set[Elements]], but_itself: bool = False) -> bool:
+    return any(elements.overlaps(e) and not (but_itself and e == elements) for e in others.get(elements.place, ()))
 
 
 def fuse(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
@@ -92,42 +104,99 @@ def fuse(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
     least one result need not be written, and the backend compiles it.
     """
     accesses = [_access(call) for call in calls]
+    touched: dict[int, list[tuple[int, Elements]]] = {}  # by place: which call, and what
+    for i, access in enumerate(accesses):
+        for e in (*access.reads, *access.writes):
+            touched.setdefault(e.place, []).append((i, e))
     fused: dict[int, Call | None] = {}
+
+    def is_needed(result: Elements, last: int) -> bool:
+        """Whether a result is needed after call `last`."""
+        place = result.place
+        return place not in temporaries or any(i > last and result.overlaps(e) for i, e in touched[place])
+
+    def try_to_fuse(members: list[int]) -> None:
+        if len(members) < 2:
+            return
+        program, last = Program(), members[-1]
+        for i in members:
+            program.add(calls[i], accesses[i])
+        results = [w for w in program.written if is_needed(w, last)]
+        if not results or len(results) == len(members):
+            return
+        call = _compiled(program, results, calls[last])
+        if call is None:  # perhaps for one step: what is before it or after may do
+            half = len(members) // 2
+            try_to_fuse(members[:half])
+            try_to_fuse(members[half:])
+            return
+        fused.update(dict.fromkeys(members))
+        fused[last] = call
+
     for group in _groups(calls, accesses):
-        if len(group.members) < 2:
-            continue
-        call = _fused(group, calls, accesses, temporaries)
-        if call is not None:
-            fused.update(dict.fromkeys(group.members))
-            fused[group.members[-1]] = call
+        for members in _parts(group.members, calls, accesses, temporaries):
+            try_to_fuse(members)
     found = [fused.get(i, call) for i, call in enumerate(calls)]
     return [call for call in found if call is not None]
 
 
+def _parts(
+    members: list[int], calls: Sequence[Call], accesses: Sequence[Access], temporaries: Mapping[int, int]
+) -> list[list[int]]:
+    """The members of a group, cut where one would write what is kept after a call that may raise, and did so before."""
+    parts = [members[:1]]
+    for i in members[1:]:
+        between = calls[parts[-1][-1] + 1 : i]
+        keeps = any(w.place not in temporaries for k in parts[-1] for w in accesses[k].writes)
+        if keeps and any(_may_raise(call) for call in between):
+            parts.append([i])
+        else:
+            parts[-1].append(i)
+    return parts
+
+
+def _may_raise(call: Call) -> bool:
+    """For the values that it gets: kernels of integers do, for an index that is out of bounds, or a 0."""
+    return any(o.dtype.category == INTEGER and not o.is_scalar for o in call.operands)
+
+
 def _groups(calls: Sequence[Call], accesses: Sequence[Access]) -> list[Group]:
-    closed: list[Group] = []
-    opened: list[Group] = []
+    groups: list[Group] = []
+    opened: dict[int, dict[Group, None]] = {}  # by place that they touch; in the order of their making
     for i, (call, access) in enumerate(zip(calls, accesses, strict=True)):
+        places = dict.fromkeys([e.place for e in (*access.reads, *access.writes)])
+        near = list(dict.fromkeys([group for place in places for group in opened.get(place, ())]))
         joined: Group | None = None
         if _is_candidate(call):
             shape = call.operands[0].shape
-            for group in [g for g in opened if (g.shape, g.device) == (shape, call.device) and g.feeds(access)]:
+            for group in [g for g in near if g.shape == shape and g.device is call.device and g.feeds(access)]:
                 if joined is None and _size(calls, [*group.members, i]):
                     joined = group
                 elif joined is not None and _size(calls, [*joined.members, *group.members, i]):
                     joined.merge(group)
-                    opened.remove(group)
-        minding = [g for g in opened if g is not joined and g.minds(access)]
-        closed += minding
-        opened = [g for g in opened if g not in minding]
-        if joined is None and _is_candidate(call):
-            joined = Group(call.operands[0].shape, call.device)
-            opened.append(joined)
+                    _close(group, opened)
+                    groups.remove(group)
+                    _open(joined, group.places(), opened)
+            if joined is None:
+                joined = Group(shape, call.device)
+                groups.append(joined)
+        for group in near:
+            if group is not joined and group.minds(access):
+                _close(group, opened)
         if joined is not None:
             joined.add(i, access)
-        if len(opened) > MAX_OPEN:
-            closed.append(opened.pop(0))
-    return closed + opened
+            _open(joined, places, opened)
+    return groups
+
+
+def _open(group: Group, places: Iterable[int], opened: dict[int, dict[Group, None]]) -> None:
+    for place in places:
+        opened.setdefault(place, {})[group] = None
+
+
+def _close(group: Group, opened: dict[int, dict[Group, None]]) -> None:
+    for place in group.places():
+        opened[place].pop(group, None)
 
 
 def _size(calls: Sequence[Call], members: list[int]) -> bool:
@@ -153,27 +222,14 @@ def _attrs(call: Call) -> dict[str, Any]:
 
 
 def _access(call: Call) -> Access:
-    places: list[Elements] = []
-    at = 0
-    for operand in call.operands:
-        if operand.is_scalar:
-            at += 1
-            continue
-        places.append(_elements(operand, call.arguments[at], call.arguments[at + 1]))
-        at += 2
-    everything = tuple(places)
-    if not call.operands:  # bytes are copied
-        everything = tuple([Elements(a, 0, BYTE, (), 0, sys.maxsize) for a in call.arguments if type(a) is Place])
-    if call.op == "fused":
-        outputs = len(call.attrs["results"])
-    elif call.op in IN_PLACE or not (call.op in PRIMITIVES or call.op in COMPOSITES):
-        return Access(everything, everything)  # how many outputs a composite has is not known here
-    else:
-        outputs = 2 if call.op in TWO_OUTPUTS else 1
-    return Access(everything[outputs:], everything[:outputs])
+    found = access_of(call)
+    return Access(tuple(map(_elements, found.reads)), tuple(map(_elements, found.writes)))
 
 
-def _elements(operand: Operand, place: int, offset: int) -> Elements:
+def _elements(region: Region) -> Elements:
+    place, offset, operand = region
+    if operand.dtype is None:  # bytes that are copied
+        return Elements(place, 0, operand.dtype, (), 0, sys.maxsize)
     size = operand.dtype.itemsize
     strides = tuple([stride if n != 1 else 0 for n, stride in zip(operand.shape, operand.strides, strict=True)])
     count = 1 + sum((n - 1) * stride for n, stride in zip(operand.shape, strides, strict=True))
@@ -181,28 +237,13 @@ def _elements(operand: Operand, place: int, offset: int) -> Elements:
     return Elements(place, offset, operand.dtype, strides, offset * size, stop * size)
 
 
-def _fused(
-    group: Group, calls: Sequence[Call], accesses: Sequence[Access], temporaries: Mapping[int, int]
-) -> Call | None:
-    """The call that does what the group's do; None where that saves nothing or the backend has no kernel."""
-    program = Program()
-    for i in group.members:
-        program.add(calls[i], accesses[i])
-    after = [a for i, a in enumerate(accesses) if i > group.members[-1]]
-    results = [w for w in program.written if w.place not in temporaries or _is_touched(w, after)]
-    if not results or len(results) == len(group.members):
-        return None
+def _compiled(program: Program, results: Sequence[Elements], last: Call) -> Call | None:
+    """The program as a call; None where the backend has no kernel."""
     operands, arguments, attrs = program.bound(results)
     if len(operands) > MAX_OPERANDS:
         return None
-    kernel = compile_kernel("fused", group.device, operands, attrs, False)
-    if kernel is None:
-        return None
-    return Call("fused", operands, attrs, kernel, arguments, group.device, calls[group.members[-1]].line)
-
-
-def _is_touched(elements: Elements, accesses: Collection[Access]) -> bool:
-    return any(elements.overlaps(e) for a in accesses for e in (*a.reads, *a.writes))
+    kernel = compile_kernel("fused", last.device, operands, attrs, False)
+    return None if kernel is None else Call("fused", operands, attrs, kernel, arguments, last.device, last.line)
 
 
 class Program:

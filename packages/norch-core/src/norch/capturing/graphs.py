@@ -70,10 +70,6 @@ class End(NamedTuple):
     leaf: Any
     position: int
 
-    def node(self, tensors: Sequence[Tensor]) -> Any:
-        """What a backward pass goes on to."""
-        return self.leaf().node if self.leaf is not None else resolve(tensors[self.position])
-
 
 class StepGraph:
     """The graph that one run of a step has made.
@@ -195,14 +191,15 @@ def run_inside(
 ) -> list[Any]:
     """The gradients at the ends `nodes`, None where none got there (or it went to `.grad`).
 
-    grads: of the results whose nodes are `inner`, None where there is none. carried: what the ends have already.
+    grads: of the results whose nodes are `inner`, None where there is none. carried: what the ends have already, empty
+    where none has anything.
     """
     inside = InnerPass(outer, nodes)
     starts = [(node, grad) for node, grad in zip(inner, grads, strict=True) if grad is not None]
     if needed is not None:
         wanted = dict.fromkeys(node for node, want in zip(nodes, needed, strict=True) if want)
         inside.needed = leading_to([node for node, _ in starts], wanted)
-    for node, value in zip(nodes, carried, strict=True):
+    for node, value in zip(nodes, carried, strict=False):
         if value is not None:
             inside.pending[node] = value
     inside.run(starts)
@@ -224,7 +221,8 @@ class GraphNode(Node):
         "results", "tensors",
     )  # fmt: skip
 
-    output_count: int  # type: ignore[misc]
+    output_count: int
+    edges: tuple[Any, ...]
     graph: StepGraph | None
     recorder: Recorder | None
     program: ForwardProgram | None
@@ -234,7 +232,7 @@ class GraphNode(Node):
     results: Sequence[Any]
 
     def __init__(self, backwards: Backwards, ends: Sequence[End], tensors: Sequence[Tensor], count: int) -> None:
-        init_node(self, None, tuple([end.node(tensors) for end in ends]))
+        init_node(self, None, tuple([resolve(tensors[at]) if leaf is None else leaf().node for leaf, at in ends]))
         self.backwards, self.ends, self.tensors, self.output_count = backwards, ends, tensors, count
         self.graph = self.recorder = self.program = self.memory = None
         self.opened = False
@@ -257,9 +255,13 @@ class GraphNode(Node):
         if backward.needed is not None:
             needed = tuple([edge in backward.needed for edge in self.edges])
         pending = backward.pending
-        carried = [pending.get(edge) for edge in self.edges]
-        if needed is not None:
-            carried = [value if want else None for value, want in zip(carried, needed, strict=True)]
+        carried: Sequence[Any] = ()
+        if pending:
+            carried = [pending.get(edge) for edge in self.edges]
+            if needed is not None:
+                carried = [value if want else None for value, want in zip(carried, needed, strict=True)]
+            if all(value is None for value in carried):
+                carried = ()
         values = self.backwards.run(self, backward, grads, needed, carried)
         for edge, value in zip(self.edges, values, strict=True):
             if value is None:
@@ -278,14 +280,15 @@ class GraphNode(Node):
             start = next_sequence_number()
             graph = self.graph = self.backwards.graph_of(self)
             graph.date_back(start, self.sequence_number)
-        real = dict(zip(graph.nodes, self.edges, strict=True))
+        real: dict[Any, Any] = dict(zip(graph.nodes, self.edges, strict=True))
         for node in graph.inside:
             node.edges = tuple([real.get(edge, edge) for edge in node.edges])
         ends, self.edges, self.opened = self.edges, tuple(graph.inner), True
         if backward.needed is not None:
             backward.needed |= leading_to(self.edges, dict.fromkeys(e for e in ends if e in backward.needed))
         if backward.counts_uses:
-            uses, stack = backward.uses, [self]  # type: ignore[attr-defined]
+            uses: dict[Any, int] = backward.uses  # type: ignore[attr-defined]
+            stack: list[Any] = [self]
             while stack:
                 for edge in stack.pop().edges:
                     if edge in uses:
@@ -329,21 +332,44 @@ def attach(node: GraphNode, graph: StepGraph, live: Sequence[Tensor]) -> None:
         tensor.node = node if len(live) == 1 else Output(node, position)
 
 
-def kept_elsewhere(tensors: Sequence[Any], graph: StepGraph | None, out: Any, lists: Sequence[Any]) -> list[Any]:
-    """Those that something holds besides the step's graph, what it returns and `lists`: no replay leaves them there."""
-    known: set[int] = {id(tensors), *map(id, lists)}
-    if graph is not None:
-        known |= {id(graph.tensors), *map(id, graph.holders)}
-    stack = [out]
+def holders_of(tensors: Sequence[Any]) -> dict[int, Any]:
+    """What holds `tensors`, by id."""
+    kinds = (dict, list, tuple, set, CellType)
+    found = gc.get_referrers(*tensors) if tensors else []
+    return {id(h): h for h in found if isinstance(h, kinds) or hasattr(h, "__dict__")}
+
+
+def containers(tree: Any) -> list[Any]:
+    """The dicts, lists and tuples of a tree."""
+    found: list[Any] = []
+    stack = [tree]
     while stack:
         thing = stack.pop()
         if isinstance(thing, dict | list | tuple):
-            known.add(id(thing))
+            found.append(thing)
             stack += thing.values() if isinstance(thing, dict) else thing
-    holders = (dict, list, tuple, set, CellType)
-    found = [h for h in gc.get_referrers(*tensors) if isinstance(h, holders) or hasattr(h, "__dict__")]
-    suspects = [h for h in found if id(h) not in known and not isinstance(h, TensorBase | Node)]
+    return found
+
+
+def kept_elsewhere(
+    tensors: Sequence[Any],
+    graph: StepGraph | None,
+    out: Any,
+    lists: Sequence[Any],
+    before: dict[int, Any] | None = None,
+) -> list[Any]:
+    """Those that something holds besides the step's graph, what it returns, `lists` and what has held them `before`.
+
+    No replay would leave them there.
+    """
+    known: set[int] = {id(tensors), *map(id, lists), *(before or ())}
+    if graph is not None:
+        known |= {id(graph.tensors), *map(id, graph.holders)}
+    known |= {id(thing) for thing in containers(out)}
+    suspects = [h for i, h in holders_of(tensors).items() if i not in known and not isinstance(h, TensorBase | Node)]
     held = {id(thing) for suspect in suspects for thing in gc.get_referents(suspect)}
+    # Asking an object for its attributes may give it a dict of them, which then holds them in its place.
+    held |= {id(v) for suspect in suspects if hasattr(suspect, "__dict__") for v in vars(suspect).values()}
     return [t for t in tensors if id(t) in held]
 
 

@@ -61,7 +61,8 @@ class Program:
         first = next((i for i, call in enumerate(python) if apart or call.why is not None), len(python))
         self.fed, as_it_is = python[:first], python[first:]
         self.unfed = sum(step.scalars for call in as_it_is for step in call.steps)
-        self.outdated = False
+        self.outdated: str | None = None
+        """Why it is not to be run again."""
         left = [r for r in self.outputs if isinstance(r, Result)]
         left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
         left += [r.grad for r in self.outputs if isinstance(r, NewLeaf) and r.grad is not None]
@@ -94,7 +95,7 @@ class Program:
         self.gradients: list[tuple[Any, int]] = []
         self.movers: list[tuple[Any, int]] = []
         self.moving: list[tuple[Any, int, Any, int]] = []
-        self.owners: list[tuple[Any, Any, Any, list[Any]]] = []
+        self.owners: list[tuple[Any, Any, Any, list[tuple[Any, Any]]]] = []
         self.allocations: list[tuple[int, int, Callable[[int, int], Any], int]] = []
         for at, info in enumerate(places):
             if info.kind == ARGUMENT:
@@ -111,7 +112,8 @@ class Program:
                 else:
                     self.buffers[at] = info.buffer
                     if owner is not None:
-                        self.owners.append((info.owner, info.buffer, _seen(owner), info.owners))
+                        others = [(o, _seen(t)) for o in info.owners if (t := o()) is not None]
+                        self.owners.append((info.owner, info.buffer, _seen(owner), others))
             elif info.kind == CONSTANT:
                 self.buffers[at] = info.buffer
             elif at in results or (at in used and at not in offsets):
@@ -124,6 +126,8 @@ class Program:
                 self.allocations.remove(grad.allocation)
         self.modified = [at for at in recorder.modified if places[at].kind not in (CONSTANT, TEMPORARY)]
         self.entry = entry_of(recorder, self.grads, self.gradients)
+        seen = {id(leaf()) for leaf in (*(leaf for leaf, _ in self.entry), *(grad.leaf for grad in self.grads))}
+        self.entry += {id(leaf()): (leaf, grad) for call in python for leaf, grad in call.others(seen)}.values()
         aliased = {memory for memory, _ in recorder.where} & {id(b) for b in self.buffers if b is not None}
         changed = {id(self.buffers[at]) for at in self.modified}
         self.state = frozenset({id(b) for b in self.buffers if b is not None} - (aliased - changed))
@@ -154,6 +158,7 @@ class Program:
         """Has `gone` told of tensors that are freed."""
         self.gone.clear()
         found = [o for o, *_ in (*self.owners, *self.movers, *self.gradients)] + [g.leaf for g in self.grads]
+        found += [leaf for leaf, _ in self.entry]
         found += [o.tensor for o in self.outputs if isinstance(o, Standing)]
         self.watched = [ref(t, self.gone.append) for o in found if o is not None and (t := o()) is not None]
         if len(self.watched) < sum(o is not None for o in found):
@@ -161,17 +166,15 @@ class Program:
 
     def holds(self) -> bool:
         """Whether the tensors that the step uses still have the memory that it was recorded with."""
-        if self.outdated or not all(call.holds() for call in self.made_of[0].python):
+        if self.outdated is not None or not all(call.holds() for call in self.made_of[0].python):
             return False
-        for i, (owner, buffer, seen, others) in enumerate(self.owners):
-            tensor = owner()
-            if tensor is None:  # another that was there on the same memory will do
-                owner = next((o for o in others if (t := o()) is not None and t.buffer is buffer), None)
-                if owner is None:
-                    return False
-                self.owners[i] = owner, buffer, _seen(owner()), others
-            elif tensor.buffer is not buffer or _seen(tensor) != seen:
+        for i, (owner, buffer, _, others) in enumerate(self.owners):
+            # A parameter that is frozen is one of several on its memory, if its state_dict() is kept.
+            alive = [(weak, seen, tensor) for weak, seen in others if (tensor := weak()) is not None]
+            if not alive or any(t.buffer is not buffer or _seen(t) != seen for _, seen, t in alive):
                 return False
+            if owner() is None:  # another that was there on the same memory will do
+                self.owners[i] = alive[0][0], buffer, alive[0][1], others
         for owner, _, spec, offset in self.moving:
             tensor = owner()
             if tensor is None or tensor.spec is not spec or tensor.offset != offset:
@@ -290,6 +293,7 @@ class Program:
     def _run_parts(self, buffers: list[Any], fed: Any, tensors: Any, taken: Sequence[Any]) -> set[int]:
         """Runs the parts and what is between them; returns the ids of leaves that got gradients from the latter."""
         kept: set[int] = set()
+        entry: dict[int, tuple[Any, Any]] = {}  # leaves with the gradients from before the step
         for at, (run, group, call) in enumerate(self.parts):
             try:
                 run(buffers, fed)
@@ -299,10 +303,17 @@ class Program:
                     raise_failure_of(group[which], error)
                 raise
             if call is not None:
+                for leaf, grad in entry.values():
+                    leaf._grad = grad
+                for leaf in [weak() for weak, _ in call.grads]:
+                    entry.setdefault(id(leaf), (leaf, leaf._grad))
                 if at < len(taken):
                     call.run_taken(taken[at], buffers)
                 else:
                     kept.update(map(id, call.run(buffers, tensors)))
+        for key, (leaf, grad) in entry.items():
+            if key not in kept:
+                leaf._grad = grad
         return kept
 
     def _run_apart(self, tensors: Any, numbers: Any, misfit: PythonCall) -> list[Any]:
@@ -310,7 +321,7 @@ class Program:
         fed = self.fed[: self.fed.index(misfit) + 1]
         program = Program(*self.made_of, apart=True)
         taken = [call.taken_steps() for call in fed]
-        self.outdated = True
+        self.outdated = f"{misfit.name} makes other steps than it did ({misfit.line})"
         switches.moved()
         return program.run_step(tensors, numbers, taken)
 

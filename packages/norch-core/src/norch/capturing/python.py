@@ -56,6 +56,9 @@ class PythonCall:
         self.constant: tuple[Any, Any] | None = (args, kwargs) if all(type(x) in _PLAIN for x in leaves) else None
         """The arguments, where they are the same in each run."""
         # In a replay:
+        self.quick: Any = None
+        """What does the same in less time, where nothing but numbers has changed: see norch.optim.replay."""
+        self.was_quick = False
         self.stand_ins: list[tuple[Any, Any]] = []
         for leaf, where in self.grads:
             spec = where[2] if isinstance(where, tuple) else None if where is None else where().spec
@@ -83,7 +86,7 @@ class PythonCall:
         steps = [(s.op, s.attrs, [id(b) for b in s.buffers], s.params, s.scalars) for s in self.steps]
         grads = sorted((id(leaf()), _role(where)) for leaf, where in self.grads)
         arguments = [(kind, _role(x) if kind == "tensor" else x) for kind, x in self.arguments]
-        return self.method, id(self.owner()), self.why is None, self.begin, self.end, steps, grads, arguments
+        return self.method, id(self.owner()), self.begin, self.end, steps, grads, arguments
 
     def holds(self) -> bool:
         """Whether the objects that it is called with are still there."""
@@ -92,6 +95,14 @@ class PythonCall:
             return False
         return all(x() is not None for kind, x in self.arguments if kind == "object")
 
+    def others(self, seen: set[int]) -> list[tuple[Any, Any]]:
+        """Parameters (weakly) whose gradients the method looks at and that are none of `seen`, with what those are."""
+        optimizers = [self.owner(), *(x() for kind, x in self.arguments if kind == "object")]
+        groups = [group for optimizer in optimizers for group in getattr(optimizer, "param_groups", ())]
+        params = [param for group in groups for param in group["params"] if id(param) not in seen]
+        grads = [None if param._grad is None else (param._grad.spec, param._grad.offset) for param in params]
+        return [(ref(param), grad) for param, grad in zip(params, grads, strict=True)]
+
     # --- In replays ---------------------------------------------------------------------------------------------------
 
     def feed(self, numbers: list[float]) -> None:
@@ -99,6 +110,9 @@ class PythonCall:
 
         Raises Misfit where it makes other steps than in the recording, or raises.
         """
+        self.was_quick = self.quick is not None and self.quick.give(numbers)
+        if self.was_quick:
+            return
         changed = None
         for leaf, stand_in in self.stand_ins:
             tensor = leaf()
@@ -140,8 +154,13 @@ class PythonCall:
     def _take(self, *step: Any) -> None:
         self.taken.append(step)
 
-    def taken_steps(self) -> tuple[dict[int, Any], list[Any], Exception | None]:
-        """What `feed` took: leaves (weakly) by the ids of gradients that the method saw, steps, and what it raised."""
+    def taken_steps(self) -> Any:
+        """What `feed` took: leaves (weakly) by the ids of gradients that the method saw, steps, and what it raised.
+
+        Or a function that makes the steps.
+        """
+        if self.was_quick:
+            return self.quick.redo
         leaves = {}
         for leaf, stand_in in self.stand_ins:
             leaves[id(stand_in)] = leaves[id(leaf()._grad)] = leaf
@@ -150,6 +169,9 @@ class PythonCall:
     def run_taken(self, taken: Any, buffers: list[Any]) -> None:
         """Makes steps that `feed` has taken, and raises what it raised."""
         self._give_grads(buffers)
+        if callable(taken):
+            taken()
+            return
         leaves, steps, error = taken
         for op, attrs, lists, scalars, one in steps:
             grads = [leaves[id(g)]()._grad if id(g) in leaves else g for g in lists[-1]]
@@ -255,9 +277,29 @@ def note(recorder: Recorder, method: Any, owner: Any, args: Any, kwargs: Any) ->
         recorder.scalars = {at: source for at, source in recorder.scalars.items() if at < call.begin}
         call.end, call.steps = call.begin, []
         recorder.take_host_random()
+    elif call.steps and call.constant == ((), {}) and hasattr(owner, "_step_replay"):
+        quick = owner._step_replay({id(leaf()) for leaf, _ in call.grads}, _ask)
+        if quick is not None and quick.steps() == [(step.attrs, step.scalars) for step in call.steps]:
+            call.quick = quick
     recorder.python.append(call)
     recorder.states = recorder.states_now()
     return out
+
+
+def _ask(function: Any) -> list[tuple[Any, tuple[float, ...]]]:
+    """Calls a function; returns attributes and numbers of the optimisers' steps that it would have made."""
+    asked: list[tuple[Any, tuple[float, ...]]] = []
+    thread = get_ident()
+    before = watchers.get(thread)
+    watchers[thread] = lambda op, attrs, lists, scalars, one: asked.append((attrs, scalars))
+    try:
+        function()
+    finally:
+        if before is None:
+            del watchers[thread]
+        else:
+            watchers[thread] = before
+    return asked
 
 
 def _memory(recorder: Recorder) -> Any:

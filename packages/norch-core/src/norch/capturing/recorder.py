@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import random
 import sys
+from array import array
+from itertools import chain, compress, tee
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,7 +41,7 @@ class PlaceInfo:
     """What is known of a place. `owner`: the tensor (weakly) whose memory it is, or the leaf whose gradient's.
 
     owners: all tensors (weakly) that had this memory. buffer: that of the recording, for what outlives it. data: the
-    bytes of a constant; `shared` where they are those of an array that others have.
+    bytes of a constant; `shared` what owns them, where the buffer has the memory of an array.
     """
 
     __slots__ = (
@@ -53,7 +55,8 @@ class PlaceInfo:
         self.data: bytes | None = None
         self.owner: Any = None
         self.owners: list[Any] = []
-        self.written = self.shared = False
+        self.written = False
+        self.shared: Any = False
 
     def role(self) -> Any:
         """What must be the same in two recordings."""
@@ -98,6 +101,9 @@ class Recorder:
         self.thread = get_ident()
         self.fullgraph = fullgraph
         self.refusal: str | None = None
+        self.code: Any = None
+        """The step's own code. `at`: the line in it where the step was refused, if that was while it ran."""
+        self.at: int | None = None
         self.calls: list[tuple[Compiled, tuple[Any, ...], str]] = []
         self.places: list[PlaceInfo] = [PlaceInfo(TEMPORARY, 0, None, 0)]  # 0 is the program's scratch memory
         self.numbers: dict[int, int] = {}
@@ -186,7 +192,7 @@ class Recorder:
         if not self.hidden:
             self._note_inside()
             info = self._place(buffer, CONSTANT, buffer.nbytes, backend, 0)
-            info.buffer, info.data, info.shared = buffer, bytes(data), True
+            info.buffer, info.data, info.shared = buffer, bytes(data), _owner_of(data)
 
     def copied_in(self, buffer: Any, offset: int, data: memoryview, backend: Backend) -> None:
         if self.hidden:
@@ -276,6 +282,9 @@ class Recorder:
         return Place(number), at
 
     def read(self, buffer: Any) -> None:
+        number = self.numbers.get(id(buffer))
+        if number is not None and self.places[number].kind == CONSTANT and not self.places[number].written:
+            return  # on its way to another device: data of the host are the same in every run, or it is not replayed
         if not self.hidden:
             self.refuse("a tensor's values are read by Python")
 
@@ -285,10 +294,16 @@ class Recorder:
             self.inside.why = self.inside.why or why
             return
         if self.refusal is None:
-            self.refusal = f"{why} ({self.line()})"
+            self.refusal, self.at = f"{why} ({self.line()})", self._line_of_step()
             self.calls.clear()
         if self.fullgraph:
             raise CaptureError(f"capture(): {self.refusal}")
+
+    def _line_of_step(self) -> int | None:
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code is not self.code:
+            frame = frame.f_back
+        return None if frame is None else int(frame.f_lineno)
 
     def line(self) -> str:
         """Where outside of norch the thread is."""
@@ -343,7 +358,7 @@ class Recorder:
         self.moved: list[tuple[Any, Any]] = []
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         self.of_leaf: dict[int, Any] = {}
-        allowed = {id(tensor) for tensor in (*results, *held)}
+        allowed = {id(tensor) for tensor in (*results, *held)} | {id(tensor.base) for tensor in results}
         tensors = _found()[0]
         for seen in _seen(tensors):
             tensor = seen.tensor()
@@ -383,7 +398,7 @@ class Recorder:
         ):
             self.refuse("an argument's memory is kept")
         left = {int(w[0]) for w in (*self.results, *[w for _, w in (*self.grads, *self.moved)]) if type(w) is tuple}
-        if any(info.shared and (n in left or n in self.modified) for n, info in enumerate(self.places)):
+        if any((n in left or n in self.modified) and _is_shared(info.shared) for n, info in enumerate(self.places)):
             self.refuse("a tensor on the memory of a NumPy array is changed, or is a result")
         self.draws = [
             (generator, state, count)
@@ -456,6 +471,26 @@ class Recorder:
         return place, at // tensor.spec.dtype.itemsize, tensor.spec
 
 
+def _owner_of(data: memoryview) -> Any:
+    """The array (weakly) whose memory it is; None for memory of another kind."""
+    found: Any = data.obj
+    while isinstance(found, np.ndarray) and isinstance(found.base, np.ndarray):
+        found = found.base
+    if isinstance(found, array) or (isinstance(found, np.ndarray) and found.base is None):
+        return ref(found)
+    return None
+
+
+def _is_shared(owner: Any) -> bool:
+    """Whether anything but a buffer holds the array."""
+    found = None if owner is False or owner is None else owner()
+    return owner is None or (found is not None and sys.getrefcount(found) > _ALONE)
+
+
+_ALONE = 3
+"""What `getrefcount` says there of an array that one buffer, or one view of it, holds."""
+
+
 def keyed_kernels() -> frozenset[str]:
     """Kernels whose last two scalars are the seed and the offset of a draw."""
     return frozenset(op.kernel for op in all_ops() if op.params[-2:] == ("seed", "offset"))
@@ -476,10 +511,25 @@ def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
         kinds |= found
         stack += found
     kinds = {kind for kind in kinds if getattr(kind, "apply_function", None) is None}  # those that stand for others
-    things = [thing for thing in gc.get_objects() if type(thing) in kinds]
+    if gc.get_freeze_count():
+        gc.unfreeze()  # a script has had the collector pass over what there was, which is then not found either
+    things = _objects(kinds)
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
-    generators = [g for g in things if isinstance(g, Generator)]
+    generators = sorted([g for g in things if isinstance(g, Generator)], key=id)  # the collector has no fixed order
     return tensors, generators, [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
+
+
+def _objects(kinds: set[type]) -> list[Any]:
+    """All objects of these types. It is one call of C code: were another thread to run while the list of all objects
+    is there, a tuple that it is building would have a second owner, and Python raises SystemError."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        one, other = tee(chain.from_iterable(map(gc.get_objects, (None,))))
+        return list(compress(one, map(kinds.__contains__, map(type, other))))
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _seen(tensors: list[Any]) -> list[Seen]:

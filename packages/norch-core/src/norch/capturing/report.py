@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from math import prod
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ..backend.contract import Fed, Place
+from ..spec import span
 
 if TYPE_CHECKING:
-    pass
+    from .calls import Call
+    from .captured import Captured
+    from .program import Program
 
 
 @dataclass
 class Kernels:
-    """The calls of one kernel in a program. bytes: of their operands. seconds: of a run, where it was timed."""
+    """The calls of one kernel in a program. bytes: of their operands, in all. seconds: in all, where it was timed."""
 
     op: str
     calls: int = 0
@@ -21,33 +28,52 @@ class Kernels:
 
 @dataclass
 class ProgramReport:
-    """A program: what it is run for, and what it is made of.
+    """A program of a captured step.
 
-    signature: the arguments that it is for. replayed: how often it has run. kernels: by op, most bytes first. scratch:
-    bytes of memory that its temporaries share. fused: the steps of each call that is several ops in one. native:
-    whether the backend runs it in one call; else core calls kernel after kernel.
+    signature: the arguments that it is for. replayed: how often it has run. kernels: by op, most bytes (or time) first.
+    parts: how many lists of kernels it is, between which Python runs. python: methods of optimisers and the like whose
+    Python runs at each replay. scratch: bytes that its temporaries share. fused: the steps of each kernel that is
+    several ops in one. native: whether the backend runs each part in one call; else core calls kernel after kernel.
     """
 
     signature: str
     replayed: int
+    device: str
     kernels: list[Kernels]
+    parts: int
+    python: list[str]
     scratch: int
     fused: list[str]
     native: bool
-    device: str
 
     @property
     def calls(self) -> int:
         """How many kernels it calls."""
         return sum(k.calls for k in self.kernels)
 
+    def __str__(self) -> str:
+        how = "in one call of the backend" if self.native else "kernel by kernel"
+        if self.parts > 1:
+            how += f", in {self.parts} parts"
+        lines = [
+            f"{self.signature}: {self.replayed:,} replays of {self.calls:,} kernels on {self.device}, {how}, "
+            f"{self.scratch:,} bytes of scratch memory"
+        ]
+        wide = max([len(k.op) for k in self.kernels], default=0)
+        for k in self.kernels:
+            time = "" if k.seconds is None else f"  {1e6 * k.seconds:,.1f} us"
+            lines.append(f"    {k.op:{wide}}  {k.calls:,} calls  {k.bytes:,} bytes{time}")
+        lines += [f"    fused: {steps}" for steps in self.fused]
+        return "\n".join(lines + [f"    with the Python of {name}" for name in self.python])
+
 
 @dataclass
 class Report:
-    """How often a captured step ran in which way, its programs, and what was in the way.
+    """How often a captured step ran in which way, its programs, and what was in the way. It prints as text.
 
-    refused: by signature, why calls of it are left as they are. captured_again: why programs were given up, oldest
-    first. print() shows all of it.
+    eager, recorded, replayed: calls. refused: by signature, why calls are left as they are. captured_again: why
+    programs were given up, the latest 20. apart: of a step that is replayed in parts, the first and last line of each,
+    and its report. whole: why a step that could not be one program was not taken apart.
     """
 
     name: str
@@ -57,37 +83,118 @@ class Report:
     programs: list[ProgramReport] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     captured_again: list[str] = field(default_factory=list)
+    apart: list[tuple[tuple[int, int], Report]] = field(default_factory=list)
+    whole: str | None = None
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.replayed} calls replayed, {self.recorded} recorded, {self.eager} as they are"]
-        for program in self.programs:
-            lines += _of_program(program)
-        lines += [f"not replayed, {signature}: {why}" for signature, why in self.refused.items()]
+        lines = [f"{self.name}: {self.replayed:,} calls replayed, {self.recorded:,} recorded, {self.eager:,} eager"]
+        lines += [str(program) for program in self.programs]
+        lines += [f"{signature}: not replayed: {why}" for signature, why in self.refused.items()]
         lines += [f"captured again: {why}" for why in self.captured_again]
+        lines += [] if self.whole is None else [f"not taken apart: {self.whole}"]
+        for (first, last), part in self.apart:
+            lines += [f"lines {first} to {last}: " + str(part).replace("\n", "\n    ")]
         return "\n".join(lines)
 
 
-def _of_program(program: ProgramReport) -> list[str]:
-    how = "in one native call" if program.native else "kernel by kernel"
-    lines = [
-        f"{program.signature}: {program.replayed} calls of {program.calls} kernels on {program.device}, {how}, "
-        f"{program.scratch:,} bytes of scratch memory"
-    ]
-    wide = max([len(k.op) for k in program.kernels], default=0)
-    for k in program.kernels:
-        time = "" if k.seconds is None else f" {1e6 * k.seconds:10.1f} us"
-        lines.append(f"    {k.op:{wide}} {k.calls:5} calls {k.bytes:14,} bytes{time}")
-    return lines + [f"    fused: {steps}" for steps in program.fused]
+def make_report(captured: Captured, timed: bool) -> Report:
+    with captured.lock:
+        entries = list(captured.entries.values())
+        programs = [(entry.signature, program) for entry in entries for program, _ in entry.programs]
+        back = [
+            (f"{entry.signature}, backward", program)
+            for entry in entries
+            if entry.programs and entry.backwards is not None
+            for program in entry.backwards.programs()
+        ]
+        parts = captured.parts
+        return Report(
+            getattr(captured.function, "__name__", type(captured.function).__name__),
+            captured.eager,
+            captured.recorded,
+            captured.replayed + sum(program.runs for _, program in programs),
+            [_of_program(signature, program, timed) for signature, program in (*programs, *back)],
+            {entry.signature: entry.refusal for entry in entries if entry.refusal is not None},
+            list(captured.captured_again),
+            [] if parts is None else [(lines, make_report(part, timed)) for lines, part in parts.described()],
+            None if parts is None else parts.odd,
+        )
 
 
-def make_report(captured, timed):
-    entries = list(captured.entries.items())
-    return Report(
-        "step",
-        captured.eager,
-        captured.recorded,
-        captured.replayed + sum(p.runs for k, e in entries for p, _ in e.programs),
-        [],
-        {str(i): e.refusal for i, (k, e) in enumerate(entries) if e.refusal},
-        list(captured.captured_again),
+def _of_program(signature: str, program: Program, timed: bool) -> ProgramReport:
+    kernels: dict[str, Kernels] = {}
+    for call in program.calls:
+        found = kernels.setdefault(call.op, Kernels(call.op))
+        found.calls += 1
+        found.bytes += _bytes(call)
+    if timed:
+        _time(program, kernels)
+    return ProgramReport(
+        signature,
+        program.runs,
+        str(program.device),
+        sorted(kernels.values(), key=lambda k: (-(k.seconds or 0), -k.bytes)),
+        len(program.parts),
+        [call.name for call in program.recording[0].python],
+        program.scratch,
+        [str(call.attrs["steps"]) for call in program.calls if call.op == "fused"],
+        program.native,
     )
+
+
+def _bytes(call: Call) -> int:
+    if not call.operands:  # a copy of bytes
+        return 2 * int(call.arguments[-1])
+    return sum(prod(o.shape) * o.dtype.itemsize for o in call.operands if not o.is_scalar)
+
+
+ROUNDS = 5
+
+
+def _time(program: Program, kernels: dict[str, Kernels]) -> None:
+    """Runs each kernel on memory of its own, which holds zeros: the step's tensors are left alone. The least of some
+    runs counts."""
+    zeros: dict[tuple[Any, int], Any] = {}
+    for kernel in kernels.values():
+        kernel.seconds = 0.0
+    for call in program.calls:
+        backend, index = call.device.backend, call.device.index
+        sizes = _reach(call)
+        buffers = {}
+        for place, size in sizes.items():
+            key = place, size
+            if key not in zeros:
+                zeros[key] = backend.allocate(size, index)
+                backend.copy_in(zeros[key], 0, memoryview(bytes(size)))
+            buffers[place] = zeros[key]
+        arguments = [buffers[a] if type(a) is Place else 1 if type(a) is Fed else a for a in call.arguments]
+        times = []
+        for _ in range(ROUNDS):
+            backend.synchronize(index)
+            start = perf_counter()
+            try:
+                call.kernel(*arguments)
+            except Exception:  # zeros may be no value for it
+                break
+            backend.synchronize(index)
+            times.append(perf_counter() - start)
+        found = kernels[call.op]
+        assert found.seconds is not None
+        found.seconds += min(times, default=0.0)
+
+
+def _reach(call: Call) -> dict[int, int]:
+    """By place, how many bytes of it the call may touch."""
+    found: dict[int, int] = {}
+    if not call.operands:
+        out, at, source, begin, nbytes = call.arguments
+        return {out: at + nbytes, source: begin + nbytes}
+    arguments = iter(call.arguments)
+    for operand in call.operands:
+        place = next(arguments)
+        if operand.is_scalar:
+            continue
+        size = operand.dtype.itemsize
+        end = (next(arguments) + span(operand.shape, operand.strides)) * size
+        found[place] = max(found.get(place, 0), end)
+    return found

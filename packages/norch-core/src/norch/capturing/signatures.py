@@ -11,10 +11,9 @@ import numpy as np
 
 from .. import switches
 from ..amp.state import state as autocast
-from ..autograd import graph
 from ..autograd.graph import Leaf, is_recording, resolve
 from ..autograd.mode import is_inference_mode_enabled
-from ..device import Device, get_default_device
+from ..device import Device
 from ..dtype import DType
 from ..ops.generator import chosen_generator
 from ..spec import span
@@ -51,16 +50,7 @@ def modes() -> tuple[Any, ...]:
     cast = tuple(sorted(autocast.active.items())) if autocast.active else None
     generator = chosen_generator.get()
     chosen = None if generator is None else Same(generator)
-    checks = graph.anomaly_check is not None
-    return (
-        is_recording(),
-        is_inference_mode_enabled(),
-        switches.fingerprint,
-        cast,
-        chosen,
-        checks,
-        id(get_default_device()),
-    )
+    return is_recording(), is_inference_mode_enabled(), switches.fingerprint, cast, chosen
 
 
 def key_of(leaves: Sequence[Any], structure: Any) -> Any:
@@ -71,10 +61,9 @@ def key_of(leaves: Sequence[Any], structure: Any) -> Any:
 
 def _key_of_leaf(x: Any) -> Any:
     if isinstance(x, TensorBase):
-        node = x.node
+        node = None if x.node is None else resolve(x)  # type: ignore[arg-type]
         if node is None:
             return x.spec
-        node = resolve(x)  # type: ignore[arg-type]
         # A leaf's gradient is part of what a step may do: another leaf is another step.
         return x.spec, Same(x) if type(node) is Leaf else node is not None
     if type(x) in VALUES:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+_BACKENDS = ("inductor", "cudagraphs", "aot_eager", "eager", "aot_ts", "onnxrt", "openxla", "tvm")
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+
 
 def compile(
     model: Callable[..., Any] | None = None,
@@ -16,8 +19,27 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """Returns `model`, a function or module, as it is: norch has no compiler, and nothing runs faster for this.
+    """`norch.capture(model, fullgraph=fullgraph)`, under the name of PyTorch's `torch.compile`.
 
-    For scripts written for PyTorch, whose `torch.compile` changes speed and not results. With no `model`, a decorator.
+    Of a module it is one that has it as `_orig_mod`, shares its parameters, and whose calls are recorded and replayed,
+    forward and backward; of a function a function. What cannot be replayed runs as it is. There is no compiler to
+    choose: `dynamic`, `mode` and `options` have no effect, since each shape has a program of its own. With `disable`,
+    or with backend "eager", `model` itself. With no `model`, a decorator.
     """
-    return (lambda function: function) if model is None else model
+    if model is None:
+        return lambda function: compile(
+            function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if not callable(model):
+        raise TypeError(f"compile(): expected a function or a module, got {type(model).__name__}")
+    if mode is not None and options is not None:
+        raise RuntimeError("compile(): give mode or options, not both")
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"compile(): unknown mode {mode!r}; known are {', '.join(_MODES)}")
+    if isinstance(backend, str) and backend not in _BACKENDS:
+        raise RuntimeError(f"compile(): unknown backend {backend!r}; known are {', '.join(_BACKENDS)}")
+    if disable or backend == "eager":
+        return model
+    from ..capturing import capture
+
+    return capture(model, fullgraph=fullgraph)

@@ -11,6 +11,7 @@ from norch import Tensor
 from .operands import (
     changed,
     check,
+    check_alike,
     check_list,
     copy_into,
     exchange,
@@ -52,6 +53,42 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         changed(tensor, "all_reduce")
 
     return found.end(call, comm.all_reduce(data, native), finish, tensor, async_op)
+
+
+def all_reduce_coalesced(
+    tensors: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """`all_reduce` of each of several tensors of one dtype and device, together."""
+    found = group_of(group)
+    if found is None:
+        return None
+    check_alike("all_reduce_coalesced", tensors)
+    first = tensors[0]
+    how = reduction(op, first, "all_reduce_coalesced")
+    call = f"all_reduce_coalesced({how}) of {first.dtype.name} {', '.join([str(tuple(t.shape)) for t in tensors])}"
+    comm = found.comm(first.device.type)
+    found.begin(call)
+    kept = list(tensors)
+    native = "sum" if how == "avg" and not comm.reduces(first.dtype, how) else how
+    if comm.reduces_together and comm.reduces(first.dtype, native) and all(t.is_contiguous() for t in tensors):
+        values = [t.detach() if t.requires_grad else t for t in tensors]
+
+        def finish() -> None:
+            for tensor, value in zip(kept, values, strict=True):
+                if native != how:
+                    value.div_(found.size())
+                changed(tensor, "all_reduce_coalesced")
+
+        return found.end(call, comm.all_reduce_together(values, native), finish, kept, async_op)
+    with norch.no_grad():
+        flat = norch.cat([t.reshape(-1) for t in tensors])
+    data, native, made = reducible(comm, flat, how, found.size())
+
+    def hand_out() -> None:
+        for tensor, part in zip(kept, made(data).split([t.numel() for t in kept]), strict=True):
+            copy_into(tensor, part)
+
+    return found.end(call, comm.all_reduce(data, native), hand_out, kept, async_op)
 
 
 def reduce(

@@ -25,7 +25,7 @@ from norch import DType, Tensor
 
 from .store import Store
 
-CONTRACT = (1, 0)
+CONTRACT = (1, 1)
 """Major and minor version. Majors must match; an engine built for an older minor keeps working, since methods and
 fields are only ever added, each with a default."""
 
@@ -50,6 +50,10 @@ class Request:
         """
         return False
 
+    def chain_late(self) -> bool:
+        """As `chain`, but only work that uses the tensors, or orders streams, need wait. (Since 1.1.)"""
+        return self.chain()
+
 
 DONE = Request()
 
@@ -69,6 +73,14 @@ class Communicator(ABC):
     @abstractmethod
     def all_reduce(self, tensor: Tensor, op: str) -> Request:
         """`tensor` becomes the reduction of all members' in each of them: the same bits everywhere."""
+
+    reduces_together: bool = False
+    """Whether `all_reduce_together` is there. (Since 1.1.)"""
+
+    def all_reduce_together(self, tensors: Sequence[Tensor], op: str) -> Request:
+        """`all_reduce` of each of several tensors of one dtype, where that is faster than to bring them together in
+        one before. (Since 1.1.)"""
+        raise NotImplementedError
 
     @abstractmethod
     def broadcast(self, tensor: Tensor, root: int) -> Request:

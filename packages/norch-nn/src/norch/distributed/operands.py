@@ -50,6 +50,18 @@ def check_list(call: str, tensors: Any, count: int, like: Tensor | None = None) 
             )
 
 
+def check_alike(call: str, tensors: Any) -> None:
+    if not isinstance(tensors, list | tuple) or not tensors:
+        raise TypeError(f"{call}(): expected a list of tensors, got {type(tensors).__name__}")
+    for tensor in tensors:
+        check(call, tensor)
+        if tensor.dtype is not tensors[0].dtype or tensor.device != tensors[0].device:
+            raise norch.DTypeError(
+                f"{call}(): the list has a tensor of {tensor.dtype} on {tensor.device}, the first is "
+                f"{tensors[0].dtype} on {tensors[0].device}"
+            )
+
+
 def shown(tensor: Tensor) -> str:
     return f"{tensor.dtype.name} {tuple(tensor.shape)}"
 

@@ -78,12 +78,20 @@ class Work:
         if self.kept is not None:
             if timeout is not None:
                 self.deadline = time.monotonic() + seconds(timeout)
-            if self.request.chain():
-                self.group.watch(self.request, self.seq, self.call)
-            else:
-                self.group.wait_for(self.request, self.seq, self.call, self.deadline)
-            self._done()
+            self._wait(self.request.chain)
         return True
+
+    def wait_late(self) -> None:
+        """As `wait`, but a stream waits when it first uses the tensors: what it is given before runs meanwhile."""
+        if self.kept is not None:
+            self._wait(self.request.chain_late)
+
+    def _wait(self, chain: Callable[[], bool]) -> None:
+        if chain():
+            self.group.watch(self.request, self.seq, self.call)
+        else:
+            self.group.wait_for(self.request, self.seq, self.call, self.deadline)
+        self._done()
 
     def _done(self) -> None:
         finish, self.finish = self.finish, None

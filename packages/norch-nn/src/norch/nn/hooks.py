@@ -61,6 +61,11 @@ class ModuleHooks:
     state: dict[int, Hook] = field(default_factory=dict)
     load_pre: dict[int, Hook] = field(default_factory=dict)
     load: dict[int, Hook] = field(default_factory=dict)
+    compiled: Any = None
+    """What is called in the place of a module that `Module.compile` was called of."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "compiled": None}
 
 
 class Hookable:
@@ -145,8 +150,38 @@ def find_pre_hook(module: Any, kind: type[H], name: str) -> H | None:
     return None
 
 
+def has_forward_hooks(module: Any) -> bool:
+    """Whether users have hung hooks on a module's call or its backward pass; those of norch compute and no more."""
+    hooks = module._hooks
+    if hooks is None:
+        return False
+    kinds = (hooks.forward_pre, hooks.forward, hooks.backward_pre, hooks.backward)
+    functions = [getattr(hook.function, "__func__", hook.function) for kind in kinds for hook in kind.values()]
+    made = [getattr(f, "__module__", None) or "" for f in functions]
+    return any(name.partition(".")[0] != "norch" for name in made)
+
+
+class PlainCall:
+    """A module's call with its hooks, as it is before `Module.compile`."""
+
+    def __init__(self, module: Any) -> None:
+        self.module, self.source = module, module.forward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _call_with_hooks(self.module, self.module._all_hooks(), args, kwargs)
+
+
 def call_with_hooks(module: Any, hooks: ModuleHooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`module.forward(*args, **kwargs)` with every hook in its turn. A hook may remove itself."""
+    compiled = hooks.compiled
+    if compiled is not None:
+        if any(has_forward_hooks(part) for part in module.modules()):
+            return _call_with_hooks(module, hooks, args, kwargs)
+        return compiled(*args, **kwargs)
+    return _call_with_hooks(module, hooks, args, kwargs)
+
+
+def _call_with_hooks(module: Any, hooks: ModuleHooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not any(hook.always_call for hook in hooks.forward.values()):
         return _call(module, hooks, args, kwargs, set())
     called: set[int] = set()

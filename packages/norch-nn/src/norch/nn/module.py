@@ -13,7 +13,7 @@ import norch
 from norch import switches
 
 from . import pickled
-from .hooks import Hookable, call_with_hooks
+from .hooks import Hookable, PlainCall, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
 from .state import LoadResult, load_state, save_state
@@ -98,8 +98,10 @@ class Module(Movable, Hookable):
     def __setattr__(self, name: str, value: Any) -> None:
         if type(value) in _PLAIN:
             old = self.__dict__.get(name, _ABSENT)
+            if old is value:
+                return
             if old is _ABSENT or type(old) in _PLAIN_ONLY:  # and so nothing that is registered
-                if old is not _ABSENT and old is not value and old != value:
+                if old is not _ABSENT and old != value:
                     switches.switched(self, name, old, value)
                 object.__setattr__(self, name, value)
                 return
@@ -123,11 +125,7 @@ class Module(Movable, Hookable):
         if type(value) in _PLAIN and type(old) in _PLAIN:
             if old != value:
                 switches.switched(self, name, old, value)
-        elif (
-            old is None
-            or (not isinstance(value, norch.Tensor) and (callable(value) or type(value) in _PLAIN))
-            or any(name in names for names in _registries(self))
-        ):
+        elif old is None or not (isinstance(value, norch.Tensor) or type(value) in _KEPT) or name in self._buffer_names:
             switches.replaced(self, name)
 
     def __delattr__(self, name: str) -> None:
@@ -382,7 +380,8 @@ class Module(Movable, Hookable):
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: there is no compiler (see `norch.compile`)."""
+        """Has the calls of this module captured from now on; takes what `norch.compile` takes."""
+        self._all_hooks().compiled = None if kwargs.get("disable") else norch.compile(PlainCall(self), *args, **kwargs)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the parameters' gradients, or sets them to 0 where `set_to_none=False`."""
@@ -418,6 +417,9 @@ _ABSENT = object()
 _PLAIN_ONLY = frozenset({bool, int, float, str, tuple})
 _PLAIN = _PLAIN_ONLY | {type(None)}
 """Types of values that are what a module does, not what it has; None may also stand for a parameter or a module."""
+
+_KEPT = frozenset({list, dict, set})
+"""Types of what a module may keep from one call to the next."""
 
 
 def _registries(module: Module) -> tuple[dict[str, bool], ...]:

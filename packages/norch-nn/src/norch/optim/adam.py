@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
+from typing import Any
 
 import norch
 
@@ -28,6 +29,11 @@ class Adam(MultiTensorOptimizer):
     _states = {"exp_avg": 0, "exp_avg_sq": 0}
     _optional_states = {"max_exp_avg_sq": "amsgrad"}
     _scalars = ("step", "lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
+
+    @staticmethod
+    def _varying(arguments: dict[str, Any]) -> tuple[float, ...]:
+        step = arguments["step"]
+        return 1.0 - arguments["beta1"] ** step, 1.0 - arguments["beta2"] ** step
 
     lr: float | norch.Tensor = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)

@@ -11,6 +11,7 @@ import norch
 from norch.nn.fields import add_constructor
 
 from .optimizer import Optimizer, Params, State
+from .replay import StepReplay
 
 # Options of optimisers: where they are given to one that does not know them, something is not as its author thinks.
 _OPTIONS = frozenset(
@@ -20,6 +21,10 @@ _OPTIONS = frozenset(
     tolerance_change history_size line_search_fn
     """.split()
 )
+
+late: dict[int, int] = {}
+"""By the id of a parameter whose gradient a device is still to receive: its place among them. Steps begin with all
+others. DistributedDataParallel writes it, a step takes out what it has done."""
 
 NOT_NEGATIVE = (lambda value: value >= 0, "it must not be negative")
 
@@ -56,6 +61,10 @@ class MultiTensorOptimizer(_Table, Optimizer):
     _arguments_of: ClassVar[Any]
     _key: ClassVar[Any] = itemgetter("step")
     """What parameters that step together have in common; None: anything goes."""
+    _varying: ClassVar[Any] = None
+    """What of the op's numbers changes from step to step, if just the last ones do: a function of its arguments."""
+    _plain_count: ClassVar[bool] = True
+    """Whether a step counts itself and changes no other number of a state."""
     _ranges: ClassVar[dict[str, tuple[Callable[[Any], bool], str]]] = {
         **dict.fromkeys(("lr", "lr_decay", "eps", "weight_decay", "momentum", "momentum_decay"), NOT_NEGATIVE),
         "initial_accumulator_value": NOT_NEGATIVE,
@@ -73,6 +82,7 @@ class MultiTensorOptimizer(_Table, Optimizer):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._plain_count = cls._next_numbers is MultiTensorOptimizer._next_numbers
         if "_scalars" in vars(cls):
             cls._arguments_of = staticmethod(_arguments_function(cls))
         if cls.__module__.startswith("norch.optim.") and inspect.get_annotations(cls):  # not those of users
@@ -98,9 +108,11 @@ class MultiTensorOptimizer(_Table, Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned."""
         loss = None if closure is None else self._evaluate(closure)
-        for group in self.param_groups:
-            for part in _each_once(group) if self._repeats else (group,):
-                self._step_group(part)
+        groups: Any = self.param_groups
+        if self._repeats:
+            groups = [part for group in groups for part in _each_once(group)]
+        for group in _by_arrival(groups) if late else groups:
+            self._step_group(group)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -152,6 +164,16 @@ class MultiTensorOptimizer(_Table, Optimizer):
         """What the op is called with beside tensors, for parameters with this state."""
         return self._arguments_of(group, state)
 
+    def _state_names(self, group: dict[str, Any]) -> list[str | None]:
+        """The states that the op takes after parameters and gradients; None for those that are not asked for."""
+        return [*self._states, *(name if group[option] else None for name, option in self._optional_states.items())]
+
+    def _step_replay(self, given: set[int], ask: Any) -> StepReplay | None:
+        """How replays of norch.capture make the step that has just been made; None: as it is."""
+        if self._repeats or any(isinstance(v, norch.Tensor) for group in self.param_groups for v in group.values()):
+            return None
+        return StepReplay(self, given, ask)
+
     def _next_numbers(self, group: dict[str, Any], arguments: dict[str, Any], step: int) -> State:
         """The numbers of a state after step number `step`."""
         return {"step": step}
@@ -164,6 +186,15 @@ class MultiTensorOptimizer(_Table, Optimizer):
         if len(grads) == len(params):
             return params, grads
         return [param for param, grad in zip(params, gradients, strict=True) if grad is not None], grads
+
+
+def _by_arrival(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Groups as several whose gradients come after each other."""
+    parts: dict[tuple[int, int], list[norch.Tensor]] = {}
+    for i, group in enumerate(groups):
+        for param in group["params"]:
+            parts.setdefault((late.pop(id(param), 0), i), []).append(param)
+    return [{**groups[i], "params": params} for (_, i), params in sorted(parts.items(), key=lambda item: item[0])]
 
 
 def _each_once(group: dict[str, Any]) -> list[dict[str, Any]]:

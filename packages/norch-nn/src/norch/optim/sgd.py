@@ -41,6 +41,9 @@ class SGD(MultiTensorOptimizer):
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError("SGD: nesterov needs a momentum and no dampening")
 
+    def _state_names(self, group: dict[str, Any]) -> list[str | None]:
+        return ["momentum_buffer" if group["momentum"] else None]
+
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = self._with_gradient(group)
         arguments = self._arguments(group, {})

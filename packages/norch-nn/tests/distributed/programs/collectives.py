@@ -66,6 +66,10 @@ for dtype, op in [*itertools.product(FLOATS, (*NUMERIC, Op.AVG)), *itertools.pro
     work = dist.all_reduce(y, op, async_op=True)
     assert work.wait(30) and work.is_completed()  # seconds, or a timedelta
     same(y, wanted.T, f"all_reduce {dtype} {op}, strided")
+    several = [tensor(values[rank], dtype), tensor(values[rank], dtype).t(), tensor(values[rank], dtype)[1:]]
+    assert dist.all_reduce_coalesced(several, op) is None
+    for x, result in zip(several, (wanted, wanted.T, wanted[1:]), strict=True):
+        same(x, result, f"all_reduce_coalesced {dtype} {op}")
     for root in range(size):
         x = tensor(values[rank], dtype)
         dist.reduce(x, root, op)

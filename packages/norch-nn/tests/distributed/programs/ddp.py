@@ -14,9 +14,25 @@ import norch
 import norch.distributed as dist
 from norch import nn
 from norch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from norch.distributed.data_parallel import buckets
+from norch.distributed.engine import Request
 from norch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from norch.distributed.mpi import MPICommunicator
 from norch.nn.parallel import DistributedDataParallel as DDP
 from norch.utils.checkpoint import checkpoint
+
+if os.environ.get("TOGETHER"):  # as if MPI's engine reduced several tensors together, as NCCL's does
+
+    class All(Request):
+        def __init__(self, requests):
+            self.requests = requests
+
+        def test(self):
+            return all(request.test() for request in tuple(self.requests))
+
+    MPICommunicator.reduces_together = True
+    MPICommunicator.all_reduce_together = lambda self, tensors, op: All([self.all_reduce(t, op) for t in tensors])
+    buckets.IN_PLACE = 100
 
 dist.init_process_group(timeout=30)
 rank, size = dist.get_rank(), dist.get_world_size()

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...backend import registry
 from ...device import Device
-from . import contract, kernels, layouts, memory, samples, training
+from . import capture, contract, kernels, layouts, memory, samples, training
 from .calls import Call
 from .case import LEVELS, Case, Skipped, kernel_case
 from .kernels import check_repeatable, check_untouched, check_values
@@ -36,6 +36,7 @@ _SOURCES: dict[int, Callable[[], Iterator[Case]]] = {
     6: samples.composites,
     7: training.cases,
     8: contract.cases,
+    9: capture.cases,
 }
 
 

@@ -21,6 +21,7 @@ LEVELS = {
     6: "composites",
     7: "models train",
     8: "contract",
+    9: "captured steps",
 }
 
 

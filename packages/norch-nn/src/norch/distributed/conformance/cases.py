@@ -151,6 +151,20 @@ def all_reduce_same_bits(kit: Kit) -> None:
 
 
 @case
+def all_reduce_together(kit: Kit) -> None:
+    """all_reduce_together, where it is there, reduces each of several tensors."""
+    if not kit.comm.reduces_together:
+        return
+    sizes = (7, 0, 300_001, 1000)
+    for op in ("sum", "max"):
+        tensors = [norch.arange(n, device=kit.kind, dtype=norch.float32) % 5 + kit.rank for n in sizes]
+        kit.wait(kit.comm.all_reduce_together(tensors, op))
+        for n, x in zip(sizes, tensors, strict=True):
+            every = [(np.arange(n) % 5 + r).astype("float32") for r in range(kit.size)]
+            kit.same(x, _FOLD[op](every), f"{op} of {n} elements, one of several")
+
+
+@case
 def broadcast(kit: Kit) -> None:
     """broadcast copies from any member, of every dtype."""
     for dtype, root, n in itertools.product(_DTYPES, range(kit.size), (0, 5, 70_001)):
@@ -268,6 +282,19 @@ def chains(kit: Kit) -> None:
     if request.chain():
         kit.same(x * 2, np.full(100_000, 2.0 * kit.size), "after chain()")
     kit.wait(request)
+
+
+@case
+def chains_late(kit: Kit) -> None:
+    """Where chain_late() is True, whatever uses the result sees it."""
+    parts = [norch.ones(100_000, device=kit.kind) for _ in range(3)]
+    requests = [kit.comm.all_reduce(x, "sum") for x in parts]
+    if all(request.chain_late() for request in requests):
+        wanted = np.full(100_000, float(kit.size))
+        kit.same(parts[2] * 2, 2 * wanted, "after chain_late(), by an op")
+        kit.same(parts[0][500:] + 1, wanted[500:] + 1, "after chain_late(), by a view")
+        kit.same(parts[1], wanted, "after chain_late(), by a copy")
+    kit.wait(*requests)
 
 
 @case

@@ -9,8 +9,9 @@ from typing import Any
 
 import norch
 import norch.distributed as dist
+from norch.optim.multi_tensor import late
 
-from .buckets import GradBucket, assign
+from .buckets import GradBucket, assign, last_part
 
 
 class Reducer:
@@ -51,6 +52,8 @@ class Reducer:
         self.next = 0
         self.polls: deque[Callable[[], bool]] = deque()
         self.buckets: list[GradBucket] = []
+        self.tail: dict[int, int] = {}
+        """What optimisers are told of the parameters whose gradients come last."""
         self._assign(range(len(named) - 1, -1, -1))
         self.handles = [
             p.register_post_accumulate_grad_hook(partial(self._arrive, number))
@@ -62,6 +65,9 @@ class Reducer:
         if [bucket.numbers for bucket in found] == [bucket.numbers for bucket in self.buckets]:
             return
         self.buckets = found
+        self.tail = {}
+        if self.parameters[0].device.type != "cpu":
+            self.tail = {id(p): i for i, bucket in enumerate(last_part(found), 1) for p in bucket.parameters()}
         self.bucket_of = {number: bucket for bucket in self.buckets for number in bucket.numbers}
 
     @property
@@ -121,13 +127,20 @@ class Reducer:
         if polls and polls[0]():  # which lets engines make progress that have no thread for it
             polls.popleft()
 
+    @property
+    def in_place(self) -> bool:
+        """Whether large gradients are reduced where they lie."""
+        if self.hook is not None or self.keep:
+            return False
+        return self.group.comm(self.parameters[0].device.type).reduces_together
+
     def _launch(self) -> None:
         """Starts the reductions of the buckets that are ready."""
         buckets = self.buckets
         with norch.no_grad():
             while self.next < len(buckets) and not buckets[self.next].waiting:
                 bucket = buckets[self.next]
-                bucket.fill(self.keep)
+                bucket.fill(self.keep, self.in_place)
                 self.next += 1
                 self._reduce(bucket)
 
@@ -136,11 +149,15 @@ class Reducer:
             bucket.pending = self.hook(bucket)
             self.polls.append(bucket.pending.done)
             return
-        if self.weight is None:
-            work = dist.all_reduce(bucket.flat, dist.ReduceOp.AVG, self.group, async_op=True)
+        op, pieces = dist.ReduceOp.AVG, bucket.pieces
+        if self.weight is not None:
+            op = dist.ReduceOp.SUM
+            for piece in pieces:
+                piece.div_(self.weight())
+        if len(pieces) == 1:
+            work = dist.all_reduce(pieces[0], op, self.group, async_op=True)
         else:
-            bucket.flat.div_(self.weight())
-            work = dist.all_reduce(bucket.flat, dist.ReduceOp.SUM, self.group, async_op=True)
+            work = dist.all_reduce_coalesced(pieces, op, self.group, async_op=True)
         assert work is not None
         bucket.pending = work
         self.polls.append(work.is_completed)
@@ -181,19 +198,25 @@ class Reducer:
         self.polls.clear()
         for bucket in self.buckets:
             pending, bucket.pending = bucket.pending, None
-            values = pending.wait()
             if self.hook is not None:
+                values = pending.wait()
                 bucket.set_buffer(values[0] if isinstance(values, list | tuple) else values)
+            elif self.keep:  # others may know that memory by its address
+                pending.wait()
+            else:
+                pending.wait_late()
             bucket.hand_out(used, self.keep)
         if self.flags is not None:
             self.flags.wait()
             self.flags = None
+        if self.hook is None and not self.keep:
+            late.update(self.tail)
 
     def follow(self) -> None:
         """A round of the others, in which this process has no batch: it adds zeros, and keeps its gradients."""
         with norch.no_grad():
             for bucket in self.buckets:
-                bucket.clear()
+                bucket.clear(self.in_place)
                 self._reduce(bucket)
             if self.unused:
                 none = norch.zeros(len(self.parameters), dtype=norch.int32, device=self._flags_device())

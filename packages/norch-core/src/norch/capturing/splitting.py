@@ -1,0 +1,305 @@
+"""A step in parts: what cannot be replayed runs as it is, the statements before and after it are captured.
+
+The step's source is taken apart at its top-level statements. Runs of statements that can be replayed become functions
+of the local variables that they read, which return those that later statements read; the others stay where they are,
+in a function that calls the parts. All are compiled with the step's file and lines, globals and closure.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any
+
+_REPLAYED = frozenset({"backward", "step", "zero_grad"})
+"""Methods whose calls, as statements, are replayed: others (append, log, write) may be for what they do in Python."""
+
+_SEES_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir"})
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_LEFT = (
+    *_SCOPES, ast.Try, ast.Import, ast.ImportFrom, ast.Delete, ast.Match, ast.Raise, ast.Return, ast.Yield,
+    ast.YieldFrom, ast.Await,
+)  # fmt: skip
+"""Statements that have one of these in them run as they are."""
+
+
+class Odd(Exception):
+    """Why a function is not taken apart."""
+
+
+class Statement:
+    """A top-level statement: which names it reads and assigns, which of these in any case, and why it is no part."""
+
+    def __init__(self, node: ast.stmt, names: frozenset[str]) -> None:
+        self.node = node
+        self.first, self.last = node.lineno, node.end_lineno or node.lineno
+        inner = {id(g) for n in ast.walk(node) for g in _own_of_comprehension(n)}
+        found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in inner and n.id in names]
+        self.reads = {n.id for n in found if isinstance(n.ctx, ast.Load)}
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self.reads.add(node.target.id)
+        self.writes = {n.id for n in found if isinstance(n.ctx, ast.Store)}
+        self.surely = _surely(node) & names
+        self.eager = _left_as_it_is(node)
+
+
+class Part:
+    """Consecutive statements that are captured: from the local variables `inputs` to `outputs`."""
+
+    def __init__(self, statements: list[Statement], inputs: list[str], outputs: list[str], ends: bool) -> None:
+        self.statements, self.inputs, self.outputs, self.ends = statements, inputs, outputs, ends
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        return self.statements[0].first, self.statements[-1].last
+
+
+class Split:
+    """A function in parts. `run` does what it does; `capture(part function, its outputs)` makes a part's captured form.
+
+    refuse(line): has the statement there run as it is from now on. Raises Odd where the function is none that can be
+    taken apart.
+    """
+
+    def __init__(self, function: Any, capture: Callable[[FunctionType, Part], Any]) -> None:
+        self.bound = (function.__self__,) if isinstance(function, MethodType) else ()
+        self.function = getattr(function, "__func__", function)
+        self.capture = capture
+        if not isinstance(self.function, FunctionType) or hasattr(self.function, "__wrapped__"):
+            raise Odd("its source is that of another function")
+        self.code = self.function.__code__
+        self.tree = _source(self.function)
+        local = frozenset((*self.code.co_varnames, *self.code.co_cellvars))
+        self.statements = [Statement(node, local) for node in self.tree.body]
+        self.known: dict[tuple[int, ...], Any] = {}
+        self.parts: list[Part] = []
+        self.run: Callable[..., Any] = self.function
+
+    def refuse(self, line: int) -> bool:
+        """Whether there is a statement at that line."""
+        found = [s for s in self.statements if s.first <= line <= s.last]
+        for statement in found:
+            statement.eager = True
+        if found:
+            self._build()
+        return bool(found)
+
+    def leave(self, part: Part, output: int) -> bool:
+        """`refuse` for the last statement of `part` that assigns its output of that number."""
+        lines = [s.first for s in part.statements if part.outputs[output] in s.writes]
+        return bool(lines) and self.refuse(lines[-1])
+
+    def captured_parts(self) -> list[tuple[tuple[int, int], Any]]:
+        """The first and last line of each part, and what is captured of it."""
+        return [(part.lines, self.known[tuple(map(id, part.statements))]) for part in self.parts]
+
+    def leave_readers(self, part: Part, name: str) -> None:
+        """`refuse` for the statements of `part` that read one of its inputs."""
+        for statement in part.statements:
+            statement.eager = statement.eager or name in statement.reads
+        self._build()
+
+    def _build(self) -> None:
+        arguments = self.tree.args
+        given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+        bound = {a.arg for a in given if a is not None}
+        body: list[ast.stmt] = []
+        self.parts, cells = [], {}
+        at = 0
+        while at < len(self.statements):
+            group: list[Statement] = []
+            known = set(bound)
+            while at < len(self.statements) and self._joins(at, known):
+                group.append(self.statements[at])
+                known |= self.statements[at].surely
+                at += 1
+            if group:
+                part = self._part(group, bound, at)
+                name = f"_norch_part_{len(self.parts)}"
+                key = tuple(map(id, group))
+                if key not in self.known:
+                    self.known[key] = self.capture(self._function(part), part)
+                cells[name] = CellType(self.known[key])
+                self.parts.append(part)
+                body.append(_call(part, name))
+                bound = known
+            else:
+                body.append(self.statements[at].node)
+                bound |= self.statements[at].surely
+                at += 1
+        self.run = self._compile(self.tree.name, arguments, body, cells)
+        self.run.__defaults__, self.run.__kwdefaults__ = self.function.__defaults__, self.function.__kwdefaults__
+
+    def _joins(self, at: int, bound: set[str]) -> bool:
+        """Whether a statement can be in a part, where these names surely have values before it."""
+        statement = self.statements[at]
+        unsure = statement.writes - statement.surely - bound
+        if statement.eager or unsure & self._later(at + 1):
+            return False
+        perhaps = {name for s in self.statements[:at] for name in s.writes} - bound
+        return not perhaps & (statement.reads | unsure)
+
+    def _later(self, after: int) -> set[str]:
+        """The names whose values matter to the statements from there on."""
+        later = {name for s in self.statements[after:] for name in s.reads | (s.writes - s.surely)}
+        return later.union(self.code.co_cellvars)
+
+    def _part(self, group: list[Statement], bound: set[str], after: int) -> Part:
+        written, inputs = set[str](), dict[str, None]()
+        for statement in group:
+            needed = (statement.reads | (statement.writes - statement.surely)) & bound
+            inputs |= dict.fromkeys(sorted(needed - written))
+            written |= statement.surely
+        assigned = {name for s in group for name in s.writes}
+        kept = assigned & self._later(after) & (bound | written)
+        return Part(group, list(inputs), sorted(kept), isinstance(group[-1].node, ast.Return))
+
+    def _function(self, part: Part) -> FunctionType:
+        body = [s.node for s in part.statements]
+        if not part.ends:
+            last = body[-1]
+            names: list[ast.expr] = [ast.Name(name, ast.Load()) for name in part.outputs]
+            body.append(_at(ast.Return(ast.Tuple(names, ast.Load())), last.end_lineno or last.lineno))
+        arguments = ast.arguments([], [ast.arg(name) for name in part.inputs], None, [], [], None, [])
+        return self._compile(self.tree.name, arguments, body, {})
+
+    def _compile(
+        self, name: str, arguments: ast.arguments, body: list[ast.stmt], cells: dict[str, CellType]
+    ) -> FunctionType:
+        closure = dict(zip(self.code.co_freevars, self.function.__closure__ or (), strict=True)) | cells
+        code = _code(name, arguments, body, [*closure], self.code)
+        return FunctionType(
+            code, self.function.__globals__, name, None, tuple([closure[free] for free in code.co_freevars])
+        )
+
+
+def _source(function: FunctionType) -> ast.FunctionDef:
+    """The function's definition, with the lines of its file."""
+    code = function.__code__
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise Odd("it is a generator or a coroutine")
+    try:
+        lines, first = inspect.getsourcelines(code)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        raise Odd("its source is not to be had") from None
+    definition = tree.body[0] if len(tree.body) == 1 else None
+    if not isinstance(definition, ast.FunctionDef):
+        raise Odd("its source is no function of its own")
+    ast.increment_lineno(tree, first - 1)
+    same = _code(definition.name, definition.args, definition.body, [*code.co_freevars], code)
+    if _outline(same) != _outline(code):
+        raise Odd("its source is not that of its code")
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            raise Odd("it assigns variables of others")
+        if isinstance(node, ast.Name) and node.id in _SEES_LOCALS:
+            raise Odd(f"it calls {node.id}()")
+    return definition
+
+
+def _outline(code: CodeType) -> Any:
+    """What code that was compiled in another module has in common: instructions may differ."""
+    constants = {repr(c) for c in code.co_consts if not isinstance(c, CodeType)}
+    return set(code.co_names), code.co_varnames, constants, {line for *_, line in code.co_lines()}
+
+
+def _code(name: str, arguments: ast.arguments, body: list[ast.stmt], free: Sequence[str], like: CodeType) -> CodeType:
+    """The code of a function with these variables of an enclosing function."""
+    line = like.co_firstlineno
+    inner = ast.FunctionDef(name, arguments, body, [], None, None)
+    use: list[ast.expr] = [ast.Name(variable, ast.Load()) for variable in free]
+    outer = ast.FunctionDef(
+        "_norch_outer",
+        ast.arguments([], [ast.arg(variable) for variable in free], None, [], [], None, []),
+        [_at(inner, line), _at(ast.Expr(ast.Tuple(use, ast.Load())), line)],
+        [],
+        None,
+        None,
+    )
+    module = ast.Module([_at(outer, line)], [])
+    for node in (inner, outer):
+        if "type_params" in node._fields:
+            node.type_params = []  # type: ignore[attr-defined]
+    flags = like.co_flags & _FUTURES
+    compiled = compile(ast.fix_missing_locations(module), like.co_filename, "exec", flags, dont_inherit=True)
+    middle = next(c for c in compiled.co_consts if isinstance(c, CodeType))
+    return next(c for c in middle.co_consts if isinstance(c, CodeType) and c.co_name == name)
+
+
+_FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names} - {inspect.CO_NESTED})
+"""The bits of `co_flags` that say what was imported from `__future__`: those that `compile` takes."""
+
+
+def _at(node: Any, line: int) -> Any:
+    """`node`, and what in it has no place yet, at a line."""
+    for part in ast.walk(node):
+        if "lineno" in part._attributes and getattr(part, "lineno", None) is None:
+            part.lineno = part.end_lineno = line  # type: ignore[attr-defined]
+            part.col_offset = part.end_col_offset = 0  # type: ignore[attr-defined]
+    return node
+
+
+def _call(part: Part, name: str) -> ast.stmt:
+    call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in part.inputs], [])
+    made: ast.stmt
+    if part.ends:
+        made = ast.Return(call)
+    elif part.outputs:
+        made = ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in part.outputs], ast.Store())], call)
+    else:
+        made = ast.Expr(call)
+    found: ast.stmt = _at(made, part.statements[0].first)
+    return found
+
+
+def _left_as_it_is(node: ast.stmt) -> bool:
+    """Whether a statement does something that a part could not, or that a replay would leave out."""
+    last = isinstance(node, ast.Return)
+    for inner in ast.walk(node):
+        if isinstance(inner, _LEFT) and not (last and inner is node):
+            return True
+        if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            return True
+        if isinstance(inner, ast.Name) and inner.id in ("super", "__class__", "print"):
+            return True
+        if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
+            function = inner.value.func
+            name = getattr(function, "attr", getattr(function, "id", ""))
+            if name not in _REPLAYED and not (name.endswith("_") and not name.endswith("__")):
+                return True
+    return False
+
+
+def _own_of_comprehension(node: ast.AST) -> list[ast.AST]:
+    """The names in a comprehension that are its own variables."""
+    if not isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        return []
+    own = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+    return [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in own]
+
+
+def _surely(node: ast.AST) -> frozenset[str]:
+    """The names that a statement assigns whenever it does not raise."""
+    if isinstance(node, ast.If):
+        one, other = (frozenset().union(*map(_surely, body)) for body in (node.body, node.orelse))
+        return one & other if node.orelse else frozenset()
+    if isinstance(node, ast.With):
+        return frozenset().union(*map(_surely, node.body), *(_targets(i.optional_vars) for i in node.items))
+    if isinstance(node, ast.Assign):
+        return frozenset().union(*map(_targets, node.targets))
+    if isinstance(node, ast.AnnAssign):
+        return _targets(node.target) if node.value is not None else frozenset()
+    if isinstance(node, ast.AugAssign):
+        return _targets(node.target)
+    return frozenset()
+
+
+def _targets(node: ast.AST | None) -> frozenset[str]:
+    if node is None:
+        return frozenset()
+    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
