@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+import captured
 import differences
 import files
 import hostile
@@ -59,5 +60,6 @@ KINDS: dict[str, Kind] = {
     "arguments": Kind(hostile.generate, hostile.check),
     "files": Kind(files.generate, files.check),
     "threads": Kind(parallel.generate, partial(beside_pytorch, floor=512.0)),
+    "capture": Kind(views.generate, captured.check),
     "models": Kind(until_refused(models.generate), partial(beside_pytorch, floor=512.0, network=True)),
 }

@@ -366,3 +366,42 @@ def test_frozen_weights_are_found():
         x = norch.randn(5, 6)
         assert bits(forward(x)) == bits(net(x))
     assert replayed(forward) == [True]
+
+
+def test_what_was_recorded_is_looked_at_again():
+    net = Net()
+    scale = [1.0]
+
+    class Scaled(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * scale[0]
+
+    forward = norch.capture(lambda x: Scaled.apply(x @ net.a))
+    x = norch.ones(2, 6)
+
+    def run():
+        for i in range(24):
+            if i == 10:
+                scale[0] = 3.0  # which nothing watches
+            net.zero()
+            forward(x).sum().backward()
+
+    with pytest.warns(UserWarning, match="not what was recorded"):
+        run()
+    assert net.a.grad[0, 0].item() == 6.0
+
+
+def test_memory_of_recordings_is_let_go():
+    net = Net()
+    forward = norch.capture(net.__call__)
+    for _ in range(8):
+        forward(norch.randn(5, 6)).sum().backward()
+        net.zero()
+    gc.collect()
+    alive = [t for t in gc.get_objects() if isinstance(t, norch.Tensor) and tuple(t.shape) == (5, 6)]
+    assert alive == []

@@ -289,3 +289,22 @@ def test_fullgraph_raises_at_the_line():
     with pytest.raises(CaptureError, match=rf"test_capture_split\.py:{line}"):
         for _ in range(3):
             captured(norch.randn(3))
+
+
+def test_the_report_tells_of_the_parts():
+    w, v = weights()
+
+    def step(x):
+        h = (x @ w).tanh()
+        print(f"{h.sum().item():.3f}", end="")
+        return h @ v
+
+    captured = norch.capture(step)
+    for _ in range(6):
+        captured(norch.randn(2, 6)).sum().backward()
+    report = captured.report(timed=True)
+    first = step.__code__.co_firstlineno
+    assert [lines for lines, _ in report.apart] == [(first + 1, first + 1), (first + 3, first + 3)]
+    assert f"lines {first + 1} to {first + 1}: step:" in str(report)
+    assert any(p.signature.endswith(", backward") for p in report.apart[1][1].programs)
+    assert "values are read" in str(report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from capture_harness import numbers, same_bits
@@ -164,6 +166,22 @@ def test_several_generators(device):
         return step, feed, lambda: (one.get_state(), other.get_state())
 
     same_bits(make)
+
+
+def test_generators_that_the_collector_finds_in_another_order(device):
+    def make():
+        one, other = norch.Generator().manual_seed(1), norch.Generator().manual_seed(2)
+
+        def step(x):
+            return x + norch.rand(3, generator=one, device=device), norch.rand(2, generator=other, device=device)
+
+        return step, lambda i: (batch(device, i, 3),), lambda: (one.get_state(), other.get_state())
+
+    def around(i, step, *rest):
+        if i == 2:
+            gc.collect()
+
+    same_bits(make, around=around)
 
 
 def test_a_generator_made_in_the_step(device):

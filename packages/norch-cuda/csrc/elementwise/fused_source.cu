@@ -1,6 +1,4 @@
 // Fused programs as C++, for NVRTC.
-#include <sstream>
-
 #include "elementwise/fused_program.cuh"
 
 namespace norch::elementwise::fused {
@@ -31,51 +29,43 @@ std::string name_of(const Program& p, const Source& from, int step, const int (&
 }  // namespace
 
 std::string source_of(const Program& p, const Dims& layout, int k) {
-    std::ostringstream out;
-    out << "#include \"elementwise/fused_prelude.cuh\"\n#include \"elementwise/fused_ops.cuh\"\n"
-        << "using namespace norch;\nusing namespace norch::elementwise;\nusing namespace norch::elementwise::fused;\n"
-        << "struct Arguments { char* data[" << TENSORS << "]; float scalar[" << SCALARS << "]; uint32_t count; };\n"
-        << "extern \"C\" __global__ void __launch_bounds__(" << THREADS << ")\n"
-        << "fused_kernel(const __grid_constant__ Arguments p) {\n"
-        << "    constexpr int K = " << k << ";\n"
-        << "    const uint32_t first = (blockIdx.x * " << THREADS << "u + threadIdx.x) * K;\n"
-        << "    if (first >= p.count) return;\n";
-    if (layout.ndim > 1) {
-        out << "    uint32_t rest = first;\n";
-        for (int d = 0; d < layout.ndim; ++d) {
-            const uint32_t size = layout.size[d].divisor;
-            if (d + 1 == layout.ndim) out << "    const uint32_t i" << d << " = rest;\n";
-            else out << "    const uint32_t i" << d << " = rest % " << size << "u; rest /= " << size << "u;\n";
-        }
-    } else {
-        out << "    const uint32_t i0 = first;\n";
+    const auto number = [](auto n) { return std::to_string(n); };
+    std::string out = "#include \"elementwise/fused_prelude.cuh\"\n#include \"elementwise/fused_ops.cuh\"\n"
+                      "using namespace norch;\nusing namespace norch::elementwise;\nusing namespace norch::elementwise::fused;\n";
+    out.append("struct Arguments { char* data[" + number(TENSORS) + "]; float scalar[" + number(SCALARS) + "]; uint32_t count; };\n");
+    out.append("extern \"C\" __global__ void __launch_bounds__(" + number(THREADS) + ")\n");
+    out.append("fused_kernel(const __grid_constant__ Arguments p) {\n    constexpr int K = " + number(k) + ";\n");
+    out.append("    const uint32_t first = (blockIdx.x * " + number(THREADS) + "u + threadIdx.x) * K;\n");
+    out.append("    if (first >= p.count) return;\n    uint32_t rest = first;\n");
+    for (int d = 0; d < layout.ndim; ++d) {
+        const std::string name = numbered("i", d), size = numbered("", int(layout.size[d].divisor), "u");
+        if (d + 1 == layout.ndim) out.append("    const uint32_t " + name + " = rest;\n");
+        else out.append("    const uint32_t " + name + " = rest % " + size + "; rest /= " + size + ";\n");
     }
     for (int t = 0; t < p.tensors; ++t) {
-        out << "    char* const d" << t << " = p.data[" << t << "]";
+        out.append(numbered("    char* const d", t, " = p.data[") + number(t) + "]");
         for (int d = 0; d < layout.ndim; ++d)
-            if (layout.stride[t][d]) out << " + int64_t(i" << d << ") * " << layout.stride[t][d];
-        out << ";\n";
+            if (layout.stride[t][d]) out.append(numbered(" + int64_t(i", d, ") * ") + number(layout.stride[t][d]));
+        out.append(";\n");
     }
     for (int t = p.outputs; t < p.tensors; ++t) {
-        const int elements = p.is_broadcast[t] ? 1 : k;
-        out << "    float t" << t << "[" << elements << "]; load<" << type_of(p.dtype[t]) << ">(t" << t << ", d" << t
-            << ");\n";
+        const std::string name = numbered("t", t), elements = number(p.is_broadcast[t] ? 1 : k);
+        out.append("    float " + name + "[" + elements + "]; load<" + type_of(p.dtype[t]) + ">(" + name + ", d" + number(t) + ");\n");
     }
     int owner[STEPS] = {};  // of each value, the step
     for (int s = 0; s < p.count; ++s) {
         const Instruction& one = p.steps[s];
-        out << "    float s" << s << "[K]; { const float k[] = {";
-        for (float constant : one.k) out << "__int_as_float(" << bit_cast<int32_t>(constant) << "), ";
-        out << "};\n#pragma unroll\n    for (int j = 0; j < K; ++j) s" << s << "[j] = rounded<" << type_of(one.dtype) << ">("
-            << text_of(one.code) << "::call(k";
-        for (int i = 0; i < one.arity; ++i) out << ", " << name_of(p, one.x[i], s, owner);
-        out << ")); }\n";
+        const std::string name = numbered("s", s), type = type_of(one.dtype);
+        out.append("    float " + name + "[K]; { const float k[] = {");
+        for (float constant : one.k) out.append("__int_as_float(" + number(bit_cast<int32_t>(constant)) + "), ");
+        out.append("};\n#pragma unroll\n    for (int j = 0; j < K; ++j) " + name + "[j] = rounded<" + type + ">(");
+        out.append(std::string(text_of(one.code)) + "::call(k");
+        for (int i = 0; i < one.arity; ++i) out.append(", " + name_of(p, one.x[i], s, owner));
+        out.append(")); }\n");
         if (one.to != NONE) owner[one.to] = s;
-        if (one.out != NONE)
-            out << "    store<" << type_of(one.dtype) << ">(d" << int(one.out) << ", s" << s << ");\n";
+        if (one.out != NONE) out.append(std::string("    store<") + type + ">(d" + number(int(one.out)) + ", " + name + ");\n");
     }
-    out << "}\n";
-    return out.str();
+    return out + "}\n";
 }
 
 }  // namespace norch::elementwise::fused

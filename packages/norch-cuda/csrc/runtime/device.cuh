@@ -5,7 +5,6 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <stdexcept>
 #include <type_traits>
 
@@ -56,19 +55,6 @@ inline void launch_compiled(const char* what, const void* kernel, const Grid& gr
     if (launch_notes) {
         launch_notes->add(kernel, grid.blocks, grid.threads, grid.shared, arguments, sizes, number);
         if (!launch_notes->makes_them) return;
-    }
-    static const bool by_driver = std::getenv("NORCH_CUDA_NVRTC") && std::getenv("NORCH_CUDA_NVRTC")[0] == 'd';
-    if (by_driver) {
-        using LaunchByDriver = int (*)(const void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                       cudaStream_t, void**, void**);
-        void* found = nullptr;
-        cudaDriverEntryPointQueryResult status;
-        check(cudaGetDriverEntryPointByVersion("cuLaunchKernel", &found, 13000, 0, &status), what);
-        const int code = reinterpret_cast<LaunchByDriver>(found)(
-            kernel, grid.blocks.x, 1, 1, grid.threads.x, 1, 1, unsigned(grid.shared), stream_handle(),
-            const_cast<void**>(arguments), nullptr);
-        if (code) throw std::runtime_error("cuLaunchKernel " + std::to_string(code));
-        return;
     }
     check(cudaLaunchKernel(kernel, grid.blocks, grid.threads, const_cast<void**>(arguments), grid.shared, stream_handle()),
           what);

@@ -15,6 +15,8 @@ namespace {
 constexpr int ATTEMPTS = 3;
 
 constexpr size_t LANES = 4;
+/// Bytes of a call's operands from which it fills the device: two such at once are slower than one after the other.
+constexpr int64_t LARGE = int64_t(8) << 20;
 constexpr size_t MOST_ORDERED = 4096;  // calls: the work of ordering more grows with their square
 
 /// Bytes that a call reads or writes.
@@ -112,13 +114,16 @@ GraphProgram::Order GraphProgram::order() {
     std::vector<std::vector<Range>> ranges(count);
     std::vector<std::vector<bool>> before(count, std::vector<bool>(count));  // before[i][j]: i comes after j
     std::vector<size_t> last;                                               // of each lane
+    size_t large = count;                                                   // the last large one
     for (size_t i = 0; i < count; ++i) {
         const Step& step = plan_->steps[i];
         const Launch* launch = reinterpret_cast<const Launch*>(plan_->kernels[i].object);
+        int64_t bytes = 0;
         for (int k = 0; k < step.operand_count; ++k) {
             const Reference& reference = plan_->references[step.operands + size_t(k)];
             if (launch->slots[k].is_scalar || !launch->slots[k].extent) continue;
             const char* begin = base_[size_t(reference.place)] + reference.offset;
+            bytes += launch->slots[k].extent;
             ranges[i].push_back({begin, begin + launch->slots[k].extent, !step.kernel->written || k < step.kernel->written});
         }
         auto wait_for = [&](size_t j) {
@@ -129,6 +134,10 @@ GraphProgram::Order GraphProgram::order() {
         };
         for (size_t j = i; j-- > 0;)
             if (!before[i][j] && conflict(ranges[i], ranges[j])) wait_for(j);
+        if (bytes >= LARGE) {
+            if (large < i && !before[i][large]) wait_for(large);
+            large = i;
+        }
         size_t lane = last.size();
         for (size_t l = 0; l < last.size(); ++l)  // the lane whose last call it waits for and is the latest, or a new one
             if (before[i][last[l]] && (lane == last.size() || last[l] > last[lane])) lane = l;

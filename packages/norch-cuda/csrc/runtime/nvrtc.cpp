@@ -2,12 +2,11 @@
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <unordered_map>
@@ -37,7 +36,8 @@ void open_builtins(const Functions& nvrtc) {
     Dl_info info;
     if (!dladdr(reinterpret_cast<void*>(nvrtc.version), &info) || !info.dli_fname) return;
     const std::string name = "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor);
-    dlopen((std::filesystem::path(info.dli_fname).parent_path() / name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    const std::string path = info.dli_fname;
+    dlopen((path.substr(0, path.rfind('/') + 1) + name).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 /// Null where it is not installed.
@@ -84,15 +84,15 @@ std::string compile(const Functions& nvrtc, const std::string& source, const std
 // --- On disk ----------------------------------------------------------------------------------------------------------
 
 /// NORCH_CACHE_DIR, or the user's folder for caches; empty where there is none.
-std::filesystem::path cache_folder() {
+std::string cache_folder() {
     auto from = [](const char* variable) {
         const char* value = std::getenv(variable);
-        return std::filesystem::path(value ? value : "");
+        return std::string(value ? value : "");
     };
     if (const auto own = from("NORCH_CACHE_DIR"); !own.empty()) return own;
-    if (const auto users = from("XDG_CACHE_HOME"); users.is_absolute()) return users / "norch";
-    if (const auto home = from("HOME"); home.is_absolute()) return home / ".cache" / "norch";
-    return {};
+    if (const auto users = from("XDG_CACHE_HOME"); users.starts_with('/')) return users + "/norch";
+    if (const auto home = from("HOME"); home.starts_with('/')) return home + "/.cache/norch";
+    return "";
 }
 
 /// FNV-1a (G. Fowler, L. Noll and K.-P. Vo), as a name: a file holds the whole key too.
@@ -104,22 +104,36 @@ std::string hash_of(const std::string& key) {
     return out;
 }
 
-std::string read_cached(const std::filesystem::path& file, const std::string& key) {
-    std::ifstream in(file, std::ios::binary);
-    std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+// No streams of the standard library: their locales crash where it is linked in and Python's is another.
+struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+std::string read_cached(const std::string& path, const std::string& key) {
+    const File file(std::fopen(path.c_str(), "rb"));
+    std::string all;
+    char part[4096];
+    for (size_t count; file && (count = std::fread(part, 1, sizeof part, file.get())) > 0;) all.append(part, count);
     if (all.size() <= key.size() || all.compare(0, key.size(), key) != 0) return "";
     return all.substr(key.size());
 }
 
-void write_cached(const std::filesystem::path& file, const std::string& key, const std::string& cubin) {
-    std::error_code failed;  // then it is compiled again next time
-    std::filesystem::create_directories(file.parent_path(), failed);
-    const std::filesystem::path part = file.string() + "." + std::to_string(getpid());
-    std::ofstream out(part, std::ios::binary);
-    out << key << cubin;
-    out.close();
-    if (out) std::filesystem::rename(part, file, failed);
-    if (!out || failed) std::filesystem::remove(part, failed);
+void write_cached(const std::string& path, const std::string& key, const std::string& cubin) {
+    const std::string part = path + "." + std::to_string(getpid());
+    File file(std::fopen(part.c_str(), "wb"));  // where it fails it is compiled again next time
+    if (!file) return;
+    bool is_written = std::fwrite(key.data(), 1, key.size(), file.get()) == key.size() &&
+                      std::fwrite(cubin.data(), 1, cubin.size(), file.get()) == cubin.size();
+    is_written &= std::fclose(file.release()) == 0;
+    if (!is_written || std::rename(part.c_str(), path.c_str()) != 0) std::remove(part.c_str());
+}
+
+/// Makes a folder and those that it lies in.
+void make_folder(const std::string& path) {
+    for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1))
+        mkdir(path.substr(0, at).c_str(), 0777);
+    mkdir(path.c_str(), 0777);
 }
 
 const void* load(const std::string& cubin, const char* name) {
@@ -138,18 +152,12 @@ const void* load(const std::string& cubin, const char* name) {
 
 const void* runtime_kernel(const std::string& source, const char* name, int device) {
     static std::unordered_map<std::string, const void*> known;
-    static const bool is_wanted = std::getenv("NORCH_CUDA_NVRTC");
-    if (!is_wanted) return nullptr;
-    const bool traces = std::getenv("NORCH_CUDA_NVRTC_TRACE");
-    auto trace = [&](const char* what) {
-        if (traces) std::fprintf(stderr, "nvrtc: %s\n", what);
-    };
-    trace("library");
+    static const char* const wanted = std::getenv("NORCH_CUDA_NVRTC");
+    if (wanted && std::string(wanted) == "0") return nullptr;
     const Functions* nvrtc = library();
     if (!nvrtc) return nullptr;
     int major = 0, minor = 0;
     nvrtc->version(&major, &minor);
-    trace(("version " + std::to_string(major) + "." + std::to_string(minor)).c_str());
     const std::string architecture =
         "sm_" + std::to_string(properties(device).major) + std::to_string(properties(device).minor);
     std::string key = "norch-cuda nvrtc " + std::to_string(major) + "." + std::to_string(minor) + " " + architecture + "\n";
@@ -157,17 +165,16 @@ const void* runtime_kernel(const std::string& source, const char* name, int devi
     key += "\n" + source + '\0';
     const auto found = known.find(key);
     if (found != known.end()) return found->second;
-    const std::filesystem::path folder = cache_folder(), file = folder / (hash_of(key) + ".cubin");
-    const void* kernel = folder.empty() ? nullptr : load(read_cached(file, key), name);
+    const std::string folder = cache_folder(), path = folder + "/" + hash_of(key) + ".cubin";
+    const void* kernel = folder.empty() ? nullptr : load(read_cached(path, key), name);
     if (!kernel) {
-        trace("compile");
         const std::string cubin = compile(*nvrtc, source, architecture);
-        trace(("load " + std::to_string(cubin.size())).c_str());
         kernel = load(cubin, name);
-        trace(kernel ? "loaded" : "not loaded");
-        if (kernel && !folder.empty()) write_cached(file, key, cubin);
+        if (kernel && !folder.empty()) {
+            make_folder(folder);
+            write_cached(path, key, cubin);
+        }
     }
-    trace("written");
     known[key] = kernel;
     return kernel;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,10 @@ class Backwards:
             for _, read, _ in pattern.programs:
                 found |= read
         return sorted(found)
+
+    def programs(self) -> list[Program]:
+        """All that are known."""
+        return [entry[0] for pattern in self.patterns.values() for entry in pattern.programs]
 
     def of(self, forward: Recorder) -> None:
         """Forgets what was learnt of runs that are not like `forward`."""
@@ -212,8 +217,11 @@ class Backwards:
             self.refusal = f"its backward pass: {recorder.refusal}"
             return values
         last = pattern.recorded.get(had)
+        if had in pattern.settled and last is not None:
+            self._check(pattern, had, recorder, described, forward.draws)
+            return values
         pattern.recorded[had] = recorder, described, forward.draws
-        if last is None or had in pattern.settled:
+        if last is None:
             return values
         try:
             if last[1] != described:
@@ -223,7 +231,8 @@ class Backwards:
             if pattern.recordings >= MOST_RECORDINGS * (1 + len(pattern.settled)) or len(self.patterns) > MOST_PATTERNS:
                 self.refusal = f"its backward pass: {why}"
             return values
-        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite)
+        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite, (recorder, (), None))
+        recorder.forget()
         program.returned = returned  # type: ignore[attr-defined]
         first = len(given)
         used = {int(a) for call in program.calls for a in call.arguments if type(a) is Place}
@@ -233,6 +242,21 @@ class Backwards:
         pattern.programs.append((program, read, places))
         pattern.settled.add(had)
         return values
+
+
+    def _check(self, pattern: Pattern, had: Any, recorder: Recorder, described: Any, draws: Any) -> None:
+        """Records all again where a backward pass that is replayed by now turns out to do something else."""
+        last = pattern.recorded[had]
+        assert last is not None
+        try:
+            if last[1] != described:
+                raise Differs("its backward pass is another")
+            compare(last[0], recorder, (), (), (last[2], draws))
+        except Differs as why:
+            self.patterns.clear()
+            self.missed = True
+            self.entry.moves = -1
+            warnings.warn(f"capture(): a step's backward pass is not what was recorded of it: {why}", stacklevel=4)
 
 
 def _had(node: GraphNode) -> tuple[bool, ...]:

@@ -20,13 +20,14 @@ from ..func.trees import flatten, unflatten
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
+from .attributes import Attribute, attributes_of, holders_in
 from .backwards import Backwards
 from .checks import next_check
 from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, entered, holders_of, is_live, kept_elsewhere, with_bases
+from .graphs import GraphNode, StepGraph, attach, containers, entered, holders_of, is_live, kept_elsewhere, with_bases
 from .in_place import in_place
 from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
@@ -296,6 +297,17 @@ class Captured:
         own = [t for t in (*made, *within) if not recorder.was_there(t)]
         lists = leaves, made, within, own
         recorder.kept += kept_elsewhere(own, graph, out, lists)
+        attributes = None
+        if recorder.kept and graph is None:
+            attributes = attributes_of(recorder.kept, [*lists, lists, *containers(out)])
+        if attributes and not any(is_live(a.tensor, recorder) for a in attributes):
+            leaves, structure = flatten((out, [a.tensor for a in attributes]))
+            made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
+            differentiated = [is_differentiated(t, recorder.start) for t in made]
+            recorder.finish(made, within)
+            own = [t for t in (*made, *within) if not recorder.was_there(t)]
+            lists = leaves, made, within, own
+            recorder.kept += kept_elsewhere(own, graph, out, [*lists, *attributes, *holders_in(attributes)])
         found = None
         if graph is not None:
             if graph.problem is not None:
@@ -331,9 +343,13 @@ class Captured:
         if found is not None and recorder.refusal is None:
             node.recorder = recorder
         build = _builder(leaves, structure)
+        if attributes:
+            attributes = [a._replace(tensor=None) for a in attributes]  # type: ignore[arg-type]
+            build = _putting(build, attributes)
         graph_of_it = found and (found.described, found.live, found.bases, found.places)
         with self.lock:
-            now = recorder, numbers, (repr(plain), structure, graph_of_it)
+            where = [(id(a.owner()), a.name) for a in attributes or ()]
+            now = recorder, numbers, (repr(plain), structure, graph_of_it, where)
             if self._compare(entry, program, now, differentiated, build, found):
                 self._quicken(entry, args, kwargs)
             elif entry.refusal is not None:
@@ -414,6 +430,7 @@ class Captured:
         now, pinned, arguments, sources, differentiated, found, build = entry.ready
         recorder = now[0]
         if backwards.refusal is not None:
+            backwards.patterns.clear()
             self._refuse(entry, backwards.refusal)
             return
         if not backwards.settled():
@@ -461,6 +478,18 @@ def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> 
         return function(*args, **kwargs)
 
     return call
+
+
+def _putting(build: Callable[[list[Any]], Any], attributes: Sequence[Attribute]) -> Callable[[list[Any]], Any]:
+    """`build`, of what a step returns and the tensors that it leaves in attributes."""
+
+    def put(made: list[Any]) -> Any:
+        out, tensors = build(made)
+        for attribute, tensor in zip(attributes, tensors, strict=True):
+            attribute.put(tensor)
+        return out
+
+    return put
 
 
 def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:

@@ -339,6 +339,18 @@ def holders_of(tensors: Sequence[Any]) -> dict[int, Any]:
     return {id(h): h for h in found if isinstance(h, kinds) or hasattr(h, "__dict__")}
 
 
+def containers(tree: Any) -> list[Any]:
+    """The dicts, lists and tuples of a tree."""
+    found: list[Any] = []
+    stack = [tree]
+    while stack:
+        thing = stack.pop()
+        if isinstance(thing, dict | list | tuple):
+            found.append(thing)
+            stack += thing.values() if isinstance(thing, dict) else thing
+    return found
+
+
 def kept_elsewhere(
     tensors: Sequence[Any],
     graph: StepGraph | None,
@@ -353,14 +365,11 @@ def kept_elsewhere(
     known: set[int] = {id(tensors), *map(id, lists), *(before or ())}
     if graph is not None:
         known |= {id(graph.tensors), *map(id, graph.holders)}
-    stack = [out]
-    while stack:
-        thing = stack.pop()
-        if isinstance(thing, dict | list | tuple):
-            known.add(id(thing))
-            stack += thing.values() if isinstance(thing, dict) else thing
+    known |= {id(thing) for thing in containers(out)}
     suspects = [h for i, h in holders_of(tensors).items() if i not in known and not isinstance(h, TensorBase | Node)]
     held = {id(thing) for suspect in suspects for thing in gc.get_referents(suspect)}
+    # Asking an object for its attributes may give it a dict of them, which then holds them in its place.
+    held |= {id(v) for suspect in suspects if hasattr(suspect, "__dict__") for v in vars(suspect).values()}
     return [t for t in tensors if id(t) in held]
 
 

@@ -515,7 +515,7 @@ def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
         gc.unfreeze()  # a script has had the collector pass over what there was, which is then not found either
     things = _objects(kinds)
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
-    generators = [g for g in things if isinstance(g, Generator)]
+    generators = sorted([g for g in things if isinstance(g, Generator)], key=id)  # the collector has no fixed order
     return tensors, generators, [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
 
 

@@ -72,7 +72,8 @@ class Report:
     """How often a captured step ran in which way, its programs, and what was in the way. It prints as text.
 
     eager, recorded, replayed: calls. refused: by signature, why calls are left as they are. captured_again: why
-    programs were given up, the latest 20.
+    programs were given up, the latest 20. apart: of a step that is replayed in parts, the first and last line of each,
+    and its report. whole: why a step that could not be one program was not taken apart.
     """
 
     name: str
@@ -82,26 +83,41 @@ class Report:
     programs: list[ProgramReport] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     captured_again: list[str] = field(default_factory=list)
+    apart: list[tuple[tuple[int, int], Report]] = field(default_factory=list)
+    whole: str | None = None
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.replayed:,} calls replayed, {self.recorded:,} recorded, {self.eager:,} eager"]
         lines += [str(program) for program in self.programs]
         lines += [f"{signature}: not replayed: {why}" for signature, why in self.refused.items()]
-        return "\n".join(lines + [f"captured again: {why}" for why in self.captured_again])
+        lines += [f"captured again: {why}" for why in self.captured_again]
+        lines += [] if self.whole is None else [f"not taken apart: {self.whole}"]
+        for (first, last), part in self.apart:
+            lines += [f"lines {first} to {last}: " + str(part).replace("\n", "\n    ")]
+        return "\n".join(lines)
 
 
 def make_report(captured: Captured, timed: bool) -> Report:
     with captured.lock:
         entries = list(captured.entries.values())
         programs = [(entry.signature, program) for entry in entries for program, _ in entry.programs]
+        back = [
+            (f"{entry.signature}, backward", program)
+            for entry in entries
+            if entry.programs and entry.backwards is not None
+            for program in entry.backwards.programs()
+        ]
+        parts = captured.parts
         return Report(
             getattr(captured.function, "__name__", type(captured.function).__name__),
             captured.eager,
             captured.recorded,
             captured.replayed + sum(program.runs for _, program in programs),
-            [_of_program(signature, program, timed) for signature, program in programs],
+            [_of_program(signature, program, timed) for signature, program in (*programs, *back)],
             {entry.signature: entry.refusal for entry in entries if entry.refusal is not None},
             list(captured.captured_again),
+            [] if parts is None else [(lines, make_report(part, timed)) for lines, part in parts.described()],
+            None if parts is None else parts.odd,
         )
 
 
