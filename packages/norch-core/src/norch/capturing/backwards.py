@@ -243,7 +243,6 @@ class Backwards:
         pattern.settled.add(had)
         return values
 
-
     def _check(self, pattern: Pattern, had: Any, recorder: Recorder, described: Any, draws: Any) -> None:
         """Records all again where a backward pass that is replayed by now turns out to do something else."""
         last = pattern.recorded[had]

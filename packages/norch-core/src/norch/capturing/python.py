@@ -10,11 +10,13 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
+from ..autograd.graph import is_recording, set_recording
 from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
 from ..ops.optimizer.driver import make_step, watchers
 from ..switches import Replayed
 from ..tensor_base import TensorBase, make_tensor
+from .signatures import modes
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -51,6 +53,7 @@ class PythonCall:
         self.why: str | None = None if self.own else "its Python is not norch's alone"
         self.begin = self.end = len(recorder.calls)
         self.grads = recorder.changed_grads()
+        self.recording = is_recording()
         leaves, self.structure = flatten((args, kwargs))
         self.arguments = [self._described(recorder, leaf) for leaf in leaves]
         self.constant: tuple[Any, Any] | None = (args, kwargs) if all(type(x) in _PLAIN for x in leaves) else None
@@ -183,7 +186,12 @@ class PythonCall:
         """Calls the method as it is; returns the leaves that have another gradient after it."""
         given = self._give_grads(buffers)
         args, kwargs = self._arguments(buffers, tensors)
-        self.method(self.owner(), *args, **kwargs)
+        before = is_recording()
+        set_recording(self.recording)
+        try:
+            self.method(self.owner(), *args, **kwargs)
+        finally:
+            set_recording(before)
         return [leaf for leaf, grad in given if leaf._grad is not grad]
 
     def _give_grads(self, buffers: list[Any]) -> list[tuple[Any, Any]]:
@@ -270,6 +278,8 @@ def note(recorder: Recorder, method: Any, owner: Any, args: Any, kwargs: Any) ->
     if [g._state() for g, *_ in recorder.generators] != draws:
         recorder.refuse(f"{call.name} draws random numbers")
     if call.why is not None:
+        if modes()[1:] != recorder.modes[1:]:
+            recorder.refuse(f"{call.name}, which runs as it is, is called in a mode that the step has entered")
         if recorder.fullgraph and recorder.refusal is None:
             raise CaptureError(f"capture(): {call.name} is no part of a program: {call.why} ({call.line})")
         del recorder.calls[call.begin :], recorder.places[places:], recorder.held[held:]
