@@ -126,8 +126,8 @@ class Program:
                 self.allocations.remove(grad.allocation)
         self.modified = [at for at in recorder.modified if places[at].kind not in (CONSTANT, TEMPORARY)]
         self.entry = entry_of(recorder, self.grads, self.gradients)
-        seen = {id(leaf()) for leaf in (*(leaf for leaf, _ in self.entry), *(grad.leaf for grad in self.grads))}
-        self.entry += {id(leaf()): (leaf, grad) for call in python for leaf, grad in call.others(seen)}.values()
+        looked_at = {id(leaf()) for leaf in (*(leaf for leaf, _ in self.entry), *(grad.leaf for grad in self.grads))}
+        self.entry += {id(leaf()): (leaf, grad) for call in python for leaf, grad in call.others(looked_at)}.values()
         aliased = {memory for memory, _ in recorder.where} & {id(b) for b in self.buffers if b is not None}
         changed = {id(self.buffers[at]) for at in self.modified}
         self.state = frozenset({id(b) for b in self.buffers if b is not None} - (aliased - changed))
@@ -157,7 +157,7 @@ class Program:
     def watch(self) -> None:
         """Has `gone` told of tensors that are freed."""
         self.gone.clear()
-        found = [o for o, *_ in (*self.owners, *self.movers, *self.gradients)] + [g.leaf for g in self.grads]
+        found: list[Any] = [o for o, *_ in (*self.owners, *self.movers, *self.gradients)] + [g.leaf for g in self.grads]
         found += [leaf for leaf, _ in self.entry] + [call.owner for call in self.made_of[0].python]
         found += [o.tensor for o in self.outputs if isinstance(o, Standing)]
         self.watched = [ref(t, self.gone.append) for o in found if o is not None and (t := o()) is not None]
