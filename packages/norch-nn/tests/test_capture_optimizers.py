@@ -455,6 +455,7 @@ def test_a_scaler_that_is_turned_off() -> None:
 
     _, captured = compare(make_step)
     assert captured.programs
+    compare(make_step, lambda params: OfAdam(params, lr=0.01))
 
 
 # --- Python that is not norch's ---------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class PythonCall:
         self.method, self.owner = method, ref(owner)
         self.name, self.line = f"{type(owner).__name__}.{method.__name__}()", recorder.line()
         self.steps: list[Step] = []
-        self.own = is_own(method, owner)
+        self.own = is_own(method, owner, args)
         self.why: str | None = None if self.own else "its Python is not norch's alone"
         self.begin = self.end = len(recorder.calls)
         self.grads = recorder.changed_grads()
@@ -94,9 +94,8 @@ class PythonCall:
     def holds(self) -> bool:
         """Whether the objects that it is called with are still there."""
         owner = self.owner()
-        if owner is None or is_own(self.method, owner) is not self.own:
-            return False
-        return all(x() is not None for kind, x in self.arguments if kind == "object")
+        objects = [x() for kind, x in self.arguments if kind == "object"]
+        return owner is not None and None not in objects and is_own(self.method, owner, objects) is self.own
 
     def others(self, seen: set[int]) -> list[tuple[Any, Any]]:
         """Parameters (weakly) whose gradients the method looks at and that are none of `seen`, with what those are."""
@@ -220,12 +219,18 @@ class PythonCall:
         return [int(where[0]) for where in found if isinstance(where, tuple)]
 
 
-def is_own(method: Any, owner: Any) -> bool:
+def is_own(method: Any, owner: Any, args: Any) -> bool:
     """Whether a method's Python is norch's alone: no subclass's, no hooks."""
-    if not (method.__module__.startswith("norch.") and type(owner).__module__.startswith("norch.")):
+    if not method.__module__.startswith("norch."):
         return False
-    hooked: Any = getattr(owner, "_has_step_hooks", None)
-    return hooked is None or not hooked()
+    for thing in (owner, *args):
+        if isinstance(thing, Replayed):
+            if not type(thing).__module__.startswith("norch."):
+                return False
+            hooked: Any = getattr(thing, "_has_step_hooks", None)
+            if hooked is not None and hooked():
+                return False
+    return True
 
 
 def _tensor(where: Any, buffers: list[Any]) -> Any:
