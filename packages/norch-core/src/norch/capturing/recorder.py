@@ -23,7 +23,7 @@ from ..spec import span
 from ..switches import Replayed
 from ..tensor_base import TensorBase
 from .python import PythonCall, state_of
-from .signatures import are_apart, extent
+from .signatures import are_apart, extent, modes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,6 +114,7 @@ class Recorder:
         self.states = self.states_now()
         self.python: list[PythonCall] = []
         """Calls of methods that run in replays too."""
+        self.modes = modes()
         self.inside: PythonCall | None = None
         self.stepping: tuple[Any, int] | None = None
         """The step of an optimiser that is being made, and how many numbers it has."""
