@@ -15,7 +15,7 @@ def bits(value):
         return value
     if isinstance(value, list | tuple):
         return [bits(v) for v in value]
-    return value.detach().numpy().tobytes(), tuple(value.shape), value.dtype.name
+    return value.detach().cpu().numpy().tobytes(), tuple(value.shape), value.dtype.name
 
 
 class Net:
@@ -405,3 +405,50 @@ def test_memory_of_recordings_is_let_go():
     gc.collect()
     alive = [t for t in gc.get_objects() if isinstance(t, norch.Tensor) and tuple(t.shape) == (5, 6)]
     assert alive == []
+
+
+def test_gradients_on_memory_that_the_step_uses():
+    def train(net, forward, i):
+        net.zero()
+        x = norch.randn(6, 6)
+        y = norch.cat([forward(x), norch.zeros(6, 2)], 1)
+        z = forward(x)
+        if i < 4:  # while it is recorded the gradients are a weight, an argument, or one another
+            norch.autograd.backward([z, y], [net.a.detach()[:, :4], x])
+        else:
+            norch.autograd.backward([z, y], [norch.randn(6, 4), norch.randn(6, 6)])
+        return y
+
+    both(train, 10)
+
+
+def test_gradients_of_an_expanded_sum():
+    def train(net, forward, i):
+        net.zero()
+        y = forward(norch.randn(5, 6))
+        (y.sum() + y.mean(0).sum()).backward()
+        return y
+
+    assert replayed(both(train)) == [True]
+
+
+def test_views_of_arguments_that_are_views():
+    found = []
+    for captured in (False, True):
+        net = Net()
+
+        def run(x, net=net):
+            return x.t(), x + net.c
+
+        forward = norch.capture(run) if captured else run
+        norch.manual_seed(1)
+        seen = []
+        for _ in range(8):
+            h = (norch.randn(6, 5).requires_grad_() * 2).t()
+            y, z = forward(h)
+            y.mul_(0.5)
+            (y.sum() + z.sum() + h.sum()).backward()
+            seen.append(bits([y, z, h, net.c.grad]))
+        found.append(seen)
+    assert found[0] == found[1]
+    assert replayed(forward) == [True]

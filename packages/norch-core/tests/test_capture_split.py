@@ -13,7 +13,7 @@ def bits(value):
         return value
     if isinstance(value, list | tuple):
         return [bits(v) for v in value]
-    return value.detach().numpy().tobytes(), tuple(value.shape), value.dtype.name
+    return value.detach().cpu().numpy().tobytes(), tuple(value.shape), value.dtype.name
 
 
 def weights():
@@ -308,3 +308,30 @@ def test_the_report_tells_of_the_parts():
     assert f"lines {first + 1} to {first + 1}: step:" in str(report)
     assert any(p.signature.endswith(", backward") for p in report.apart[1][1].programs)
     assert "values are read" in str(report)
+
+
+def test_python_that_the_step_changes_is_read_anew():
+    class Trainer:
+        def __init__(self):
+            self.w, _ = weights()
+            self.steps, self.losses = 0, []
+
+        def step(self, x):
+            h = x @ self.w
+            self.steps += 1
+            h = h.tanh()
+            if self.steps > 8:
+                h = h * 2
+            loss = h.square().mean()
+            self.losses.append(loss.item())
+            scaled = loss * (2 if len(self.losses) > 10 else 1)
+            return scaled + 1
+
+    found = []
+    for captured in (False, True):
+        trainer = Trainer()
+        step = norch.capture(trainer.step) if captured else trainer.step
+        norch.manual_seed(1)
+        found.append([bits([step(norch.randn(2, 6)), trainer.losses]) for _ in range(14)])
+    assert found[0] == found[1]
+    assert [n for n, _ in lines(step)] == [1, 1, 1, 1]

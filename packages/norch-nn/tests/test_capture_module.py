@@ -351,3 +351,59 @@ def test_decoding_with_a_position_that_is_an_int():
     found, model = decode(norch.compile)
     assert found == expected
     assert replayed(model) == [True] * 6  # each position has a program
+
+
+def test_slices_of_a_growing_batch_of_one():
+    model = norch.capture(nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9)).eval())
+    tokens = norch.tensor([[1, 2, 3, 4]])
+    with norch.no_grad():
+        for _ in range(8):  # whose first stride says how long the batch is by now
+            last = tokens[:, -4:]
+            found = model(last)
+            assert bits(found) == bits(model._orig_mod(last))
+            tokens = norch.cat([tokens, found[:, -1].argmax(-1, keepdim=True)], 1)
+    assert replayed(model) == [True]
+
+
+def test_modules_that_talk_to_other_processes_run_as_they_are():
+    model = norch.compile(nn.Sequential(nn.Linear(4, 4), nn.SyncBatchNorm(4)).eval())
+    for _ in range(5):
+        model(norch.ones(2, 4)).sum().backward()
+    assert entries(model) == []
+
+
+def test_backward_passes_that_were_not_recorded():
+    """The step is run once more: running averages and random numbers must not move on by it."""
+
+    def run(wrap):
+        norch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 2))
+        called, seen = wrap(model), []
+        for i in range(24):
+            x = norch.randn(5, 6).requires_grad_()
+            h = x * 1
+            y = called(h)
+            if i == 6:
+                (g,) = norch.autograd.grad(y.tanh().sum(), h, create_graph=True)
+                (g * g).sum().backward()
+            elif i == 7:
+                y.sum().backward(retain_graph=True)
+                seen.append(bits(norch.autograd.grad(y[0].sum(), [x, model[0].weight])))
+            elif i == 8:
+                with norch.autograd.detect_anomaly():
+                    y.sum().backward()
+            elif i == 9:
+                handle = model[4].weight.register_hook(lambda g: g * 2)
+                y.sum().backward()
+                handle.remove()
+            else:
+                y.sum().backward()
+            seen.append(bits([y, x.grad, model.state_dict(), [p.grad for p in model.parameters()]]))
+            model.zero_grad()
+        return seen, called
+
+    expected, _ = run(lambda m: m)
+    seen, model = run(norch.compile)
+    for i, (one, other) in enumerate(zip(expected, seen, strict=True)):
+        assert one == other, i
+    assert any(replayed(model))

@@ -11,7 +11,6 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd import graph as autograd
 from ..autograd.graph import Leaf
-from ..autograd.hooks import hooked
 from ..backend.contract import Place
 from ..device import Device
 from ..dtype import uint8
@@ -158,8 +157,8 @@ class Backwards:
     ) -> Any:
         specs = tuple([None if g is None else g.spec for g in grads])
         already = tuple([None if g is None else g.spec for g in carried])
-        edges = enumerate(node.edges) if hooked else ()
-        hooks = tuple([i for i, edge in edges if type(edge) is Leaf and edge.hooks is not None])
+        # A leaf whose hooks were all removed gets its gradient as one with hooks does.
+        hooks = tuple([i for i, edge in enumerate(node.edges) if edge.hooks is not None and type(edge) is Leaf])
         cast = tuple(sorted(autocast.active.items())) if autocast.active else None
         return specs, already, needed, backward.targets is None, hooks, switches.fingerprint, cast
 
@@ -194,7 +193,7 @@ class Backwards:
         places = saved_places(graph, forward)
         buffers = {number: buffer for buffer in graph.saved for number in forward.places_of(buffer)}
         memory = [Memory(buffers[p], forward.starts.get(p, 0), _bytes(forward.places[p])) for p in places]
-        given: list[Any] = remade([g for g in (*grads, *carried) if g is not None])
+        given: list[Any] = [remade(g) for g in (*grads, *carried) if g is not None]
         rest = iter(given)
         grads = [None if g is None else next(rest) for g in grads]
         carried = [None if g is None else next(rest) for g in carried]

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from sys import getrefcount
-from threading import Lock, get_ident
+from threading import Lock, active_count, get_ident
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,14 @@ from .comparing import Differs, compare
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
-from .graphs import GraphNode, StepGraph, attach, containers, entered, holders_of, is_live, kept_elsewhere, with_bases
+from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
 from .in_place import in_place
+from .keeping import containers, holders_of, kept_elsewhere
 from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
-from .signatures import VALUES, described, key_of, modes
+from .signatures import VALUES, canonically, described, key_of, modes
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -188,7 +189,8 @@ class Captured:
                 self.running = None
         if now and recording.recording_lock.acquire(blocking=False):
             try:
-                return self._record(entry, found, args, kwargs, tensors, numbers)
+                with canonically(tensors):
+                    return self._record(entry, found, args, kwargs, tensors, numbers)
             finally:
                 recording.recording_lock.release()
         self.eager += 1
@@ -275,7 +277,8 @@ class Captured:
         counts = [getrefcount(t) for t in tensors]
         recorder = Recorder(tensors, self.fullgraph)
         recorder.code = getattr(self.source, "__code__", None)
-        holders = holders_of(tensors) if is_recording() else {}
+        # Where other threads run, tuples that they are building must not be held even for a moment.
+        holders = holders_of(tensors) if is_recording() and active_count() == 1 else None
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
@@ -333,7 +336,7 @@ class Captured:
             for t, count in zip(tensors, counts, strict=True):
                 if id(t) not in returned and getrefcount(t) > count + 1:
                     recorder.refuse("an argument is kept after the step")
-        elif kept_elsewhere(tensors, graph, out, lists, holders):
+        elif holders is not None and kept_elsewhere(tensors, graph, out, lists, holders):
             recorder.refuse("an argument is kept after the step")
         recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]

@@ -95,7 +95,8 @@ class ForwardProgram(Program):
     ) -> list[Any]:
         made = super().run_step(tensors, numbers, taken)
         for i, own, j in self.found.bases:
-            made[i].base = made[j] if own else tensors[j].base or tensors[j]
+            whole = made[j] if own else tensors[j]
+            made[i].base = whole if whole.base is None else whole.base
         if self.changes_state:
             node = made[self.found.live[0]].node
             node = node if type(node) is GraphNode else node.edges[0]

@@ -7,10 +7,8 @@ the step is (`backwards`), and replayed where the step was.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import CellType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -332,47 +330,6 @@ def attach(node: GraphNode, graph: StepGraph, live: Sequence[Tensor]) -> None:
         tensor.node = node if len(live) == 1 else Output(node, position)
 
 
-def holders_of(tensors: Sequence[Any]) -> dict[int, Any]:
-    """What holds `tensors`, by id."""
-    kinds = (dict, list, tuple, set, CellType)
-    found = gc.get_referrers(*tensors) if tensors else []
-    return {id(h): h for h in found if isinstance(h, kinds) or hasattr(h, "__dict__")}
-
-
-def containers(tree: Any) -> list[Any]:
-    """The dicts, lists and tuples of a tree."""
-    found: list[Any] = []
-    stack = [tree]
-    while stack:
-        thing = stack.pop()
-        if isinstance(thing, dict | list | tuple):
-            found.append(thing)
-            stack += thing.values() if isinstance(thing, dict) else thing
-    return found
-
-
-def kept_elsewhere(
-    tensors: Sequence[Any],
-    graph: StepGraph | None,
-    out: Any,
-    lists: Sequence[Any],
-    before: dict[int, Any] | None = None,
-) -> list[Any]:
-    """Those that something holds besides the step's graph, what it returns, `lists` and what has held them `before`.
-
-    No replay would leave them there.
-    """
-    known: set[int] = {id(tensors), *map(id, lists), *(before or ())}
-    if graph is not None:
-        known |= {id(graph.tensors), *map(id, graph.holders)}
-    known |= {id(thing) for thing in containers(out)}
-    suspects = [h for i, h in holders_of(tensors).items() if i not in known and not isinstance(h, TensorBase | Node)]
-    held = {id(thing) for suspect in suspects for thing in gc.get_referents(suspect)}
-    # Asking an object for its attributes may give it a dict of them, which then holds them in its place.
-    held |= {id(v) for suspect in suspects if hasattr(suspect, "__dict__") for v in vars(suspect).values()}
-    return [t for t in tensors if id(t) in held]
-
-
 def is_live(tensor: Any, recorder: Recorder) -> bool:
     """Whether a result is part of a graph that the step has made and not differentiated."""
     node = resolve(tensor)
@@ -414,13 +371,10 @@ def saved_state(graph: StepGraph, recorder: Recorder) -> list[Any]:
     return list(found.values())
 
 
-def remade(tensors: Sequence[Any]) -> list[Any]:
-    """Tensors on memory of their own where it is that of an earlier one, so that each stands for itself."""
-    seen: set[int] = set()
-    found = []
-    for tensor in tensors:
-        if id(tensor.buffer) in seen:
-            tensor = make_tensor(tensor.spec, tensor.buffer, tensor.offset).clone()
-        seen.add(id(tensor.buffer))
-        found.append(tensor)
-    return found
+def remade(tensor: Any) -> Any:
+    """A tensor like `tensor` on memory of its own, which is nothing else's."""
+    spec = tensor.spec
+    backend = spec.device.backend
+    buffer = backend.allocate(spec.nbytes, spec.device.index)
+    backend.copy(buffer, 0, tensor.buffer, tensor.offset * spec.dtype.itemsize, spec.nbytes)
+    return make_tensor(spec, buffer)

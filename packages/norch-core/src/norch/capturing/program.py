@@ -159,7 +159,7 @@ class Program:
         self.gone.clear()
         found: list[Any] = [owner for owner, *_ in self.owners]
         found += [owner for owner, _ in (*self.movers, *self.gradients)] + [g.leaf for g in self.grads]
-        found += [leaf for leaf, _ in self.entry]
+        found += [leaf for leaf, _ in self.entry] + [call.owner for call in self.made_of[0].python]
         found += [o.tensor for o in self.outputs if isinstance(o, Standing)]
         self.watched = [ref(t, self.gone.append) for o in found if o is not None and (t := o()) is not None]
         if len(self.watched) < sum(o is not None for o in found):
@@ -192,7 +192,7 @@ class Program:
             grad = leaf()._grad
             if (grad is None) is not (seen is None) or (seen and (grad.spec is not seen[0] or grad.offset != seen[1])):
                 return False
-        return all(call.owner() is not None for call in self.fed)
+        return True
 
     def fits_all(self, tensors: Sequence[Tensor]) -> bool:
         """`fits`, and whether the arguments are memory that the program may be given."""

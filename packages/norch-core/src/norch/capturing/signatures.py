@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -20,6 +21,9 @@ from ..spec import span
 from ..tensor_base import TensorBase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..spec import Spec
     from ..tensor import Tensor
 
 VALUES = (int, bool, str, bytes, type(None), DType, Device)
@@ -63,7 +67,7 @@ def _key_of_leaf(x: Any) -> Any:
     if isinstance(x, TensorBase):
         node = None if x.node is None else resolve(x)  # type: ignore[arg-type]
         if node is None:
-            return x.spec
+            return canonical(x.spec)
         # A leaf's gradient is part of what a step may do: another leaf is another step.
         return x.spec, Same(x) if type(node) is Leaf else node is not None
     if type(x) in VALUES:
@@ -71,6 +75,28 @@ def _key_of_leaf(x: Any) -> Any:
     if type(x) is float or isinstance(x, np.generic):
         return type(x), repr(x)
     return Same(x)
+
+
+def canonical(spec: Spec) -> Spec:
+    """A spec for all tensors like this one: a stride over one element says nothing, and differs from slice to slice.
+
+    Where ops are recorded it is this spec alone, since the backward pass will see the tensor as it is.
+    """
+    return spec.like() if 1 in spec.shape and spec.is_contiguous and not is_recording() else spec
+
+
+@contextmanager
+def canonically(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Within this context arguments have canonical specs, which the kernels that are recorded are made for."""
+    before = [(t, t.spec, spec) for t in tensors if resolve(t) is None and (spec := canonical(t.spec)) is not t.spec]
+    for tensor, _, spec in before:
+        tensor.spec = spec
+    try:
+        yield
+    finally:
+        for tensor, was, spec in before:
+            if tensor.spec is spec:
+                tensor.spec = was
 
 
 def shared(tensors: Sequence[Tensor]) -> Any:

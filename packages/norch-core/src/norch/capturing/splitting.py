@@ -75,6 +75,10 @@ class Split:
         self.tree = _source(self.function)
         local = frozenset((*self.code.co_varnames, *self.code.co_cellvars))
         self.statements = [Statement(node, local) for node in self.tree.body]
+        changed = {name for s in self.statements if s.eager for name in _changed(s.node)} - local
+        for statement in self.statements:
+            # Python that the step changes itself is not what it was when a part was recorded.
+            statement.eager = statement.eager or not changed.isdisjoint(_read(statement.node))
         self.known: dict[tuple[int, ...], Any] = {}
         self.parts: list[Part] = []
         self.run: Callable[..., Any] = self.function
@@ -273,6 +277,25 @@ def _left_as_it_is(node: ast.stmt) -> bool:
             if name not in _REPLAYED and not (name.endswith("_") and not name.endswith("__")):
                 return True
     return False
+
+
+def _changed(node: ast.AST) -> set[str]:
+    """The names and attributes of what a statement stores into, or calls a method of for what that does."""
+    targets: list[ast.AST] = []
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
+            targets.append(inner)
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            targets.append(inner.value)
+        elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
+            if isinstance(inner.value.func, ast.Attribute):
+                targets.append(inner.value.func.value)
+    return {getattr(t, "attr", getattr(t, "id", "")) for t in targets}
+
+
+def _read(node: ast.AST) -> set[str]:
+    """The names and attributes that a statement reads."""
+    return {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Name)}
 
 
 def _own_of_comprehension(node: ast.AST) -> list[ast.AST]:

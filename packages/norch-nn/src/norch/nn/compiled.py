@@ -7,7 +7,7 @@ from typing import Any
 
 from norch import switches
 
-from .hooks import has_forward_hooks
+from .hooks import runs_as_it_is
 from .module import Module
 
 _OWN = frozenset({"_orig_mod", "_captured", "_seen", "_as_it_is"})
@@ -17,8 +17,8 @@ class OptimizedModule(Module):
     """A module that behaves as `_orig_mod`, whose parameters and state it shares; its calls are captured.
 
     As in PyTorch, `_orig_mod.` stands before the names in its `state_dict`, attributes are those of `_orig_mod`, and
-    methods that the latter has itself run as they are. While any module in it has forward or backward hooks, calls run
-    as they are: replays would leave the hooks out.
+    methods that the latter has itself run as they are. While any module in it has forward or backward hooks, or talks
+    to other processes, calls run as they are: replays would leave that out.
     """
 
     _orig_mod: Module
@@ -38,7 +38,7 @@ class OptimizedModule(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
         if own["_seen"] != switches.fingerprint:
-            own["_as_it_is"] = any(has_forward_hooks(module) for module in own["_orig_mod"].modules())
+            own["_as_it_is"] = any(runs_as_it_is(module) for module in own["_orig_mod"].modules())
             own["_seen"] = switches.fingerprint
         if own["_as_it_is"]:
             return own["_orig_mod"](*args, **kwargs)

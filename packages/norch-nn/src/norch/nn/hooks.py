@@ -150,15 +150,21 @@ def find_pre_hook(module: Any, kind: type[H], name: str) -> H | None:
     return None
 
 
-def has_forward_hooks(module: Any) -> bool:
-    """Whether users have hung hooks on a module's call or its backward pass; those of norch compute and no more."""
+_TALKING = ("norch.nn.parallel.", "norch.nn.sync_batchnorm", "norch.distributed.")
+
+
+def runs_as_it_is(module: Any) -> bool:
+    """Whether a call does more than compute, which replays would leave out: it has hooks of users on its call or its
+    backward pass (those of norch compute and no more), or it talks to other processes."""
+    if any(f"{kind.__module__}.".startswith(_TALKING) for kind in type(module).__mro__):
+        return True
     hooks = module._hooks
     if hooks is None:
         return False
     kinds = (hooks.forward_pre, hooks.forward, hooks.backward_pre, hooks.backward)
     functions = [getattr(hook.function, "__func__", hook.function) for kind in kinds for hook in kind.values()]
     made = [getattr(f, "__module__", None) or "" for f in functions]
-    return any(name.partition(".")[0] != "norch" for name in made)
+    return any(name.partition(".")[0] != "norch" or name.startswith(_TALKING) for name in made)
 
 
 class PlainCall:
@@ -175,7 +181,7 @@ def call_with_hooks(module: Any, hooks: ModuleHooks, args: tuple[Any, ...], kwar
     """`module.forward(*args, **kwargs)` with every hook in its turn. A hook may remove itself."""
     compiled = hooks.compiled
     if compiled is not None:
-        if any(has_forward_hooks(part) for part in module.modules()):
+        if any(runs_as_it_is(part) for part in module.modules()):
             return _call_with_hooks(module, hooks, args, kwargs)
         return compiled(*args, **kwargs)
     return _call_with_hooks(module, hooks, args, kwargs)
