@@ -305,7 +305,7 @@ def test_the_report_tells_of_the_parts():
     report = captured.report(timed=True)
     first = step.__code__.co_firstlineno
     assert [lines for lines, _ in report.apart] == [(first + 1, first + 1), (first + 3, first + 3)]
-    assert f"lines {first + 1} to {first + 1}: step:" in str(report)
+    assert f"line {first + 1}: step:" in str(report)
     assert any(p.signature.endswith(", backward") for p in report.apart[1][1].programs)
     assert "values are read" in str(report)
 

@@ -93,7 +93,8 @@ class Report:
         lines += [f"captured again: {why}" for why in self.captured_again]
         lines += [] if self.whole is None else [f"not taken apart: {self.whole}"]
         for (first, last), part in self.apart:
-            lines += [f"lines {first} to {last}: " + str(part).replace("\n", "\n    ")]
+            where = f"line {first}" if first == last else f"lines {first} to {last}"
+            lines += [f"{where}: " + str(part).replace("\n", "\n    ")]
         return "\n".join(lines)
 
 

@@ -34,7 +34,8 @@ def cases() -> Iterator[Case]:
         some = samples[at : at + TOGETHER]
         checks[f"ops from {some[0].name} to {some[-1].name}"] = _ops(some)
     for name, check in checks.items():
-        yield Case(9, "capture", "-", name, 10, check, rerunning(f"9: {name}"))
+        op = "capture" if name in CONTRACT else "captured ops"
+        yield Case(9, op, "-", name, 10, check, rerunning(f"9: {name}"))
 
 
 CONTRACT: dict[str, Callable[[Device], None]] = {}
