@@ -81,11 +81,11 @@ def test_real_pictures_are_told_apart(tmp_path):
     data = os.environ.get("NORCH_FASHION_MNIST", FashionMNIST.package_folder)
     if not Path(data).is_dir():
         pytest.skip("Fashion-MNIST is not installed here")
-    done = run(tmp_path, "--data", data, "--limit", 4000, "--epochs", 3, "--out", "out")
+    done = run(tmp_path, "--data", data, "--limit", 2000, "--epochs", 3, "--out", "out")
     assert done.returncode == 0, done.stderr
     assert len(rows(done.stdout)) == 3
     assert accuracy(done.stdout) > 75
-    assert "4000 pictures to learn from, 4000 to test on" in done.stdout
+    assert "2000 pictures to learn from, 2000 to test on" in done.stdout
 
 
 def test_made_up_pictures_are_told_apart(made_up, tmp_path):

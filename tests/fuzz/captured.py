@@ -13,7 +13,9 @@ CALLS = 6
 def check(lines: tuple[str, ...]) -> str | None:
     """What a captured step of these lines does otherwise than the step itself, over some calls."""
     T = library("norch")
-    body = "".join(f"    try:\n        {line}\n    except Exception as _e: _errors.append(type(_e).__name__)\n" for line in lines)
+    body = "".join(
+        f"    try:\n        {line}\n    except Exception as _e: _errors.append(type(_e).__name__)\n" for line in lines
+    )
     source = f"def step():\n    _errors = []\n{body}    return {{k: v for k, v in locals().items() if k[:1] != '_'}}"
     outcomes = []
     for wrap in (lambda step: step, T.capture):
@@ -23,7 +25,8 @@ def check(lines: tuple[str, ...]) -> str | None:
         run, seen = wrap(names["step"]), []
         with quiet():
             for _ in range(CALLS):
-                seen.append({name: image(value, T) for name, value in run().items() if isinstance(value, T.Tensor)})
+                found = run()
+                seen.append({name: image(value, T) for name, value in found.items() if isinstance(value, T.Tensor)})
         outcomes.append(seen)
     for i, (wanted, got) in enumerate(zip(*outcomes, strict=True)):
         off = sorted(name for name in wanted.keys() | got.keys() if wanted.get(name) != got.get(name))

@@ -455,6 +455,7 @@ def test_a_scaler_that_is_turned_off() -> None:
 
     _, captured = compare(make_step)
     assert captured.programs
+    compare(make_step, lambda params: OfAdam(params, lr=0.01))
 
 
 # --- Python that is not norch's ---------------------------------------------------------------------------------------
@@ -507,6 +508,46 @@ def test_optimisers_of_users(kind: Any) -> None:
 
     _, captured = compare(make_step, lambda params: kind(params, lr=0.05))
     assert captured.programs
+
+
+class Bare(Own):
+    """One that leaves it to its caller that nothing is recorded."""
+
+    def step(self, closure: Any = None) -> Any:
+        for p in self.param_groups[0]["params"]:
+            p.sub_(p.grad, alpha=0.05)
+
+
+def test_an_optimiser_that_is_called_without_grad() -> None:
+    def make_step(run: Trained) -> Any:
+        def step(x: Any, y: Any) -> Any:
+            run.optimizer.zero_grad()
+            loss = forward_backward(run, x, y)
+            with norch.no_grad():
+                run.optimizer.step()
+            return loss
+
+        return step
+
+    _, captured = compare(make_step, Bare)
+    assert captured.programs
+
+
+def test_an_optimiser_in_a_region_of_autocast() -> None:
+    def make_step(run: Trained) -> Any:
+        def step(x: Any, y: Any) -> Any:
+            run.optimizer.zero_grad()
+            with norch.autocast("cpu"):
+                loss = forward_backward(run, x, y)
+                run.optimizer.step()
+            return loss
+
+        return step
+
+    _, captured = compare(make_step)  # a program where the backend makes the step in one kernel
+    assert captured.programs or "a mode that the step has entered" in captured.refusals[0]
+    _, captured = compare(make_step, Own)
+    assert "a mode that the step has entered" in captured.refusals[0]
 
 
 def test_hooks_of_an_optimiser() -> None:

@@ -41,6 +41,7 @@ def test_signatures_that_never_come_again_push_no_program_out(device):
         run(x, 2)
     for k in range(100):
         assert run(x, float(k)).tolist() == (x * float(k)).tolist()
+    assert "is another at each call" in str(run.report())
     before = run.report().replayed
     run(x, 2)
     assert run.report().replayed == before + 1

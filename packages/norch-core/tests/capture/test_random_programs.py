@@ -48,7 +48,9 @@ class Program:
         a = self.some()
         shape = self.names[a]
         if kind <= 2:
-            op = r.choice(["tanh()", "sigmoid()", "relu()", "neg()", "abs()", "mul(1.5)", "add(0.25)", "clone()", "cos()"])
+            op = r.choice(
+                ["tanh()", "sigmoid()", "relu()", "neg()", "abs()", "mul(1.5)", "add(0.25)", "clone()", "cos()"]
+            )
             self.new(f"{a}.{op}", shape)
         elif kind <= 4:
             b = self.some(shape, (), (1, 4))
@@ -75,7 +77,9 @@ class Program:
         elif kind == 10:  # in place, on what the step made: where autograd would mind, on a copy
             b = self.some((4, 4), (4,))
             if b[0] == "v":
-                self.lines.append(f"{b} = {b}.detach().clone(); {b}{r.choice(['.mul_(0.5)', '[1:].add_(1)', '.fill_(2)'])}")
+                self.lines.append(
+                    f"{b} = {b}.detach().clone(); {b}{r.choice(['.mul_(0.5)', '[1:].add_(1)', '.fill_(2)'])}"
+                )
         elif kind == 11:
             state, value = r.choice("st"), self.some((4, 4))
             change = r.choice([".mul_(0.5).add_({}.detach().clamp(-2, 2))", "[1].copy_({}.detach()[2])",

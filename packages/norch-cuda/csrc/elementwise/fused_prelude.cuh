@@ -80,12 +80,12 @@ __device__ inline T downcast(float x) {
     }
 }
 
-/// A step's result of a dtype. It is opaque, so that no product and sum of two steps are contracted.
+/// A step's result of a dtype. No product of one step and sum of the next are contracted, as the compiler cannot know that
+/// `zero` is 0.
 template <class T>
-__device__ inline float rounded(float x) {
+__device__ inline float rounded(float x, uint32_t zero) {
     if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) return upcast(downcast<T>(x));
-    asm("" : "+f"(x));
-    return x;
+    return __uint_as_float(__float_as_uint(x) ^ zero);
 }
 
 template <class T, int VEC>

@@ -45,6 +45,7 @@ struct Arguments {
     char* data[TENSORS];
     float scalar[SCALARS];
     uint32_t count;  // elements
+    uint32_t zero;   // 0
 };
 
 /// A kernel `fused_kernel(Arguments)` in C++, a thread of which computes `k` elements of a program with packets.

@@ -13,6 +13,16 @@ const char* type_of(DType dtype) {
     }
 }
 
+/// What computes a step that is one rounded operation, which the compiler contracts with no other.
+std::string exact_of(Code code) {
+    switch (code) {
+        case code_add: return "__fadd_rn";
+        case code_sub: return "__fsub_rn";
+        case code_mul: return "__fmul_rn";
+        default: return "";
+    }
+}
+
 std::string numbered(const char* name, int number, const char* rest = "") {
     return std::string(name).append(std::to_string(number)).append(rest);
 }
@@ -32,7 +42,7 @@ std::string source_of(const Program& p, const Dims& layout, int k) {
     const auto number = [](auto n) { return std::to_string(n); };
     std::string out = "#include \"elementwise/fused_prelude.cuh\"\n#include \"elementwise/fused_ops.cuh\"\n"
                       "using namespace norch;\nusing namespace norch::elementwise;\nusing namespace norch::elementwise::fused;\n";
-    out.append("struct Arguments { char* data[" + number(TENSORS) + "]; float scalar[" + number(SCALARS) + "]; uint32_t count; };\n");
+    out.append("struct Arguments { char* data[" + number(TENSORS) + "]; float scalar[" + number(SCALARS) + "]; uint32_t count, zero; };\n");
     out.append("extern \"C\" __global__ void __launch_bounds__(" + number(THREADS) + ")\n");
     out.append("fused_kernel(const __grid_constant__ Arguments p) {\n    constexpr int K = " + number(k) + ";\n");
     out.append("    const uint32_t first = (blockIdx.x * " + number(THREADS) + "u + threadIdx.x) * K;\n");
@@ -55,13 +65,17 @@ std::string source_of(const Program& p, const Dims& layout, int k) {
     int owner[STEPS] = {};  // of each value, the step
     for (int s = 0; s < p.count; ++s) {
         const Instruction& one = p.steps[s];
-        const std::string name = numbered("s", s), type = type_of(one.dtype);
-        out.append("    float " + name + "[K]; { const float k[] = {");
-        for (float constant : one.k) out.append("__int_as_float(" + number(bit_cast<int32_t>(constant)) + "), ");
-        out.append("};\n#pragma unroll\n    for (int j = 0; j < K; ++j) " + name + "[j] = rounded<" + type + ">(");
-        out.append(std::string(text_of(one.code)) + "::call(k");
-        for (int i = 0; i < one.arity; ++i) out.append(", " + name_of(p, one.x[i], s, owner));
-        out.append(")); }\n");
+        const std::string name = numbered("s", s), type = type_of(one.dtype), exact = exact_of(one.code);
+        out.append("    float " + name + "[K]; {\n");
+        if (exact.empty()) {
+            out.append("    const float k[] = {");
+            for (float constant : one.k) out.append("__int_as_float(" + number(bit_cast<int32_t>(constant)) + "), ");
+            out.append("};\n");
+        }
+        out.append("#pragma unroll\n    for (int j = 0; j < K; ++j) " + name + "[j] = rounded<" + type + ">(");
+        out.append(exact.empty() ? std::string(text_of(one.code)) + "::call(k, " : exact + "(");
+        for (int i = 0; i < one.arity; ++i) out.append((i ? ", " : "") + name_of(p, one.x[i], s, owner));
+        out.append("), p.zero); }\n");
         if (one.to != NONE) owner[one.to] = s;
         if (one.out != NONE) out.append(std::string("    store<") + type + ">(d" + number(int(one.out)) + ", " + name + ");\n");
     }

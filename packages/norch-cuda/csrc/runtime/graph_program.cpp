@@ -1,7 +1,6 @@
 #include "runtime/graph_program.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "common/buffer.h"
@@ -14,7 +13,7 @@ namespace {
 /// Of recording a program: another thread that waits for the device ends a recording.
 constexpr int ATTEMPTS = 3;
 
-constexpr size_t LANES = 4;
+constexpr size_t LANES = 3;  // more bring nothing to an MLP's or a small GPT's step
 /// Bytes of a call's operands from which it fills the device: two such at once are slower than one after the other.
 constexpr int64_t LARGE = int64_t(8) << 20;
 constexpr size_t MOST_ORDERED = 4096;  // calls: the work of ordering more grows with their square
@@ -37,8 +36,7 @@ bool are_same(const Scalar& a, const Scalar& b) { return a.i == b.i; }
 
 GraphProgram::GraphProgram(std::unique_ptr<Plan> plan, std::vector<bool> is_bound)
     : plan_(std::move(plan)), is_bound_(std::move(is_bound)), lanes_{&take_home(plan_->index)}, last_(lanes_[0]) {
-    const char* lanes = std::getenv("NORCH_CUDA_LANES");
-    most_lanes_ = plan_->steps.size() > MOST_ORDERED ? 1 : lanes ? std::max(1, std::atoi(lanes)) : LANES;
+    most_lanes_ = plan_->steps.size() > MOST_ORDERED ? 1 : LANES;
     const auto places = size_t(plan_->places) + 1;
     needs_.resize(places);
     for (const Use& use : plan_->uses) needs_[size_t(use.place)] = use.needs;

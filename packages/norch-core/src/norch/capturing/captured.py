@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from sys import getrefcount
-from threading import Lock, get_ident
+from threading import Lock, active_count, get_ident
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -277,7 +277,8 @@ class Captured:
         counts = [getrefcount(t) for t in tensors]
         recorder = Recorder(tensors, self.fullgraph)
         recorder.code = getattr(self.source, "__code__", None)
-        holders = holders_of(tensors) if is_recording() else {}
+        # Where other threads run, tuples that they are building must not be held even for a moment.
+        holders = holders_of(tensors) if is_recording() and active_count() == 1 else None
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
@@ -335,7 +336,7 @@ class Captured:
             for t, count in zip(tensors, counts, strict=True):
                 if id(t) not in returned and getrefcount(t) > count + 1:
                     recorder.refuse("an argument is kept after the step")
-        elif kept_elsewhere(tensors, graph, out, lists, holders):
+        elif holders is not None and kept_elsewhere(tensors, graph, out, lists, holders):
             recorder.refuse("an argument is kept after the step")
         recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]
@@ -361,7 +362,7 @@ class Captured:
 
     def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Has calls like this one find the entry quickly, where their arguments are tensors alone."""
-        if kwargs or not all(isinstance(x, TensorBase) and not x.requires_grad for x in args):
+        if kwargs or any(not isinstance(x, TensorBase) or _in_graph(x) for x in args):
             return
         if len({id(x.buffer) for x in args}) < len(args) or chosen_generator.get() is not None:
             return
@@ -454,6 +455,10 @@ class Captured:
         entry.begin_again()
         entry.moves, entry.disturbed = switches.moves, 0
         self._make_room()
+
+
+def _in_graph(x: Any) -> bool:
+    return x.node is not None and resolve(x) is not None
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 FIRST_CHECK = 16
+FACTOR = 16
+"""A recording takes as long as thousands of replays of a small step, so that checks must become rare."""
 
 
 def next_check(calls: int) -> int:
-    """The call, after `calls` of them, that is recorded again."""
-    return next((n for n in (FIRST_CHECK, 256, 4096) if n > calls), calls + 10_000)
+    """The call, after `calls` of them, that is recorded again: the 16th, the 256th, the 4,096th and so on."""
+    found = FIRST_CHECK
+    while found <= calls:
+        found *= FACTOR
+    return found

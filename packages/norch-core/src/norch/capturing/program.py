@@ -126,8 +126,8 @@ class Program:
                 self.allocations.remove(grad.allocation)
         self.modified = [at for at in recorder.modified if places[at].kind not in (CONSTANT, TEMPORARY)]
         self.entry = entry_of(recorder, self.grads, self.gradients)
-        seen = {id(leaf()) for leaf in (*(leaf for leaf, _ in self.entry), *(grad.leaf for grad in self.grads))}
-        self.entry += {id(leaf()): (leaf, grad) for call in python for leaf, grad in call.others(seen)}.values()
+        noted = {id(leaf()) for leaf in (*(leaf for leaf, _ in self.entry), *(grad.leaf for grad in self.grads))}
+        self.entry += {id(leaf()): (leaf, grad) for call in python for leaf, grad in call.others(noted)}.values()
         aliased = {memory for memory, _ in recorder.where} & {id(b) for b in self.buffers if b is not None}
         changed = {id(self.buffers[at]) for at in self.modified}
         self.state = frozenset({id(b) for b in self.buffers if b is not None} - (aliased - changed))
@@ -157,8 +157,9 @@ class Program:
     def watch(self) -> None:
         """Has `gone` told of tensors that are freed."""
         self.gone.clear()
-        found = [o for o, *_ in (*self.owners, *self.movers, *self.gradients)] + [g.leaf for g in self.grads]
-        found += [leaf for leaf, _ in self.entry]
+        found: list[Any] = [owner for owner, *_ in self.owners]
+        found += [owner for owner, _ in (*self.movers, *self.gradients)] + [g.leaf for g in self.grads]
+        found += [leaf for leaf, _ in self.entry] + [call.owner for call in self.made_of[0].python]
         found += [o.tensor for o in self.outputs if isinstance(o, Standing)]
         self.watched = [ref(t, self.gone.append) for o in found if o is not None and (t := o()) is not None]
         if len(self.watched) < sum(o is not None for o in found):
@@ -191,7 +192,7 @@ class Program:
             grad = leaf()._grad
             if (grad is None) is not (seen is None) or (seen and (grad.spec is not seen[0] or grad.offset != seen[1])):
                 return False
-        return all(call.owner() is not None for call in self.fed)
+        return True
 
     def fits_all(self, tensors: Sequence[Tensor]) -> bool:
         """`fits`, and whether the arguments are memory that the program may be given."""

@@ -10,11 +10,13 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
+from ..autograd.graph import is_recording, set_recording
 from ..errors import CaptureError
 from ..func.trees import flatten, unflatten
 from ..ops.optimizer.driver import make_step, watchers
 from ..switches import Replayed
 from ..tensor_base import TensorBase, make_tensor
+from .signatures import modes
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -47,10 +49,11 @@ class PythonCall:
         self.method, self.owner = method, ref(owner)
         self.name, self.line = f"{type(owner).__name__}.{method.__name__}()", recorder.line()
         self.steps: list[Step] = []
-        self.own = is_own(method, owner)
+        self.own = is_own(method, owner, args)
         self.why: str | None = None if self.own else "its Python is not norch's alone"
         self.begin = self.end = len(recorder.calls)
         self.grads = recorder.changed_grads()
+        self.recording = is_recording()
         leaves, self.structure = flatten((args, kwargs))
         self.arguments = [self._described(recorder, leaf) for leaf in leaves]
         self.constant: tuple[Any, Any] | None = (args, kwargs) if all(type(x) in _PLAIN for x in leaves) else None
@@ -91,9 +94,8 @@ class PythonCall:
     def holds(self) -> bool:
         """Whether the objects that it is called with are still there."""
         owner = self.owner()
-        if owner is None or is_own(self.method, owner) is not self.own:
-            return False
-        return all(x() is not None for kind, x in self.arguments if kind == "object")
+        objects = [x() for kind, x in self.arguments if kind == "object"]
+        return owner is not None and None not in objects and is_own(self.method, owner, objects) is self.own
 
     def others(self, seen: set[int]) -> list[tuple[Any, Any]]:
         """Parameters (weakly) whose gradients the method looks at and that are none of `seen`, with what those are."""
@@ -183,7 +185,12 @@ class PythonCall:
         """Calls the method as it is; returns the leaves that have another gradient after it."""
         given = self._give_grads(buffers)
         args, kwargs = self._arguments(buffers, tensors)
-        self.method(self.owner(), *args, **kwargs)
+        before = is_recording()
+        set_recording(self.recording)
+        try:
+            self.method(self.owner(), *args, **kwargs)
+        finally:
+            set_recording(before)
         return [leaf for leaf, grad in given if leaf._grad is not grad]
 
     def _give_grads(self, buffers: list[Any]) -> list[tuple[Any, Any]]:
@@ -212,12 +219,18 @@ class PythonCall:
         return [int(where[0]) for where in found if isinstance(where, tuple)]
 
 
-def is_own(method: Any, owner: Any) -> bool:
+def is_own(method: Any, owner: Any, args: Any) -> bool:
     """Whether a method's Python is norch's alone: no subclass's, no hooks."""
-    if not (method.__module__.startswith("norch.") and type(owner).__module__.startswith("norch.")):
+    if not method.__module__.startswith("norch."):
         return False
-    hooked: Any = getattr(owner, "_has_step_hooks", None)
-    return hooked is None or not hooked()
+    for thing in (owner, *args):
+        if isinstance(thing, Replayed):
+            if not type(thing).__module__.startswith("norch."):
+                return False
+            hooked: Any = getattr(thing, "_has_step_hooks", None)
+            if hooked is not None and hooked():
+                return False
+    return True
 
 
 def _tensor(where: Any, buffers: list[Any]) -> Any:
@@ -270,6 +283,8 @@ def note(recorder: Recorder, method: Any, owner: Any, args: Any, kwargs: Any) ->
     if [g._state() for g, *_ in recorder.generators] != draws:
         recorder.refuse(f"{call.name} draws random numbers")
     if call.why is not None:
+        if modes()[1:] != recorder.modes[1:]:
+            recorder.refuse(f"{call.name}, which runs as it is, is called in a mode that the step has entered")
         if recorder.fullgraph and recorder.refusal is None:
             raise CaptureError(f"capture(): {call.name} is no part of a program: {call.why} ({call.line})")
         del recorder.calls[call.begin :], recorder.places[places:], recorder.held[held:]

@@ -23,7 +23,7 @@ from ..spec import span
 from ..switches import Replayed
 from ..tensor_base import TensorBase
 from .python import PythonCall, state_of
-from .signatures import are_apart, extent
+from .signatures import are_apart, extent, modes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,6 +114,7 @@ class Recorder:
         self.states = self.states_now()
         self.python: list[PythonCall] = []
         """Calls of methods that run in replays too."""
+        self.modes = modes()
         self.inside: PythonCall | None = None
         self.stepping: tuple[Any, int] | None = None
         """The step of an optimiser that is being made, and how many numbers it has."""
@@ -526,7 +527,10 @@ def _objects(kinds: set[type]) -> list[Any]:
     gc.disable()
     try:
         one, other = tee(chain.from_iterable(map(gc.get_objects, (None,))))
-        return list(compress(one, map(kinds.__contains__, map(type, other))))
+        found = list(compress(one, map(kinds.__contains__, map(type, other))))
+        del one, other
+        gc.collect(0)  # what `tee` has held is young, and among all objects there was itself
+        return found
     finally:
         if enabled:
             gc.enable()

@@ -114,11 +114,24 @@ def make_report(captured: Captured, timed: bool) -> Report:
             captured.recorded,
             captured.replayed + sum(program.runs for _, program in programs),
             [_of_program(signature, program, timed) for signature, program in (*programs, *back)],
-            {entry.signature: entry.refusal for entry in entries if entry.refusal is not None},
+            _refused(entries),
             list(captured.captured_again),
             [] if parts is None else [(lines, make_report(part, timed)) for lines, part in parts.described()],
             None if parts is None else parts.odd,
         )
+
+
+MANY = 16
+"""Signatures without a program that say that there is another at each call."""
+
+
+def _refused(entries: list[Any]) -> dict[str, str]:
+    found = {entry.signature: entry.refusal for entry in entries if entry.refusal is not None}
+    passing = [entry.signature for entry in entries if entry.refusal is None and not entry.programs]
+    if len(passing) >= MANY:
+        why = "an argument that is a number or an object is another at each call; give a tensor of no dims for a number"
+        found[f"{len(passing)} signatures such as {passing[-1]}"] = why
+    return found
 
 
 def _of_program(signature: str, program: Program, timed: bool) -> ProgramReport:
@@ -135,7 +148,7 @@ def _of_program(signature: str, program: Program, timed: bool) -> ProgramReport:
         str(program.device),
         sorted(kernels.values(), key=lambda k: (-(k.seconds or 0), -k.bytes)),
         len(program.parts),
-        [call.name for call in program.recording[0].python],
+        [call.name for call in program.made_of[0].python],
         program.scratch,
         [str(call.attrs["steps"]) for call in program.calls if call.op == "fused"],
         program.native,

@@ -59,7 +59,7 @@ def modes() -> tuple[Any, ...]:
 
 def key_of(leaves: Sequence[Any], structure: Any) -> Any:
     """What a call has in common with those that may run the same program."""
-    tensors = [x for x in leaves if isinstance(x, TensorBase)]
+    tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
     return tuple(map(_key_of_leaf, leaves)), repr(structure), shared(tensors), modes()
 
 

@@ -103,7 +103,7 @@ class One:
         leaves = [g.detach().requires_grad_() if t.requires_grad else g for g, t in zip(given, self.tensors)]
         at = dict(zip(map(id, self.tensors), leaves))
         args, kwargs = _exchanged((self.built.args, self.built.kwargs), at)
-        made = [r for r in records.flat(self.sample.function(*args, **kwargs)) if isinstance(r, Tensor)]
+        made: list[Any] = [r for r in records.flat(self.sample.function(*args, **kwargs)) if isinstance(r, Tensor)]
         wanted = [r for r in made if r.requires_grad]
         followed = [x for x in leaves if x.requires_grad]
         if wanted and followed:
@@ -132,7 +132,8 @@ def _ops(samples: Sequence[Sample]) -> Callable[[Device], None]:
 
 def _reads(one: One, device: Device) -> bool:
     """Whether the op reads values on the host, or writes into its operands: no part of what is replayed."""
-    backend, seen = device.backend, []
+    backend = device.backend
+    seen: list[int] = []
     given = [t.detach().clone() for t in one.tensors]
     with ExitStack() as watched:
         for name in ("copy_out", "copy_out_later", "host_view", "copy_in"):
@@ -254,9 +255,11 @@ def _trains(device: Device) -> None:
         means, squares = ([ops.zeros_like(p) for p in w] for _ in range(2))
 
         def step(x: Any, y: Any) -> Any:
+            grads: list[Any]
             loss = ops.cross_entropy((x @ w[0] + w[1]).relu() @ w[2], y)
             loss.backward()
-            ops.adam_step_(w, [p.grad for p in w], means, squares, step=2, lr=0.01)
+            grads = [p.grad for p in w]
+            ops.adam_step_(w, grads, means, squares, step=2, lr=0.01)
             for p in w:
                 p.grad = None
             return loss.detach(), [p.detach().clone() for p in w]
