@@ -103,12 +103,13 @@ def test_determinism_is_remembered():
     assert norch.get_deterministic_debug_mode() == 0
 
 
-def test_compile_returns_what_it_is_given():
+def test_compile_takes_what_pytorchs_takes():
     def double(x):
         return x * 2
 
-    assert norch.compile(double, mode="max-autotune") is double
-    assert norch.compile(dynamic=True)(double) is double
+    for compiled in (norch.compile(double, mode="max-autotune"), norch.compile(dynamic=True)(double)):
+        assert [compiled(norch.full((2,), i)).tolist() for i in range(5)] == [[2 * i] * 2 for i in range(5)]
+    assert norch.compile(double, disable=True) is double
     with pytest.raises(TypeError, match="optimise"):
         norch.compile(double, optimise=True)
 
