@@ -18,12 +18,13 @@ from ..spec import Spec
 from . import recording
 from .comparing import Differs, compare
 from .graphs import GraphNode, Memory, remade, run_inside, saved_places
+from .places import PlaceInfo
 from .program import Program
-from .recorder import PlaceInfo, Recorder
+from .recorder import Recorder
 
 if TYPE_CHECKING:
     from ..autograd.passes import BackwardPass
-    from .captured import Entry
+    from .entries import Entry
     from .graphs import StepGraph
 
 MOST_RECORDINGS = 4

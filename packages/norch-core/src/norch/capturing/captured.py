@@ -16,14 +16,16 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd.graph import Leaf, is_recording, resolve
 from ..errors import CaptureError
-from ..func.trees import flatten, unflatten
+from ..func.trees import flatten
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
-from .attributes import Attribute, attributes_of, holders_in
+from .attributes import attributes_of, holders_in
 from .backwards import Backwards
+from .building import builder_of, caller_of, is_plain, putting
 from .checks import next_check
 from .comparing import Differs, compare
+from .entries import Entry
 from .epilogues import epilogues
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
@@ -49,27 +51,6 @@ MOST_CHANGES = 16
 """How often a signature is captured again that has hardly been replayed in between."""
 
 _NUMBERS = (int, float)
-
-
-class Entry:
-    """What is known of a signature: its programs; or what was recorded of it; or why it is not replayed.
-
-    again: the call at which a refused one is tried again.
-    """
-
-    def __init__(self, key: Any, signature: str) -> None:
-        self.key, self.signature = key, signature
-        self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
-        self.recorded: tuple[Recorder, Sequence[Any], Any] | None = None
-        self.programs: list[tuple[Program, Any]] = []
-        self.refusal: str | None = None
-        self.moves = -1
-        self.backwards: Backwards | None = None
-        self.ready: tuple[Any, ...] | None = None
-        """What a program will be made of once the backward passes through the results have been recorded too."""
-
-    def begin_again(self) -> None:
-        self.recorded, self.recordings, self.ready = None, 0, None
 
 
 class Captured:
@@ -255,7 +236,7 @@ class Captured:
         if at is None:
             at = line_of(why, getattr(self.source, "__code__", None))
         if self.refused is not None:
-            odd = [i for i, value in enumerate(values) if not all(map(_is_plain, flatten(value)[0]))]
+            odd = [i for i, value in enumerate(values) if not all(map(is_plain, flatten(value)[0]))]
             self.refused(at if at is not None and at > 0 else None, odd if at == LAST else ())
         elif at is not None:
             if self.parts is None:
@@ -345,10 +326,10 @@ class Captured:
             recorder.at = recorder.at or LAST
         if found is not None and recorder.refusal is None:
             node.recorder = recorder
-        build = _builder(leaves, structure)
+        build = builder_of(leaves, structure)
         if attributes:
             attributes = [a._replace(tensor=None) for a in attributes]  # type: ignore[arg-type]
-            build = _putting(build, attributes)
+            build = putting(build, attributes)
         graph_of_it = found and (found.described, found.live, found.bases, found.places)
         with self.lock:
             where = [(id(a.owner()), a.name) for a in attributes or ()]
@@ -442,7 +423,7 @@ class Captured:
                     self._refuse(entry, "no backward pass goes through its results twice in the same way")
                 return
         backwards.of(recorder)
-        again = _caller(self.function, leaves, structure)
+        again = caller_of(self.function, leaves, structure)
         made = ForwardProgram(
             recorder, arguments, sources, differentiated, _rewrite, found, backwards, again, now, pinned
         )
@@ -463,55 +444,3 @@ def _in_graph(x: Any) -> bool:
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
     return in_place(fuse(epilogues(calls, temporaries), temporaries), temporaries)
-
-
-def _is_plain(x: Any) -> bool:
-    return isinstance(x, TensorBase) or type(x) in (*VALUES, float)
-
-
-def _caller(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:
-    """Calls `function` with other tensors and numbers in the places of those among `leaves`."""
-    at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
-    plain = [None if isinstance(x, TensorBase) else x for x in leaves]
-
-    def call(tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
-        values = list(plain)
-        for i, number in enumerate(numbers):
-            if number is not None:
-                values[i] = number
-        for i, tensor in zip(at, tensors, strict=True):
-            values[i] = tensor
-        args, kwargs = unflatten(structure, values)
-        return function(*args, **kwargs)
-
-    return call
-
-
-def _putting(build: Callable[[list[Any]], Any], attributes: Sequence[Attribute]) -> Callable[[list[Any]], Any]:
-    """`build`, of what a step returns and the tensors that it leaves in attributes."""
-
-    def put(made: list[Any]) -> Any:
-        out, tensors = build(made)
-        for attribute, tensor in zip(attributes, tensors, strict=True):
-            attribute.put(tensor)
-        return out
-
-    return put
-
-
-def _builder(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
-    """Puts results where the step has them in what it returns."""
-    if len(leaves) == 1 and isinstance(leaves[0], TensorBase) and unflatten(structure, [0]) == 0:
-        return lambda made: made[0]
-    at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
-    which = {n: i for i, n in enumerate(dict.fromkeys(id(leaves[i]) for i in at))}
-    order = [which[id(leaves[i])] for i in at]
-    plain = [None if isinstance(x, TensorBase) else x for x in leaves]
-
-    def build(made: list[Any]) -> Any:
-        values = list(plain)
-        for i, number in zip(at, order, strict=True):
-            values[i] = made[number]
-        return unflatten(structure, values)
-
-    return build

@@ -7,7 +7,8 @@ from typing import Any
 from weakref import ref
 
 from ..backend.contract import Fed, Place
-from .recorder import CONSTANT, STATE, OfLeaf, Recorder, keyed_kernels
+from .places import CONSTANT, STATE, OfLeaf
+from .recorder import Recorder, keyed_kernels
 
 Draws = Sequence[tuple[Any, tuple[int, int], int]]
 """Generators, with the states that they had and how often they were drawn from."""

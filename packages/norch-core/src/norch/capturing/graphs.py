@@ -17,7 +17,8 @@ from ..autograd.graph import Leaf, Node, Output, init_node, next_sequence_number
 from ..autograd.passes import BackwardPass, leading_to
 from ..errors import AutogradError
 from ..tensor_base import TensorBase, make_tensor
-from .recorder import ARGUMENT, CONSTANT, STATE, TEMPORARY, Recorder
+from .places import ARGUMENT, CONSTANT, STATE, TEMPORARY
+from .recorder import Recorder
 from .results import is_differentiated
 
 if TYPE_CHECKING:

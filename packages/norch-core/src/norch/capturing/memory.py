@@ -11,7 +11,7 @@ from ..device import Device
 from ..dispatch.plan import compile_kernel
 from ..dtype import uint8
 from .calls import Call
-from .recorder import CONSTANT, TEMPORARY
+from .places import CONSTANT, TEMPORARY
 
 ALIGNMENT = 256
 """Bytes, as of memory that a device allocates: cuBLASLt chooses its algorithm by it, and so the bits of a product."""

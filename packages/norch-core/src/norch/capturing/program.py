@@ -17,8 +17,9 @@ from .checks import FIRST_CHECK, next_check
 from .comparing import Differs, Sources, compare
 from .failure import raise_failure_of
 from .memory import copies_of_constants, in_scratch, lifetimes, plan_scratch
+from .places import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY
 from .python import Misfit, PythonCall
-from .recorder import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, Recorder
+from .recorder import Recorder
 from .replaying import make_run
 from .results import CapturedNode, Gradient, NewLeaf, Result, Standing, entry_of, make_output
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import gc
-import random
 import sys
-from array import array
-from itertools import chain, compress, tee
 from pathlib import Path
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import ref
-
-import numpy as np
 
 from ..autograd.graph import Leaf, next_sequence_number
 from ..backend.contract import Place
 from ..dispatch.op import all_ops
 from ..errors import CaptureError
-from ..ops.generator import Generator
 from ..spec import span
-from ..switches import Replayed
-from ..tensor_base import TensorBase
+from .places import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, OfLeaf, PlaceInfo
 from .python import PythonCall, state_of
 from .signatures import are_apart, extent, modes
+from .surroundings import array_owner, describe_all, find_objects, host_random, is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,62 +25,6 @@ if TYPE_CHECKING:
     from ..backend.contract import Backend
     from ..tensor import Tensor
     from .recording import Compiled
-
-TEMPORARY, ARGUMENT, STATE, GRADIENT, CONSTANT = "temporary", "argument", "state", "gradient", "constant"
-"""Whose memory a place is: made and gone within the step, or its result; an argument's; that of a tensor which was
-there before; that of a leaf's gradient which was there before; made of data of the host."""
-
-
-class PlaceInfo:
-    """What is known of a place. `owner`: the tensor (weakly) whose memory it is, or the leaf whose gradient's.
-
-    owners: all tensors (weakly) that had this memory. buffer: that of the recording, for what outlives it. data: the
-    bytes of a constant; `shared` what owns them, where the buffer has the memory of an array.
-    """
-
-    __slots__ = (
-        "argument", "backend", "buffer", "data", "index", "kind", "nbytes", "owner", "owners", "shared", "written",
-    )  # fmt: skip
-
-    def __init__(self, kind: str, nbytes: int, backend: Any, index: int) -> None:
-        self.kind, self.nbytes, self.backend, self.index = kind, nbytes, backend, index
-        self.argument = -1
-        self.buffer: Any = None
-        self.data: bytes | None = None
-        self.owner: Any = None
-        self.owners: list[Any] = []
-        self.written = False
-        self.shared: Any = False
-
-    def role(self) -> Any:
-        """What must be the same in two recordings."""
-        return self.kind, self.nbytes, self.index, self.argument
-
-    def is_same(self, other: PlaceInfo) -> bool:
-        """Whether this is the memory of the same thing, in another recording."""
-        if self.role() != other.role():
-            return False
-        if self.kind == STATE and self.buffer is other.buffer:
-            return True
-        if self.kind in (STATE, GRADIENT):
-            return self.owner is not None and self.owner is other.owner and self.owner() is not None
-        return True
-
-
-class Seen(NamedTuple):
-    """A tensor that was there before the step, and what it was then."""
-
-    tensor: Any  # weakly
-    buffer: int
-    offset: int
-    spec: Any
-    grad: Any  # its gradient weakly, None where there was none
-
-
-class OfLeaf(NamedTuple):
-    """A result that is the gradient of a leaf."""
-
-    leaf: Any  # weakly
 
 
 class Recorder:
@@ -109,7 +47,7 @@ class Recorder:
         self.numbers: dict[int, int] = {}
         self.held: list[Any] = []
         """What lives as long as the recording, so that its identity is not another's."""
-        tensors, generators, replayed = _found()
+        tensors, generators, replayed = find_objects()
         self.replayed = [ref(thing) for thing in replayed]
         self.states = self.states_now()
         self.python: list[PythonCall] = []
@@ -120,11 +58,11 @@ class Recorder:
         """The step of an optimiser that is being made, and how many numbers it has."""
         self.scalars: dict[int, tuple[int, int]] = {}
         """By kernel call that is an optimiser's step, which of `python`, and which step of that."""
-        self.before = _seen(tensors)
+        self.before = describe_all(tensors)
         self.known = {id(tensor): seen for tensor, seen in zip(tensors, self.before, strict=True)}
         self.generators = [(generator, generator._state(), generator._draws) for generator in generators]
         del tensors, replayed
-        self.host_random = _host_random()
+        self.host_random = host_random()
         self.start = next_sequence_number()
         self.positions = {id(t): i for i, t in reversed([*enumerate(arguments)])}
         self.arguments = [ref(t) for t in arguments]
@@ -193,7 +131,7 @@ class Recorder:
         if not self.hidden:
             self._note_inside()
             info = self._place(buffer, CONSTANT, buffer.nbytes, backend, 0)
-            info.buffer, info.data, info.shared = buffer, bytes(data), _owner_of(data)
+            info.buffer, info.data, info.shared = buffer, bytes(data), array_owner(data)
 
     def copied_in(self, buffer: Any, offset: int, data: memoryview, backend: Backend) -> None:
         if self.hidden:
@@ -334,7 +272,7 @@ class Recorder:
 
     def take_host_random(self) -> None:
         """What a `replayed` method draws from Python's and NumPy's random numbers, it draws in replays too."""
-        self.host_random = _host_random()
+        self.host_random = host_random()
 
     def changed_grads(self) -> list[tuple[Any, Any]]:
         """Leaves (weakly) whose gradient is not the one from before the step, with where it is now."""
@@ -352,7 +290,7 @@ class Recorder:
 
     def finish(self, results: list[Tensor], held: Sequence[Tensor] = ()) -> None:
         """Finds what the step has left behind. `results`: the tensors that it returned; `held`: those of its graph."""
-        if _host_random() != self.host_random:
+        if host_random() != self.host_random:
             self.refuse("the step draws from Python's or NumPy's random numbers")
         self.check_states()
         self.grads = self.changed_grads()
@@ -360,8 +298,8 @@ class Recorder:
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         self.of_leaf: dict[int, Any] = {}
         allowed = {id(tensor) for tensor in (*results, *held)} | {id(tensor.base) for tensor in results}
-        tensors = _found()[0]
-        for seen in _seen(tensors):
+        tensors = find_objects()[0]
+        for seen in describe_all(tensors):
             tensor = seen.tensor()
             if tensor is None:
                 continue
@@ -384,7 +322,7 @@ class Recorder:
             tensors.clear()
             self.kept.clear()
             gc.collect()  # what only a cycle holds is not kept
-            self.kept = self._kept(_found()[0], allowed)
+            self.kept = self._kept(find_objects()[0], allowed)
             self.is_ambiguous |= bool(self.kept)
         kept_by_tensors = [w for _, w in (*self.grads, *self.moved)]
         # In-place changes of what was there before, which graphs made outside of the step must hear of.
@@ -399,7 +337,7 @@ class Recorder:
         ):
             self.refuse("an argument's memory is kept")
         left = {int(w[0]) for w in (*self.results, *[w for _, w in (*self.grads, *self.moved)]) if type(w) is tuple}
-        if any((n in left or n in self.modified) and _is_shared(info.shared) for n, info in enumerate(self.places)):
+        if any((n in left or n in self.modified) and is_shared(info.shared) for n, info in enumerate(self.places)):
             self.refuse("a tensor on the memory of a NumPy array is changed, or is a result")
         self.draws = [
             (generator, state, count)
@@ -472,26 +410,6 @@ class Recorder:
         return place, at // tensor.spec.dtype.itemsize, tensor.spec
 
 
-def _owner_of(data: memoryview) -> Any:
-    """The array (weakly) whose memory it is; None for memory of another kind."""
-    found: Any = data.obj
-    while isinstance(found, np.ndarray) and isinstance(found.base, np.ndarray):
-        found = found.base
-    if isinstance(found, array) or (isinstance(found, np.ndarray) and found.base is None):
-        return ref(found)
-    return None
-
-
-def _is_shared(owner: Any) -> bool:
-    """Whether anything but a buffer holds the array."""
-    found = None if owner is False or owner is None else owner()
-    return owner is None or (found is not None and sys.getrefcount(found) > _ALONE)
-
-
-_ALONE = 3
-"""What `getrefcount` says there of an array that one buffer, or one view of it, holds."""
-
-
 def keyed_kernels() -> frozenset[str]:
     """Kernels whose last two scalars are the seed and the offset of a draw."""
     return frozenset(op.kernel for op in all_ops() if op.params[-2:] == ("seed", "offset"))
@@ -501,45 +419,3 @@ def _rank(tensor: Any) -> tuple[bool, bool, bool, int]:
     """Which of the tensors on one memory is asked for it: a leaf, one that is no view, the whole of it."""
     whole = tensor.spec.nbytes == tensor.buffer.nbytes
     return type(tensor.node) is not Leaf, tensor.base is not None, not whole, id(tensor)
-
-
-def _found() -> tuple[list[Any], list[Generator], list[Replayed]]:
-    """All tensors, generators, optimisers and the like. They are found by type, which runs none of their code."""
-    kinds: set[type] = {TensorBase, Generator, Replayed}
-    stack = list(kinds)
-    while stack:
-        found: set[type] = set(stack.pop().__subclasses__()) - kinds
-        kinds |= found
-        stack += found
-    kinds = {kind for kind in kinds if getattr(kind, "apply_function", None) is None}  # those that stand for others
-    if gc.get_freeze_count():
-        gc.unfreeze()  # a script has had the collector pass over what there was, which is then not found either
-    things = _objects(kinds)
-    tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
-    generators = sorted([g for g in things if isinstance(g, Generator)], key=id)  # the collector has no fixed order
-    return tensors, generators, [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
-
-
-def _objects(kinds: set[type]) -> list[Any]:
-    """All objects of these types. It is one call of C code: were another thread to run while the list of all objects
-    is there, a tuple that it is building would have a second owner, and Python raises SystemError."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        one, other = tee(chain.from_iterable(map(gc.get_objects, (None,))))
-        found = list(compress(one, map(kinds.__contains__, map(type, other))))
-        del one, other
-        gc.collect(0)  # what `tee` has held is young, and among all objects there was itself
-        return found
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _seen(tensors: list[Any]) -> list[Seen]:
-    return [Seen(ref(t), id(t.buffer), t.offset, t.spec, None if t._grad is None else ref(t._grad)) for t in tensors]
-
-
-def _host_random() -> Any:
-    state: Any = np.random.get_state(legacy=False)
-    return random.getstate(), state["state"]["key"].tobytes(), state["state"]["pos"], state["has_gauss"]

@@ -10,7 +10,8 @@ from ..autograd.accumulate import ALONE_BUFFER
 from ..autograd.graph import Leaf, Node, resolve
 from ..errors import AutogradError
 from ..tensor_base import make_tensor
-from .recorder import ARGUMENT, OfLeaf, Recorder
+from .places import ARGUMENT, OfLeaf
+from .recorder import Recorder
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

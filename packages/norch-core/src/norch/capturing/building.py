@@ -1,0 +1,66 @@
+"""Between calls of a step and the tensors and numbers that its programs take and give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..func.trees import unflatten
+from ..tensor_base import TensorBase
+from .attributes import Attribute
+from .signatures import VALUES
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def is_plain(x: Any) -> bool:
+    return isinstance(x, TensorBase) or type(x) in (*VALUES, float)
+
+
+def caller_of(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:
+    """Calls `function` with other tensors and numbers in the places of those among `leaves`."""
+    at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
+    plain = [None if isinstance(x, TensorBase) else x for x in leaves]
+
+    def call(tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
+        values = list(plain)
+        for i, number in enumerate(numbers):
+            if number is not None:
+                values[i] = number
+        for i, tensor in zip(at, tensors, strict=True):
+            values[i] = tensor
+        args, kwargs = unflatten(structure, values)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def putting(build: Callable[[list[Any]], Any], attributes: Sequence[Attribute]) -> Callable[[list[Any]], Any]:
+    """`build`, of what a step returns and the tensors that it leaves in attributes."""
+
+    def put(made: list[Any]) -> Any:
+        out, tensors = build(made)
+        for attribute, tensor in zip(attributes, tensors, strict=True):
+            attribute.put(tensor)
+        return out
+
+    return put
+
+
+def builder_of(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
+    """Puts results where the step has them in what it returns."""
+    if len(leaves) == 1 and isinstance(leaves[0], TensorBase) and unflatten(structure, [0]) == 0:
+        return lambda made: made[0]
+    at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
+    which = {n: i for i, n in enumerate(dict.fromkeys(id(leaves[i]) for i in at))}
+    order = [which[id(leaves[i])] for i in at]
+    plain = [None if isinstance(x, TensorBase) else x for x in leaves]
+
+    def build(made: list[Any]) -> Any:
+        values = list(plain)
+        for i, number in zip(at, order, strict=True):
+            values[i] = made[number]
+        return unflatten(structure, values)
+
+    return build
