@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from cpu import surroundings
 from cpu_models import MODELS
 
 
@@ -30,6 +30,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--compile", action="store_true", help="torch.compile too, which takes a minute")
     parser.add_argument("--json", type=Path)
+    parser.set_defaults(quick=False)
     return parser.parse_args()
 
 
@@ -48,8 +49,7 @@ def main(options: argparse.Namespace) -> int:
         if not options.only or re.search(options.only, row.name):
             rows[row.name] = measure(row, options, norch, torch)
     if options.json:
-        versions = {"norch": norch.__version__, "torch": torch and torch.__version__, "numpy": np.__version__}
-        options.json.write_text(json.dumps({"threads": options.threads, **versions, "rows": rows}, indent=2) + "\n")
+        options.json.write_text(json.dumps({**surroundings(options), "rows": rows}, indent=2) + "\n")
     return 0
 
 
