@@ -7,6 +7,7 @@ import random
 import sys
 from array import array
 from itertools import chain, compress, tee
+from threading import active_count
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -45,16 +46,20 @@ def find_objects() -> tuple[list[Any], list[Generator], list[Replayed]]:
 
 
 def _objects(kinds: set[type]) -> list[Any]:
-    """All objects of these types. It is one call of C code: were another thread to run while the list of all objects
-    is there, a tuple that it is building would have a second owner, and Python raises SystemError."""
+    """All objects of these types.
+
+    Were another thread to run while the list of all objects is there, a tuple that it is building would have a second
+    owner, for which Python raises SystemError there. So where there are others, it is one call of C code. That asks
+    for what is not young, since it would find itself among that, and hold itself.
+    """
+    if active_count() == 1:
+        return [thing for thing in gc.get_objects() if type(thing) in kinds]
     enabled = gc.isenabled()
     gc.disable()
     try:
-        one, other = tee(chain.from_iterable(map(gc.get_objects, (None,))))
-        found = list(compress(one, map(kinds.__contains__, map(type, other))))
-        del one, other
-        gc.collect(0)  # what `tee` has held is young, and among all objects there was itself
-        return found
+        gc.collect(0)
+        one, other = tee(chain.from_iterable(map(gc.get_objects, (1, 2))))
+        return list(compress(one, map(kinds.__contains__, map(type, other))))
     finally:
         if enabled:
             gc.enable()
