@@ -82,3 +82,22 @@ def test_what_a_list_holds_too_is_refused(device):
         captured(norch.full((3,), float(i), device=device))
     assert captured.report().replayed == 0
     assert [t.tolist() for t in seen] == [[i] * 3 for i in range(6)]
+
+
+def test_an_attribute_that_the_step_reads_too(device):
+    """As the hidden state of a recurrent model: replayed with this call's, or not at all."""
+
+    class Recurrent:
+        def __init__(self):
+            self.hidden = norch.zeros(3, device=device)
+
+        def __call__(self, x):
+            self.hidden = self.hidden * 0.5 + x
+            return self.hidden.sum()
+
+    eager, captured = Recurrent(), Recurrent()
+    step = norch.capture(lambda x: captured(x))
+    for i in range(9):
+        x = norch.full((3,), float(i), device=device)
+        assert step(x).item() == eager(x).item()
+        assert captured.hidden.tolist() == eager.hidden.tolist()
