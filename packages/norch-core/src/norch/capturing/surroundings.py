@@ -42,7 +42,11 @@ def find_objects() -> tuple[list[Any], list[Generator], list[Replayed]]:
     things = _objects(kinds)
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
     found_generators = [g for known in tuple(generators) if (g := known()) is not None and hasattr(g, "_draws")]
-    return tensors, sorted(found_generators, key=id), [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
+    return (
+        tensors,
+        sorted(found_generators, key=id),
+        [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")],
+    )
 
 
 def _objects(kinds: set[type]) -> list[Any]:
