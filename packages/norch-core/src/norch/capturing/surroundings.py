@@ -41,12 +41,9 @@ def find_objects() -> tuple[list[Any], list[Generator], list[Replayed]]:
         gc.unfreeze()  # a script has had the collector pass over what there was, which is then not found either
     things = _objects(kinds)
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
-    found_generators = [g for known in tuple(generators) if (g := known()) is not None and hasattr(g, "_draws")]
-    return (
-        tensors,
-        sorted(found_generators, key=id),
-        [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")],
-    )
+    drawing = [g for known in tuple(generators) if (g := known()) is not None and hasattr(g, "_draws")]
+    counting = [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
+    return tensors, sorted(drawing, key=id), counting  # a set has no fixed order
 
 
 def _objects(kinds: set[type]) -> list[Any]:
