@@ -1,4 +1,4 @@
-"""Settings of the whole process: precision of float32 matrix products, switches, CPU threads; who is told of a change."""
+"""Settings of the process: precision of float32 matrix products, switches, CPU threads; who is told of a change."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ std::vector<PlanPtr> Graph::plans(int device, const Demands& demands, size_t mos
     std::vector<PlanPtr> out;
     const RelaxedCapture relaxed;  // engines are loaded, some are compiled
     bind(device);
-    Handle handle = handle_of(device);
+    Handle handle = nullptr;
     last_refusal.clear();
     auto refused = [](const Failure& failure) {
         if (!failure.is_refusal()) throw failure;
@@ -136,6 +136,7 @@ std::vector<PlanPtr> Graph::plans(int device, const Demands& demands, size_t mos
             operation.finalize();
             operations.push_back(operation.get());
         }
+        handle = handle_of(device);
         graph.set(GRAPH_OPERATIONS, TYPE_DESCRIPTOR, int64_t(operations.size()), operations.data());
         graph.set(GRAPH_HANDLE, TYPE_HANDLE, 1, &handle);
         graph.finalize();

@@ -15,6 +15,17 @@ _CUDNN = (("enabled", True), ("deterministic", True), ("benchmark", False))
 
 class CudaBackend(Backend):
     device_type = "cuda"
+    channels_last = frozenset(
+        {
+            "conv2d",
+            "conv2d_input_grad",
+            "conv2d_weight_grad",
+            "max_pool2d",
+            "max_pool2d_grad",
+            "sum_pool2d",
+            "sum_pool2d_grad",
+        }
+    )
     module = module
     allocate = staticmethod(_ext.allocate)
     copy_in = staticmethod(_ext.copy_in)
