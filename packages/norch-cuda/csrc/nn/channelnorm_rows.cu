@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(THREADS) factors_kernel(const __grid_constant_
 
 template <class T, int VEC, bool GRAD>
 __global__ void __launch_bounds__(THREADS, 3) elements_kernel(const __grid_constant__ Rows a) {
-    constexpr int UNROLL = 4;
+    constexpr int UNROLL = GRAD && VEC == 8 ? 2 : 4;  // as registers allow
     const Station<VEC> at(a);
     if (!at.is_busy) return;
     float mean[VEC], scale[VEC], shift[VEC], slope[VEC];
