@@ -412,11 +412,12 @@ def test_random_programs_of_views_and_changes(program: list[tuple[str, int, int]
     assert gradcheck(function, (x,))
 
 
-def test_recorded_add_needs_no_copy(monkeypatch):
+def test_recorded_add_needs_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """An op that keeps nothing for its gradient writes over its operand, recorded or not."""
     w, v = norch.randn(5, 7, requires_grad=True), norch.randn(7, requires_grad=True)
     x = w * 2
-    backend, ran = norch.device("cpu").backend, []
+    backend = norch.device("cpu").backend
+    ran: list[str] = []
     compiled = type(backend).compile
     monkeypatch.setattr(type(backend), "compile", lambda self, op, *rest: ran.append(op) or compiled(self, op, *rest))
     x += w
