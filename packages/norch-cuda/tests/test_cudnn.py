@@ -116,6 +116,28 @@ def test_transposed(cudnn, dtype, extra):
         close(conv_transpose2d(*there, b.to(cudnn), *how), wanted, LIMITS[dtype])
 
 
+@pytest.mark.parametrize("form", ["contiguous_format", "channels_last_3d"])
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
+@pytest.mark.parametrize("how", [(1, 1, 1, 1), ((2, 1, 2), (1, 0, 1), 1, 2)], ids=str)
+def test_volumes(cudnn, how, dtype, form):
+    groups = how[3]
+    shape, weight_shape = (2, 16, 6, 7, 8), (24, 16 // groups, 3, 3, 3)
+    x, w, b = random(shape, dtype, 13), random(weight_shape, dtype, 14), random(weight_shape[:1], dtype, 15)
+
+    def of(x, w, b, g):
+        x, w, b = (t.detach().requires_grad_() for t in (x, w, b))
+        y = norch.conv3d(x, w, b, *how)
+        y.backward(g)
+        back = norch.conv_transpose3d(g, w.detach(), None, how[0], how[1], 0, groups, how[2])
+        return y.detach(), x.grad, w.grad, b.grad, back
+
+    g = random(norch.conv3d(x.double(), w.double(), None, *how).shape, dtype, 16)
+    wanted = of(*(t.double() for t in (x, w, b, g)))
+    there = [t.to(cudnn).contiguous(memory_format=getattr(norch, form)) for t in (x, w, g)]
+    for got, exact in zip(of(*there[:2], b.to(cudnn), there[2]), wanted, strict=True):
+        close(got, exact, LIMITS[dtype] * 2)
+
+
 def gradients(x, w, how):
     x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
     y = norch.nn.functional.conv2d(x, w, None, *how)
