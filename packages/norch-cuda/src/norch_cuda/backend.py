@@ -31,9 +31,20 @@ class CudaBackend(Backend):
         return reason or None
 
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        if op.startswith("linalg_") and not self.has_linalg():
+            return None
         _ext.set_allows_tf32(get_float32_matmul_precision() != "highest")
         kernel: Kernel | None = _ext.compile(op, operands, attrs)
         return kernel
+
+    @staticmethod
+    def has_linalg() -> bool:
+        """Whether cuSOLVER is there."""
+        found: bool = _ext.has_linalg()
+        return found
+
+    def advice(self, op: str) -> str | None:
+        return "pip install norch-cuda[linalg]" if op.startswith("linalg_") else None
 
     def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
         found: Callable[..., Any] | None = _ext.allocating(kernel, nbytes, index)
