@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import norch
@@ -54,15 +52,20 @@ def set_device(device: DeviceLike) -> None:
     _ext.set_current_device(device_index(device))
 
 
-@contextmanager
-def device(device: DeviceLike) -> Iterator[None]:
+class device:
     """Within this context "cuda" without an index means `device`."""
-    before = _ext.current_device()
-    _ext.set_current_device(device_index(device))
-    try:
-        yield
-    finally:
-        _ext.set_current_device(before)
+
+    __slots__ = ("_before", "_index")
+
+    def __init__(self, device: DeviceLike) -> None:
+        self._index = device_index(device)
+
+    def __enter__(self) -> None:
+        self._before = _ext.current_device()
+        _ext.set_current_device(self._index)
+
+    def __exit__(self, *error: object) -> None:
+        _ext.set_current_device(self._before)
 
 
 def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:

@@ -126,7 +126,10 @@ class SLogDet(NamedTuple):
 
 
 _slogdet = differentiable(
-    "slogdet", routines.linalg_slogdet, lambda a, sign, size, _, g: g.unsqueeze(-1).unsqueeze(-1) * inv(a).mT, constants=1
+    "slogdet",
+    routines.linalg_slogdet,
+    lambda a, sign, size, _, g: g.unsqueeze(-1).unsqueeze(-1) * inv(a).mT,
+    constants=1,
 )
 
 
