@@ -416,11 +416,11 @@ def test_what_a_backend_adds_to_its_module_goes_with_it():
     for name in ("first", "second"):
         backend = Minimal()
         backend.module = types.SimpleNamespace(who=name)
-        register(backend)
+        registry.register(backend)
         module = DeviceModule("minimal")
         assert (norch.minimal.who, norch.minimal.who, module.who) == (name, name, name)
         assert norch.minimal.is_available()
     registry.unregister("minimal")
     with pytest.raises(AttributeError, match="minimal"):
-        norch.minimal  # noqa: B018
+        norch.minimal
     assert norch.cpu is norch.cpu
