@@ -92,7 +92,8 @@ def _infer_qr(a: Spec, mode: str) -> tuple[Spec, ...]:
 @composite(_infer_qr)
 def linalg_qr(a: Tensor, mode: str) -> Any:
     """(Q, R), of mode "reduced" or "complete"."""
-    return on_host("qr", lambda x: tuple(np.linalg.qr(x, mode)), a)
+    chosen: Any = mode
+    return on_host("qr", lambda x: tuple(np.linalg.qr(x, chosen)), a)
 
 
 @composite(lambda a: a.like((*a.shape[:-2], min(a.shape[-2:]), a.shape[-1])))

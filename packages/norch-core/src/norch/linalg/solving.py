@@ -67,7 +67,7 @@ def _triangle(a: Tensor, upper: bool, unitriangular: bool) -> Tensor:
 
 def _differentiable_triangular(upper: bool, unitriangular: bool) -> Any:
     def gradient(a: Tensor, b: Tensor, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-        gb = _TRIANGULAR[not upper, unitriangular](a.mT, g)
+        gb: Tensor = _TRIANGULAR[not upper, unitriangular](a.mT, g)
         return _triangle(-(gb @ x.mT), upper, unitriangular), gb
 
     routine = partial(routines.linalg_solve_triangular, upper=upper, unitriangular=unitriangular)
@@ -96,7 +96,8 @@ def _cofactors(a: Tensor) -> Tensor:
     u, s, vh = routines.svd(a)
     others = where(eye(s.shape[-1], device=a.device) == 1, 1.0, s.unsqueeze(-2)).prod(-1)
     sign = routines.linalg_det(u) * routines.linalg_det(vh)
-    return (u * (others * sign.unsqueeze(-1)).unsqueeze(-2)) @ vh
+    out: Tensor = (u * (others * sign.unsqueeze(-1)).unsqueeze(-2)) @ vh
+    return out
 
 
 def _det_gradient(a: Tensor, out: Tensor, g: Tensor) -> Tensor:
