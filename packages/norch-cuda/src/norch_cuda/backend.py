@@ -5,13 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from norch.backend import Backend, Fed, Kernel, Operand, Place, get_float32_matmul_precision
+from norch.backend import Backend, Fed, Kernel, Operand, Place, get_float32_matmul_precision, get_switch
 
 from . import _ext, libraries, module
+
+_CUDNN = (("enabled", True), ("deterministic", True), ("benchmark", False))
+"""The switches of `norch.backends.cudnn`, and what they are at first."""
 
 
 class CudaBackend(Backend):
     device_type = "cuda"
+    channels_last = frozenset(
+        {
+            "conv2d",
+            "conv2d_input_grad",
+            "conv2d_weight_grad",
+            "conv3d",
+            "conv3d_input_grad",
+            "conv3d_weight_grad",
+            "max_pool2d",
+            "max_pool2d_grad",
+            "sum_pool2d",
+            "sum_pool2d_grad",
+        }
+    )
     module = module
     allocate = staticmethod(_ext.allocate)
     copy_in = staticmethod(_ext.copy_in)
@@ -34,6 +51,7 @@ class CudaBackend(Backend):
         if op.startswith("linalg_") and not self.has_linalg():
             return None
         _ext.set_allows_tf32(get_float32_matmul_precision() != "highest")
+        _ext.set_cudnn(*(bool(get_switch(f"cudnn.{name}", default)) for name, default in _CUDNN))
         kernel: Kernel | None = _ext.compile(op, operands, attrs)
         return kernel
 

@@ -70,6 +70,9 @@ CHANNELS_LAST = frozenset(
         "conv2d",
         "conv2d_input_grad",
         "conv2d_weight_grad",
+        "conv3d",
+        "conv3d_input_grad",
+        "conv3d_weight_grad",
         "max_pool2d",
         "max_pool2d_grad",
         "max_pool2d_indices",
@@ -185,7 +188,7 @@ class Backend(ABC):
     """Of two providers of one device type the higher wins; the NumPy reference has -100."""
 
     channels_last: frozenset[str] = frozenset()
-    """Those of CHANNELS_LAST for which `compile` knows outputs (n, c, h, w) whose channels vary fastest, be it that it
+    """Those of CHANNELS_LAST for which `compile` knows outputs (n, c, ...) whose channels vary fastest, be it that it
     answers None. Of the others, and after a None, it is asked for a contiguous result, which core copies."""
 
     @abstractmethod
