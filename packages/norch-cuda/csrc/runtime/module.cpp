@@ -290,7 +290,10 @@ NB_MODULE(_ext, m) {
         nb::handle held = find.inc_ref();  // for good: the process may outlive the interpreter
         find_library = [held](const char* name) { return nb::cast<std::string>(held(name)); };
     }, nb::arg("find"));
-    m.def("set_allows_tf32", [](bool allows) { matmul::allows_tf32 = allows; }, nb::arg("allows"));
+    m.def("set_precision", [](bool tf32, bool float16_sums, bool bfloat16_sums, bool float16_accumulation) {
+        matmul::allows_tf32 = tf32;
+        matmul::allowed_sums = {float16_sums, bfloat16_sums, float16_accumulation};
+    });
 <<<<<<< HEAD
     m.def("has_linalg", linalg::is_available);
 =======
