@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import norch
 
-from . import _ext
+from . import _ext, libraries
 from ._ext import Event
 from .stream import (
     CUDAGraph,
@@ -94,10 +94,17 @@ def versions() -> dict[str, str]:
 
 
 def uses() -> str:
-    """What libraries the kernels use, for `norch info`."""
+    """What libraries the kernels use, and what is not there, for `norch info`."""
     found = versions()
-    cudnn = f"cuDNN {found['cudnn']}" if "cudnn" in found else "own kernels in place of cuDNN: " + _ext.why_no_cudnn()
-    return f"CUDA {found['runtime']}, driver {found['driver']}, {cudnn}"
+    parts = [f"CUDA {found['runtime']}", f"driver {found['driver']}"]
+    lacking = []
+    for name, library in libraries.USED.items():
+        if name in found or (name != "cudnn" and libraries.is_there(name)):
+            parts.append(f"{library.title} {found.get(name, '')}".rstrip())
+        else:
+            why = f" {_ext.why_no_cudnn()}" if name == "cudnn" else f" `pip install {library.package}` has it"
+            lacking.append(f"; without {library.title} ({library.purpose}):{why}")
+    return ", ".join(parts) + "".join(lacking)
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
