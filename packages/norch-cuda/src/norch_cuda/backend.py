@@ -19,6 +19,7 @@ class CudaBackend(Backend):
     device_type = "cuda"
     channels_last = frozenset(
         {
+            "cat",
             "conv2d",
             "conv2d_input_grad",
             "conv2d_weight_grad",
