@@ -3,11 +3,8 @@
 #include <nanobind/stl/string.h>
 
 #include "common/module.h"
-<<<<<<< HEAD
-#include "linalg/linalg.h"
-=======
 #include "cudnn/library.h"
->>>>>>> cudnn
+#include "linalg/linalg.h"
 #include "matmul/cublaslt.h"
 #include "runtime/bindings.h"
 #include "runtime/families.h"
@@ -294,15 +291,12 @@ NB_MODULE(_ext, m) {
         matmul::allows_tf32 = tf32;
         matmul::allowed_sums = {float16_sums, bfloat16_sums, float16_accumulation};
     });
-<<<<<<< HEAD
-    m.def("has_linalg", linalg::is_available);
-=======
     m.def("set_cudnn", [](bool is_enabled, bool is_deterministic, bool benchmarks) {
         cudnn::settings = {is_enabled, is_deterministic, benchmarks};
     });
     m.def("cudnn_version", [] { return cudnn::unusable_reason().empty() ? cudnn::version() : 0; });
     m.def("why_no_cudnn", [] { return cudnn::unusable_reason(); });
->>>>>>> cudnn
+    m.def("has_linalg", linalg::is_available);
     add_runtime(m);
     distributed::add_nccl(m);
 }
