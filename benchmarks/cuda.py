@@ -110,9 +110,7 @@ def measure(row: Row) -> dict[str, Any]:
     """The row's figures by library, in its unit."""
     for lib in (norch, torch) if torch is not None else (norch,):
         lib.set_float32_matmul_precision("high" if row.precision == "tf32" else "highest")
-        lib.backends.cudnn.allow_tf32 = (
-            row.precision == "tf32"
-        )  # PyTorch's convolutions are in tf32 unless told otherwise
+        lib.backends.cudnn.allow_tf32 = row.precision == "tf32"  # on at first in PyTorch
     calls = row.prepare()
     found: dict[str, Any] = {"name": row.name, "unit": row.unit, "must": row.must, "relative": row.relative}
     found["precision"] = row.precision
