@@ -119,7 +119,8 @@ def _through_steps(
 ) -> list[Tensor | None]:
     """The gradients as results of recorded ops, so that they can be differentiated again."""
     input, hx, cx, *weights, mask = operands
-    assert input is not None and hx is not None
+    assert input is not None
+    assert hx is not None
     states: States = (hx,) if cx is None else (hx, cx)
     if input.spec.ndim == 2:
         results: list[Any] = list(_elementary(mode, input, states, weights))
@@ -133,9 +134,7 @@ def _through_steps(
         results = [stack(out), *states]
     pairs = [(r, g) for r, g in zip(results, grads, strict=False) if g is not None]
     wanted = [x for x, needed in zip(operands, needs, strict=True) if needed]
-    found = iter(
-        gradients([r for r, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True)
-    )
+    found = iter(gradients([r for r, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True))
     return [next(found) if needed else None for needed in needs]
 
 
@@ -201,8 +200,8 @@ def _recurrence(
     reverse: bool,
     saves: bool,
 ) -> Any:
-    """The results of `recurrence`; and, if `saves`, what its gradient needs of an LSTM: the gates i, f, g, o of all steps
-    and the cells; of a GRU: r, z, n and the state's part of n (w_hn h + b_hn)."""
+    """The results of `recurrence`; and, if `saves`, what its gradient needs: of an LSTM the gates i, f, g, o of all
+    steps and the cells, of a GRU: r, z, n and the state's part of n (w_hn h + b_hn)."""
     if mode == "GRU":
         each = linear(input, weight_ih, bias_ih)
     else:  # both biases at once
@@ -276,7 +275,7 @@ def recurrence(
     given = (input, hx, cx, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr)
     if (bias_ih is None) != (bias_hh is None):
         raise ShapeError(f"{_OP}(): expected both biases or neither")
-    saves = is_recording() and any([x is not None and x.requires_grad for x in given])
+    saves = is_recording() and any(x is not None and x.requires_grad for x in given)
     found = _recurrence(
         _packed(input), _packed(hx), _packed(cx), weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, _packed(mask),
         mode, bool(reverse), saves,
