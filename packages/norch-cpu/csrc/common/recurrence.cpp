@@ -2,6 +2,10 @@
 
 #include <initializer_list>
 
+#include "common/operands.h"
+#include "common/product.h"
+#include "runtime/families.h"
+
 namespace norch::nn {
 namespace {
 
@@ -83,5 +87,46 @@ bool read_recurrence_grad(const Request& request, Recurrence* out) {
 }
 
 Operand matrix(DType dtype, int64_t rows, int64_t columns) { return {dtype, {rows, columns}, {columns, 1}}; }
+
+KernelPtr input_gates(const Request& request, const Recurrence& r) {
+    const Operand* bias = r.bias_ih < 0 ? nullptr : &request.operands[size_t(r.bias_ih)];
+    return matmul::product_kernel(matrix(r.dtype, r.rows(), r.width()), matrix(r.dtype, r.rows(), r.inputs),
+                                  transposed(request.operands[size_t(r.weight_ih)]), bias);
+}
+
+RecurrenceProducts::RecurrenceProducts(const Request& request, const Recurrence& r) : r_(r) {
+    const auto& o = request.operands;
+    const Operand slopes = matrix(r.dtype, r.rows(), r.width()), turned = transposed(slopes);
+    const Operand x = matrix(r.dtype, r.rows(), r.inputs), h = matrix(r.dtype, r.rows(), r.hidden);
+    if (r.for_input >= 0) input_ = matmul::product_kernel(x, slopes, o[size_t(r.weight_ih)]);
+    if (r.for_weight_ih < 0) return;
+    weight_ih_ = matmul::product_kernel(o[size_t(r.for_weight_ih)], turned, x);
+    weight_hh_ = matmul::product_kernel(o[size_t(r.for_weight_hh)], turned, h);
+    if (r.for_bias_ih < 0) return;
+    Registry reductions;
+    reduction::add_reductions(reductions);
+    Request sum{"sum", {matrix(r.dtype, 1, r.width()), slopes}, {}};
+    sum.attrs.values["dims"].kind = Attrs::Value::integers;
+    sum.attrs.values["dims"].list = {0};
+    bias_ = reductions.at("sum")(sum);
+}
+
+double RecurrenceProducts::work() const {
+    double sum = 0;
+    for (const KernelPtr* kernel : {&input_, &weight_ih_, &weight_hh_, &bias_})
+        if (*kernel) sum += (*kernel)->work;
+    return sum;
+}
+
+void RecurrenceProducts::run(char* const* data, char* of_input, char* of_state, char* before) const {
+    const auto launch = [](const KernelPtr& kernel, std::initializer_list<char*> operands) {
+        kernel->run(operands.begin(), nullptr);
+    };
+    if (input_) launch(input_, {data[r_.for_input], of_input, data[r_.weight_ih]});
+    if (weight_ih_) launch(weight_ih_, {data[r_.for_weight_ih], of_input, data[r_.input]});
+    if (weight_hh_) launch(weight_hh_, {data[r_.for_weight_hh], of_state, before});
+    if (bias_) launch(bias_, {data[r_.for_bias_ih], of_input});
+    if (r_.for_bias_hh >= 0) launch(bias_, {data[r_.for_bias_hh], of_state});
+}
 
 }  // namespace norch::nn

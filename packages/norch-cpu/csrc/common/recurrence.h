@@ -36,4 +36,22 @@ bool read_recurrence_grad(const Request& request, Recurrence* out);
 /// A row-major matrix.
 Operand matrix(DType dtype, int64_t rows, int64_t columns);
 
+/// The input's part of the gates of all steps, with bias_ih: (rows, width), input, weight_ih, bias_ih or null.
+KernelPtr input_gates(const Request& request, const Recurrence& r);
+
+/// The gradients of input and weights from what the gates of all steps contribute.
+class RecurrenceProducts {
+public:
+    RecurrenceProducts(const Request& request, const Recurrence& r);
+    double work() const;
+    bool needs_states() const { return weight_hh_ != nullptr; }
+    /// of_input, of_state: (rows, width), what the gates contribute through the input's part and the state's. before: the
+    /// states that the steps began with. data: the operands of the request.
+    void run(char* const* data, char* of_input, char* of_state, char* before) const;
+
+private:
+    Recurrence r_;
+    KernelPtr input_, weight_ih_, weight_hh_, bias_;
+};
+
 }  // namespace norch::nn

@@ -3,8 +3,6 @@
 
 #include <optional>
 
-#include "common/operands.h"
-#include "common/product.h"
 #include "elementwise/functions.h"
 #include "matmul/gemm.h"
 #include "runtime/families.h"
@@ -80,11 +78,9 @@ class Forward final : public Kernel {
 public:
     Forward(const Request& request, const Recurrence& r)
         : r_(r),
+          of_input_(input_gates(request, r)),
           product_(r.batch, r.width(), r.hidden, {r.hidden, 1}, {1, r.hidden}, {r.width(), 1}),
           saves_(r.saved_gates >= 0) {
-        const Operand rows = matrix(r.dtype, r.rows(), r.width()), x = matrix(r.dtype, r.rows(), r.inputs);
-        const Operand* bias = r.bias_ih < 0 ? nullptr : &request.operands[size_t(r.bias_ih)];
-        of_input_ = matmul::product_kernel(rows, x, transposed(request.operands[size_t(r.weight_ih)]), bias);
         work = of_input_->work + double(r.rows()) * row_ns<T>(r);
         switch (r.cell) {
             case Cell::rnn_tanh: units_ = rnn_units<T, true>; break;

@@ -2,8 +2,6 @@
 // weights, one product over all steps each.
 #include <optional>
 
-#include "common/operands.h"
-#include "common/product.h"
 #include "elementwise/functions.h"
 #include "matmul/gemm.h"
 #include "nn/recurrence.h"
@@ -77,39 +75,14 @@ void lstm_row(const Row<T>& row) {
     }
 }
 
-/// out[j] = the sum of column j.
-template <class T>
-void sum_columns(const T* x, int64_t rows, int64_t columns, T* out) {
-    parallel_for(columns, 0.3 * double(rows), [&](int64_t begin, int64_t end) {
-        constexpr int64_t WIDTH = 64;
-        for (int64_t first = begin; first < end; first += WIDTH) {
-            const int64_t n = std::min(WIDTH, end - first);
-            double sums[WIDTH] = {};
-            for (int64_t i = 0; i < rows; ++i) {
-                const T* row = x + i * columns + first;
-                NORCH_INDEPENDENT
-                for (int64_t j = 0; j < n; ++j) sums[j] += double(row[j]);
-            }
-            for (int64_t j = 0; j < n; ++j) out[first + j] = T(sums[j]);
-        }
-    }, 64);
-}
-
 template <class T>
 class Backward final : public Kernel {
 public:
     Backward(const Request& request, const Recurrence& r)
-        : r_(r), product_(r.batch, r.hidden, r.width(), {r.width(), 1}, {r.hidden, 1}, {r.hidden, 1}) {
-        const auto& o = request.operands;
-        const Operand slopes = matrix(r.dtype, r.rows(), r.width()), turned = transposed(slopes);
-        const Operand x = matrix(r.dtype, r.rows(), r.inputs), h = matrix(r.dtype, r.rows(), r.hidden);
-        work = double(r.rows()) * row_ns<T>(r);
-        if (r.for_input >= 0) of_input_ = matmul::product_kernel(x, slopes, o[size_t(r.weight_ih)]);
-        if (r.for_weight_ih >= 0) {
-            of_weight_ih_ = matmul::product_kernel(o[size_t(r.for_weight_ih)], turned, x);
-            of_weight_hh_ = matmul::product_kernel(o[size_t(r.for_weight_hh)], turned, h);
-            work += of_weight_ih_->work + of_weight_hh_->work;
-        }
+        : r_(r),
+          products_(request, r),
+          product_(r.batch, r.hidden, r.width(), {r.width(), 1}, {r.hidden, 1}, {r.hidden, 1}) {
+        work = products_.work() + double(r.rows()) * row_ns<T>(r);
         switch (r.cell) {
             case Cell::rnn_tanh: row_ = rnn_row<T, true>; break;
             case Cell::rnn_relu: row_ = rnn_row<T, false>; break;
@@ -131,22 +104,17 @@ public:
         if (call.g_c) begin_with(call.g_c, as<T>(data, r_.g_c));
         packs(r_) ? run_packed(call) : run_plain(call);
 
-        char* const of_input = reinterpret_cast<char*>(call.slopes);
-        char* of_state = reinterpret_cast<char*>(call.of_state);
-        if (r_.for_input >= 0) launch(of_input_, {data[r_.for_input], of_input, data[r_.weight_ih]});
-        if (r_.for_weight_ih < 0) return;
-        launch(of_weight_ih_, {data[r_.for_weight_ih], of_input, data[r_.input]});
-        if (r_.steps == 1) {
-            launch(of_weight_hh_, {data[r_.for_weight_hh], of_state, data[r_.hx]});
-        } else {
-            const Scratch<T> states(r_.rows() * r_.hidden);
-            const int64_t first = r_.step(0), rest = r_.reverse ? 0 : 1;
-            std::copy_n(as<T>(data, r_.hx), size, states.data() + first * size);
-            std::copy_n(as<T>(data, r_.states) + (1 - rest) * size, (r_.steps - 1) * size, states.data() + rest * size);
-            launch(of_weight_hh_, {data[r_.for_weight_hh], of_state, reinterpret_cast<char*>(states.data())});
+        std::optional<Scratch<T>> room;
+        T* before = into<T>(data, r_.hx);
+        if (products_.needs_states() && r_.steps > 1) {
+            room.emplace(r_.rows() * r_.hidden);
+            before = room->data();
+            const int64_t rest = r_.reverse ? 0 : 1;
+            std::copy_n(as<T>(data, r_.hx), size, before + r_.step(0) * size);
+            std::copy_n(as<T>(data, r_.states) + (1 - rest) * size, (r_.steps - 1) * size, before + rest * size);
         }
-        if (r_.for_bias_ih >= 0) sum_columns(call.slopes, r_.rows(), r_.width(), into<T>(data, r_.for_bias_ih));
-        if (r_.for_bias_hh >= 0) sum_columns(call.of_state, r_.rows(), r_.width(), into<T>(data, r_.for_bias_hh));
+        products_.run(data, reinterpret_cast<char*>(call.slopes), reinterpret_cast<char*>(call.of_state),
+                      reinterpret_cast<char*>(before));
     }
 
 private:
@@ -155,10 +123,6 @@ private:
         T *slopes, *of_state;
         T *g, *g_c;
     };
-
-    static void launch(const KernelPtr& kernel, std::initializer_list<char*> operands) {
-        kernel->run(operands.begin(), nullptr);
-    }
 
     /// The gates of some rows in the step computed as number i. g: the first of these rows' gradients of h.
     void rows_of_step(const Call& call, int64_t i, int64_t top, int64_t bottom, T* g, int64_t g_row) const {
@@ -233,8 +197,8 @@ private:
     }
 
     Recurrence r_;
+    RecurrenceProducts products_;
     Product<T> product_;
-    KernelPtr of_input_, of_weight_ih_, of_weight_hh_;
     void (*row_)(const Row<T>&);
 };
 
