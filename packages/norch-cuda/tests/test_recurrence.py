@@ -52,7 +52,8 @@ def numbers(*shape):
 @pytest.mark.parametrize(("name", "options"), KINDS)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_layers(name, options, dtype):
-    for steps, batch, inputs, hidden in [(1, 3, 5, 7), (4, 1, 8, 16), (5, 3, 6, 10), (7, 33, 20, 129), (3, 40, 64, 256)]:
+    sizes = [(1, 3, 5, 7), (4, 1, 8, 16), (5, 3, 6, 10), (7, 33, 20, 129), (3, 40, 64, 256)]
+    for steps, batch, inputs, hidden in sizes:
         norch.manual_seed(0)
         module = getattr(nn, name)(inputs, hidden, dtype=float64, bidirectional=hidden == 10, **options)
         check(module, [numbers(steps, batch, inputs)], dtype)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.functional import grad as gradients
+from ...autograd import grad as gradients
 from ...autograd.graph import is_recording
+from ...dispatch.arguments import check_functions
 from ...dtype import bool_
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..elementwise.arithmetic import sigmoid, tanh, where
 from ..families import composite, floating, one_dtype
-from ..registry import public
 from ..shape.joining import cat, stack
 from .activation import relu
 from .linear import linear
@@ -125,15 +125,15 @@ def _through_steps(
     if input.spec.ndim == 2:
         results: list[Any] = list(_elementary(mode, input, states, weights))
     else:
-        xs, kept = input.unbind(0), [None] * len(input) if mask is None else mask.unbind(0)
+        xs, kept = input.unbind(0), None if mask is None else mask.unbind(0)
         out: list[Any] = [None] * len(xs)
         for t in steps(len(xs), reverse):
             new = _elementary(mode, xs[t], states, weights)
-            states = new if mask is None else tuple([where(kept[t], a, b) for a, b in zip(new, states, strict=True)])
+            states = new if kept is None else tuple([where(kept[t], a, b) for a, b in zip(new, states, strict=True)])
             out[t] = states[0]
         results = [stack(out), *states]
     pairs = [(r, g) for r, g in zip(results, grads, strict=False) if g is not None]
-    wanted = [x for x, needed in zip(operands, needs, strict=True) if needed]
+    wanted = [x for x, needed in zip(operands, needs, strict=True) if needed and x is not None]
     found = iter(gradients([r for r, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True))
     return [next(found) if needed else None for needed in needs]
 
@@ -247,7 +247,6 @@ def _joined(each: list[Tensor], is_one_step: bool = False) -> Tensor:
     return each[0] if is_one_step else cat(each).reshape(len(each), *each[0].spec.shape)
 
 
-@public(method=False)
 def recurrence(
     input: Tensor,
     hx: Tensor,
@@ -283,3 +282,6 @@ def recurrence(
     if not isinstance(found, tuple):
         return (found,)
     return found[: input.spec.ndim - (cx is None)] if saves else found
+
+
+check_functions(globals())

@@ -154,7 +154,7 @@ def recurrence_grad(
     needs_weights: bool,
 ) -> Any:
     """The gradients of hx; of cx if there is one; of input if `needs_input`; and if `needs_weights` those of weight_ih
-    and weight_hh, of the bias if there is one (of a GRU of both biases, which differ there), of weight_hr if there is one.
+    and weight_hh, of the bias if there is one (of a GRU of both, which differ there), of weight_hr if there is one.
 
     states, gates, cells: results of `recurrence`. For one step, states is h after it.
     """
@@ -178,7 +178,8 @@ def recurrence_grad(
         assert gates is not None
         of_input, of_state = run.gru(gates, before, order)
     elif mode == "LSTM":
-        assert gates is not None and cells is not None
+        assert gates is not None
+        assert cells is not None
         assert cx is not None
         now = cells.tanh()
         of_input, projected = run.lstm(gates, _before(cx, cells, reverse), now, order)
@@ -195,7 +196,8 @@ def recurrence_grad(
             if mode == "GRU":
                 results.append(of_state.sum((0, 1)))
         if weight_hr is not None:
-            assert gates is not None and now is not None
+            assert gates is not None
+            assert now is not None
             assert projected is not None
             size = now.spec.shape[-1]
             results.append(linear_weight_grad(run.masked(projected), gates.narrow(-1, 3 * size, size) * now))
