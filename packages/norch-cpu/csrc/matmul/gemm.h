@@ -22,6 +22,8 @@ struct Epilogue {
 template <class T>
 class Product {
 public:
+    using Number = T;  // of the epilogue
+
     Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, MatrixStrides c);
 
     void run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue = {}) const;
