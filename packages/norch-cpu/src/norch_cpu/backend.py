@@ -12,7 +12,7 @@ from . import module
 from .native import native
 
 MAX_THREADS = 1024
-# As how many bfloat16 numbers a factor of float32 may be multiplied, where the processor has tile registers; 0: as it is.
+# How many bfloat16 numbers stand for a factor of float32 where the processor has tile registers; 0: it stays as it is.
 FLOAT32_PARTS = {"highest": 0, "high": 2, "medium": 1}
 
 
