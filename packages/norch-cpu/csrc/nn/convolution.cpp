@@ -229,7 +229,7 @@ template <class F>
 KernelPtr of_one_dtype(const Request& r, const F& make) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype) return nullptr;
-    if (KernelPtr found = conv2d_depthwise(r)) return found;
+    if (KernelPtr found = conv2d_special(r)) return found;
     return is_image_output(r.operands[0]) ? visit_floating(r.operands[0].dtype, make) : nullptr;
 }
 

@@ -141,7 +141,7 @@ private:
 KernelPtr conv2d_weight_grad(const Request& r) {
     const Operand &out = r.operands[0], &grad = r.operands[1];
     if (grad.dtype != out.dtype || r.operands[2].dtype != out.dtype || !is_image_output(out)) return nullptr;
-    if (KernelPtr found = conv2d_depthwise(r)) return found;
+    if (KernelPtr found = conv2d_special(r)) return found;
     const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
     const auto& dilation = r.attrs.integers("dilation");
     WindowGrid grid(grad.shape[2], grad.shape[3], stride[0], stride[1],

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _ALL = slice(None)
 _BOUND = (int, type(None))
+_INTS_AND_SLICES = {int, slice}
 
 
 @method()
@@ -103,7 +104,7 @@ def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None
         if part is Ellipsis:
             rest = index[i + 1 :]
             skipped = ndim - at - len(rest)
-            if skipped < 0 or any([type(p) is not int and type(p) is not slice for p in rest]):
+            if skipped < 0 or not {type(p) for p in rest} <= _INTS_AND_SLICES:
                 return None
             dim += skipped
             at += skipped
