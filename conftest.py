@@ -1,6 +1,7 @@
 """What the tests of all packages share."""
 
 import gc
+import signal
 
 import pytest
 
@@ -9,6 +10,8 @@ _last_file = None
 
 def pytest_sessionstart() -> None:
     gc.get_freeze_count = lambda: 0  # norch.capture unfreezes what it finds frozen
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job, where Ctrl-C could not be tried
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -219,9 +219,9 @@ def test_a_large_file_is_mapped_not_read(tmp_path: Path) -> None:
 import resource, time, norch
 norch.ones(1)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-start = time.perf_counter()
+start = time.process_time()
 x = norch.load_safetensors({os.fspath(path)!r})["x"]
-took = time.perf_counter() - start
+took = time.process_time() - start
 x[-1] = 1
 assert x[-1].item() == 1 and x[0].item() == 0
 print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

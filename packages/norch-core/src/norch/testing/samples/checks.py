@@ -49,27 +49,40 @@ def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
 
-def same_values(got: Any, expected: Any, dtype: DType, what: str, loose: float = 1.0) -> None:
+def same_values(got: Any, expected: Any, dtype: DType, what: Any, loose: float = 1.0) -> None:
     """A tensor against the oracle's array: dtype, shape, values within the dtype's tolerance."""
-    expect(isinstance(got, Tensor), f"{what}: expected a Tensor, got {type(got).__name__}")
-    expect(got.dtype is dtype, f"{what}: gave {got.dtype}, not {dtype}")
+    if not isinstance(got, Tensor):
+        raise AssertionError(f"{what}: expected a Tensor, got {type(got).__name__}")
+    if got.dtype is not dtype:
+        raise AssertionError(f"{what}: gave {got.dtype}, not {dtype}")
     expected = np.asarray(expected)
-    expect(tuple(got.shape) == expected.shape, f"{what}: gave shape {tuple(got.shape)}, not {expected.shape}")
+    if tuple(got.shape) != expected.shape:
+        raise AssertionError(f"{what}: gave shape {tuple(got.shape)}, not {expected.shape}")
     with np.errstate(all="ignore"):
         wanted = upcast(expected.astype(dtype.numpy))
     values = upcast(got.detach().cpu().numpy())
-    if dtype.category == FLOATING:
+    fine = values == wanted
+    if dtype.category == FLOATING and not fine.all():
         bound = TOLERANCES[dtype.name] * loose
         with np.errstate(all="ignore"):
             fine = np.isclose(values, wanted, bound, bound, equal_nan=True)
-    else:
-        fine = values == wanted
-    expect(bool(fine.all()), f"{what}:\ngot\n{values}\nexpected\n{wanted}")
+    if not fine.all():
+        raise AssertionError(f"{what}:\ngot\n{values}\nexpected\n{wanted}")
+
+
+class _Label:
+    """What `label` gives, made when it is shown, which takes longer than many a check."""
+
+    def __init__(self, *args: Any, before: str = "") -> None:
+        self.args, self.before = args, before
+
+    def __str__(self) -> str:
+        return self.before + label(*self.args)
 
 
 def check_case(sample: Sample, case: Case, dtype: DType, device: Any = "cpu", layout: str = "plain") -> None:
     """One call against the oracle: values, dtypes and shapes of every result; operands are left as they were."""
-    what = label(sample, case, dtype, layout)
+    what = _Label(sample, case, dtype, layout)
     built = build(sample, case, dtype, device, layout)
     before = [upcast(t.cpu().numpy()).copy() for t in built.tensors]
     result = sample.function(*built.args, **built.kwargs)
@@ -78,13 +91,16 @@ def check_case(sample: Sample, case: Case, dtype: DType, device: Any = "cpu", la
         expect(bool(type(result) is type(np.asarray(expected).item()) and result == expected), f"{what}: {result}")
         return
     results, wanted = flat(result), flat(expected)
-    expect(len(results) == len(wanted), f"{what}: gave {len(results)} results, not {len(wanted)}")
+    if len(results) != len(wanted):
+        raise AssertionError(f"{what}: gave {len(results)} results, not {len(wanted)}")
     dtypes = sample.result_dtypes(dtype)
     loose = sample.loose if dtype.itemsize >= 4 else 2 * sample.loose
     for i, (got, want) in enumerate(zip(results, wanted, strict=True)):
         same_values(got, want, dtypes[min(i, len(dtypes) - 1)], what, loose)
     for tensor, old in zip(built.tensors, before, strict=True):
-        np.testing.assert_array_equal(upcast(tensor.cpu().numpy()), old, f"{what}: an operand was changed")
+        _equal_arrays(
+            upcast(tensor.cpu().numpy()), old, _Label(sample, case, dtype, layout, before="a changed operand of ")
+        )
 
 
 def check_values(sample: Sample, device: Any = "cpu", layout: str = "plain", dtypes: Any = None) -> None:
@@ -236,15 +252,23 @@ def check_method(sample: Sample, device: Any = "cpu") -> None:
             equal_results(flat(found), expected, f"method of {label(sample, one, dtype)}")
 
 
-def equal_results(found: list[Any], expected: list[Any], what: str) -> None:
+def equal_results(found: list[Any], expected: list[Any], what: Any) -> None:
     """Two lists of results agree exactly."""
-    expect(len(found) == len(expected), what)
+    if len(found) != len(expected):
+        raise AssertionError(f"{what}: gave {len(found)} results, not {len(expected)}")
     for got, want in zip(found, expected, strict=True):
-        if isinstance(want, Tensor):
-            expect(got.dtype is want.dtype and got.shape == want.shape, f"{what}: {got.dtype} {got.shape}")
-            np.testing.assert_array_equal(_values(got), _values(want), what)
-        else:
-            expect(got == want, what)
+        if not isinstance(want, Tensor):
+            if got != want:
+                raise AssertionError(f"{what}: {got}, not {want}")
+            continue
+        if got.dtype is not want.dtype or got.shape != want.shape:
+            raise AssertionError(f"{what}: {got.dtype} {got.shape}")
+        _equal_arrays(_values(got), _values(want), what)
+
+
+def _equal_arrays(got: Array, wanted: Array, what: Any) -> None:
+    if got.tobytes() != wanted.tobytes():  # quicker
+        np.testing.assert_array_equal(got, wanted, str(what))
 
 
 def _values(tensor: Tensor) -> Array:
@@ -261,7 +285,7 @@ def check_inplace(sample: Sample, device: Any = "cpu", dtypes: Any = None) -> No
                 built = build(sample, one, dtype, device, layout)
                 target = built.args[0]
                 expected = sample.function(*built.args, **built.kwargs)
-                what = f"{name} of {label(sample, one, dtype, layout)}"
+                what = _Label(sample, one, dtype, layout, before=f"{name} of ")
                 if expected.shape != target.shape or expected.dtype is not target.dtype:
                     continue
                 checked += 1
@@ -269,16 +293,19 @@ def check_inplace(sample: Sample, device: Any = "cpu", dtypes: Any = None) -> No
                 whole = _whole(target)
                 outside = _values(whole).copy()
                 result = getattr(target, name)(*built.args[1:], **built.kwargs)
-                expect(result is target, f"{what}: did not return the tensor")
-                expect(target.buffer is buffer and target.spec is spec, f"{what}: memory moved")
-                expect(target._version > version, f"{what}: the change was not noted")
+                if result is not target:
+                    raise AssertionError(f"{what}: did not return the tensor")
+                if target.buffer is not buffer or target.spec is not spec:
+                    raise AssertionError(f"{what}: memory moved")
+                if target._version <= version:
+                    raise AssertionError(f"{what}: the change was not noted")
                 equal_results([target], [expected], what)
                 shown = np.zeros(outside.shape, builtins.bool)
                 span = np.lib.stride_tricks.as_strided(
                     shown[target.offset :], tuple(target.shape), tuple(spec.strides), writeable=True
                 )
                 span[...] = True
-                np.testing.assert_array_equal(_values(whole)[~shown], outside[~shown], f"{what}: wrote outside")
+                _equal_arrays(_values(whole)[~shown], outside[~shown], f"{name} of {sample.name} wrote outside")
     expect(bool(checked), f"{name}: no case of {sample.name} keeps shape and dtype")
 
 
@@ -296,10 +323,10 @@ def check_gradients(sample: Sample, device: Any = "cpu", layout: str = "plain", 
     for one in sample.cases:
         if not any(o.dtype is None for o in one.operands()):
             continue
-        what = label(sample, one, float64, layout)
+        what = _Label(sample, one, float64, layout)
         if str(device) != "cpu":
             for got, want in zip(*[gradients(sample, one, d, layout) for d in (device, "cpu")], strict=True):
-                same_values(got, _values(want), float64, f"gradient of {what}", sample.loose)
+                same_values(got, _values(want), float64, _Label(*what.args, before="gradient of "), sample.loose)
             continue
         built = build(sample, one, float64, device, layout, requires_grad=True)
 

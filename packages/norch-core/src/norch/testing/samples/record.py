@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
@@ -53,18 +54,23 @@ class Operand(NamedTuple):
         chosen = self.dtype or dtype
         if self.values is not None:
             return np.asarray(self.values).astype(chosen.numpy).reshape(self.shape)
-        draw = np.random.default_rng(seed)
-        n = prod(self.shape)
-        if chosen.category == BOOL:
-            return (draw.permutation(n) % 3 > 0).reshape(self.shape)
-        if chosen.category == INTEGER:
-            low = max(int(np.ceil(self.low)), 0 if not chosen.is_signed else -100)
-            whole = draw.integers(low, max(int(np.floor(self.high)), low) + 1, self.shape)
-            return np.asarray(np.where((whole == 0) & self.nonzero, 1, whole)).astype(chosen.numpy)
-        phase = (0.37, 0.61, 0.13, 0.83)[seed % 4]
-        values = self.low + (self.high - self.low) * (draw.permutation(n) + phase) / max(n, 1)
-        values = np.where(np.abs(values) < 0.05, values + 0.11, values) if self.low < 0 else values
-        return values.astype(chosen.numpy).reshape(self.shape)
+        return _draw(self, chosen, seed).copy()
+
+
+@cache  # the same for many ops, dtypes and layouts, and slow to make
+def _draw(operand: Operand, chosen: DType, seed: int) -> Array:
+    draw, shape = np.random.default_rng(seed), operand.shape
+    n = prod(shape)
+    if chosen.category == BOOL:
+        return (draw.permutation(n) % 3 > 0).reshape(shape)
+    if chosen.category == INTEGER:
+        low = max(int(np.ceil(operand.low)), 0 if not chosen.is_signed else -100)
+        whole = draw.integers(low, max(int(np.floor(operand.high)), low) + 1, shape)
+        return np.asarray(np.where((whole == 0) & operand.nonzero, 1, whole)).astype(chosen.numpy)
+    phase = (0.37, 0.61, 0.13, 0.83)[seed % 4]
+    values = operand.low + (operand.high - operand.low) * (draw.permutation(n) + phase) / max(n, 1)
+    values = np.where(np.abs(values) < 0.05, values + 0.11, values) if operand.low < 0 else values
+    return values.astype(chosen.numpy).reshape(shape)
 
 
 def x(*shape: int, low: float = -2.0, high: float = 2.0, nonzero: bool = False) -> Operand:
