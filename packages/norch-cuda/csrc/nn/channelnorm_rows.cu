@@ -24,6 +24,8 @@ struct Rows {
     int tall;      // and rows below each other
     int64_t runs;  // of UNROLL * tall rows
     int parts;     // blocks that the runs of the first launch are dealt out to
+    int longer, last;       // so many parts have one run more; the part that has the last run
+    float rows, run, lack;  // of a part, of a run; what the last run lacks: whole numbers
     float *moments, *factors;
 };
 
@@ -41,11 +43,9 @@ struct Station {
     }
 };
 
-/// The rows of a part: its runs but for what the last of all lacks.
-__device__ inline int64_t rows_of_part(const Rows& a, int part) {
-    const int64_t run = int64_t(UNROLL) * a.tall, own = (a.runs - part + a.parts - 1) / a.parts;
-    const bool has_last = (a.runs - 1) % a.parts == part;
-    return own * run - (has_last ? a.runs * run - a.of.count : 0);
+/// The rows of a part: those of its runs but for what the last of all lacks.
+__device__ inline float rows_of_part(const Rows& a, int part) {
+    return a.rows + (part < a.longer ? a.run : 0.0f) - (part == a.last ? a.lack : 0.0f);
 }
 
 /// Adds N rows to the moments of VEC channels, which have one count.
@@ -247,6 +247,9 @@ bool launch_channel_rows(const Channels& of) {
         a.runs = ceil_div(of.count, int64_t(UNROLL) * a.tall);
         const int64_t blocks = ceil_div(packets, a.across);
         a.parts = int(std::min<int64_t>({ceil_div(multiprocessors() * TOGETHER<GRAD>, blocks), a.runs, 1024}));
+        const int64_t run = int64_t(UNROLL) * a.tall;
+        a.longer = int(a.runs % a.parts), a.last = int((a.runs - 1) % a.parts);
+        a.rows = float(a.runs / a.parts * run), a.run = float(run), a.lack = float(a.runs * run - of.count);
         const Scratch<float> moments(size_t(a.parts) * VALUES<GRAD> * of.channels), factors(4 * size_t(of.channels));
         a.moments = moments.data();
         a.factors = factors.data();
