@@ -96,7 +96,7 @@ def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str) -
     specs = (tensor.spec, *[x.spec for x in others])
     if any(type(s) is not Spec for s in specs) or any(overlapping(tensor, x) for x in others):
         return False
-    edges = tuple([resolve(x) if is_recording() else None for x in (tensor, *others)])  # type: ignore[arg-type]
+    edges = tuple([resolve(x) if is_recording() else None for x in (tensor, *others)])
     is_recorded = any(edge is not None for edge in edges)
     if (is_recorded and tensor.base is not None) or tensor.spec.device.backend.contract < (1, 3):
         return False
