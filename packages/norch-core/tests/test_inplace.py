@@ -427,3 +427,20 @@ def test_recorded_add_needs_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = 3 * w.detach() - v.detach()
     assert norch.allclose(w.grad, 6 * exact, atol=1e-5)
     assert norch.allclose(v.grad, -2 * exact.sum(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_relu_over_its_operand(recorded: bool) -> None:
+    w = norch.randn(5, 7, requires_grad=recorded)
+    x = w * 2
+    place = x.data_ptr()
+    assert norch.relu_(x) is x
+    assert x.data_ptr() == place
+    assert norch.equal(x.detach(), (w.detach() * 2).relu())
+    if recorded:
+        (x * 3).sum().backward()
+        assert norch.equal(w.grad, 6 * (w.detach() > 0).to(w.dtype))
+        y = norch.relu_(w * 2)
+        y.add_(1)  # what relu_ saved
+        with pytest.raises(AutogradError, match="relu"):
+            y.sum().backward()

@@ -26,6 +26,7 @@ CASES = [
     ((2, 8, 1, 30), (6, 8, 1, 5), (1, 3), (0, 2), (1, 2), 1),
     ((4, 8, 3, 3), (8, 8, 3, 3), 1, 0, 1, 1),
     ((2, 1, 9, 8), (1, 1, 3, 3), 1, 0, 1, 1),
+    ((4, 3, 12, 12), (16, 3, 3, 3), 1, 1, 1, 1),
 ]
 
 
@@ -182,7 +183,7 @@ def test_in_a_captured_step(cudnn):
         net.zero_grad()
         loss = (net(x) ** 2).mean()
         loss.backward()
-        return loss, *[p.grad.clone() for p in net.parameters()]
+        return loss.detach(), *[p.grad.clone() for p in net.parameters()]
 
     captured = norch.capture(step)
     for seed in range(5):

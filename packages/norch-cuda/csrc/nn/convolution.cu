@@ -263,6 +263,27 @@ private:
     KernelPtr product_, last_, gather_, last_gather_;
 };
 
+/// Of channels that vary fastest and windows of one element: one product, of the images' places as rows.
+KernelPtr pointwise_of_rows(ConvolutionKind kind, const Request& r) {
+    const bool is_forward = kind == ConvolutionKind::forward, is_weight = kind == ConvolutionKind::weight_grad;
+    const Operand& image = r.operands[is_forward ? 1 : is_weight ? 2 : 0];
+    const Operand& weight = r.operands[is_weight ? 0 : 2];
+    const Operand& result = r.operands[is_forward ? 0 : 1];
+    const Convolution conv(image, result, weight.shape, r.attrs);
+    auto is_packed = [](const Operand& o, bool is_weight) {
+        const int64_t c = o.shape[1];
+        if ((c > 1 && o.strides[1] != 1) || (o.shape[0] > 1 && o.strides[0] != c * o.shape[2] * o.shape[3])) return false;
+        return is_weight || ((o.shape[2] == 1 || o.strides[2] == c * o.shape[3]) && (o.shape[3] == 1 || o.strides[3] == c));
+    };
+    if (!conv.is_pointwise() || conv.groups != 1) return nullptr;
+    if (!is_packed(image, false) || !is_packed(result, false) || !is_packed(weight, true)) return nullptr;
+    const int64_t places = conv.n * conv.places();
+    auto rows = [&](int64_t count, int64_t channels) { return operand(image.dtype, {count, channels}, {channels, 1}); };
+    const Operand x = rows(places, conv.c), y = rows(places, conv.o), w = rows(conv.o, conv.c);
+    if (is_forward) return product_kernel(y, x, transposed(w), r.operands.size() == 4 ? &r.operands[3] : nullptr);
+    return is_weight ? product_kernel(w, transposed(y), x) : product_kernel(x, y, w);
+}
+
 /// Tensor cores are worth a matrix of windows.
 bool is_implicit(const Request& r, const Convolution& conv) {
     return r.operands[0].dtype == DType::f32 && !allows_tf32 && !conv.is_pointwise();
@@ -303,7 +324,9 @@ KernelPtr of_one_dtype(const Request& r) {
     if (KernelPtr kernel = cudnn_convolution(kind, r)) return kernel;
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype || operand.numel() == 0) return nullptr;
-    return r.operands[0].is_contiguous() && is_floating(r.operands[0].dtype) ? make(r) : nullptr;
+    if (!is_floating(r.operands[0].dtype)) return nullptr;
+    if (KernelPtr kernel = pointwise_of_rows(kind, r)) return kernel;
+    return r.operands[0].is_contiguous() ? make(r) : nullptr;
 }
 
 }  // namespace

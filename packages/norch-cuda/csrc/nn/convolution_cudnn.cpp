@@ -91,24 +91,31 @@ struct Moves {
     }
 };
 
+/// How operands are to lie: row by row, or with channels that vary fastest, of which images and weights may be given
+/// more, all zeros, since tensor cores take several at once.
+struct Layout {
+    bool is_last;
+    int64_t channels = 0;  // that images and weights get; 0 for their own
+};
+
 /// The plan for operands that lie one way, and the copies of those that lie another.
 class CudnnConvolution final : public Kernel {
 public:
-    CudnnConvolution(ConvolutionKind kind, const Request& r, bool is_last)
-        : kind_(kind), is_last_(is_last), op_(r.op), count_(r.operands.size()), attrs_(r.attrs) {
+    CudnnConvolution(ConvolutionKind kind, const Request& r, const Layout& layout)
+        : kind_(kind), is_last_(layout.is_last), op_(r.op), count_(r.operands.size()), attrs_(r.attrs) {
         for (size_t i = 0; i < count_; ++i) {
+            const Operand& given = r.operands[i];
             StagedOperand& staged = staged_[i];
-            staged.view = r.operands[i];
-            if (i == 3) {
-                bytes_[i] = staged.view.numel() * size_of(staged.view.dtype);
-                continue;
-            }
-            const bool fits = lies_so(staged.view, is_last);
-            staged.view.strides = packed_strides(staged.view.shape, is_last);
-            bytes_[i] = staged.view.numel() * size_of(staged.view.dtype);
-            if (fits) continue;
-            staged.copy = i == 0 ? copy_kernel(r.operands[i], staged.view) : copy_kernel(staged.view, r.operands[i]);
-            staged.nbytes = bytes_[i];
+            staged.view = given;
+            bytes_[i] = given.numel() * size_of(given.dtype);
+            if (i == 3) continue;
+            Operand part = given;  // of the copy
+            is_padded_[i] = layout.channels && i != PLACES[int(kind)][2];
+            if (is_padded_[i]) staged.view.shape[1] = layout.channels;
+            staged.view.strides = part.strides = packed_strides(staged.view.shape, is_last_);
+            if (!is_padded_[i] && lies_so(given, is_last_)) continue;
+            staged.copy = i == 0 ? copy_kernel(given, part) : copy_kernel(part, given);
+            staged.nbytes = staged.view.numel() * size_of(given.dtype);
         }
         if (count_ == 4) bias_ = r.operands[3];
     }
@@ -138,12 +145,17 @@ public:
     }
 
     void run(char* const* data, const Scalar* scalars) const override {
-        std::optional<Seen> inputs[3];
+        std::optional<Scratch<>> copies[3];
         char* seen[4] = {};
-        for (size_t i = 1; i < count_; ++i) seen[i] = i == 3 ? data[i] : inputs[i].emplace(staged_[i], data[i]).data();
-        std::optional<Scratch<>> out;
-        seen[0] = data[0];
-        if (staged_[0].nbytes) seen[0] = out.emplace(size_t(staged_[0].nbytes)).data();
+        for (size_t i = 0; i < count_; ++i) {
+            seen[i] = data[i];
+            if (!staged_[i].nbytes) continue;
+            seen[i] = copies[i].emplace(size_t(staged_[i].nbytes)).data();
+            if (i == 0) continue;
+            if (is_padded_[i])
+                check(cudaMemsetAsync(seen[i], 0, size_t(staged_[i].nbytes), stream_handle()), "filling an operand");
+            run_copy(*staged_[i].copy, seen[i], data[i]);
+        }
         with_aligned(seen, [&](char* const* aligned) {
             const cudnn::Plan& plan = plan_for(launch_stream().device);
             const std::pair<int64_t, const void*> all[] = {{0, aligned[0]}, {1, aligned[1]}, {2, aligned[2]}, {3, aligned[3]}};
@@ -153,7 +165,7 @@ public:
             char* const both[] = {seen[0], seen[0], seen[3]};
             add_bias_->run(both, scalars);
         }
-        if (out) run_copy(*staged_[0].copy, data[0], seen[0]);
+        if (copies[0]) run_copy(*staged_[0].copy, data[0], seen[0]);
     }
 
 private:
@@ -252,6 +264,7 @@ private:
     Attrs attrs_;
     StagedOperand staged_[4];
     int64_t bytes_[4] = {};
+    bool is_padded_[4] = {};
     std::optional<Operand> bias_;
     bool has_fused_bias_ = true;
     KernelPtr add_bias_;
@@ -284,8 +297,8 @@ float time_of(const Kernel& kernel, char* const* data, cudaEvent_t begin, cudaEv
     return best;
 }
 
-/// The fastest of cuDNN's first engines, of either layout.
-KernelPtr fastest(ConvolutionKind kind, const Request& r, bool is_last, int device) {
+/// The fastest of cuDNN's first engines, in either layout.
+KernelPtr fastest(ConvolutionKind kind, const Request& r, const Layout& layout, int device) {
     constexpr size_t ENGINES = 8;
     Stream& stream = current_stream(device);
     set_launch_stream(stream);
@@ -305,9 +318,8 @@ KernelPtr fastest(ConvolutionKind kind, const Request& r, bool is_last, int devi
     check(cudaEventCreate(&end), "timing a convolution");
     KernelPtr best;
     float least = 1e30f;
-    for (const bool lies_last : {is_last, true}) {
-        if (best && is_last) break;
-        auto kernel = std::make_unique<CudnnConvolution>(kind, r, lies_last);
+    for (const Layout& tried : {layout, Layout{!layout.is_last}}) {
+        auto kernel = std::make_unique<CudnnConvolution>(kind, r, tried);
         if (!kernel->prepare(device, ENGINES)) continue;
         size_t which = 0;
         bool is_better = false;
@@ -329,6 +341,34 @@ KernelPtr fastest(ConvolutionKind kind, const Request& r, bool is_last, int devi
     return best;
 }
 
+/// Whether our own kernels are faster, as measured on an H200.
+bool is_ours(ConvolutionKind kind, const Request& r, const Moves& moves, bool is_last) {
+    if (r.operands[0].shape.size() != 4) return false;
+    const Sizes& weight = r.operands[PLACES[int(kind)][1]].shape;
+    const bool is_single = moves.groups == 1 && moves.stride == Sizes{1, 1};
+    const bool is_point = is_single && weight[2] == 1 && weight[3] == 1 && moves.before == Sizes{0, 0};
+    if (is_half(r.operands[0].dtype)) return is_point && kind == ConvolutionKind::forward && !is_last;
+    if (matmul::allows_tf32) return false;
+    return is_point || (is_single && kind == ConvolutionKind::input_grad && !is_last);
+}
+
+/// What operands are copied to where that pays: tensor cores have no kernels for rows, nor for few channels.
+Layout layout_of(ConvolutionKind kind, const Request& r, const Moves& moves) {
+    const std::array<size_t, 3>& places = PLACES[int(kind)];
+    const Sizes &image = r.operands[places[0]].shape, &weight = r.operands[places[1]].shape;
+    const bool half = is_half(r.operands[0].dtype), is_large = std::any_of(weight.begin() + 2, weight.end(), [](auto n) { return n > 1; });
+    const int64_t together = half ? 8 : 4;
+    Layout out{is_channels_last(r)};
+    if ((!half && !matmul::allows_tf32) || moves.groups != 1 || weight[0] % together) return out;
+    const bool is_grad = kind == ConvolutionKind::input_grad;
+    if (image[1] % together == 0) {
+        out.is_last |= half ? is_large || !is_grad : is_large && kind != ConvolutionKind::weight_grad;
+    } else if (image[1] < together && is_large && !is_grad && (half || out.is_last)) {
+        out = {true, together};
+    }
+    return out;
+}
+
 }  // namespace
 
 KernelPtr cudnn_convolution(ConvolutionKind kind, const Request& r) {
@@ -341,10 +381,14 @@ KernelPtr cudnn_convolution(ConvolutionKind kind, const Request& r) {
     const Moves moves(r.attrs, r.operands[places[0]].shape, r.operands[places[1]].shape, r.operands[places[2]].shape);
     if (!moves.fits || !cudnn::is_usable()) return nullptr;
     const int device = current_device();
-    const bool is_last = is_channels_last(r);
-    if (cudnn::settings.benchmarks && !is_recorded(current_stream(device))) return fastest(kind, r, is_last, device);
-    auto kernel = std::make_unique<CudnnConvolution>(kind, r, is_last);
-    return kernel->prepare(device) ? std::move(kernel) : nullptr;
+    const Layout layout = layout_of(kind, r, moves);
+    if (cudnn::settings.benchmarks && !is_recorded(current_stream(device))) return fastest(kind, r, layout, device);
+    if (is_ours(kind, r, moves, is_channels_last(r))) return nullptr;
+    for (const Layout& tried : {layout, Layout{is_channels_last(r)}}) {
+        auto kernel = std::make_unique<CudnnConvolution>(kind, r, tried);
+        if (kernel->prepare(device)) return kernel;
+    }
+    return nullptr;
 }
 
 }  // namespace norch::nn

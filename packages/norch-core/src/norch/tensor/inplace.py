@@ -52,11 +52,11 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     title = (name or function.__name__.lstrip("_")) + "_"
     op: Op | None = getattr(function, "op", None)
 
-    keeps_none = op is not None and op.kind == "primitive" and op.rules is not None and not op.saves_tensors
+    writes_over = op is not None and _may_write_over(op)
 
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self, title)
-        if keeps_none and len(args) == 1 and not kwargs and _recorded_over(op, self, args[0], title):  # type: ignore[arg-type]
+        if writes_over and not kwargs and _written_over(op, self, args, title):  # type: ignore[arg-type]
             return self
         source = self
         if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
@@ -80,19 +80,35 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     return call  # type: ignore[no-any-return]
 
 
-def _recorded_over(op: Op, tensor: Tensor, other: Any, title: str) -> bool:
-    """Runs a binary op that saves nothing over its first operand, and records it; False where that cannot be."""
-    if not isinstance(other, TensorBase) or len(op.params) != 2 or not is_recording() or tensor.base is not None:
+def _may_write_over(op: Op) -> bool:
+    """Whether the result may take the first operand's place, also where that is recorded: the gradient needs nothing.
+
+    That of relu needs the result, which must not be changed after relu_ then, as in PyTorch. An elementwise composite's
+    result may lie where an operand does since the contract's 1.3.
+    """
+    return op.name == "relu" or (op.kind == "primitive" and op.rules is not None and not op.saves_tensors)
+
+
+def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str) -> bool:
+    """Runs an op over its first operand, and records it; False where that cannot be."""
+    if len(op.params) != 1 + len(others) or not all(isinstance(x, TensorBase) for x in others):
         return False
-    if type(tensor.spec) is not Spec or type(other.spec) is not Spec or overlapping(tensor, other):  # type: ignore[arg-type]
+    specs = (tensor.spec, *[x.spec for x in others])
+    if any(type(s) is not Spec for s in specs) or any(overlapping(tensor, x) for x in others):
         return False
-    over, plan = op.into_plans[tensor.spec, tensor.spec, other.spec], op.plans[tensor.spec, other.spec]
-    edges = resolve(tensor), resolve(other)  # type: ignore[arg-type]
-    if not over.in_place or plan.make is None or edges == (None, None):
+    edges = tuple([resolve(x) if is_recording() else None for x in (tensor, *others)])
+    is_recorded = any(edge is not None for edge in edges)
+    if (is_recorded and tensor.base is not None) or tensor.spec.device.backend.contract < (1, 3):
         return False
-    call_in_place(over, [tensor.buffer, tensor.offset] * 2 + [other.buffer, other.offset])
+    over, plan = op.into_plans[tensor.spec, *specs], op.plans[specs if others else tensor.spec]
+    if not over.in_place or over.kernel is None or plan.make is None or plan.out is not tensor.spec:
+        return False
+    call_in_place(over, [value for x in (tensor, tensor, *others) for value in (x.buffer, x.offset)])
     mark_modified(tensor, title)
-    rebase(tensor, new_node(plan, edges, (None, None)))
+    if is_recording():
+        saved = any(rule is not None and rule.saved_outputs for rule in op.rules or ())
+        outputs = ((tensor.buffer, tensor.offset),) if saved else None
+        rebase(tensor, new_node(plan, edges, (None,) * len(specs), outputs) if is_recorded else None)
     return True
 
 

@@ -32,11 +32,68 @@ from .windows import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...tensor import Tensor
 
 
 def _windows(weight_shape: Any, stride: Pair, dilation: Pair) -> Windows:
     return Windows((weight_shape[2], weight_shape[3]), stride, dilation)
+
+
+def gradient_rules(trio: Callable[[], Any], crop: Callable[[Tensor, Spec], Tensor]) -> tuple[dict[str, Any], ...]:
+    """The rules of a convolution, of its input's gradient and of its weight's: `trio()` are the three.
+
+    crop(out, spec): of windows those that a gradient of `spec` is of; a transposed convolution with output_padding may
+    have more.
+    """
+
+    def to_input(
+        g: Tensor, input_spec: Spec, weight: Tensor, stride: Any, pads: Any, dilation: Any, groups: int
+    ) -> Tensor:
+        return trio()[1](g, weight, tuple(input_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
+
+    def to_weight(
+        g: Tensor, input: Tensor, weight_spec: Spec, stride: Any, pads: Any, dilation: Any, groups: int
+    ) -> Tensor:
+        return trio()[2](g, input, tuple(weight_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
+
+    def input_grad_to_grad(
+        g: Tensor, grad_spec: Spec, weight: Tensor, stride: Any, pads: Any, dilation: Any, groups: int
+    ) -> Tensor:
+        return crop(trio()[0](g, weight, None, stride, pads, dilation, groups), grad_spec)
+
+    def input_grad_to_weight(
+        g: Tensor, grad: Tensor, weight_spec: Spec, stride: Any, pads: Any, dilation: Any, groups: int
+    ) -> Tensor:
+        return trio()[2](grad, g, tuple(weight_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
+
+    def weight_grad_to_grad(
+        g: Tensor, grad_spec: Spec, input: Tensor, stride: Any, pads: Any, dilation: Any, groups: int
+    ) -> Tensor:
+        return crop(trio()[0](input, g, None, stride, pads, dilation, groups), grad_spec)
+
+    def weight_grad_to_input(
+        g: Tensor, grad: Tensor, input_spec: Spec, stride: Any, pads: Any, dilation: Any, groups: int
+    ) -> Tensor:
+        return trio()[1](grad, g, tuple(input_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
+
+    return (
+        {"input": to_input, "weight": to_weight},
+        {"grad": input_grad_to_grad, "weight": input_grad_to_weight},
+        {"grad": weight_grad_to_grad, "input": weight_grad_to_input},
+    )
+
+
+def _crop_like(out: Tensor, spec: Spec) -> Tensor:
+    return crop(out, (0, 0), (spec.shape[2], spec.shape[3]))
+
+
+def _trio() -> tuple[Any, Any, Any]:
+    return _conv2d, conv2d_input_grad, conv2d_weight_grad
+
+
+_FORWARD, _INPUT_GRAD, _WEIGHT_GRAD = gradient_rules(_trio, _crop_like)
 
 
 def _infer_conv2d(
@@ -49,21 +106,9 @@ def _infer_conv2d(
     return input.like(shape, image_layout(shape, input, weight))
 
 
-def _conv2d_to_input(
-    g: Tensor, input_spec: Spec, weight: Tensor, stride: Pair, pads: Pads, dilation: Pair, groups: int
-) -> Tensor:
-    return conv2d_input_grad(g, weight, tuple(input_spec.shape), stride, pads, dilation, groups)
-
-
-def _conv2d_to_weight(
-    g: Tensor, input: Tensor, weight_spec: Spec, stride: Pair, pads: Pads, dilation: Pair, groups: int
-) -> Tensor:
-    return conv2d_weight_grad(g, input, tuple(weight_spec.shape), stride, pads, dilation, groups)
-
-
 @composite(
     _infer_conv2d,
-    {"input": _conv2d_to_input, "weight": _conv2d_to_weight, "bias": lambda g: g.sum((0, 2, 3))},
+    {**_FORWARD, "bias": lambda g: g.sum((0, 2, 3))},
     name="conv2d",
     native="floating",
 )
@@ -82,12 +127,7 @@ def _conv2d(
     return out if bias is None else out + bias.reshape(o, 1, 1)
 
 
-def _crop_like(out: Tensor, spec: Spec) -> Tensor:
-    """The windows that a gradient of `spec` is of: the output_padding of a transposed convolution may hold more."""
-    return crop(out, (0, 0), (spec.shape[2], spec.shape[3]))
-
-
-def _infer_grad(op: str) -> Any:
+def infer_grad(op: str) -> Any:
     """The rule of both gradients, which are given the shape of their result."""
 
     def infer(grad: Spec, other: Spec, shape: tuple[int, ...], *attrs: Any) -> Spec:
@@ -97,23 +137,7 @@ def _infer_grad(op: str) -> Any:
     return infer
 
 
-_infer_input_grad = _infer_grad("conv2d_input_grad")
-_infer_weight_grad = _infer_grad("conv2d_weight_grad")
-
-
-def _input_grad_to_grad(
-    g: Tensor, grad_spec: Spec, weight: Tensor, stride: Pair, pads: Pads, dilation: Pair, groups: int
-) -> Tensor:
-    return _crop_like(_conv2d(g, weight, None, stride, pads, dilation, groups), grad_spec)
-
-
-def _input_grad_to_weight(
-    g: Tensor, grad: Tensor, weight_spec: Spec, stride: Pair, pads: Pads, dilation: Pair, groups: int
-) -> Tensor:
-    return conv2d_weight_grad(grad, g, tuple(weight_spec.shape), stride, pads, dilation, groups)
-
-
-@composite(_infer_input_grad, {"grad": _input_grad_to_grad, "weight": _input_grad_to_weight}, native="floating")
+@composite(infer_grad("conv2d_input_grad"), _INPUT_GRAD, native="floating")
 def conv2d_input_grad(
     grad: Tensor, weight: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:
@@ -131,19 +155,7 @@ def conv2d_input_grad(
     return contiguous(out.to(grad.dtype))
 
 
-def _weight_grad_to_grad(
-    g: Tensor, grad_spec: Spec, input: Tensor, stride: Pair, pads: Pads, dilation: Pair, groups: int
-) -> Tensor:
-    return _crop_like(_conv2d(input, g, None, stride, pads, dilation, groups), grad_spec)
-
-
-def _weight_grad_to_input(
-    g: Tensor, grad: Tensor, input_spec: Spec, stride: Pair, pads: Pads, dilation: Pair, groups: int
-) -> Tensor:
-    return conv2d_input_grad(grad, g, tuple(input_spec.shape), stride, pads, dilation, groups)
-
-
-@composite(_infer_weight_grad, {"grad": _weight_grad_to_grad, "input": _weight_grad_to_input})
+@composite(infer_grad("conv2d_weight_grad"), _WEIGHT_GRAD)
 def conv2d_weight_grad(
     grad: Tensor, input: Tensor, shape: tuple[int, ...], stride: Pair, pads: Pads, dilation: Pair, groups: int
 ) -> Tensor:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...dtype import BOOL, FLOATING, INTEGER, DType, iinfo, int64
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec, as_int, image_layout
-from ..copying import contiguous, like_images
+from ...spec import Spec, as_int, image_layout, is_channels_last
+from ..copying import contiguous, like_images, row_major_copy
 from ..creation import arange
 from ..elementwise.arithmetic import div, floor_divide, minimum, remainder, where
 from ..families import composite, floating, one_dtype
@@ -134,6 +134,8 @@ def _sum_pool2d_grad(grad: Tensor, shape: tuple[int, ...], windows: Windows, pad
 
 
 def _sum_rule(g: Tensor, input_spec: Spec, windows: Windows, pads: Pads) -> Tensor:
+    if type(g.spec) is Spec and is_channels_last(input_spec) and not is_channels_last(g.spec):
+        g = row_major_copy(g.movedim(1, -1)).movedim(-1, 1)  # small, and its layout is that of the result
     return _sum_pool2d_grad(g, tuple(input_spec.shape), windows, pads)
 
 

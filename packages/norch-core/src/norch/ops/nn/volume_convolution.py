@@ -15,7 +15,7 @@ from ..families import composite, one_dtype
 from ..shape.joining import cat
 from ..shape.views import slice_dim
 from ..upcast import upcast
-from .convolution import _conv2d, conv2d_input_grad, conv2d_weight_grad
+from .convolution import _conv2d, conv2d_input_grad, conv2d_weight_grad, gradient_rules, infer_grad
 from .windows import effective_size, pad2d
 
 if TYPE_CHECKING:
@@ -39,6 +39,20 @@ def _size(op: str, shape: Any, kernel: Any, stride: Triple, pads: Sextuple, dila
     return tuple([span // step + 1 for span, step in zip(spans, stride)])
 
 
+def _crop_like(out: Tensor, spec: Spec) -> Tensor:
+    for dim in (2, 3, 4):
+        if out.spec.shape[dim] != spec.shape[dim]:
+            out = slice_dim(out, dim, 0, spec.shape[dim])
+    return out
+
+
+def _trio() -> tuple[Any, Any, Any]:
+    return _conv3d, conv3d_input_grad, conv3d_weight_grad
+
+
+_FORWARD, _INPUT_GRAD, _WEIGHT_GRAD = gradient_rules(_trio, _crop_like)
+
+
 def _infer_conv3d(
     input: Spec, weight: Spec, bias: Spec | None, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
 ) -> Spec:
@@ -48,21 +62,9 @@ def _infer_conv3d(
     return input.like(shape, image_layout(shape, input, weight))
 
 
-def _conv3d_to_input(
-    g: Tensor, input_spec: Spec, weight: Tensor, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
-) -> Tensor:
-    return conv3d_input_grad(g, weight, tuple(input_spec.shape), stride, pads, dilation, groups)
-
-
-def _conv3d_to_weight(
-    g: Tensor, input: Tensor, weight_spec: Spec, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
-) -> Tensor:
-    return conv3d_weight_grad(g, input, tuple(weight_spec.shape), stride, pads, dilation, groups)
-
-
 @composite(
     _infer_conv3d,
-    {"input": _conv3d_to_input, "weight": _conv3d_to_weight, "bias": lambda g: g.sum((0, 2, 3, 4))},
+    {**_FORWARD, "bias": lambda g: g.sum((0, 2, 3, 4))},
     name="conv3d",
     native="floating",
 )
@@ -99,41 +101,7 @@ def _windows(x: Tensor, pads: tuple[int, int], moves: Triple, count: int) -> Ten
     return seen.reshape(n * count, c * kernel, h, w)
 
 
-def _infer_grad(op: str) -> Any:
-    """The rule of both gradients, which are given the shape of their result."""
-
-    def infer(grad: Spec, other: Spec, shape: tuple[int, ...], *attrs: Any) -> Spec:
-        one_dtype(op, grad, other)
-        return grad.like(shape, image_layout(shape, grad, other))
-
-    return infer
-
-
-def _crop_like(out: Tensor, spec: Spec) -> Tensor:
-    """The windows that a gradient of `spec` is of: the output_padding of a transposed convolution may hold more."""
-    for dim in (2, 3, 4):
-        if out.spec.shape[dim] != spec.shape[dim]:
-            out = slice_dim(out, dim, 0, spec.shape[dim])
-    return out
-
-
-def _input_grad_to_grad(
-    g: Tensor, grad_spec: Spec, weight: Tensor, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
-) -> Tensor:
-    return _crop_like(_conv3d(g, weight, None, stride, pads, dilation, groups), grad_spec)
-
-
-def _input_grad_to_weight(
-    g: Tensor, grad: Tensor, weight_spec: Spec, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
-) -> Tensor:
-    return conv3d_weight_grad(grad, g, tuple(weight_spec.shape), stride, pads, dilation, groups)
-
-
-@composite(
-    _infer_grad("conv3d_input_grad"),
-    {"grad": _input_grad_to_grad, "weight": _input_grad_to_weight},
-    native="floating",
-)
+@composite(infer_grad("conv3d_input_grad"), _INPUT_GRAD, native="floating")
 def conv3d_input_grad(
     grad: Tensor,
     weight: Tensor,
@@ -168,19 +136,7 @@ def conv3d_input_grad(
     return contiguous(slice_dim(out, 2, pads[0], d).to(grad.dtype)).reshape(shape)
 
 
-def _weight_grad_to_grad(
-    g: Tensor, grad_spec: Spec, input: Tensor, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
-) -> Tensor:
-    return _crop_like(_conv3d(input, g, None, stride, pads, dilation, groups), grad_spec)
-
-
-def _weight_grad_to_input(
-    g: Tensor, grad: Tensor, input_spec: Spec, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
-) -> Tensor:
-    return conv3d_input_grad(grad, g, tuple(input_spec.shape), stride, pads, dilation, groups)
-
-
-@composite(_infer_grad("conv3d_weight_grad"), {"grad": _weight_grad_to_grad, "input": _weight_grad_to_input})
+@composite(infer_grad("conv3d_weight_grad"), _WEIGHT_GRAD)
 def conv3d_weight_grad(
     grad: Tensor,
     input: Tensor,
