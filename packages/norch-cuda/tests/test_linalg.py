@@ -57,7 +57,7 @@ def test_inverses_solutions_and_determinants(linalg, shape, dtype):
     sign, size = L.slogdet(a)
     close(sign, np.linalg.slogdet(x)[0], bound)
     close(size, np.linalg.slogdet(x)[1], bound)
-    if shape[-1] <= 33:
+    if shape[-1] <= (9 if dtype == "float32" else 33):  # those of more rows are infinite
         close(L.det(a), np.linalg.det(x), bound)
 
 
