@@ -80,6 +80,23 @@ def test_cholesky_factors_and_triangular_systems(linalg, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", BOUND)
+@pytest.mark.parametrize("shape", [*SQUARE, *RECTANGLES], ids=str)
+def test_lu_factors(linalg, shape, dtype):
+    bound, x = BOUND[dtype], RNG.standard_normal(shape).astype(dtype)  # rows are exchanged
+    a = norch.tensor(x, device="cuda")
+    p, lower, upper = L.lu(a)
+    close(p @ lower @ upper, x.astype(np.float64), 10 * bound)
+    assert lower.abs().max().item() <= 1
+    expected = L.lu(norch.tensor(x.astype(np.float64), device="cpu"))
+    if shape[-1] <= 64:
+        close(p, expected.P.numpy(), 0)
+    if shape[-1] == shape[-2]:
+        b, y = matrices((*shape[:-1], 3 if shape[-1] != 3 else 2), dtype)
+        found = L.lu_solve(*L.lu_factor(a), b)
+        close(a @ found, y, 1000 * bound)
+
+
+@pytest.mark.parametrize("dtype", BOUND)
 @pytest.mark.parametrize("shape", [*RECTANGLES, (5, 5), (7, 33, 33), (2, 260, 260)], ids=str)
 def test_qr_factors(linalg, shape, dtype):
     (a, x), bound, k = matrices(shape, dtype), BOUND[dtype], min(shape[-2:])
