@@ -56,10 +56,12 @@ def test_a_device_is_a_context():
 
 def test_switches_of_backends():
     backends = norch.backends
-    backends.cudnn.benchmark = True
-    backends.cudnn.deterministic = False
-    backends.cudnn.enabled = True
-    assert not backends.cudnn.is_available()
+    for name, at_first in (("benchmark", False), ("deterministic", True), ("enabled", True)):
+        assert getattr(backends.cudnn, name) is at_first
+        setattr(backends.cudnn, name, not at_first)
+        assert getattr(backends.cudnn, name) is norch.backend.get_switch(f"cudnn.{name}") is not at_first
+        setattr(backends.cudnn, name, at_first)
+    assert backends.cudnn.is_available() == (backends.cudnn.version() is not None)
     with pytest.raises(AttributeError, match="no switch 'benchmrk'"):
         backends.cudnn.benchmrk = True
     assert backends.mps.is_available() is False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -193,3 +196,19 @@ def test_what_it_is_called(cudnn):
     assert version >= 90000
     assert norch.cuda.versions()["cudnn"].startswith(f"{version // 10000}.")
     assert "cuDNN 9." in norch.cuda.uses()
+
+
+def test_where_the_library_is_looked_for(monkeypatch, tmp_path):
+    """Without a GPU too: in NVIDIA's wheel where cuda-pathfinder does not know of it."""
+    from norch_cuda import libraries
+
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)  # not installed
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None)
+    assert libraries.find("cudnn") == ""
+    place = tmp_path / "cudnn/lib/libcudnn.so.9"
+    place.parent.mkdir(parents=True)
+    place.touch()
+    wheels = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(libraries, "find_spec", lambda name: wheels)
+    assert libraries.find("cudnn") == str(place)
+    assert libraries.find("nccl") == ""

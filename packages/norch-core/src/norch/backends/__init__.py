@@ -102,8 +102,8 @@ class _CuDNN(_Float32):
 
     def version(self) -> int | None:
         """Such as 91900 for 9.19.0; None where there is none that can be used."""
-        versions = getattr(registry.find("cuda").module, "versions", None) if registry.is_usable("cuda") else None
-        found = versions().get("cudnn") if versions else None
+        module = getattr(registry.find("cuda"), "module", None) if registry.is_usable("cuda") else None
+        found = module.versions().get("cudnn") if hasattr(module, "versions") else None  # type: ignore[union-attr]
         if found is None:
             return None
         major, minor, patch = map(int, found.split("."))

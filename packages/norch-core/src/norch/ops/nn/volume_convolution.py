@@ -36,7 +36,7 @@ def _size(op: str, shape: Any, kernel: Any, stride: Triple, pads: Sextuple, dila
         raise ShapeError(
             f"{op}(): windows of {tuple(kernel)} with dilation {dilation} do not fit {tuple(shape)} padded by {pads}"
         )
-    return tuple([span // step + 1 for span, step in zip(spans, stride)])  # type: ignore[return-value]
+    return tuple([span // step + 1 for span, step in zip(spans, stride)])
 
 
 def _infer_conv3d(
