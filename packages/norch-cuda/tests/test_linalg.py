@@ -137,6 +137,26 @@ def test_singular_values(linalg, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", BOUND)
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30])
+@pytest.mark.parametrize("shape", [(9, 6), (6, 9), (40, 40), (600, 5)], ids=str)
+def test_singular_vectors_of_any_rank_are_orthonormal(linalg, shape, scale, dtype):
+    bound, k = 5 * BOUND[dtype], min(shape)
+    basis = RNG.standard_normal((2, shape[0])), RNG.standard_normal((2, shape[1]))
+    given = [np.zeros(shape), np.eye(*shape), basis[0].T @ basis[1], np.ones(shape), RNG.standard_normal(shape)]
+    given.append(np.where(np.arange(shape[1]) % 2 == 0, given[-1], 0))
+    x = np.stack(given).astype(dtype) * np.array(scale, dtype)
+    u, s, vh = L.svd(norch.tensor(x, device="cuda"), full_matrices=False)
+    close(s / scale, np.linalg.svd(x.astype(np.float64) / scale, compute_uv=False), bound)
+    close((u * (s / scale).unsqueeze(-2)) @ vh, x.astype(np.float64) / scale, bound)
+    for vectors in (u.mT @ u, vh @ vh.mT):
+        close(vectors, np.broadcast_to(np.eye(k), vectors.shape), bound)
+    assert (s.diff(dim=-1) <= 0).all()
+    x[3, 2, 1] = np.nan
+    with pytest.raises(L.LinAlgError, match="SVD did not converge .element 3 of"):
+        L.svd(norch.tensor(x, device="cuda"), full_matrices=False)
+
+
+@pytest.mark.parametrize("dtype", BOUND)
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
 def test_eigenvalues(linalg, shape, dtype):
     (a, x), bound = symmetric(shape, dtype), 5 * BOUND[dtype]
