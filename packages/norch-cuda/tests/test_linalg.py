@@ -216,6 +216,19 @@ def test_gradients_are_those_of_the_cpu(linalg):
         close(grads[1], grads[0].numpy(), 1e-9)
 
 
+@pytest.mark.parametrize("shape", [(5, 6, 6), (3, 40, 40), (600, 600)], ids=str)
+def test_captured_steps(linalg, shape):
+    """What reads no `info` becomes a part of the program."""
+
+    def step(a):
+        return L.slogdet(a)[1] * 2 + L.qr(a)[1].sum((-1, -2))
+
+    captured = norch.capture(step)
+    for _ in range(5):
+        a, _ = matrices(shape, "float32")
+        assert norch.equal(captured(a), step(a))
+
+
 def test_results_of_one_batch_do_not_depend_on_its_neighbours(linalg):
     a, _ = symmetric((9, 20, 20), "float32")
     for function in (L.inv, L.cholesky, lambda x: L.qr(x)[0], L.det):
