@@ -103,7 +103,7 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
         strides = elementwise_layout(tensor.spec.shape, (tensor.spec,))
         spec = tensor.spec.like(tensor.spec.shape, strides, device=device)
         return make_tensor(spec, allocate_on(device, spec.nbytes))
-    source = tensor.detach().contiguous()
+    source = tensor if tensor.spec.is_contiguous else tensor.detach().contiguous()
     spec = source.spec.like(device=device)
     backend, old = device.backend, source.spec.device.backend
     out = make_tensor(spec, allocate_on(device, spec.nbytes))
