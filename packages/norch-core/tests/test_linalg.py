@@ -75,7 +75,9 @@ def test_decompositions():
     q, r = L.qr(norch.tensor(TALL))
     close(q @ r, TALL)
     close(q.mT @ q, np.eye(3))
-    assert L.qr(norch.tensor(TALL), "complete").Q.shape == (4, 4)
+    q, r = L.qr(norch.tensor(TALL), "complete")
+    assert (q.shape, r.shape) == ((4, 4), (4, 3))
+    close(q @ r, TALL)
     close(L.qr(norch.tensor(TALL), "r").R, np.linalg.qr(TALL, "r"))
     u, s, vh = L.svd(norch.tensor(TALL), full_matrices=False)
     close((u * s) @ vh, TALL)
@@ -125,6 +127,44 @@ def test_derivatives(name):
 def test_derivatives_of_solve():
     assert gradcheck(L.solve, [leaf(BATCH), leaf(TALL[:3])])
     assert gradgradcheck(L.solve, [leaf(G), leaf(TALL[:3, 0])])
+
+
+@pytest.mark.parametrize("array", [BATCH, TALL, TALL.T.copy(), np.array([[0.0, 2.0], [3.0, 4.0]])], ids=len)
+def test_lu(array):
+    p, lower, upper = L.lu(norch.tensor(array))
+    close(p @ lower @ upper, array)
+    k = min(array.shape[-2:])
+    assert (p.shape[-1], lower.shape[-1], upper.shape[-2]) == (array.shape[-2], k, k)
+    assert norch.equal(lower, lower.tril())
+    assert norch.equal(upper, upper.triu())
+    assert (lower.abs() <= 1).all()
+    assert set(p.flatten().tolist()) == {0.0, 1.0}
+    assert (lower.diagonal(dim1=-2, dim2=-1) == 1).all()
+
+
+def test_lu_solve():
+    a, b = norch.tensor(BATCH), norch.tensor(TALL[:3])
+    factors, pivots = L.lu_factor(a)
+    assert (pivots.dtype, pivots.shape) == (norch.int32, (2, 3))
+    close(L.lu_solve(factors, pivots, b), np.linalg.solve(BATCH, TALL[:3]))
+    close(L.lu_solve(factors, pivots, b, adjoint=True), np.linalg.solve(BATCH.swapaxes(-1, -2), TALL[:3]))
+    close(L.lu_solve(factors, pivots, b.mT, left=False) @ a, np.broadcast_to(TALL[:3].T, (2, 3, 3)))
+    close(L.lu_solve(factors[0], pivots[0], a), np.linalg.solve(G, BATCH))
+    with pytest.raises(L.LinAlgError, match="lu_factor.*Singular"):
+        L.lu_factor(norch.ones(2, 2))
+    assert L.lu(norch.ones(2, 2)).U.tolist() == [[1, 1], [0, 0]]
+    with pytest.raises(ValueError, match="pivot must be True"):
+        L.lu(a, pivot=False)
+    with pytest.raises(norch.ShapeError, match="pivots"):
+        L.lu_solve(factors, pivots[0], b)
+
+
+def test_derivatives_of_lu():
+    assert gradcheck(lambda a: L.lu(a)[1:], [leaf(BATCH)])
+    assert gradgradcheck(lambda a: L.lu(a)[1:], [leaf(G)])
+    assert gradcheck(lambda a, b: L.lu_solve(*L.lu_factor(a), b), [leaf(BATCH), leaf(TALL[:3])])
+    with pytest.raises(norch.AutogradError, match="square"):
+        L.lu(leaf(TALL))[2].sum().backward()
 
 
 @pytest.mark.parametrize("upper", [True, False])

@@ -9,6 +9,7 @@ namespace norch::linalg {
 bool is_available();
 
 void add_lu(Registry&);         // inv, solve, det, slogdet
+void add_lu_factor(Registry&);
 void add_triangles(Registry&);  // cholesky, solve_triangular
 void add_qr(Registry&);
 void add_spectral(Registry&);  // eigh, svd, and their values alone

@@ -34,13 +34,13 @@ __device__ void reflect(T* x, const T* v, T tau, int j, int m) {
 }
 
 /// Householder's reflections as LAPACK's geqrf makes them (G. Golub and C. Van Loan, "Matrix Computations", 5.2). `out`
-/// has q columns of Q, none for q = 0.
+/// has q columns of Q, none for q = 0; r has `height` rows of R.
 template <class T>
-__global__ void factorise(const T* given, T* out, T* r, int m, int n, int q) {
+__global__ void factorise(const T* given, T* out, T* r, int m, int n, int q, int height) {
     extern __shared__ double memory[];
     T *a = reinterpret_cast<T*>(memory), *columns = a + m * n, *tau = columns + m * q;  // a and Q lie by columns
     const int k = min(m, n), lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    given += int64_t(blockIdx.x) * m * n, r += int64_t(blockIdx.x) * k * n;
+    given += int64_t(blockIdx.x) * m * n, r += int64_t(blockIdx.x) * height * n;
     for (int i = threadIdx.x; i < m * n; i += blockDim.x) a[i % n * m + i / n] = given[i];
     __syncthreads();
     for (int j = 0; j < k; ++j) {
@@ -66,7 +66,7 @@ __global__ void factorise(const T* given, T* out, T* r, int m, int n, int q) {
         for (int c = j + 1 + warp; c < n; c += warps) reflect(a + c * m, x, tau[j], j, m);
         __syncthreads();
     }
-    for (int i = threadIdx.x; i < k * n; i += blockDim.x) r[i] = i % n >= i / n ? a[i % n * m + i / n] : T(0);
+    for (int i = threadIdx.x; i < height * n; i += blockDim.x) r[i] = i % n >= i / n ? a[i % n * m + i / n] : T(0);
     if (q == 0) return;
     for (int i = threadIdx.x; i < m * q; i += blockDim.x) columns[i] = i / m == i % m;
     for (int j = k - 1; j >= 0; --j) {
@@ -79,7 +79,7 @@ __global__ void factorise(const T* given, T* out, T* r, int m, int n, int q) {
 }
 
 template <class T>
-void launch_small(const char* given, char* out, char* r, Matrices shape, int q, size_t shared) {
+void launch_small(const char* given, char* out, char* r, Matrices shape, int q, int height, size_t shared) {
     static size_t most[64];
     const int device = launch_stream().device, m = int(shape.rows), n = int(shape.columns);
     if (device >= 64 || most[device] < shared) {
@@ -89,7 +89,7 @@ void launch_small(const char* given, char* out, char* r, Matrices shape, int q, 
     const int columns = std::max(n, q);
     const unsigned threads = columns <= 8 ? 64 : columns <= 32 ? 128 : 512;
     launch_kernel("QR factors", factorise<T>, Grid{unsigned(shape.batch), threads, shared},
-                  reinterpret_cast<const T*>(given), reinterpret_cast<T*>(out), reinterpret_cast<T*>(r), m, n, q);
+                  reinterpret_cast<const T*>(given), reinterpret_cast<T*>(out), reinterpret_cast<T*>(r), m, n, q, height);
 }
 
 /// Q is null where only R is wanted.
@@ -97,6 +97,7 @@ KernelPtr qr_kernel(const Operand* q, const Operand& r, const Operand& a, int in
     if (!suits(a) || !r.is_contiguous() || (q && !q->is_contiguous())) return nullptr;
     const Matrices shape = matrices_of(a);
     const int64_t m = shape.rows, n = shape.columns, k = std::min(m, n), of_q = q ? matrices_of(*q).columns : 0;
+    const int64_t height = matrices_of(r).rows;
     const DType dtype = a.dtype;
     const int64_t size = size_of(dtype);
     const size_t shared = size_t(m * n + m * of_q + k) * size_t(size);
@@ -108,8 +109,8 @@ KernelPtr qr_kernel(const Operand* q, const Operand& r, const Operand& a, int in
         char *const to_q = of_q ? data[0] : nullptr, *const to_r = data[input - 1];
         if (shared <= std::min(SHARED, properties(launch_stream().device).shared_bytes)) {
             const Seen seen(plain, data[input]);
-            if (dtype == DType::f64) launch_small<double>(seen.data(), to_q, to_r, shape, int(of_q), shared);
-            else launch_small<float>(seen.data(), to_q, to_r, shape, int(of_q), shared);
+            if (dtype == DType::f64) launch_small<double>(seen.data(), to_q, to_r, shape, int(of_q), int(height), shared);
+            else launch_small<float>(seen.data(), to_q, to_r, shape, int(of_q), int(height), shared);
             return;
         }
         const Functions& f = functions();
@@ -129,7 +130,7 @@ KernelPtr qr_kernel(const Operand* q, const Operand& r, const Operand& a, int in
                                      info.data()), "to factorise a matrix");
         }
         run_copy(*copy_r, to_r, matrices.data());
-        keep_triangle(dtype, true, {shape.batch, k, n}, to_r);
+        keep_triangle(dtype, true, {shape.batch, height, n}, to_r);
         if (!of_q) return;
         int elements = 0;
         check_status(f.of(dtype).orgqr_size(solver(), int(m), int(of_q), int(k), matrices.data(), int(m), tau.data(),

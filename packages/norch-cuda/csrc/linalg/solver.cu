@@ -97,10 +97,12 @@ __global__ void fill_integers(int32_t* out, int64_t count, int32_t value) {
 }
 
 template <class T>
-__global__ void zero_triangle(T* data, bool keeps_upper, int64_t rows, int64_t columns, int64_t count) {
-    const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
+__global__ void zero_triangle(T* data, bool keeps_upper, uint32_t rows, uint32_t columns, uint64_t count) {
+    const uint64_t i = uint64_t(blockIdx.x) * THREADS + threadIdx.x;
     if (i >= count) return;
-    const int64_t column = i % columns, row = i / columns % rows;
+    const bool is_short = count >> 32 == 0;
+    const uint32_t matrix_row = is_short ? uint32_t(i) / columns : uint32_t(i / columns % rows);
+    const uint32_t column = is_short ? uint32_t(i) - matrix_row * columns : uint32_t(i % columns), row = matrix_row % rows;
     if (keeps_upper ? column < row : column > row) data[i] = T(0);
 }
 
@@ -159,11 +161,11 @@ void keep_triangle(DType dtype, bool upper, Matrices shape, void* data) {
     const int64_t count = shape.batch * shape.numel();
     const auto blocks = unsigned(ceil_div(count, THREADS));
     if (dtype == DType::f64)
-        launch_kernel("a triangle", zero_triangle<double>, blocks, THREADS, static_cast<double*>(data), upper, shape.rows,
-                      shape.columns, count);
+        launch_kernel("a triangle", zero_triangle<double>, blocks, THREADS, static_cast<double*>(data), upper,
+                      uint32_t(shape.rows), uint32_t(shape.columns), uint64_t(count));
     else
-        launch_kernel("a triangle", zero_triangle<float>, blocks, THREADS, static_cast<float*>(data), upper, shape.rows,
-                      shape.columns, count);
+        launch_kernel("a triangle", zero_triangle<float>, blocks, THREADS, static_cast<float*>(data), upper,
+                      uint32_t(shape.rows), uint32_t(shape.columns), uint64_t(count));
 }
 
 void set_all(int32_t* data, int64_t count, int32_t value) {

@@ -1,5 +1,6 @@
 // Eigenvalues of symmetric matrices, and singular values, with and without vectors.
 #include "common/staging.h"
+#include "linalg/jacobi.h"
 #include "linalg/linalg.h"
 #include "linalg/solver.h"
 
@@ -49,7 +50,7 @@ KernelPtr eigh_kernel(const Request& request, bool vectors) {
 KernelPtr eigh(const Request& request) { return eigh_kernel(request, true); }
 KernelPtr eigvalsh(const Request& request) { return eigh_kernel(request, false); }
 
-/// A = U S V' by Jacobi's rotations. What cuSOLVER sees is A': its left vectors are V and its right ones U.
+/// A = U S V' by cuSOLVER, for matrices that are not small. What it sees is A': its left vectors are V and its right ones U.
 class Svd {
 public:
     /// full: of square U and V. vectors: whether there are any.
@@ -96,15 +97,21 @@ private:
 KernelPtr svd(const Request& request) {
     const auto& o = request.operands;
     const Operand &u = o[0], &s = o[1], &vh = o[2], &a = o[4];
-    if (!suits(a) || !s.is_contiguous()) return nullptr;
+    if (!suits(a) || !u.is_contiguous() || !s.is_contiguous() || !vh.is_contiguous()) return nullptr;
     const Matrices shape = matrices_of(a);
-    const Svd body(a.dtype, shape, request.attrs.flag("full_matrices"), true);
+    const bool is_full = request.attrs.flag("full_matrices") && shape.rows != shape.columns;
+    const Svd body(a.dtype, shape, is_full, true);
     const int64_t m = shape.rows, n = shape.columns, size = size_of(a.dtype);
     const Operand made_u = within(u, m * body.columns_of_u(), 1, m), made_v = within(vh, n * body.rows_of_v(), n, 1);
-    return make_kernel(0, [body, bytes = bytes_of(a), u_bytes = size_t(shape.batch * m * body.columns_of_u() * size),
+    return make_kernel(0, [body, is_full, dtype = a.dtype, shape, bytes = bytes_of(a),
+                           u_bytes = size_t(shape.batch * m * body.columns_of_u() * size),
                            v_bytes = size_t(shape.batch * n * body.rows_of_v() * size), copy = copy_kernel(contiguous(a), a),
-                           copy_u = copy_kernel(u, made_u), copy_v = copy_kernel(vh, made_v)](char* const* data,
-                                                                                             const Scalar*) {
+                           staged = StagedOperand::contiguous_in(a, a.dtype), copy_u = copy_kernel(u, made_u),
+                           copy_v = copy_kernel(vh, made_v)](char* const* data, const Scalar*) {
+        if (!is_full && fits_jacobi(dtype, shape, true)) {
+            const Seen seen(staged, data[4]);
+            return run_jacobi(dtype, shape, seen.data(), data[1], data[0], data[2], info_of(data[3]));
+        }
         const Scratch<> matrices(bytes), left(u_bytes), right(v_bytes);
         run_copy(*copy, matrices.data(), data[4]);
         body.run(matrices.data(), data[1], left.data(), right.data(), info_of(data[3]));
@@ -120,7 +127,12 @@ KernelPtr svdvals(const Request& request) {
     const Svd body(a.dtype, shape, false, false);
     const size_t size = size_t(size_of(a.dtype)), u_bytes = size_t(shape.batch * shape.rows * body.columns_of_u()) * size,
                  v_bytes = size_t(shape.batch * shape.columns * body.rows_of_v()) * size;
-    return make_kernel(0, [=, bytes = bytes_of(a), copy = copy_kernel(contiguous(a), a)](char* const* data, const Scalar*) {
+    return make_kernel(0, [=, dtype = a.dtype, bytes = bytes_of(a), staged = StagedOperand::contiguous_in(a, a.dtype),
+                           copy = copy_kernel(contiguous(a), a)](char* const* data, const Scalar*) {
+        if (fits_jacobi(dtype, shape, false)) {
+            const Seen seen(staged, data[2]);
+            return run_jacobi(dtype, shape, seen.data(), data[0], nullptr, nullptr, info_of(data[1]));
+        }
         // Some versions write to where the vectors would be.
         const Scratch<> matrices(bytes), left(u_bytes), right(v_bytes);
         run_copy(*copy, matrices.data(), data[2]);

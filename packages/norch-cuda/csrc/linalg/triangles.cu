@@ -8,31 +8,41 @@
 namespace norch::linalg {
 namespace {
 
+constexpr int64_t TURNED = 2;  // rows from which lower triangles by columns are so much faster that copies pay
+
 KernelPtr cholesky(const Request& request) {
     const Operand &out = request.operands[0], &a = request.operands[2];
     if (!suits(a) || !out.is_contiguous()) return nullptr;
-    return make_kernel(0, [dtype = a.dtype, shape = matrices_of(a), copy = copy_kernel(out, a)](char* const* data,
-                                                                                                const Scalar*) {
+    const bool is_turned = matrices_of(a).rows >= TURNED;
+    const Operand columns = column_major(a);
+    KernelPtr copy_out = is_turned ? copy_kernel(out, columns) : nullptr;
+    return make_kernel(0, [dtype = a.dtype, shape = matrices_of(a), bytes = bytes_of(a), is_turned,
+                           copy = copy_kernel(is_turned ? columns : out, a),
+                           copy_out = std::move(copy_out)](char* const* data, const Scalar*) {
         const Functions& f = functions();
         const int64_t n = shape.rows, step = shape.numel() * size_of(dtype);
-        char* const out = data[0];
+        const int uplo = is_turned ? LOWER : UPPER;
         int32_t* const info = info_of(data[1]);
-        run_copy(*copy, out, data[2]);
+        std::optional<Scratch<>> scratch;
+        if (is_turned) scratch.emplace(bytes);
+        char* const matrices = is_turned ? scratch->data() : data[0];
+        run_copy(*copy, matrices, data[2]);
         if (shape.batch > 1 && n < LOOPED) {
-            const Addresses matrices(out, step, shape.batch);
-            check_status(f.of(dtype).potrf_batched(solver(), UPPER, int(n), matrices.data(), int(n), info,
+            const Addresses addresses(matrices, step, shape.batch);
+            check_status(f.of(dtype).potrf_batched(solver(), uplo, int(n), addresses.data(), int(n), info,
                                                    int(shape.batch)), "to factorise matrices");
         } else {
             const int type = type_of(dtype);
             size_t device = 0, host = 0;
-            check_status(f.potrf_size(solver(), solver_params(), UPPER, n, type, out, n, type, &device, &host),
+            check_status(f.potrf_size(solver(), solver_params(), uplo, n, type, matrices, n, type, &device, &host),
                          "to factorise a matrix");
             Workspace work(device, host);
             for (int64_t i = 0; i < shape.batch; ++i)
-                check_status(f.potrf(solver(), solver_params(), UPPER, n, type, out + i * step, n, type, work.device(),
+                check_status(f.potrf(solver(), solver_params(), uplo, n, type, matrices + i * step, n, type, work.device(),
                                      device, work.host(), host, info + i), "to factorise a matrix");
         }
-        keep_triangle(dtype, false, shape, out);
+        if (is_turned) run_copy(*copy_out, data[0], matrices);
+        keep_triangle(dtype, false, shape, data[0]);
     });
 }
 

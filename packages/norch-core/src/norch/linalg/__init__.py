@@ -1,7 +1,7 @@
 """Linear algebra: `norch.linalg`, with PyTorch's names. Loaded when it is first used.
 
-Norms and products are made of ops, and run on any device. Decompositions (`cholesky`, `qr`, `svd`, `eigh`) and what
-rests on them (`det`, `inv`, `solve`, ...) are the backend's where it has them, as norch-cuda does with cuSOLVER
+Norms and products are made of ops, and run on any device. Decompositions (`cholesky`, `lu`, `qr`, `svd`, `eigh`) and
+what rests on them (`det`, `inv`, `solve`, ...) are the backend's where it has them, as norch-cuda does with cuSOLVER
 (`pip install norch-cuda[linalg]`). Otherwise NumPy's LAPACK computes them on the host: for tensors on the CPU, and for
 others where `norch.set_cpu_fallback(True)` allows it. All are differentiable, twice too.
 
@@ -17,6 +17,7 @@ from ..ops import matmul, matrix_power
 from .decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
 from .host import LinAlgError
 from .least_squares import lstsq, matrix_rank, pinv
+from .lu import lu, lu_factor, lu_solve
 from .norms import cond, matrix_norm, norm, vector_norm
 from .products import cross, diagonal, multi_dot, vecdot
 from .solving import det, inv, logdet, slogdet, solve, solve_triangular
@@ -33,6 +34,9 @@ __all__ = [
     "inv",
     "logdet",
     "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",

@@ -57,6 +57,7 @@ _FAILURES = {
     "eigh": "Eigenvalues did not converge",
     "eigvalsh": "Eigenvalues did not converge",
     "inv": "Singular matrix",
+    "lu_factor": "Singular matrix",
     "solve": "Singular matrix",
     "svd": "SVD did not converge",
     "svdvals": "SVD did not converge",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dtype import int32
+from ..autograd import no_grad
+from ..dtype import int32, int64
 from ..ops.families import composite
 from ..spec import Spec
 from .host import check_info, on_host
@@ -70,6 +71,49 @@ def linalg_det(a: Tensor) -> Any:
 def linalg_slogdet(a: Tensor) -> Any:
     """(sign, logarithm of the size) of the determinants; (0, -inf) of a singular matrix."""
     return on_host("slogdet", np.linalg.slogdet, a)
+
+
+def _lu(given: Any) -> Any:
+    """LAPACK's getrf, column by column, of all matrices together: NumPy has none."""
+    a = given.reshape(-1, *given.shape[-2:]).copy()
+    every, k = np.arange(len(a)), min(a.shape[-2:])
+    pivots, info = np.empty((len(a), k), np.int32), np.zeros(len(a), np.int32)
+    for j in range(k):
+        chosen = np.abs(a[:, j:, j]).argmax(1) + j
+        pivots[:, j] = chosen + 1
+        a[every, j], a[every, chosen] = a[every, chosen], a[every, j]
+        pivot = a[:, j, j]
+        info[(pivot == 0) & (info == 0)] = j + 1
+        a[:, j + 1 :, j] /= np.where(pivot == 0, 1, pivot)[:, None]
+        a[:, j + 1 :, j + 1 :] -= a[:, j + 1 :, j, None] * a[:, None, j, j + 1 :]
+    batch = given.shape[:-2]
+    return a.reshape(given.shape), pivots.reshape(*batch, k), info.reshape(batch)
+
+
+@composite(lambda a: (a.like(), a.like((*a.shape[:-2], min(a.shape[-2:])), dtype=int32), _info(a)))
+def linalg_lu_factor(a: Tensor) -> Any:
+    """(LU, pivots, info) as LAPACK's getrf gives them; pivots count from 1."""
+    return on_host("lu_factor", _lu, a)
+
+
+def _permutation(pivots: Any, rows: int) -> Any:
+    flat = pivots.reshape(-1, pivots.shape[-1])
+    order, every = np.tile(np.arange(rows), (len(flat), 1)), np.arange(len(flat))
+    for j in range(flat.shape[-1]):
+        other = flat[:, j] - 1
+        order[every, j], order[every, other] = order[every, other], order[every, j]
+    return order.reshape(*pivots.shape[:-1], rows)
+
+
+@composite(lambda pivots, rows: pivots.like((*pivots.shape[:-1], rows), dtype=int64))
+def linalg_permutation(pivots: Tensor, rows: int) -> Any:
+    """Which row each became by the exchanges that `pivots` (int32) says: A[order] = L @ U."""
+    return on_host("lu", lambda x: _permutation(x, rows), pivots)
+
+
+def permutation(pivots: Tensor, rows: int) -> Tensor:
+    with no_grad():
+        return linalg_permutation(pivots.int(), rows)  # type: ignore[no-any-return]
 
 
 @composite(lambda a: (a.like(), _info(a)))

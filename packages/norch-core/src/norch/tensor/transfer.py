@@ -103,7 +103,7 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
         strides = elementwise_layout(tensor.spec.shape, (tensor.spec,))
         spec = tensor.spec.like(tensor.spec.shape, strides, device=device)
         return make_tensor(spec, allocate_on(device, spec.nbytes))
-    source = tensor.detach().contiguous()
+    source = tensor if tensor.spec.is_contiguous else tensor.detach().contiguous()
     spec = source.spec.like(device=device)
     backend, old = device.backend, source.spec.device.backend
     out = make_tensor(spec, allocate_on(device, spec.nbytes))
@@ -111,6 +111,10 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
     if backend is old:
         backend.copy(out.buffer, 0, source.buffer, start, spec.nbytes)
     elif spec.nbytes:
+        memory = backend.host_view(out.buffer)
+        if memory is not None and device is CPU:
+            old.copy_out(source.buffer, start, memory[: spec.nbytes])
+            return out
         view = old.host_view(source.buffer)
         if view is None:
             view = memoryview(bytearray(spec.nbytes))
@@ -127,7 +131,7 @@ _TRANSFER = Op("to", ("x", "device"), 1, lambda spec, device: (spec.like(device=
 @method()
 def cpu(self: Tensor) -> Tensor:
     """This tensor in host memory."""
-    return to(self, CPU)
+    return self if self.spec.device is CPU else _transfer(self, CPU)
 
 
 @method()

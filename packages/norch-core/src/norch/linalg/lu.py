@@ -1,0 +1,108 @@
+"""LU factors with exchanged rows, and solutions by them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import AutogradError, DTypeError, ShapeError
+from ..ops import arange, argsort, broadcast_shapes, eye, take_along_dim
+from . import routines
+from .host import check_info, check_matrices, differentiable
+from .solving import solve_triangular
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _identity(like: Tensor, size: int) -> Tensor:
+    return eye(size, dtype=like.dtype, device=like.device)
+
+
+def _rows(x: Tensor, order: Tensor) -> Tensor:
+    """The rows of matrices in another order; batches broadcast."""
+    batch: Any = broadcast_shapes(x.shape[:-2], order.shape[:-1])
+    index = order.unsqueeze(-1).expand(*batch, order.shape[-1], x.shape[-1])
+    return take_along_dim(x.expand(*batch, *x.shape[-2:]), index, -2)
+
+
+def _lu_gradient(a: Tensor, lu: Tensor, pivots: Tensor, _: Tensor, g: Tensor, *rest: Tensor) -> Tensor:
+    """S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions" (2010)."""
+    if a.shape[-1] != a.shape[-2]:
+        raise AutogradError(f"linalg.lu(): no derivative unless matrices are square, got shape {tuple(a.shape)}")
+    lower, upper = lu.tril(-1) + _identity(lu, lu.shape[-1]), lu.triu()
+    inner = (lower.mT @ g.tril(-1)).tril(-1) + (g.triu() @ upper.mT).triu()
+    inner = solve_triangular(lower.mT, inner, upper=True, unitriangular=True)
+    inner = solve_triangular(upper.mT, inner, upper=False, left=False)
+    return _rows(inner, argsort(routines.permutation(pivots, a.shape[-2]), -1))
+
+
+_lu_factor = differentiable("lu", routines.linalg_lu_factor, _lu_gradient)
+
+
+class LUFactor(NamedTuple):
+    """What lu_factor returns."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+def _factors(op: str, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
+    check_matrices(op, A, square=False)
+    if not pivot:
+        raise ValueError(f"linalg.{op}(): pivot must be True; without exchanged rows factors are not exact")
+    found: tuple[Tensor, Tensor, Tensor] = _lu_factor(A)
+    return found
+
+
+def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
+    """(LU, pivots): U and, below its diagonal, L without the ones of its own; for `lu_solve`.
+
+    pivots (int32, from 1): row i was exchanged for row pivots[i]. Raises LinAlgError where U is singular, ValueError
+    for pivot=False. Differentiable for square matrices; else raises AutogradError.
+    """
+    factors, pivots, info = _factors("lu_factor", A, pivot)
+    return LUFactor(*check_info("lu_factor", info, A, (factors, pivots)))
+
+
+class LU(NamedTuple):
+    """What lu returns."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+def lu(A: Tensor, *, pivot: bool = True) -> LU:
+    """(P, L, U) with A = P @ L @ U: a permutation, a lower triangle with ones on its diagonal, an upper triangle.
+
+    Of A (..., m, n), with k = min(m, n), they are (..., m, m), (..., m, k) and (..., k, n). Raises as `lu_factor`, but
+    for no singular matrix.
+    """
+    factors, pivots, _ = _factors("lu", A, pivot)
+    m, n = A.shape[-2:]
+    k = min(m, n)
+    order = routines.permutation(pivots, m)
+    p = (order.unsqueeze(-2) == arange(m, device=A.device).unsqueeze(-1)).to(A.dtype)
+    lower = factors[..., :k].tril(-1)
+    diagonal = _identity(A, max(m, k))[:, :k]
+    return LU(p, lower + diagonal, factors[..., :k, :].triu())
+
+
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """The X with A @ X = B for the A that `lu_factor` gave LU and pivots of; X @ A = B with left=False, and A.mT in
+    place of A with `adjoint`. B is (..., n, k), or (..., k, n) with left=False.
+
+    Raises ShapeError where the sizes do not match, DTypeError unless pivots are int32 or int64.
+    """
+    check_matrices("lu_solve", LU)
+    if pivots.dtype.is_floating_point or pivots.shape != LU.shape[:-1]:
+        kind = DTypeError if pivots.dtype.is_floating_point else ShapeError
+        raise kind(f"linalg.lu_solve(): pivots of {pivots.dtype} {tuple(pivots.shape)} are none of {tuple(LU.shape)}")
+    if not left:
+        return lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
+    order = routines.permutation(pivots, LU.shape[-1])
+    if not adjoint:
+        x = solve_triangular(LU, _rows(B, order), upper=False, unitriangular=True)
+        return solve_triangular(LU, x, upper=True)
+    x = solve_triangular(LU.mT, solve_triangular(LU.mT, B, upper=False), upper=True, unitriangular=True)
+    return _rows(x, argsort(order, -1))
