@@ -17,20 +17,22 @@ LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = 4, 128, 4, 64, 65, 16
 
 LAYER_NAMES = (
     *("Module", "Sequential", "Linear", "Flatten", "ReLU", "Sigmoid", "GELU", "CrossEntropyLoss", "MSELoss"),
-    *("Conv2d", "MaxPool2d", "Embedding", "LayerNorm"),
+    *("Conv1d", "Conv2d", "MaxPool2d", "Embedding", "LayerNorm", "LSTM", "LSTMCell"),
 )
 
 
-def _library(nn: Any, optim: Any, arange: Any, tensor: Any) -> SimpleNamespace:
+def _library(nn: Any, optim: Any, arange: Any, tensor: Any, no_grad: Any) -> SimpleNamespace:
     """What a model is written with."""
     layers = {name: getattr(nn, name) for name in LAYER_NAMES}
     optimizers = {name: getattr(optim, name) for name in ("SGD", "Adam", "AdamW")}
-    return SimpleNamespace(**layers, **optimizers, F=nn.functional, arange=arange, tensor=tensor)
+    return SimpleNamespace(**layers, **optimizers, F=nn.functional, arange=arange, tensor=tensor, no_grad=no_grad)
 
 
 def norch_library(device: str = "cpu") -> SimpleNamespace:
     """norch's layers, optimisers and functions."""
-    return _library(nn, optim, partial(norch.arange, device=device), partial(norch.tensor, device=device))
+    return _library(
+        nn, optim, partial(norch.arange, device=device), partial(norch.tensor, device=device), norch.no_grad
+    )
 
 
 def torch_library(device: str = "cpu") -> SimpleNamespace:
@@ -42,6 +44,7 @@ def torch_library(device: str = "cpu") -> SimpleNamespace:
         torch.optim,
         partial(torch.arange, device=device),
         lambda array: torch.from_numpy(array).clone().to(device),
+        torch.no_grad,
     )
 
 
@@ -119,6 +122,52 @@ def gpt(
             return self.head(self.norm(x)).reshape(-1, vocabulary)
 
     return GPT()
+
+
+def lstm(lib: Any, width: int) -> Any:
+    """Two LSTM layers, and a number from each state."""
+
+    class Sequences(lib.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.head = lib.LSTM(width, width, 2), lib.Linear(width, 1)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.lstm(x)[0])
+
+    return Sequences()
+
+
+def sequences(rng: np.random.Generator, width: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """32 of 64 steps."""
+    return rng.standard_normal((64, 32, width), np.float32), rng.standard_normal((64, 32, 1), np.float32)
+
+
+def voice_detector(lib: Any) -> Any:
+    """Whether somebody speaks in 512 samples, as Silero's model finds out: a spectrum by convolution, four convolutions,
+    an LSTM of one step a chunk, whose states the caller keeps."""
+
+    class VoiceDetector(lib.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.spectrum = lib.Conv1d(1, 258, 256, stride=128, bias=False)
+            widths = [129, 128, 64, 64, 128]
+            self.encoder = lib.Sequential(
+                *[
+                    lib.Sequential(lib.Conv1d(a, b, 3, stride=stride, padding=1), lib.ReLU())
+                    for a, b, stride in zip(widths, widths[1:], (1, 2, 2, 1))
+                ]
+            )
+            self.rnn, self.head = lib.LSTMCell(128, 128), lib.Linear(128, 1)
+
+        def forward(self, x: Any, states: Any = None) -> Any:
+            found = self.spectrum(lib.F.pad(x, (0, 64), mode="reflect"))
+            real, imaginary = found.chunk(2, 1)
+            x = self.encoder((real * real + imaginary * imaginary).sqrt())
+            h, c = self.rnn(x.squeeze(-1), states)
+            return self.head(h.relu()).sigmoid(), (h, c)
+
+    return VoiceDetector()
 
 
 # --- A step of one ----------------------------------------------------------------------------------------------------

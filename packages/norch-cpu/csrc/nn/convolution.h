@@ -90,4 +90,7 @@ KernelPtr conv2d_weight_grad(const Request& request);  // convolution_weight.cpp
 /// conv2d and its gradients with one channel a group where the images are channels-last, else null.
 KernelPtr conv2d_depthwise(const Request& request);  // convolution_depthwise.cpp
 
+/// conv2d of one image with few windows, else null. All operands have one dtype.
+KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
+
 }  // namespace norch::nn

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "common/module.h"
+#include "common/recurrence.h"
 #include "runtime/families.h"
 #include "runtime/machine.h"
 #include "runtime/memory_owner.h"

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "common/module.h"
+#include "common/recurrence.h"
 #include "matmul/cublaslt.h"
 #include "runtime/bindings.h"
 #include "runtime/families.h"
