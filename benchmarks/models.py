@@ -144,7 +144,7 @@ def sequences(rng: np.random.Generator, width: int) -> tuple[np.ndarray[Any, Any
 
 
 def voice_detector(lib: Any) -> Any:
-    """Whether somebody speaks in 512 samples, as Silero's model finds out: a spectrum by convolution, four convolutions,
+    """Whether somebody speaks in 512 samples, as Silero's model finds out: a spectrum, four convolutions,
     an LSTM of one step a chunk, whose states the caller keeps."""
 
     class VoiceDetector(lib.Module):  # type: ignore[misc]

@@ -8,7 +8,7 @@
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
-namespace norch::nn {
+namespace norch::nn::recurrent {
 namespace {
 
 /// sums: the state's part of the gates, (batch, gates, hidden), in the layer's dtype, with the bias. c: in place after the
@@ -167,9 +167,11 @@ KernelPtr recurrence_grad(const Request& request) {
 
 }  // namespace
 
-void add_recurrence(Registry& registry) {
+void add(Registry& registry) {
     registry["recurrence"] = recurrence;
     registry["recurrence_grad"] = recurrence_grad;
 }
 
-}  // namespace norch::nn
+}  // namespace norch::nn::recurrent
+
+void norch::nn::add_recurrence(Registry& registry) { recurrent::add(registry); }

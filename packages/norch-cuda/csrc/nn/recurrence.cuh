@@ -4,7 +4,7 @@
 #include "common/recurrence.h"
 #include "runtime/type_groups.cuh"
 
-namespace norch::nn {
+namespace norch::nn::recurrent {
 
 /// A group's elements in memory.
 template <class Group>
@@ -153,4 +153,4 @@ __device__ inline void backward_unit(const LayerMemory& a, int64_t i, int64_t ro
 bool run_steps(const LayerMemory& a);
 bool run_steps_backward(const LayerMemory& a);
 
-}  // namespace norch::nn
+}  // namespace norch::nn::recurrent

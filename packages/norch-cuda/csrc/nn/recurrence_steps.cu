@@ -2,11 +2,13 @@
 // of some hidden units in shared memory and computes these for some rows of the batch. Blocks of the same rows wait for each
 // other after every step, so all must be on the device at once: the launch is cooperative.
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "nn/recurrence.cuh"
 #include "runtime/allocator.h"
 
-namespace norch::nn {
+namespace norch::nn::recurrent {
 namespace {
 
 constexpr int TILE = 4;  // rows and columns of the sums that a thread keeps
@@ -253,12 +255,17 @@ size_t shared_bytes(const LayerMemory& m, bool backward, int units, int rows, in
 /// The cut that takes the least time, as far as reading of shared memory and of rows decides; false where none fits.
 bool find_cut(const LayerMemory& m, bool backward, size_t size, size_t most, int blocks, Cut* best) {
     double least = 0;
+    int f[6];
+    const char* forced = getenv("NORCH_TRY_CUT");
+    const bool force = forced && sscanf(forced, "%d,%d,%d;%d,%d,%d", f, f + 1, f + 2, f + 3, f + 4, f + 5) == 6;
     const int64_t k = backward ? m.gates * m.hidden : m.hidden;
     for (int units : {4, 8, 16, 32}) {
         for (int rows : {4, 8, 16, 32, 64}) {
             const int64_t unit_blocks = ceil_div(m.hidden, units), row_blocks = ceil_div(m.batch, rows);
+            if (force && (units != f[3 * backward] || rows != f[3 * backward + 1])) continue;
             if (units * rows > THREADS || unit_blocks > blocks || (rows > 4 && rows / 2 >= m.batch)) continue;
             int chunk = int(std::min<int64_t>((k + 3) / 4 * 4, 4096));
+            if (force) chunk = std::min(chunk, f[3 * backward + 2]);
             while (chunk > 64 && shared_bytes(m, backward, units, rows, chunk, size) > most) chunk = (chunk / 2 + 3) / 4 * 4;
             if (shared_bytes(m, backward, units, rows, chunk, size) > most) continue;
             const int64_t at_once = std::min(row_blocks, blocks / unit_blocks), launches = ceil_div(row_blocks, at_once);
@@ -319,4 +326,4 @@ bool run_steps_backward(const LayerMemory& m) {
         m.dtype, [&]<class Group>(Tag<Group>) { return launch<computed<Group>>(m, true, steps_back_kernel<Group>); });
 }
 
-}  // namespace norch::nn
+}  // namespace norch::nn::recurrent
