@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from cpu_rows import LIBRARIES, Row
+from cpu_rows import LIBRARIES, Row, same_results
 from models import (
     BATCH,
     CONTEXT,
@@ -18,12 +18,15 @@ from models import (
     classes,
     cnn,
     gpt,
+    lstm,
     mlp,
     norch_library,
     same_weights,
+    sequences,
     text,
     torch_library,
     training_step,
+    voice_detector,
 )
 from timing import Call
 
@@ -70,6 +73,29 @@ def model_row(
     return Row(name, "training step", at_most, prepare, same_losses, flops=flops)
 
 
+def _voice_row() -> Row:
+    def prepare() -> dict[str, Call]:
+        norch.manual_seed(0)
+        samples = np.random.default_rng(0).standard_normal((1, 1, 512), np.float32)
+        libs = {n: norch_library() if n == "norch" else torch_library() for n in LIBRARIES if n != "numpy"}
+        nets = {library: voice_detector(lib) for library, lib in libs.items()}
+        same_weights("voice", list(nets.values()), [lib.tensor for lib in libs.values()])
+        return {library: _listening(lib, nets[library], lib.tensor(samples)) for library, lib in libs.items()}
+
+    return Row("voice detector, 512 samples", "inference", 0.6, prepare, same_results, calls=50)
+
+
+def _listening(lib: Any, net: Any, samples: Any) -> Call:
+    with lib.no_grad():
+        states = net(samples)[1]
+
+    def listen() -> Any:
+        with lib.no_grad():
+            return net(samples, states)[0]
+
+    return listen
+
+
 def _flops() -> dict[str, float]:
     """Of a step: two a multiplication; forward, the weights' gradient and, but for the first layer, the input's."""
     first = 784 * 512
@@ -80,7 +106,13 @@ def _flops() -> dict[str, float]:
     tokens = BATCH * CONTEXT
     attention = tokens * WIDTH * CONTEXT  # two products, and half of each is masked
     blocks = LAYERS * (tokens * 12 * WIDTH**2 + attention)
-    return {"mlp": dense, "cnn": conv, "gpt": 6 * (blocks + tokens * WIDTH * VOCABULARY)}
+    gates = 2048 * 8 * 256**2  # of a layer: products with the input and with the state
+    return {
+        "lstm": 2 * (6 * gates - 2048 * 4 * 256**2),
+        "mlp": dense,
+        "cnn": conv,
+        "gpt": 6 * (blocks + tokens * WIDTH * VOCABULARY),
+    }
 
 
 FLOPS = _flops()
@@ -120,4 +152,14 @@ MODELS = [
         text,
         FLOPS["gpt"],
     ),
+    model_row(
+        "LSTM, 2 layers of 256, 32 x 64",
+        0.7,
+        lambda lib: lstm(lib, 256),
+        "MSELoss",
+        lambda lib, params: lib.SGD(params, lr=0.01),
+        lambda rng: sequences(rng, 256),
+        FLOPS["lstm"],
+    ),
+    _voice_row(),
 ]

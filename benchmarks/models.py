@@ -17,12 +17,12 @@ LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = 4, 128, 4, 64, 65, 16
 
 LAYER_NAMES = (
     *("Module", "Sequential", "Linear", "Flatten", "ReLU", "Sigmoid", "GELU", "CrossEntropyLoss", "MSELoss"),
-    *("Conv2d", "MaxPool2d", "Embedding", "LayerNorm", "BatchNorm2d", "ReLU6", "AdaptiveAvgPool2d", "ModuleList"),
-    "Parameter",
+    *("Conv1d", "Conv2d", "MaxPool2d", "Embedding", "LayerNorm", "BatchNorm2d", "ReLU6", "AdaptiveAvgPool2d"),
+    *("ModuleList", "Parameter", "LSTM", "LSTMCell"),
 )
 
 
-FUNCTION_NAMES = ("cat", "rsqrt", "ones")
+FUNCTION_NAMES = ("cat", "rsqrt", "ones", "no_grad")
 
 
 def _library(root: Any, nn: Any, optim: Any, arange: Any, tensor: Any) -> SimpleNamespace:
@@ -125,6 +125,52 @@ def gpt(
             return self.head(self.norm(x)).reshape(-1, vocabulary)
 
     return GPT()
+
+
+def lstm(lib: Any, width: int) -> Any:
+    """Two LSTM layers, and a number from each state."""
+
+    class Sequences(lib.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.head = lib.LSTM(width, width, 2), lib.Linear(width, 1)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.lstm(x)[0])
+
+    return Sequences()
+
+
+def sequences(rng: np.random.Generator, width: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """32 of 64 steps."""
+    return rng.standard_normal((64, 32, width), np.float32), rng.standard_normal((64, 32, 1), np.float32)
+
+
+def voice_detector(lib: Any) -> Any:
+    """Whether somebody speaks in 512 samples, as Silero's model finds out: a spectrum, four convolutions,
+    an LSTM of one step a chunk, whose states the caller keeps."""
+
+    class VoiceDetector(lib.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.spectrum = lib.Conv1d(1, 258, 256, stride=128, bias=False)
+            widths = [129, 128, 64, 64, 128]
+            self.encoder = lib.Sequential(
+                *[
+                    lib.Sequential(lib.Conv1d(a, b, 3, stride=stride, padding=1), lib.ReLU())
+                    for a, b, stride in zip(widths, widths[1:], (1, 2, 2, 1))
+                ]
+            )
+            self.rnn, self.head = lib.LSTMCell(128, 128), lib.Linear(128, 1)
+
+        def forward(self, x: Any, states: Any = None) -> Any:
+            found = self.spectrum(lib.F.pad(x, (0, 64), mode="reflect"))
+            real, imaginary = found.chunk(2, 1)
+            x = self.encoder((real * real + imaginary * imaginary).sqrt())
+            h, c = self.rnn(x.squeeze(-1), states)
+            return self.head(h.relu()).sigmoid(), (h, c)
+
+    return VoiceDetector()
 
 
 # --- A step of one ----------------------------------------------------------------------------------------------------

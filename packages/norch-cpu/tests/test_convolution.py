@@ -76,6 +76,8 @@ CASES = {
     "second layer": ((5, 32, 14, 14), (64, 32, 3, 3), ONE, AROUND, ONE, 1),
     "more channels than a panel": ((1, 70, 4, 5), (130, 70, 2, 2), ONE, NONE, ONE, 1),
     "few windows": ((2, 3, 3, 4), (5, 3, 2, 3), ONE, NONE, ONE, 1),
+    "few windows of many numbers": ((1, 33, 4, 9), (70, 33, 3, 2), (2, 3), (1, 1, 0, 2), (1, 2), 1),
+    "few windows along a line": ((1, 1, 1, 700), (37, 1, 1, 256), (1, 100), (0, 0, 3, 5), ONE, 1),
     "strided": ((2, 4, 17, 19), (6, 4, 3, 3), (2, 3), (1, 1, 2, 2), ONE, 1),
     "stride larger than kernel": ((2, 2, 11, 12), (4, 2, 2, 1), (3, 4), NONE, ONE, 1),
     "dilated": ((2, 3, 14, 15), (5, 3, 3, 2), ONE, (2, 2, 3, 3), (2, 5), 1),

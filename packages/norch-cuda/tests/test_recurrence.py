@@ -52,6 +52,8 @@ def numbers(*shape):
 @pytest.mark.parametrize(("name", "options"), KINDS)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_layers(name, options, dtype):
+    if options and dtype in (float16, bfloat16):
+        pytest.skip("relu has a kink: where the sum is rounded to the other side of 0, the gradient is another")
     sizes = [(1, 3, 5, 7), (4, 1, 8, 16), (5, 3, 6, 10), (7, 33, 20, 129), (3, 40, 64, 256)]
     for steps, batch, inputs, hidden in sizes:
         norch.manual_seed(0)

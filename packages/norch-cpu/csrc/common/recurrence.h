@@ -29,6 +29,9 @@ struct Recurrence {
     int64_t step(int64_t i) const { return reverse ? steps - 1 - i : i; }
 };
 
+/// The kernels of recurrence and recurrence_grad.
+void add_recurrence(Registry& registry);
+
 /// Both return false where there is no kernel: for projections, nothing to compute, operands with gaps.
 bool read_recurrence(const Request& request, Recurrence* out);
 bool read_recurrence_grad(const Request& request, Recurrence* out);

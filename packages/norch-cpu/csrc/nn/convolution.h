@@ -102,5 +102,7 @@ inline KernelPtr conv2d_special(const Request& request) {
         if (KernelPtr found = make(request)) return found;
     return nullptr;
 }
+/// conv2d of one image with few windows, else null. All operands have one dtype.
+KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
 
 }  // namespace norch::nn

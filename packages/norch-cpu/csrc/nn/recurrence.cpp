@@ -13,45 +13,41 @@ namespace {
 
 using matmul::Product;
 
-/// Some units of one row: the input's part of the gates, which becomes the gates themselves where they are saved, and
-/// the state's part. Gate g of unit j is at x[g * x_gate + j] and s[g * s_gate + j].
+/// Some units of one row. Gate g of unit j is at s[g * s_gate + j]: the state's part with the input's, but of a GRU's n.
 template <class T>
 struct Units {
     int64_t n;
-    T* x;
-    int64_t x_gate;
     const T* s;
     int64_t s_gate;
+    const T* x;  // the input's part of a GRU's n
     const T *h_before, *c_before;
     T *h, *c;
-    T* saved;  // the gates of a GRU, hidden size apart; null where they are not wanted
+    T* saved;  // the gates, hidden size apart; null where they are not wanted
     int64_t saved_gate;
 };
 
 template <class T, bool IS_TANH>
 void rnn_units(const Units<T>& u) {
-    const T *x = u.x, *s = u.s;
+    const T* s = u.s;
     T* h = u.h;
     NORCH_INDEPENDENT
     for (int64_t j = 0; j < u.n; ++j) {
-        const T total = x[j] + s[j];
         if constexpr (IS_TANH)
-            h[j] = math::tanh(total);
+            h[j] = math::tanh(s[j]);
         else
-            h[j] = total > T(0) || total != total ? total : T(0);
+            h[j] = s[j] > T(0) || s[j] != s[j] ? s[j] : T(0);
     }
 }
 
 template <class T, bool SAVES>
 void gru_units(const Units<T>& u) {
-    const T *xr = u.x, *xz = u.x + u.x_gate, *xn = u.x + 2 * u.x_gate;
-    const T *sr = u.s, *sz = u.s + u.s_gate, *sn = u.s + 2 * u.s_gate, *before = u.h_before;
-    T *h = u.h, *out_r = u.saved, *out_z = u.saved + u.saved_gate, *out_n = u.saved + 2 * u.saved_gate,
-      *out_s = u.saved + 3 * u.saved_gate;
+    const T *x = u.x, *sr = u.s, *sz = sr + u.s_gate, *sn = sz + u.s_gate, *before = u.h_before;
+    T *h = u.h, *out_r = u.saved, *out_z = out_r + u.saved_gate, *out_n = out_z + u.saved_gate,
+      *out_s = out_n + u.saved_gate;
     NORCH_INDEPENDENT
     for (int64_t j = 0; j < u.n; ++j) {
-        const T r = math::sigmoid(xr[j] + sr[j]), z = math::sigmoid(xz[j] + sz[j]), from_state = sn[j];
-        const T n = math::tanh(xn[j] + r * from_state);
+        const T r = math::sigmoid(sr[j]), z = math::sigmoid(sz[j]), from_state = sn[j];
+        const T n = math::tanh(x[j] + r * from_state);
         h[j] = n + z * (before[j] - n);
         if constexpr (SAVES) out_r[j] = r, out_z[j] = z, out_n[j] = n, out_s[j] = from_state;
     }
@@ -59,17 +55,16 @@ void gru_units(const Units<T>& u) {
 
 template <class T, bool SAVES>
 void lstm_units(const Units<T>& u) {
-    T *xi = u.x, *xf = u.x + u.x_gate, *xg = u.x + 2 * u.x_gate, *xo = u.x + 3 * u.x_gate;
-    const T *si = u.s, *sf = u.s + u.s_gate, *sg = u.s + 2 * u.s_gate, *so = u.s + 3 * u.s_gate, *before = u.c_before;
-    T *h = u.h, *c = u.c;
+    const T *si = u.s, *sf = si + u.s_gate, *sg = sf + u.s_gate, *so = sg + u.s_gate, *before = u.c_before;
+    T *h = u.h, *c = u.c, *out_i = u.saved, *out_f = out_i + u.saved_gate, *out_g = out_f + u.saved_gate,
+      *out_o = out_g + u.saved_gate;
     NORCH_INDEPENDENT
     for (int64_t j = 0; j < u.n; ++j) {
-        const T i = math::sigmoid(xi[j] + si[j]), f = math::sigmoid(xf[j] + sf[j]);
-        const T g = math::tanh(xg[j] + sg[j]), o = math::sigmoid(xo[j] + so[j]);
+        const T i = math::sigmoid(si[j]), f = math::sigmoid(sf[j]), g = math::tanh(sg[j]), o = math::sigmoid(so[j]);
         const T next = f * before[j] + i * g;
         c[j] = next;
         h[j] = o * math::tanh(next);
-        if constexpr (SAVES) xi[j] = i, xf[j] = f, xg[j] = g, xo[j] = o;
+        if constexpr (SAVES) out_i[j] = i, out_f[j] = f, out_g[j] = g, out_o[j] = o;
     }
 }
 
@@ -96,11 +91,18 @@ public:
         std::optional<Scratch<T>> room;
         if (!in_gates && !in_states) room.emplace(r_.rows() * r_.width());
         Call call{into<T>(data, r_.states < 0 ? r_.h : r_.states), nullptr, as<T>(data, r_.hx), as<T>(data, r_.cx),
-                  into<T>(data, r_.saved_cells), into<T>(data, r_.c), r_.is_lstm() ? nullptr : into<T>(data, r_.saved_gates),
+                  into<T>(data, r_.saved_cells), into<T>(data, r_.c), into<T>(data, r_.saved_gates),
                   as<T>(data, r_.weight_hh), as<T>(data, r_.bias_hh), as<char>(data, r_.mask)};
         call.x = room ? room->data() : in_gates ? into<T>(data, r_.saved_gates) : call.states;
+        std::optional<Scratch<T>> biases;
+        if (call.bias && r_.cell != Cell::gru) {  // both at once
+            biases.emplace(r_.width());
+            const T* other = as<T>(data, r_.bias_ih);
+            for (int64_t j = 0; j < r_.width(); ++j) biases->data()[j] = call.bias[j] + other[j];
+            call.bias = nullptr;
+        }
         char* operands[] = {reinterpret_cast<char*>(call.x), data[r_.input], data[r_.weight_ih],
-                            r_.bias_ih < 0 ? nullptr : data[r_.bias_ih]};
+                            biases ? reinterpret_cast<char*>(biases->data()) : r_.bias_ih < 0 ? nullptr : data[r_.bias_ih]};
         of_input_->run(operands, nullptr);
         packs(r_) ? run_packed(call) : run_plain(call);
         const int64_t last = r_.step(r_.steps - 1), size = r_.batch * r_.hidden;
@@ -114,7 +116,7 @@ private:
         T* x;  // the input's part of the gates
         const T *hx, *cx;
         T *cells, *c;  // of all steps, if they are wanted, and the last ones
-        T* saved;      // of a GRU
+        T* saved;      // the gates
         const T *weight, *bias;
         const char* mask;
     };
@@ -141,10 +143,29 @@ private:
                 if (c && c + at != c_before + at) std::copy_n(c_before + at, n, c + at);
                 continue;
             }
-            units_({n, call.x + of_step * r_.width() + unit, h, sums, sums_gate, h_before + at,
+            units_({n, sums, sums_gate, r_.cell == Cell::gru ? x_of(call, of_step, 2) + unit : nullptr, h_before + at,
                     c_before ? c_before + at : nullptr, state, c ? c + at : nullptr,
                     call.saved ? call.saved + of_step * 4 * h + unit : nullptr, h});
         }
+    }
+
+    const T* x_of(const Call& call, int64_t of_step, int64_t gate) const {
+        return call.x + (of_step * r_.gates + gate) * r_.hidden;
+    }
+
+    /// Whether the input's part of a gate is simply added to the state's.
+    bool is_added(int64_t gate) const { return r_.cell != Cell::gru || gate < 2; }
+
+    /// sums += the input's part of units [unit, unit + n).
+    void add_input(const Call& call, int64_t i, int64_t top, int64_t bottom, int64_t unit, int64_t n, T* sums,
+                   int64_t sums_row, int64_t sums_gate) const {
+        for (int64_t row = top; row < bottom; ++row)
+            for (int64_t g = 0; g < r_.gates && is_added(g); ++g) {
+                const T* x = x_of(call, r_.step(i) * r_.batch + row, g) + unit;
+                T* sum = sums + (row - top) * sums_row + g * sums_gate;
+                NORCH_INDEPENDENT
+                for (int64_t j = 0; j < n; ++j) sum[j] += x[j];
+            }
     }
 
     /// With the weights as they lie.
@@ -152,6 +173,7 @@ private:
         const Scratch<T> sums(r_.batch * r_.width());
         for (int64_t i = 0; i < r_.steps; ++i) {
             product_.run(before(call.hx, call.states, i), call.weight, sums.data(), {call.bias, nullptr});
+            add_input(call, i, 0, r_.batch, 0, r_.hidden, sums.data(), r_.width(), r_.hidden);
             finish(call, i, 0, r_.batch, 0, r_.hidden, sums.data(), r_.width(), r_.hidden);
         }
     }
@@ -175,9 +197,17 @@ private:
                 parallel_for(chunks, double(bottom - top) * row_ns<T>(r_) / double(chunks), [&](int64_t begin, int64_t end) {
                     const Scratch<T> sums((bottom - top) * gates * U);
                     for (int64_t c = begin; c < end; ++c) {
-                        for (int64_t g = 0; g < gates; ++g)
-                            multiply_panel(h_before, h, bottom - top, h, weights.data() + (c * gates + g) * panel,
-                                           biases.data() + (c * gates + g) * U, 0, sums.data() + g * U, gates * U);
+                        // Sums begin with the input's part where that has whole vectors.
+                        const bool is_whole = (c + 1) * U <= h;
+                        for (int64_t g = 0; g < gates; ++g) {
+                            const bool with_input = is_whole && is_added(g) && !call.bias;
+                            const T* start = with_input ? x_of(call, r_.step(i) * r_.batch + top, g) + c * U
+                                                        : biases.data() + (c * gates + g) * U;
+                            multiply_panel(h_before, h, bottom - top, h, weights.data() + (c * gates + g) * panel, start,
+                                           with_input ? r_.width() : 0, sums.data() + g * U, gates * U);
+                        }
+                        if (!is_whole || call.bias)
+                            add_input(call, i, top, bottom, c * U, std::min(U, h - c * U), sums.data(), gates * U, U);
                         finish(call, i, top, bottom, c * U, std::min(U, h - c * U), sums.data(), gates * U, U);
                     }
                 });

@@ -34,11 +34,11 @@ double row_ns(const Recurrence& r) {
     return double(r.hidden) * double(r.width()) / (SIMD_WIDTH<T> * 5.0) + 2.0 * double(r.width());
 }
 
-/// Calls body(first row, last row) for parts of the batch, or once for all of it.
+/// Calls body(first row, last row) for parts of the batch, one a thread since each reads all weights, or once for all.
 template <class T, class Body>
 void for_rows(const Recurrence& r, const Body& body) {
     if (shares_batch(r))
-        parallel_for(r.batch, double(r.steps) * row_ns<T>(r), body, 4);
+        parallel_for(r.batch, double(r.steps) * row_ns<T>(r), body, (r.batch + num_threads() - 1) / num_threads());
     else
         body(0, r.batch);
 }

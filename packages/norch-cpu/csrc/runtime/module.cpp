@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "common/module.h"
+#include "common/recurrence.h"
 #include "matmul/mixed.h"
 #include "matmul/tiles.h"
 #include "runtime/families.h"

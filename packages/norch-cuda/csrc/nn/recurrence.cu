@@ -8,7 +8,7 @@
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
-namespace norch::nn {
+namespace norch::nn::recurrent {
 namespace {
 
 /// sums: the state's part of the gates, (batch, gates, hidden), in the layer's dtype, with the bias. c: in place after the
@@ -41,7 +41,11 @@ __global__ void __launch_bounds__(THREADS) step_back_kernel(const LayerMemory a,
     const bool is_last = i == a.steps - 1;
     C g = !is_last ? e.load(a.for_hx, at) + e.load(sums, at) : a.g_h ? e.load(a.g_h, at) : C(0), g_c = 0;
     if (a.cell == Cell::lstm) g_c = !is_last ? e.load(a.for_cx, at) : a.g_c ? e.load(a.g_c, at) : C(0);
-    if (i >= 0) backward_unit<Group>(a, i, at / a.hidden, at % a.hidden, g, g_c);
+    if (i >= 0) {
+        Around<C> around;
+        around.template load<Group>(a, i, at / a.hidden, at % a.hidden);
+        backward_unit<Group>(a, i, at / a.hidden, at % a.hidden, around, g, g_c);
+    }
     e.store(a.for_hx, at, g);
     if (a.cell == Cell::lstm) e.store(a.for_cx, at, g_c);
 }
@@ -167,9 +171,11 @@ KernelPtr recurrence_grad(const Request& request) {
 
 }  // namespace
 
-void add_recurrence(Registry& registry) {
+void add(Registry& registry) {
     registry["recurrence"] = recurrence;
     registry["recurrence_grad"] = recurrence_grad;
 }
 
-}  // namespace norch::nn
+}  // namespace norch::nn::recurrent
+
+void norch::nn::add_recurrence(Registry& registry) { recurrent::add(registry); }

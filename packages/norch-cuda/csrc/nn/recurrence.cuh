@@ -4,7 +4,7 @@
 #include "common/recurrence.h"
 #include "runtime/type_groups.cuh"
 
-namespace norch::nn {
+namespace norch::nn::recurrent {
 
 /// A group's elements in memory.
 template <class Group>
@@ -122,25 +122,38 @@ __device__ inline computed<Group> forward_unit(const LayerMemory& a, int64_t i, 
     return h;
 }
 
+/// What the gradient of a unit in one step is made of. It may be loaded long before.
+template <class C>
+struct Around {
+    C gates[4], given, h, h_before, c, c_before;
+    bool counts;
+
+    template <class Group>
+    __device__ void load(const LayerMemory& a, int64_t i, int64_t row, int64_t unit) {
+        const Elements<Group> e{a.dtype};
+        const int64_t at = row * a.hidden + unit, t = a.step(i), of_step = t * a.batch + row, all = a.elements();
+        const int64_t before = i ? a.step(i - 1) * all + at : at;
+        counts = !a.mask || a.mask[of_step];
+        given = a.given ? e.load(a.given, t * all + at) : C(0);
+        for (int k = 0; k < 4; ++k) gates[k] = a.saved ? e.load(a.saved, (of_step * 4 + k) * a.hidden + unit) : C(0);
+        c = a.cells ? e.load(a.cells, t * all + at) : C(0);
+        c_before = a.cells ? e.load(i ? a.cells : a.cx, before) : C(0);
+        h_before = a.cell == Cell::gru ? e.load(i ? a.states : a.hx, before) : C(0);
+        h = a.gates == 1 ? e.load(a.states, t * all + at) : C(0);
+    }
+};
+
 /// The same backward. g, g_c: the gradients of h and c after the step, then what of those before needs no product.
 template <class Group>
-__device__ inline void backward_unit(const LayerMemory& a, int64_t i, int64_t row, int64_t unit, computed<Group>& g,
-                                     computed<Group>& g_c) {
+__device__ inline void backward_unit(const LayerMemory& a, int64_t i, int64_t row, int64_t unit,
+                                     const Around<computed<Group>>& around, computed<Group>& g, computed<Group>& g_c) {
     using C = computed<Group>;
     const Elements<Group> e{a.dtype};
-    const int64_t at = row * a.hidden + unit, t = a.step(i), of_step = t * a.batch + row, all = a.elements();
-    if (a.given) g += e.load(a.given, t * all + at);
+    const int64_t of_step = a.step(i) * a.batch + row;
+    g += around.given;
     Slopes<C> s = {{}, C(0), g, g_c};
-    if (!a.mask || a.mask[of_step]) {
-        const int64_t t_before = i ? a.step(i - 1) : 0;
-        C gates[4] = {}, c = 0, c_before = 0;
-        if (a.saved)
-            for (int k = 0; k < 4; ++k) gates[k] = e.load(a.saved, (of_step * 4 + k) * a.hidden + unit);
-        if (a.cells) c = e.load(a.cells, t * all + at), c_before = i ? e.load(a.cells, t_before * all + at) : e.load(a.cx, at);
-        const C h_before = a.cell != Cell::gru ? C(0) : i ? e.load(a.states, t_before * all + at) : e.load(a.hx, at);
-        const C h = a.gates == 1 ? e.load(a.states, t * all + at) : C(0);
-        s = unit_slopes(a.cell, gates, h, h_before, c, c_before, g, g_c);
-    }
+    if (around.counts)
+        s = unit_slopes(a.cell, around.gates, around.h, around.h_before, around.c, around.c_before, g, g_c);
     for (int k = 0; k < a.gates; ++k) {
         const int64_t place = (of_step * a.gates + k) * a.hidden + unit;
         e.store(a.of_input, place, s.gates[k]);
@@ -153,4 +166,4 @@ __device__ inline void backward_unit(const LayerMemory& a, int64_t i, int64_t ro
 bool run_steps(const LayerMemory& a);
 bool run_steps_backward(const LayerMemory& a);
 
-}  // namespace norch::nn
+}  // namespace norch::nn::recurrent

@@ -6,7 +6,7 @@
 #include "nn/recurrence.cuh"
 #include "runtime/allocator.h"
 
-namespace norch::nn {
+namespace norch::nn::recurrent {
 namespace {
 
 constexpr int TILE = 4;  // rows and columns of the sums that a thread keeps
@@ -124,36 +124,44 @@ public:
 
 private:
     __device__ void load(const void* from, int first, int n, int chunk_width) {
-        const LayerMemory& m = a_.memory;
+        constexpr int BATCH = 8;  // loads on their way at once
         const int whole = (n + 3) / 4, all = a_.rows * whole;
-        for (int at = threadIdx.x; at < all; at += THREADS) {
-            const int row = at / whole, i = at % whole * 4;
-            const int64_t place = (row_ + row) * k_ + first + i;
-            Four<C> x = {};
-            if (row_ + row < m.batch) {
-                with_type<Group>(m.dtype, [&]<class T>(Tag<T>) {
-                    const T* p = static_cast<const T*>(from) + place;
-                    if (a_.is_aligned) {
-                        T four[4];
-                        if constexpr (sizeof(T) == 2) {
-                            *reinterpret_cast<uint2*>(four) = __ldcg(reinterpret_cast<const uint2*>(p));
-                        } else if constexpr (sizeof(T) == 4) {
-                            *reinterpret_cast<uint4*>(four) = __ldcg(reinterpret_cast<const uint4*>(p));
-                        } else {
-                            reinterpret_cast<double2*>(four)[0] = __ldcg(reinterpret_cast<const double2*>(p));
-                            reinterpret_cast<double2*>(four)[1] = __ldcg(reinterpret_cast<const double2*>(p) + 1);
-                        }
+        with_type<Group>(a_.memory.dtype, [&]<class T>(Tag<T>) {
+            for (int start = threadIdx.x; start < all; start += BATCH * THREADS) {
+                Packet<T, 4> found[BATCH];
 #pragma unroll
-                        for (int q = 0; q < 4; ++q) x.v[q] = C(upcast(four[q]));
-                    } else {
-#pragma unroll
+                for (int b = 0; b < BATCH; ++b) {
+                    const int at = start + b * THREADS, row = at / whole, i = at % whole * 4;
+                    found[b] = {};
+                    if (at >= all || row_ + row >= a_.memory.batch) continue;
+                    const T* p = static_cast<const T*>(from) + (row_ + row) * k_ + first + i;
+                    if (a_.is_aligned) found[b] = four(p);
+                    else
                         for (int q = 0; q < 4; ++q)
-                            if (i + q < n) x.v[q] = C(upcast(__ldcg(p + q)));
-                    }
-                });
+                            if (i + q < n) found[b].v[q] = __ldcg(p + q);
+                }
+#pragma unroll
+                for (int b = 0; b < BATCH; ++b) {
+                    const int at = start + b * THREADS;
+                    Four<C> x;
+#pragma unroll
+                    for (int q = 0; q < 4; ++q) x.v[q] = C(upcast(found[b].v[q]));
+                    if (at < all) *reinterpret_cast<Four<C>*>(rows_ + at / whole * chunk_width + at % whole * 4) = x;
+                }
             }
-            *reinterpret_cast<Four<C>*>(rows_ + row * chunk_width + i) = x;
-        }
+        });
+    }
+
+    template <class T>
+    __device__ static Packet<T, 4> four(const T* p) {
+        using Bits = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
+        union {
+            Bits bits[4 * sizeof(T) / sizeof(Bits)];
+            Packet<T, 4> packet;
+        } out = {};
+#pragma unroll
+        for (int i = 0; i < int(4 * sizeof(T) / sizeof(Bits)); ++i) out.bits[i] = __ldcg(reinterpret_cast<const Bits*>(p) + i);
+        return out.packet;
     }
 
     const Steps<C>& a_;
@@ -231,8 +239,11 @@ __global__ void __launch_bounds__(THREADS, 1) steps_back_kernel(const Steps<comp
     C g = 0, g_c = 0;
     if (own.is_there && m.g_h) g = e.load(m.g_h, at);
     if (own.is_there && m.g_c) g_c = e.load(m.g_c, at);
+    Around<C> around;
+    if (own.is_there) around.template load<Group>(m, m.steps - 1, own.batch_row, own.hidden_unit);
     for (int64_t i = m.steps - 1; i >= 0; --i) {
-        if (own.is_there) backward_unit<Group>(m, i, own.batch_row, own.hidden_unit, g, g_c);
+        if (own.is_there) backward_unit<Group>(m, i, own.batch_row, own.hidden_unit, around, g, g_c);
+        if (own.is_there && i) around.template load<Group>(m, i - 1, own.batch_row, own.hidden_unit);
         meet(a.arrived + blockIdx.y, unsigned(m.steps - i) * gridDim.x);
         product.multiply(static_cast<const char*>(m.of_state) + m.step(i) * m.batch * width * a.size);
         if (own.is_there) g += product.sum(own.row, own.unit);
@@ -319,4 +330,4 @@ bool run_steps_backward(const LayerMemory& m) {
         m.dtype, [&]<class Group>(Tag<Group>) { return launch<computed<Group>>(m, true, steps_back_kernel<Group>); });
 }
 
-}  // namespace norch::nn
+}  // namespace norch::nn::recurrent

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "common/module.h"
+#include "common/recurrence.h"
 #include "cudnn/library.h"
 #include "linalg/linalg.h"
 #include "matmul/cublaslt.h"

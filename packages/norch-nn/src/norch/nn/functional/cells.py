@@ -6,6 +6,8 @@ hidden), biases (gates * hidden) or None.
 
 from __future__ import annotations
 
+from typing import Any
+
 import norch
 
 Weight = norch.Tensor | None
@@ -51,22 +53,20 @@ def gru_cell(
 
 
 def _step(
-    mode: str, input: norch.Tensor, states: tuple[norch.Tensor, ...], weights: tuple[Weight, ...]
+    mode: str, input: norch.Tensor, states: tuple[norch.Tensor, ...], weights: tuple[Any, ...]
 ) -> tuple[norch.Tensor, ...]:
     w_ih, w_hh, b_ih, b_hh = weights
     h = states[0]
     if not (input.dtype is h.dtype is w_ih.dtype) or norch.is_autocast_enabled(input.device.type):
         return _mixed_step(mode, input, states, weights)
     if input.ndim == 1:
-        found = norch.recurrence(
-            input.unsqueeze(0), *[x.unsqueeze(0) for x in states], *[None] * (2 - len(states)), *weights, mode=mode
-        )
+        found = _step(mode, input.unsqueeze(0), tuple([x.unsqueeze(0) for x in states]), weights)
         return tuple([x.squeeze(0) for x in found])
     return norch.recurrence(input, h, states[1] if mode == "LSTM" else None, w_ih, w_hh, b_ih, b_hh, mode=mode)
 
 
 def _mixed_step(
-    mode: str, input: norch.Tensor, states: tuple[norch.Tensor, ...], weights: tuple[Weight, ...]
+    mode: str, input: norch.Tensor, states: tuple[norch.Tensor, ...], weights: tuple[Any, ...]
 ) -> tuple[norch.Tensor, ...]:
     """A step of which autocast takes the products alone in 16 bits, or whose operands are of several dtypes."""
     w_ih, w_hh, b_ih, b_hh = weights

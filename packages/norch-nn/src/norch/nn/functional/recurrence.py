@@ -32,19 +32,26 @@ def recurrence(
 
 
 def rnn_tanh(input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
-    return norch.recurrence(input, *states, None, *weights, None, mask, mode="RNN_TANH", reverse=reverse)
+    return _layer("RNN_TANH", input, states, weights, mask, reverse)
 
 
 def rnn_relu(input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
-    return norch.recurrence(input, *states, None, *weights, None, mask, mode="RNN_RELU", reverse=reverse)
+    return _layer("RNN_RELU", input, states, weights, mask, reverse)
 
 
 def gru(input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
-    return norch.recurrence(input, *states, None, *weights, None, mask, mode="GRU", reverse=reverse)
+    return _layer("GRU", input, states, weights, mask, reverse)
 
 
 def lstm(input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
-    return norch.recurrence(input, *states, *weights, mask, mode="LSTM", reverse=reverse)
+    return _layer("LSTM", input, states, weights, mask, reverse)
+
+
+def _layer(mode: str, input: Tensor, states: Any, weights: Any, mask: Tensor | None, reverse: bool) -> Any:
+    w_ih, w_hh, b_ih, b_hh, *w_hr = weights
+    h, *c = states
+    cx, projection = c[0] if c else None, w_hr[0] if w_hr else None
+    return norch.recurrence(input, h, cx, w_ih, w_hh, b_ih, b_hh, projection, mask, mode=mode, reverse=reverse)
 
 
 norch.check_functions(globals())  # which is where autocast finds them
