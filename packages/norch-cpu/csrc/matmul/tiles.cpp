@@ -89,11 +89,15 @@ void split(__m512 x, __m512 y, __m512& check, uint32_t* out) {
     }
 }
 
-/// One block, whose pairs lie by line where its lines' steps lie together, else by pair.
+/// One block, whose pairs lie by line where its lines' steps lie together, else by pair. What lies `ahead` elements further
+/// is fetched: no processor foresees so many streams.
 template <class S, int PARTS>
-void pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, __m512& check, uint32_t* out) {
+void pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, int64_t ahead, __m512& check,
+                uint32_t* out) {
     if (step == 1) {
         for (int64_t i = 0; i < BLOCK_LINES; ++i, x += line, out += 16) {
+            __builtin_prefetch(x + ahead);
+            if constexpr (!IS_KEPT<S>) __builtin_prefetch(x + ahead + 16);
             const int64_t here = i < lines ? steps : 0;
             if constexpr (IS_KEPT<S>)
                 _mm512_store_si512(out, here ? load_pairs(x, here) : _mm512_setzero_si512());
@@ -107,6 +111,8 @@ void pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t s
         const int64_t one = PAIR_STEP<S> == 1 ? 2 * pair : pair, two = one + PAIR_STEP<S>;
         const __mmask16 in_one = one < steps ? which : 0, in_two = two < steps ? which : 0;
         const S *p = x + one * step, *q = x + two * step;
+        __builtin_prefetch(p + ahead);
+        __builtin_prefetch(q + ahead);
         if constexpr (IS_KEPT<S>) {
             const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in_one, p));
             const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in_two, q));
@@ -123,6 +129,9 @@ bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, 
     __m512 check = _mm512_setzero_ps();
     const bool is_loose = step != 1 && line != 1;
     const bool turn = !is_loose && (order == PairOrder::by_line) != (step == 1);
+    const int64_t ahead = step != 1    ? (lines < 2048 ? BLOCK_STEPS * step : 4 * BLOCK_LINES)
+                          : steps < 1024 ? BLOCK_LINES * line
+                                         : 8 * BLOCK_STEPS;
     alignas(64) uint32_t turned[2 * BLOCK];
     alignas(64) S gathered[BLOCK_LINES * BLOCK_STEPS];
     const auto block = [&](int64_t i, int64_t p) {
@@ -134,10 +143,10 @@ bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, 
             const int64_t from_step = order == PairOrder::by_line ? 1 : BLOCK_LINES;
             for (int64_t q = 0; q < width; ++q)
                 for (int64_t j = 0; j < height; ++j) gathered[j * from_line + q * from_step] = from[j * line + q * step];
-            pack_block<S, PARTS>(gathered, from_line, from_step, height, width, check, to);
+            pack_block<S, PARTS>(gathered, from_line, from_step, height, width, 0, check, to);
             return;
         }
-        pack_block<S, PARTS>(from, line, step, height, width, check, turn ? turned : to);
+        pack_block<S, PARTS>(from, line, step, height, width, ahead, check, turn ? turned : to);
         if (!turn) return;
         for (int part = 0; part < PARTS; ++part)
             transpose(reinterpret_cast<const float*>(turned) + part * BLOCK, 16, 16, 16,
@@ -191,8 +200,8 @@ void multiply_all() {
 
 template <int ROWS>
 void load_a(const uint32_t* a, int64_t line) {
-    _tile_loadd(4, a, 64);
-    if constexpr (ROWS == 2) _tile_loadd(5, a + line, 64);
+    _tile_stream_loadd(4, a, 64);
+    if constexpr (ROWS == 2) _tile_stream_loadd(5, a + line, 64);
 }
 
 template <int COLUMNS>
