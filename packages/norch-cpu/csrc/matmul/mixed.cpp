@@ -234,6 +234,7 @@ void MixedProduct<S>::multiply(const Call& call, const Area& area) const {
     const int64_t rounds = divide_up(blocks_ * parts_of(parts_), TILE_STEPS / BLOCK_STEPS), most = divide_up(blocks_, rounds);
     const int64_t down = divide_up(area.rows, LINES), right = divide_up(area.columns, LINES);
     const Scratch<float> sums((rounds > 1 ? down * right : 1) * LINES * LINES);
+    [[maybe_unused]] const bool is_plain = c_.column == 1 && !call.epilogue.bias && !call.epilogue.activation;
     const TileRegisters registers;
     for (int64_t first = 0; first < blocks_; first += most) {
         const bool is_last = first + most >= blocks_;
@@ -242,11 +243,17 @@ void MixedProduct<S>::multiply(const Call& call, const Area& area) const {
             for (int64_t i = 0; i < down; ++i) {
                 const int64_t height = std::min(LINES, area.rows - i * LINES);
                 float* to = sums.data() + (rounds > 1 ? (j * down + i) * LINES * LINES : 0);
+                int64_t row = LINES;
+                bool in_place = false;
+                if constexpr (std::is_same_v<S, float>) {
+                    in_place = is_plain && height % BLOCK_LINES == 0 && width % BLOCK_LINES == 0;
+                    if (in_place) to = call.c + (area.top + i * LINES) * c_.row + area.left + j * LINES, row = c_.row;
+                }
                 multiply_blocks({call.packed_a + 2 * i * line_ + first * step, call.packed_b + 2 * j * line_ + first * step, line_,
                                  line_, std::min(most, blocks_ - first), parts_, height > BLOCK_LINES ? 2 : 1,
                                  width > BLOCK_LINES ? 2 : 1},
-                                first > 0, to);
-                if (is_last) finish(call, {area.top + i * LINES, area.left + j * LINES, height, width}, to, LINES);
+                                first > 0, to, row);
+                if (is_last && !in_place) finish(call, {area.top + i * LINES, area.left + j * LINES, height, width}, to, LINES);
             }
         }
     }

@@ -211,15 +211,16 @@ void load_b(const uint32_t* b, int64_t line) {
 }
 
 template <Parts PARTS, int ROWS, int COLUMNS>
-void multiply(const TileFactors& f, bool add, float* sums) {
+void multiply(const TileFactors& f, bool add, float* sums, int64_t row) {
     constexpr bool TWO = PARTS == Parts::two;
-    constexpr int64_t STEP = (TWO ? 2 : 1) * BLOCK, ROW_BYTES = 128, DOWN = 16 * 32, RIGHT = 16;
+    constexpr int64_t STEP = (TWO ? 2 : 1) * BLOCK, RIGHT = 16;
+    const int64_t row_bytes = row * 4, down = 16 * row;
     asm volatile("" : : : "memory");  // the loads below do not say what they read
     if (add) {
-        _tile_loadd(0, sums, ROW_BYTES);
-        if constexpr (COLUMNS == 2) _tile_loadd(1, sums + RIGHT, ROW_BYTES);
-        if constexpr (ROWS == 2) _tile_loadd(2, sums + DOWN, ROW_BYTES);
-        if constexpr (ROWS == 2 && COLUMNS == 2) _tile_loadd(3, sums + DOWN + RIGHT, ROW_BYTES);
+        _tile_loadd(0, sums, row_bytes);
+        if constexpr (COLUMNS == 2) _tile_loadd(1, sums + RIGHT, row_bytes);
+        if constexpr (ROWS == 2) _tile_loadd(2, sums + down, row_bytes);
+        if constexpr (ROWS == 2 && COLUMNS == 2) _tile_loadd(3, sums + down + RIGHT, row_bytes);
     } else {
         _tile_zero(0);
         _tile_zero(1);
@@ -240,10 +241,10 @@ void multiply(const TileFactors& f, bool add, float* sums) {
             multiply_all<PARTS, ROWS, COLUMNS>();
         }
     }
-    _tile_stored(0, sums, ROW_BYTES);
-    if constexpr (COLUMNS == 2) _tile_stored(1, sums + RIGHT, ROW_BYTES);
-    if constexpr (ROWS == 2) _tile_stored(2, sums + DOWN, ROW_BYTES);
-    if constexpr (ROWS == 2 && COLUMNS == 2) _tile_stored(3, sums + DOWN + RIGHT, ROW_BYTES);
+    _tile_stored(0, sums, row_bytes);
+    if constexpr (COLUMNS == 2) _tile_stored(1, sums + RIGHT, row_bytes);
+    if constexpr (ROWS == 2) _tile_stored(2, sums + down, row_bytes);
+    if constexpr (ROWS == 2 && COLUMNS == 2) _tile_stored(3, sums + down + RIGHT, row_bytes);
     asm volatile("" : : : "memory");
 }
 
@@ -270,17 +271,17 @@ bool pack_blocks(const S* x, int64_t line, int64_t step, int64_t lines, int64_t 
 }
 
 template <Parts PARTS>
-void multiply_parts(const TileFactors& f, bool add, float* sums) {
-    static constexpr void (*all[])(const TileFactors&, bool, float*) = {
+void multiply_parts(const TileFactors& f, bool add, float* sums, int64_t row) {
+    static constexpr void (*all[])(const TileFactors&, bool, float*, int64_t) = {
         multiply<PARTS, 1, 1>, multiply<PARTS, 1, 2>, multiply<PARTS, 2, 1>, multiply<PARTS, 2, 2>};
-    all[2 * (f.row_blocks - 1) + f.column_blocks - 1](f, add, sums);
+    all[2 * (f.row_blocks - 1) + f.column_blocks - 1](f, add, sums, row);
 }
 
-void multiply_blocks(const TileFactors& f, bool add, float* sums) {
+void multiply_blocks(const TileFactors& f, bool add, float* sums, int64_t row) {
     switch (f.parts) {
-        case Parts::one: return multiply_parts<Parts::one>(f, add, sums);
-        case Parts::two: return multiply_parts<Parts::two>(f, add, sums);
-        case Parts::half: return multiply_parts<Parts::half>(f, add, sums);
+        case Parts::one: return multiply_parts<Parts::one>(f, add, sums, row);
+        case Parts::two: return multiply_parts<Parts::two>(f, add, sums, row);
+        case Parts::half: return multiply_parts<Parts::half>(f, add, sums, row);
     }
 }
 
@@ -304,7 +305,7 @@ template <class S>
 bool pack_blocks(const S*, int64_t, int64_t, int64_t, int64_t, Parts, PairOrder, uint32_t*, int64_t) {
     return false;
 }
-void multiply_blocks(const TileFactors&, bool, float*) {}
+void multiply_blocks(const TileFactors&, bool, float*, int64_t) {}
 
 }  // namespace norch::matmul
 #endif
