@@ -72,9 +72,14 @@ __m512i pairs_of(__m512i x, __m512i y) {
     return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(x, 16), y);
 }
 
-/// One vector of pairs out of two of numbers, in each part. `check` becomes NaN where what is missing is no number.
+/// What becomes NaN where a number has no two parts. By value, so that it stays in registers.
+struct Check {
+    __m512 x, y;
+};
+
+/// One vector of pairs out of two of numbers, in each part.
 template <int PARTS>
-void split(__m512 x, __m512 y, __m512& check, uint32_t* out) {
+NORCH_INLINE Check split(__m512 x, __m512 y, Check check, uint32_t* out) {
     if constexpr (PARTS == 1) {
         const __m512i interleaved = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                      6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -84,16 +89,17 @@ void split(__m512 x, __m512 y, __m512& check, uint32_t* out) {
         _mm512_store_si512(out, pairs_of(near_x, near_y));
         const __m512 rest_x = _mm512_sub_ps(x, high_half(near_x)), rest_y = _mm512_sub_ps(y, high_half(near_y));
         _mm512_store_si512(out + BLOCK, pairs_of(round_up_half(rest_x), round_up_half(rest_y)));
-        check = _mm512_fmadd_ps(rest_x, _mm512_setzero_ps(), check);
-        check = _mm512_fmadd_ps(rest_y, _mm512_setzero_ps(), check);
+        check.x = _mm512_fmadd_ps(rest_x, _mm512_setzero_ps(), check.x);
+        check.y = _mm512_fmadd_ps(rest_y, _mm512_setzero_ps(), check.y);
     }
+    return check;
 }
 
 /// One block, whose pairs lie by line where its lines' steps lie together, else by pair. What lies `ahead` elements further
 /// is fetched: no processor foresees so many streams.
 template <class S, int PARTS>
-void pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, int64_t ahead, __m512& check,
-                uint32_t* out) {
+Check pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, int64_t ahead, Check check,
+                 uint32_t* out) {
     if (step == 1) {
         for (int64_t i = 0; i < BLOCK_LINES; ++i, x += line, out += 16) {
             __builtin_prefetch(x + ahead);
@@ -102,9 +108,9 @@ void pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t s
             if constexpr (IS_KEPT<S>)
                 _mm512_store_si512(out, here ? load_pairs(x, here) : _mm512_setzero_si512());
             else
-                split<PARTS>(load_some(x, first(here)), load_some(x + 16, first(here - 16)), check, out);
+                check = split<PARTS>(load_some(x, first(here)), load_some(x + 16, first(here - 16)), check, out);
         }
-        return;
+        return check;
     }
     const __mmask16 which = first(lines);
     for (int64_t pair = 0; pair < 16; ++pair, out += 16) {
@@ -118,15 +124,16 @@ void pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t s
             const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in_two, q));
             _mm512_store_si512(out, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
         } else {
-            split<PARTS>(load_some(p, in_one), load_some(q, in_two), check, out);
+            check = split<PARTS>(load_some(p, in_one), load_some(q, in_two), check, out);
         }
     }
+    return check;
 }
 
 template <class S, int PARTS>
 bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, PairOrder order, uint32_t* out,
           int64_t out_line) {
-    __m512 check = _mm512_setzero_ps();
+    Check check{_mm512_setzero_ps(), _mm512_setzero_ps()};
     const bool is_loose = step != 1 && line != 1;
     const bool turn = !is_loose && (order == PairOrder::by_line) != (step == 1);
     const int64_t ahead = step != 1    ? (lines < 2048 ? BLOCK_STEPS * step : 4 * BLOCK_LINES)
@@ -143,10 +150,10 @@ bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, 
             const int64_t from_step = order == PairOrder::by_line ? 1 : BLOCK_LINES;
             for (int64_t q = 0; q < width; ++q)
                 for (int64_t j = 0; j < height; ++j) gathered[j * from_line + q * from_step] = from[j * line + q * step];
-            pack_block<S, PARTS>(gathered, from_line, from_step, height, width, 0, check, to);
+            check = pack_block<S, PARTS>(gathered, from_line, from_step, height, width, 0, check, to);
             return;
         }
-        pack_block<S, PARTS>(from, line, step, height, width, ahead, check, turn ? turned : to);
+        check = pack_block<S, PARTS>(from, line, step, height, width, ahead, check, turn ? turned : to);
         if (!turn) return;
         for (int part = 0; part < PARTS; ++part)
             transpose(reinterpret_cast<const float*>(turned) + part * BLOCK, 16, 16, 16,
@@ -160,7 +167,7 @@ bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, 
         for (int64_t p = 0; p < steps; p += BLOCK_STEPS)
             for (int64_t i = 0; i < lines; i += BLOCK_LINES) block(i, p);
     }
-    return !_mm512_cmp_ps_mask(check, check, _CMP_UNORD_Q);
+    return !_mm512_cmp_ps_mask(check.x, check.y, _CMP_UNORD_Q);
 }
 
 struct alignas(64) TileConfiguration {
