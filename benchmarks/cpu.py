@@ -60,9 +60,11 @@ DISTURBED = 0.1  # of the processors' time taken by other processes: a row's fig
 
 def measure(row: Row, options: argparse.Namespace) -> dict[str, list[float]] | str:
     """Seconds a call by library and round, or why the row is refused."""
+    from cpu_rows import set_precision
     from timing import count_for, interleaved
 
     try:
+        set_precision(*row.precision)
         calls = row.prepare()
         wrong = row.check(calls)
     except Exception as error:
@@ -95,8 +97,8 @@ def figures(row: Row, times: Mapping[str, list[float]] | str, machine: Machine) 
         found["median_of_ratios"] = statistics.median(a / b for a, b in zip(times["norch"], times["torch"]))
         found["held"] = found["ratio"] <= row.at_most
     if row.flops:
-        found["limit"] = {"flops": machine.peak()[0]}
-        found["reached"] = row.flops / medians["norch"] / machine.peak()[0]
+        found["limit"] = {"flops": machine.peak_of(row)}
+        found["reached"] = row.flops / medians["norch"] / machine.peak_of(row)
     elif row.moved:
         found["limit"] = {"bytes_a_second": machine.bandwidth(row.moved)}
         found["reached"] = row.moved / medians["norch"] / machine.bandwidth(row.moved)
@@ -125,6 +127,8 @@ def run(rows: list[Row], options: argparse.Namespace) -> dict[str, Any]:
         limits["bytes_a_second"] = {str(s << 20): machine.bandwidth(s << 20) for s in (2, 32, 512)}
     if any(row.flops for row in rows):
         limits["flops"], limits["flops_by"] = machine.peak()
+    if any(row.tile_products for row in rows):
+        limits["tile_flops"] = machine.tile_peak()
     results = [figures(row, times, machine) | {"others": share} for row, share, times in measured]
     progress("")
     return {**surroundings(options), "others": everyone.share() or 0.0, "limits": limits, "rows": results}
@@ -233,6 +237,8 @@ def summary(report: Mapping[str, Any]) -> list[str]:
         lines.append(f"The machine moves, in GB/s: {', '.join(rates)} in all; a row's limit is that at its own size.")
     if "flops" in limits:
         lines.append(f"It multiplies and adds at {limits['flops'] / 1e9:.0f} Gflop/s: {limits['flops_by']}.")
+    if limits.get("tile_flops"):
+        lines.append(f"Its tile registers multiply bfloat16 at {limits['tile_flops'] / 1e9:.0f} Gflop/s.")
     compared = [r for r in report["rows"] if "held" in r]
     if compared:
         lines.append(f"{sum(r['held'] for r in compared)} of {len(compared)} limits held; ! marks one that is not.")

@@ -26,11 +26,12 @@ class Machine:
         self.threads = threads
         self.bandwidths: dict[int, float] = {}
         self._peak: tuple[float, str] | None = None
+        self._tile_peak: float | None = None
         self.seen: list[tuple[float, str]] = []
 
     def note(self, row: Row, times: Mapping[str, list[float]] | str) -> None:
         """Remembers the rates of a row, for the peak is no less."""
-        if row.flops and not isinstance(times, str):
+        if row.flops and not row.tile_products and not isinstance(times, str):
             self.seen += [(row.flops / min(taken), f"{library}'s best {row.name}") for library, taken in times.items()]
 
     def bandwidth(self, moved: float) -> float:
@@ -48,6 +49,19 @@ class Machine:
             native = getattr(norch.cpu, "fma_peak", None)
             self._peak = (native(self.threads), "independent FMAs in registers") if native else max(_matmul_rates())
         return max(self._peak, *self.seen)
+
+    def peak_of(self, row: Row) -> float:
+        """The peak for a row's arithmetic: products in tile registers (AMX) have one of their own."""
+        if row.tile_products and self.tile_peak():
+            return self.tile_peak() / row.tile_products
+        return self.peak()[0]
+
+    def tile_peak(self) -> float:
+        """bfloat16 operations a second in tile registers, 0 where there are none."""
+        if self._tile_peak is None:
+            native = getattr(norch.cpu, "tile_peak", None)
+            self._tile_peak = native(self.threads) if native else 0.0
+        return self._tile_peak
 
 
 def _rate(works: Sequence[Callable[[], Any]], moved: float) -> float:

@@ -29,7 +29,8 @@ class Row:
 
     prepare: a call of each library, on the same values. check: what is wrong with these, which must not be timed then.
     moved: bytes that the work cannot do without reading or writing; flops: its multiplications and additions.
-    calls: how many are timed together, where a call is too short to be timed alone.
+    calls: how many are timed together, where a call is too short to be timed alone. precision: of float32 products, in
+    norch and in PyTorch. tile_products: how many products of bfloat16 make one, where the processor has tile registers.
     """
 
     name: str
@@ -40,15 +41,27 @@ class Row:
     moved: float = 0
     flops: float = 0
     calls: int | None = None
+    precision: tuple[str, str] = ("highest", "highest")
+    tile_products: int = 0
+
+
+def set_precision(ours: str, theirs: str) -> None:
+    """Of float32 products, in norch and in PyTorch."""
+    norch.set_float32_matmul_precision(ours)
+    if torch is not None:
+        torch.set_float32_matmul_precision(theirs)
 
 
 def array_of(result: Any) -> np.ndarray[Any, Any]:
-    """A result of any of the libraries."""
-    return result if isinstance(result, np.ndarray | np.generic) else result.detach().numpy()
+    """A result of any of the libraries; 16-bit floats as float32."""
+    if isinstance(result, np.ndarray | np.generic):
+        return result  # type: ignore[return-value]
+    result = result.detach()
+    return (result.float() if result.is_floating_point() and result.element_size() == 2 else result).numpy()
 
 
-def same_results(calls: Mapping[str, Call]) -> str | None:
-    """Says where norch's result is not that of the others."""
+def same_results(calls: Mapping[str, Call], rtol: float = 1e-5, atol: float = 2e-6) -> str | None:
+    """Says where norch's result is not that of the others; `atol` counts in the largest element."""
     ours = array_of(calls["norch"]())
     for library, call in calls.items():
         if library == "norch":
@@ -57,7 +70,7 @@ def same_results(calls: Mapping[str, Call]) -> str | None:
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return f"norch gives {ours.dtype} {ours.shape}, {library} {theirs.dtype} {theirs.shape}"
         scale = float(np.abs(theirs).max())
-        if not np.allclose(ours, theirs, rtol=1e-5, atol=2e-6 * scale):
+        if not np.allclose(ours, theirs, rtol, atol * scale):
             return f"norch and {library} differ by up to {np.abs(ours - theirs).max():.1e}, the largest is {scale:.1e}"
     return None
 
@@ -70,11 +83,12 @@ def _positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[An
     return rng.random(shape, np.float32)  # a sum of these loses nothing by cancellation
 
 
-def _operand(library: str, array: np.ndarray[Any, Any], grad: bool) -> Any:
+def _operand(library: str, array: np.ndarray[Any, Any], grad: bool, dtype: str) -> Any:
     """A copy of `array` in memory that the library has allocated itself."""
     if library == "numpy":
         return array.copy()
     tensor = norch.tensor(array) if library == "norch" else torch.from_numpy(array).clone()
+    tensor = tensor.to(getattr(norch if library == "norch" else torch, dtype))
     return tensor.requires_grad_() if grad else tensor
 
 
@@ -86,9 +100,12 @@ def op_row(
     work: Callable[..., Any] | Mapping[str, Callable[..., Any]],
     draw: Callable[..., Any] = _normal,
     grad: bool = False,
+    dtype: str = "float32",
     **about: Any,
 ) -> Row:
     """A row of one op: `work` on operands of these shapes, the same in all libraries or by library."""
+    exact = dtype == "float32" and about.get("precision", Row.precision)[0] == "highest"
+    check = same_results if exact else functools.partial(same_results, rtol=2**-6, atol=2**-7)
     by_library = work if isinstance(work, Mapping) else dict.fromkeys(LIBRARIES, work)
 
     def prepare() -> dict[str, Call]:
@@ -96,12 +113,12 @@ def op_row(
         arrays = [draw(rng, shape) for shape in shapes]
         calls: dict[str, Call] = {}
         for library in LIBRARIES:
-            if library in by_library and not (grad and library == "numpy"):
-                operands = [_operand(library, array, grad and not at) for at, array in enumerate(arrays)]
+            if library in by_library and not (library == "numpy" and (grad or dtype != "float32")):
+                operands = [_operand(library, array, grad and not at, dtype) for at, array in enumerate(arrays)]
                 calls[library] = functools.partial(by_library[library], *operands)
         return calls
 
-    return Row(name, group, at_most, prepare, same_results, **about)
+    return Row(name, group, at_most, prepare, check, **about)
 
 
 def _small() -> list[Row]:
@@ -207,9 +224,43 @@ def _matmuls() -> list[Row]:
     vector = op_row(
         "1x1024 @ 1024x1024", "matmul", 0.7, [(1, 1024), (1024, 1024)], operator.matmul, moved=4 * (M + 2048)
     )
-    small = [row(0.8, n, n, n) for n in (16, 32, 64)]
-    large = [row(1.03, n, n, n) for n in (256, 512, 1024)]
-    return [*small, vector, *large, row(1.03, 64, 784, 512), row(1.03, 128, 3072, 768)]
+    small = [row(0.8, n, n, n) for n in (16, 32)]
+    large = [row(1.0, n, n, n) for n in (64, 128, 256, 512, 1024)]
+    return [
+        *small,
+        vector,
+        *large,
+        row(1.03, 64, 784, 512),
+        row(1.03, 128, 3072, 768),
+        *_lower_precision(),
+        *_decoding(),
+    ]
+
+
+def _lower_precision() -> list[Row]:
+    def row(at_most: float, n: int, **about: Any) -> Row:
+        precision = about.get("precision")
+        title = f"matmul, {n}, " + (f'"{precision[0]}"' if precision else about["dtype"])
+        return op_row(title, "matmul", at_most, [(n, n)] * 2, operator.matmul, flops=2 * n**3, **about)
+
+    return [
+        *(row(0.8, n, dtype="bfloat16", tile_products=1) for n in (512, 1024, 2048)),
+        row(0.8, 1024, dtype="float16", tile_products=1),
+        *(row(0.8, n, precision=("high", "high"), tile_products=3) for n in (512, 1024)),
+    ]
+
+
+def _decoding() -> list[Row]:
+    """A layer of a small language model, for one and eight tokens."""
+    shape = (1536, 576)
+    linear = {"norch": norch.linear, "torch": lambda x, w: F.linear(x, w)}
+
+    def row(at_most: float, tokens: int, dtype: str) -> Row:
+        moved = (2 if dtype != "float32" else 4) * shape[0] * shape[1]
+        title = f"linear, {tokens}x576 to 1536, {dtype}"
+        return op_row(title, "matmul", at_most, [(tokens, 576), shape], linear, dtype=dtype, moved=moved)
+
+    return [row(1.0, tokens, dtype) for tokens in (1, 8) for dtype in ("float32", "bfloat16", "float16")]
 
 
 SMALL = _small()

@@ -15,9 +15,9 @@ namespace {
 
 constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies
 constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
-constexpr int64_t AHEAD_BYTES = 24 << 10;
-constexpr int64_t SHARED_BYTES = 256 << 10;  // of b: it is then packed for all pieces,
-constexpr int64_t MAX_SHARED_BYTES = 8 << 20;  // but no more of it at a time
+constexpr int64_t AHEAD_BYTES = 12 << 10;
+constexpr int64_t PAGE_BYTES = 4096;
+constexpr int64_t SHARED_BYTES = 8 << 20;  // of b, that are packed for all pieces at a time
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
 constexpr int64_t MAX_DOTS = 12;  // vectors whose dot products with many others are found one by one
 constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
@@ -45,8 +45,8 @@ template <class T>
 bool look_ahead(TileInput<T>& in, int64_t rows) {
     if (in.a_row == 1)
         in.ahead = in.a + 2 * rows - 1, in.ahead_step = in.a_step;
-    else if (in.a_row >= in.k && in.a_row <= in.k + 16 && rows * in.k * int64_t(sizeof(T)) <= AHEAD_BYTES)
-        in.ahead = in.a + rows * in.a_row, in.ahead_step = rows;
+    else if (in.a_row == in.k && rows * in.k * int64_t(sizeof(T)) <= AHEAD_BYTES)
+        in.ahead = in.a + rows * in.k, in.ahead_step = rows;
     else
         return false;
     return true;
@@ -149,18 +149,19 @@ void Product<T>::run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) 
         run_split({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
         return;
     }
-    if (path_ == Path::packed && IS_TUNED<T> && m_ > TILE_ROWS && k_ * n_ * int64_t(sizeof(T)) >= SHARED_BYTES) {
+    // Where it is packed as it goes, the first tile that reads a panel touches a page of memory for each row of it.
+    const bool is_slow_to_pack = b_.column != 1 || b_.row * int64_t(sizeof(T)) >= PAGE_BYTES;
+    if (path_ == Path::packed && IS_TUNED<T> && row_pieces_ > 1 && is_slow_to_pack) {
         run_shared({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
         return;
     }
     parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) { run_pieces(first, last, a, b, c, epilogue); });
 }
 
-/// b is packed before it is multiplied, by all threads, and along its rows: a panel alone would touch a page of memory for
-/// each.
+/// b is packed before it is multiplied, by all threads, and along its rows.
 template <class T>
 void Product<T>::run_shared(Call call) const {
-    const int64_t pieces_at_once = std::max<int64_t>(1, MAX_SHARED_BYTES / int64_t(sizeof(T)) / (k_ * piece_columns_));
+    const int64_t pieces_at_once = std::max<int64_t>(1, SHARED_BYTES / int64_t(sizeof(T)) / (k_ * piece_columns_));
     const int64_t span = std::min(column_pieces_, pieces_at_once) * piece_columns_;
     const Scratch<T> panels(k_ * (span / PANEL<T>) * PANEL<T>);
     call.panels = panels.data();
@@ -288,7 +289,7 @@ void Product<T>::direct(const Call& call, const Area& area) const {
 
 template <class T>
 bool Product<T>::is_crowded() const {
-    return a_.column == 1 && a_.row * int64_t(sizeof(T)) % 1024 == 0;
+    return a_.column == 1 && a_.row * int64_t(sizeof(T)) % PAGE_BYTES == 0;
 }
 
 template <class T>
@@ -303,17 +304,16 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     std::optional<Scratch<T>> large;
     if (block > 64) large.emplace(block * PANEL<T>);
     T* const panel = large ? large->data() : small;
-    // Rows of a that begin at like places of the first cache's ways push each other out: they are brought apart.
+    const int64_t height = area.bottom - area.top;
     const bool moves = IS_TUNED<T> && is_crowded() && right - area.left >= 4 * PANEL<T>;
-    const int64_t moved_row = block + 16;
+    const int64_t moved_row = block + 16;  // rows that do not all begin at one place of the first cache's ways
     std::optional<Scratch<T>> moved;
-    if (moves) moved.emplace((area.bottom - area.top) * moved_row);
+    if (moves) moved.emplace(height * moved_row);
     for (int64_t first = 0; first < k_; first += block) {
         const int64_t steps = std::min(block, k_ - first);
         Rows rows{call.a + area.top * a_.row + first * a_.column, a_.row, a_.column};
         if (moves) {
-            for (int64_t i = 0; i < area.bottom - area.top; ++i)
-                std::copy_n(rows.data + i * rows.row, steps, moved->data() + i * moved_row);
+            for (int64_t i = 0; i < height; ++i) std::copy_n(rows.data + i * rows.row, steps, moved->data() + i * moved_row);
             rows = {moved->data(), moved_row, 1};
         }
         for (int64_t column = area.left; column < right; column += PANEL<T>) {

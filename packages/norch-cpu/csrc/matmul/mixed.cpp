@@ -18,13 +18,14 @@ namespace {
 constexpr int L = SIMD_WIDTH<float>;
 constexpr int64_t PANEL = TILE_VECTORS * L;    // columns that are widened together
 constexpr int64_t WIDE_STEPS = 256;            // of k: a panel of them stays in the first cache
-constexpr int64_t TILE_STEPS = 384;            // of k: those of 32 lines stay in the first cache
+constexpr int64_t TILE_STEPS = 512;            // of k: those of 32 lines stay in the first cache
 constexpr int64_t LINES = 2 * BLOCK_LINES;     // that are multiplied together in tiles
+constexpr int64_t SHARED_PAIRS = 4 << 20;      // of b's columns that are packed for all pieces at a time
 constexpr int64_t PIECE_ROWS = 256, PIECE_COLUMNS = 256;
 constexpr double LINE_BYTES_PER_NS = 12;       // what one core reads of a matrix that it multiplies by a vector
 
 /// How many rows are multiplied with a matrix as it lies.
-int64_t most_lines() { return has_tiles() ? 4 : 8; }
+int64_t most_lines(Parts parts) { return has_tiles() && parts != Parts::two ? 4 : 8; }
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 int64_t round_up(int64_t x, int64_t y) { return divide_up(x, y) * y; }
@@ -63,7 +64,7 @@ MixedProduct<S>::MixedProduct(int64_t m, int64_t n, int64_t k, MatrixStrides a, 
     if (m == 1) a_.row = k * a_.column, c_.row = n * c_.column;
     if (n == 1) b_.column = k * b_.row, c_.column = 1;
     if (k == 1) a_.column = 1, b_.row = n * b_.column;
-    const bool has_few = std::min(m, n) <= most_lines();
+    const bool has_few = std::min(m, n) <= most_lines(parts_);
     if (has_few ? n < m : c_.column != 1 && c_.row == 1) {
         swapped_ = true;
         std::swap(m_, n_);
@@ -83,11 +84,11 @@ template <class S>
 void MixedProduct<S>::choose_path() {
     if (m_ == 0 || n_ == 0 || k_ == 0)
         path_ = Path::fill;
-    else if (m_ <= most_lines() && b_.row == 1 && k_ >= L)
+    else if (m_ <= most_lines(parts_) && b_.row == 1 && k_ >= L)
         path_ = Path::dots;
     else if (m_ == 1 && b_.column == 1)
         path_ = Path::row_times_rows;
-    else if (has_tiles() && m_ > most_lines() && n_ > most_lines() && k_ >= 16)
+    else if (has_tiles() && m_ > most_lines(parts_) && n_ > most_lines(parts_) && k_ >= 16)
         path_ = Path::tiles;
     else
         path_ = Path::widened;
@@ -117,36 +118,49 @@ void MixedProduct<S>::cut() {
 
 template <class S>
 void MixedProduct<S>::run(const S* a, const S* b, S* c, const Epilogue<float>& epilogue) const {
-    if (path_ == Path::tiles && pieces() > 1) return run_packed({swapped_ ? b : a, swapped_ ? a : b, c, epilogue, nullptr, nullptr});
+    if (path_ == Path::tiles && pieces() > 1) return run_packed({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
     parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) { run_pieces(first, last, a, b, c, epilogue); });
 }
 
 template <class S>
 void MixedProduct<S>::run_pieces(int64_t first, int64_t last, const S* a, const S* b, S* c,
                                  const Epilogue<float>& epilogue) const {
-    const Call call{swapped_ ? b : a, swapped_ ? a : b, c, epilogue, nullptr, nullptr};
+    const Call call{swapped_ ? b : a, swapped_ ? a : b, c, epilogue};
     for (int64_t i = first; i < last; ++i) run_area(call, area_of(i));
 }
 
-/// What several pieces read is packed once for all of them.
+/// What several pieces read is packed once for all of them: a whole, and of b some columns at a time.
 template <class S>
 void MixedProduct<S>::run_packed(Call call) const {
-    const int64_t rows = column_pieces_ > 1 ? divide_up(m_, LINES) : 0, columns = row_pieces_ > 1 ? divide_up(n_, LINES) : 0;
-    const Scratch<uint32_t> a(rows * 2 * line_), b(columns * 2 * line_);
+    const int64_t panel = 2 * line_, rows = column_pieces_ > 1 ? divide_up(m_, LINES) : 0;
+    const bool shares_b = row_pieces_ > 1;
+    const int64_t across = !shares_b ? column_pieces_
+                                     : std::clamp<int64_t>(SHARED_PAIRS / (panel * piece_columns_ / LINES), 1, column_pieces_);
+    const Scratch<uint32_t> a(rows * panel), b(shares_b ? across * piece_columns_ / LINES * panel : 0);
     std::atomic<bool> fits = true;
     const double ns = double(LINES * k_) * 0.2;
     parallel_for(rows, ns, [&](int64_t first, int64_t last) {
-        if (!pack_rows(call, first * LINES, std::min(m_, last * LINES) - first * LINES, a.data() + first * 2 * line_)) fits = false;
-    });
-    parallel_for(columns, ns, [&](int64_t first, int64_t last) {
-        if (!pack_columns(call, first * LINES, std::min(n_, last * LINES) - first * LINES, b.data() + first * 2 * line_))
-            fits = false;
+        const int64_t top = first * LINES;
+        if (!pack_rows(call, top, std::min(m_, last * LINES) - top, a.data() + first * panel)) fits = false;
     });
     if (rows) call.packed_a = a.data();
-    if (columns) call.packed_b = b.data();
-    parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) fits ? run_area(call, area_of(i)) : widened(call, area_of(i));
-    });
+    for (int64_t piece = 0; piece < column_pieces_; piece += across) {
+        const int64_t here = std::min(across, column_pieces_ - piece), left = piece * piece_columns_;
+        const int64_t right = std::min(n_, left + here * piece_columns_);
+        if (shares_b) {
+            parallel_for(divide_up(right - left, LINES), ns, [&](int64_t first, int64_t last) {
+                const int64_t from = left + first * LINES;
+                if (!pack_columns(call, from, std::min(right, left + last * LINES) - from, b.data() + first * panel)) fits = false;
+            });
+            call.packed_b = b.data(), call.packed_left = left;
+        }
+        parallel_for(row_pieces_ * here, piece_ns_, [&](int64_t first, int64_t last) {
+            for (int64_t i = first; i < last; ++i) {
+                const Area area = area_of(i / here * column_pieces_ + piece + i % here);
+                fits ? run_area(call, area) : widened(call, area);
+            }
+        });
+    }
 }
 
 template <class S>
@@ -204,7 +218,7 @@ bool MixedProduct<S>::tiles(const Call& given, const Area& area) const {
         if (!pack_rows(call, area.top, area.rows, a.data())) return false;
     }
     if (call.packed_b) {
-        call.packed_b += area.left / BLOCK_LINES * line_;
+        call.packed_b += (area.left - call.packed_left) / BLOCK_LINES * line_;
     } else {
         call.packed_b = b.data();
         if (!pack_columns(call, area.left, area.columns, b.data())) return false;
@@ -220,6 +234,7 @@ void MixedProduct<S>::multiply(const Call& call, const Area& area) const {
     const int64_t rounds = divide_up(blocks_ * parts_of(parts_), TILE_STEPS / BLOCK_STEPS), most = divide_up(blocks_, rounds);
     const int64_t down = divide_up(area.rows, LINES), right = divide_up(area.columns, LINES);
     const Scratch<float> sums((rounds > 1 ? down * right : 1) * LINES * LINES);
+    [[maybe_unused]] const bool is_plain = c_.column == 1 && !call.epilogue.bias && !call.epilogue.activation;
     const TileRegisters registers;
     for (int64_t first = 0; first < blocks_; first += most) {
         const bool is_last = first + most >= blocks_;
@@ -228,11 +243,17 @@ void MixedProduct<S>::multiply(const Call& call, const Area& area) const {
             for (int64_t i = 0; i < down; ++i) {
                 const int64_t height = std::min(LINES, area.rows - i * LINES);
                 float* to = sums.data() + (rounds > 1 ? (j * down + i) * LINES * LINES : 0);
+                int64_t row = LINES;
+                bool in_place = false;
+                if constexpr (std::is_same_v<S, float>) {
+                    in_place = is_plain && height % BLOCK_LINES == 0 && width % BLOCK_LINES == 0;
+                    if (in_place) to = call.c + (area.top + i * LINES) * c_.row + area.left + j * LINES, row = c_.row;
+                }
                 multiply_blocks({call.packed_a + 2 * i * line_ + first * step, call.packed_b + 2 * j * line_ + first * step, line_,
                                  line_, std::min(most, blocks_ - first), parts_, height > BLOCK_LINES ? 2 : 1,
                                  width > BLOCK_LINES ? 2 : 1},
-                                first > 0, to);
-                if (is_last) finish(call, {area.top + i * LINES, area.left + j * LINES, height, width}, to, LINES);
+                                first > 0, to, row);
+                if (is_last && !in_place) finish(call, {area.top + i * LINES, area.left + j * LINES, height, width}, to, LINES);
             }
         }
     }

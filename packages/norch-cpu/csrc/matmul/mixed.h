@@ -39,7 +39,8 @@ private:
         const S *a, *b;
         S* c;
         Epilogue<float> epilogue;
-        const uint32_t *packed_a, *packed_b;  // null: each area packs what it needs
+        const uint32_t *packed_a = nullptr, *packed_b = nullptr;  // else each area packs what it needs
+        int64_t packed_left = 0;                                  // the first column of packed_b
     };
 
     void choose_path();

@@ -72,9 +72,14 @@ __m512i pairs_of(__m512i x, __m512i y) {
     return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(x, 16), y);
 }
 
-/// One vector of pairs out of two of numbers, in each part. `check` becomes NaN where what is missing is no number.
+/// What becomes NaN where a number has no two parts. By value, so that it stays in registers.
+struct Check {
+    __m512 x, y;
+};
+
+/// One vector of pairs out of two of numbers, in each part.
 template <int PARTS>
-void split(__m512 x, __m512 y, __m512& check, uint32_t* out) {
+NORCH_INLINE Check split(__m512 x, __m512 y, Check check, uint32_t* out) {
     if constexpr (PARTS == 1) {
         const __m512i interleaved = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                      6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -84,45 +89,56 @@ void split(__m512 x, __m512 y, __m512& check, uint32_t* out) {
         _mm512_store_si512(out, pairs_of(near_x, near_y));
         const __m512 rest_x = _mm512_sub_ps(x, high_half(near_x)), rest_y = _mm512_sub_ps(y, high_half(near_y));
         _mm512_store_si512(out + BLOCK, pairs_of(round_up_half(rest_x), round_up_half(rest_y)));
-        check = _mm512_fmadd_ps(rest_x, _mm512_setzero_ps(), check);
-        check = _mm512_fmadd_ps(rest_y, _mm512_setzero_ps(), check);
+        check.x = _mm512_fmadd_ps(rest_x, _mm512_setzero_ps(), check.x);
+        check.y = _mm512_fmadd_ps(rest_y, _mm512_setzero_ps(), check.y);
     }
+    return check;
 }
 
-/// One block, whose pairs lie by line where its lines' steps lie together, else by pair.
+/// One block, whose pairs lie by line where its lines' steps lie together, else by pair. What lies `ahead` elements further
+/// is fetched: no processor foresees so many streams.
 template <class S, int PARTS>
-void pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, __m512& check, uint32_t* out) {
+Check pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, int64_t ahead, Check check,
+                 uint32_t* out) {
     if (step == 1) {
         for (int64_t i = 0; i < BLOCK_LINES; ++i, x += line, out += 16) {
+            __builtin_prefetch(x + ahead);
+            if constexpr (!IS_KEPT<S>) __builtin_prefetch(x + ahead + 16);
             const int64_t here = i < lines ? steps : 0;
             if constexpr (IS_KEPT<S>)
                 _mm512_store_si512(out, here ? load_pairs(x, here) : _mm512_setzero_si512());
             else
-                split<PARTS>(load_some(x, first(here)), load_some(x + 16, first(here - 16)), check, out);
+                check = split<PARTS>(load_some(x, first(here)), load_some(x + 16, first(here - 16)), check, out);
         }
-        return;
+        return check;
     }
     const __mmask16 which = first(lines);
     for (int64_t pair = 0; pair < 16; ++pair, out += 16) {
         const int64_t one = PAIR_STEP<S> == 1 ? 2 * pair : pair, two = one + PAIR_STEP<S>;
         const __mmask16 in_one = one < steps ? which : 0, in_two = two < steps ? which : 0;
         const S *p = x + one * step, *q = x + two * step;
+        __builtin_prefetch(p + ahead);
+        __builtin_prefetch(q + ahead);
         if constexpr (IS_KEPT<S>) {
             const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in_one, p));
             const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in_two, q));
             _mm512_store_si512(out, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
         } else {
-            split<PARTS>(load_some(p, in_one), load_some(q, in_two), check, out);
+            check = split<PARTS>(load_some(p, in_one), load_some(q, in_two), check, out);
         }
     }
+    return check;
 }
 
 template <class S, int PARTS>
 bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, PairOrder order, uint32_t* out,
           int64_t out_line) {
-    __m512 check = _mm512_setzero_ps();
+    Check check{_mm512_setzero_ps(), _mm512_setzero_ps()};
     const bool is_loose = step != 1 && line != 1;
     const bool turn = !is_loose && (order == PairOrder::by_line) != (step == 1);
+    const int64_t ahead = step != 1    ? (lines < 2048 ? BLOCK_STEPS * step : 4 * BLOCK_LINES)
+                          : steps < 1024 ? BLOCK_LINES * line
+                                         : 8 * BLOCK_STEPS;
     alignas(64) uint32_t turned[2 * BLOCK];
     alignas(64) S gathered[BLOCK_LINES * BLOCK_STEPS];
     const auto block = [&](int64_t i, int64_t p) {
@@ -134,10 +150,10 @@ bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, 
             const int64_t from_step = order == PairOrder::by_line ? 1 : BLOCK_LINES;
             for (int64_t q = 0; q < width; ++q)
                 for (int64_t j = 0; j < height; ++j) gathered[j * from_line + q * from_step] = from[j * line + q * step];
-            pack_block<S, PARTS>(gathered, from_line, from_step, height, width, check, to);
+            check = pack_block<S, PARTS>(gathered, from_line, from_step, height, width, 0, check, to);
             return;
         }
-        pack_block<S, PARTS>(from, line, step, height, width, check, turn ? turned : to);
+        check = pack_block<S, PARTS>(from, line, step, height, width, ahead, check, turn ? turned : to);
         if (!turn) return;
         for (int part = 0; part < PARTS; ++part)
             transpose(reinterpret_cast<const float*>(turned) + part * BLOCK, 16, 16, 16,
@@ -151,7 +167,7 @@ bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, 
         for (int64_t p = 0; p < steps; p += BLOCK_STEPS)
             for (int64_t i = 0; i < lines; i += BLOCK_LINES) block(i, p);
     }
-    return !_mm512_cmp_ps_mask(check, check, _CMP_UNORD_Q);
+    return !_mm512_cmp_ps_mask(check.x, check.y, _CMP_UNORD_Q);
 }
 
 struct alignas(64) TileConfiguration {
@@ -191,8 +207,8 @@ void multiply_all() {
 
 template <int ROWS>
 void load_a(const uint32_t* a, int64_t line) {
-    _tile_loadd(4, a, 64);
-    if constexpr (ROWS == 2) _tile_loadd(5, a + line, 64);
+    _tile_stream_loadd(4, a, 64);
+    if constexpr (ROWS == 2) _tile_stream_loadd(5, a + line, 64);
 }
 
 template <int COLUMNS>
@@ -202,15 +218,16 @@ void load_b(const uint32_t* b, int64_t line) {
 }
 
 template <Parts PARTS, int ROWS, int COLUMNS>
-void multiply(const TileFactors& f, bool add, float* sums) {
+void multiply(const TileFactors& f, bool add, float* sums, int64_t row) {
     constexpr bool TWO = PARTS == Parts::two;
-    constexpr int64_t STEP = (TWO ? 2 : 1) * BLOCK, ROW_BYTES = 128, DOWN = 16 * 32, RIGHT = 16;
+    constexpr int64_t STEP = (TWO ? 2 : 1) * BLOCK, RIGHT = 16;
+    const int64_t row_bytes = row * 4, down = 16 * row;
     asm volatile("" : : : "memory");  // the loads below do not say what they read
     if (add) {
-        _tile_loadd(0, sums, ROW_BYTES);
-        if constexpr (COLUMNS == 2) _tile_loadd(1, sums + RIGHT, ROW_BYTES);
-        if constexpr (ROWS == 2) _tile_loadd(2, sums + DOWN, ROW_BYTES);
-        if constexpr (ROWS == 2 && COLUMNS == 2) _tile_loadd(3, sums + DOWN + RIGHT, ROW_BYTES);
+        _tile_loadd(0, sums, row_bytes);
+        if constexpr (COLUMNS == 2) _tile_loadd(1, sums + RIGHT, row_bytes);
+        if constexpr (ROWS == 2) _tile_loadd(2, sums + down, row_bytes);
+        if constexpr (ROWS == 2 && COLUMNS == 2) _tile_loadd(3, sums + down + RIGHT, row_bytes);
     } else {
         _tile_zero(0);
         _tile_zero(1);
@@ -231,10 +248,10 @@ void multiply(const TileFactors& f, bool add, float* sums) {
             multiply_all<PARTS, ROWS, COLUMNS>();
         }
     }
-    _tile_stored(0, sums, ROW_BYTES);
-    if constexpr (COLUMNS == 2) _tile_stored(1, sums + RIGHT, ROW_BYTES);
-    if constexpr (ROWS == 2) _tile_stored(2, sums + DOWN, ROW_BYTES);
-    if constexpr (ROWS == 2 && COLUMNS == 2) _tile_stored(3, sums + DOWN + RIGHT, ROW_BYTES);
+    _tile_stored(0, sums, row_bytes);
+    if constexpr (COLUMNS == 2) _tile_stored(1, sums + RIGHT, row_bytes);
+    if constexpr (ROWS == 2) _tile_stored(2, sums + down, row_bytes);
+    if constexpr (ROWS == 2 && COLUMNS == 2) _tile_stored(3, sums + down + RIGHT, row_bytes);
     asm volatile("" : : : "memory");
 }
 
@@ -261,17 +278,17 @@ bool pack_blocks(const S* x, int64_t line, int64_t step, int64_t lines, int64_t 
 }
 
 template <Parts PARTS>
-void multiply_parts(const TileFactors& f, bool add, float* sums) {
-    static constexpr void (*all[])(const TileFactors&, bool, float*) = {
+void multiply_parts(const TileFactors& f, bool add, float* sums, int64_t row) {
+    static constexpr void (*all[])(const TileFactors&, bool, float*, int64_t) = {
         multiply<PARTS, 1, 1>, multiply<PARTS, 1, 2>, multiply<PARTS, 2, 1>, multiply<PARTS, 2, 2>};
-    all[2 * (f.row_blocks - 1) + f.column_blocks - 1](f, add, sums);
+    all[2 * (f.row_blocks - 1) + f.column_blocks - 1](f, add, sums, row);
 }
 
-void multiply_blocks(const TileFactors& f, bool add, float* sums) {
+void multiply_blocks(const TileFactors& f, bool add, float* sums, int64_t row) {
     switch (f.parts) {
-        case Parts::one: return multiply_parts<Parts::one>(f, add, sums);
-        case Parts::two: return multiply_parts<Parts::two>(f, add, sums);
-        case Parts::half: return multiply_parts<Parts::half>(f, add, sums);
+        case Parts::one: return multiply_parts<Parts::one>(f, add, sums, row);
+        case Parts::two: return multiply_parts<Parts::two>(f, add, sums, row);
+        case Parts::half: return multiply_parts<Parts::half>(f, add, sums, row);
     }
 }
 
@@ -295,7 +312,7 @@ template <class S>
 bool pack_blocks(const S*, int64_t, int64_t, int64_t, int64_t, Parts, PairOrder, uint32_t*, int64_t) {
     return false;
 }
-void multiply_blocks(const TileFactors&, bool, float*) {}
+void multiply_blocks(const TileFactors&, bool, float*, int64_t) {}
 
 }  // namespace norch::matmul
 #endif

@@ -50,7 +50,7 @@ struct TileFactors {
     Parts parts;
     int row_blocks, column_blocks;
 };
-/// sums[i][j] (+)= the product; its rows are 32 apart.
-void multiply_blocks(const TileFactors& factors, bool add, float* sums);
+/// sums[i][j] (+)= the product; its rows are `row` apart.
+void multiply_blocks(const TileFactors& factors, bool add, float* sums, int64_t row);
 
 }  // namespace norch::matmul

@@ -76,7 +76,7 @@ double tile_peak(int threads) {
                                   matmul::Parts::one, 2, 2};
     double seconds = best_time(threads, [&](int64_t at) {
         const matmul::TileRegisters registers;
-        for (int64_t i = 0; i < PRODUCTS; ++i) matmul::multiply_blocks(all, false, sums.data() + at * 32 * 32);
+        for (int64_t i = 0; i < PRODUCTS; ++i) matmul::multiply_blocks(all, false, sums.data() + at * 32 * 32, 32);
     });
     return 2.0 * 32 * 32 * 32 * double(STEPS * PRODUCTS) * threads / seconds;
 }
