@@ -260,11 +260,12 @@ def main() -> int:
     if options.png:
         import cpu_chart  # before minutes of measuring: it needs matplotlib
     from cpu_models import MODELS
+    from cpu_networks import NETWORKS
     from cpu_rows import OPS, SMALL, norch, torch
 
     if torch is None and options.check:
         sys.exit("--check needs PyTorch, which the limits are ratios to")
-    rows = [*SMALL, *MODELS, *OPS]
+    rows = [*SMALL, *MODELS, *NETWORKS, *OPS]
     if options.only:
         rows = [r for r in rows if re.search(options.only, f"{r.group}: {r.name}", re.I)]
     if not rows:

@@ -30,7 +30,7 @@ def _library(root: Any, nn: Any, optim: Any, arange: Any, tensor: Any) -> Simple
     functions = {name: getattr(root, name) for name in FUNCTION_NAMES}
     layers = {name: getattr(nn, name) for name in LAYER_NAMES}
     optimizers = {name: getattr(optim, name) for name in ("SGD", "Adam", "AdamW")}
-    return SimpleNamespace(**functions, **layers, **optimizers, F=nn.functional, arange=arange, tensor=tensor)
+    return SimpleNamespace(**functions, **layers, **optimizers, nn=nn, F=nn.functional, arange=arange, tensor=tensor)
 
 
 def norch_library(device: str = "cpu") -> SimpleNamespace:

@@ -74,6 +74,7 @@ SAMPLES = {
     "rms_norm": [draw(3, 4), (4,), draw(4), 1e-5],
     "group_norm": [draw(2, 4, 3), 2, draw(4), draw(4), 1e-5],
     "batch_norm": [draw(3, 4, 2), draw(4), draw(4), 1e-5],
+    "batch_norm_running": [draw(3, 4, 2), draw(4), draw(4, low=0.5), draw(4), draw(4), 1e-5],
     "conv2d": [draw(2, 4, 5, 6), draw(2, 2, 2, 3), draw(2), *conv_args()],
     "conv2d_input_grad": [draw(2, 2, 3, 4), draw(2, 2, 2, 3), (2, 4, 5, 6), *conv_args()],
     "conv2d_weight_grad": [draw(2, 2, 3, 4), draw(2, 4, 5, 6), (2, 2, 2, 3), *conv_args()],

@@ -8,7 +8,10 @@ from norch.ops.nn import normalization
 from norch_cpu.native import native
 
 BOUNDS = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
-OPS = ["layer_norm", "layer_norm_grad", "rms_norm", "rms_norm_grad", "batch_norm", "batch_norm_grad"]
+OPS = [
+    *("layer_norm", "layer_norm_grad", "rms_norm", "rms_norm_grad", "batch_norm", "batch_norm_grad"),
+    *("batch_norm_running", "group_norm", "group_norm_grad"),
+]
 ROWS = [(1, 1), (3, 1), (2, 7), (5, 16), (4, 33), (17, 64), (40, 129), (300, 100), (3, 5000), (2, 3, 4, 5)]
 IMAGES = [(2, 1), (5, 3), (130, 200), (4, 3, 2), (3, 70, 2, 3), (2, 3, 8), (3, 5, 7, 7), (2, 2, 40, 30), (300, 2, 9)]
 
@@ -120,6 +123,60 @@ def test_batch_norm(shape, dtype):
     close(t.grad, gradient(g * w.reshape(across), normal, factor, axes), BOUNDS[dtype])
     close(u.grad, (g * normal).sum(axes), BOUNDS[dtype])
     close(v.grad, g.sum(axes), BOUNDS[dtype])
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_batch_norm_of_running_statistics(shape, dtype):
+    axes, c = (0, *range(2, len(shape))), shape[1]
+    across = (-1, *(1,) * (len(shape) - 2))
+    x, w, b, m, g = (rounded(drawn(*s, seed=i), dtype) for i, s in enumerate((shape, (c,), (c,), (c,), shape)))
+    v = rounded(0.5 + drawn(c, seed=9) ** 2, dtype)
+    last = norch.channels_last if len(shape) == 4 else norch.contiguous_format
+    for layout in (norch.contiguous_format, last):
+        leaves = [tensor(a, dtype).requires_grad_() for a in (w, b, m, v)]
+        t = tensor(x, dtype).contiguous(memory_format=layout).requires_grad_()
+        y = norch.batch_norm(t, leaves[2], leaves[3], *leaves[:2], eps=0.01)
+        assert y.dtype is t.dtype
+        assert y.stride() == t.stride()
+        factor = 1 / np.sqrt(v + 0.01)
+        normal = (x - m.reshape(across)) * factor.reshape(across)
+        close(y.detach(), normal * w.reshape(across) + b.reshape(across), BOUNDS[dtype])
+        y.backward(tensor(g, dtype))
+        of_factor = (g * (x - m.reshape(across))).sum(axes) * w
+        for leaf, expected in zip(
+            (t, *leaves),
+            (
+                g * (factor * w).reshape(across),
+                (g * normal).sum(axes),
+                g.sum(axes),
+                -g.sum(axes) * factor * w,
+                -0.5 * of_factor * factor**3,
+            ),
+            strict=True,
+        ):
+            close(leaf.grad, expected, BOUNDS[dtype])
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((2, 6, 5, 7), 3), ((3, 4), 2), ((1, 8, 40, 30), 1), ((2, 5, 9), 5)], ids=str
+)
+def test_group_norm(shape, groups, dtype):
+    axes, c = (0, *range(2, len(shape))), shape[1]
+    across = (-1, *(1,) * (len(shape) - 2))
+    x, w, b, g = (rounded(drawn(*s, seed=i), dtype) for i, s in enumerate((shape, (c,), (c,), shape)))
+    t, u, v = (tensor(a, dtype).requires_grad_() for a in (x, w, b))
+    y = norch.group_norm(t, groups, u, v, 0.01)
+    normal, factor = standard(x.reshape(shape[0], groups, -1), 2, 0.01)
+    close(y.detach(), normal.reshape(shape) * w.reshape(across) + b.reshape(across), BOUNDS[dtype])
+    y.backward(tensor(g, dtype))
+    expected = gradient((g * w.reshape(across)).reshape(normal.shape), normal, factor, 2).reshape(shape)
+    close(t.grad, expected, BOUNDS[dtype])
+    close(u.grad, (g * normal.reshape(shape)).sum(axes), BOUNDS[dtype])
+    close(v.grad, g.sum(axes), BOUNDS[dtype])
+    plain = norch.group_norm(tensor(x, dtype), groups, eps=0.01)
+    close(plain, normal.reshape(shape), BOUNDS[dtype])
 
 
 @pytest.mark.parametrize("weight", [True, False])

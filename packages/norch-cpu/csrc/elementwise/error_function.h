@@ -1,6 +1,6 @@
 #pragma once
 
-#include "elementwise/polynomial.h"
+#include "elementwise/double_functions.h"
 
 namespace norch::math {
 
@@ -19,6 +19,6 @@ inline float erf(float x) {
     return with_sign(a >= 1.1f ? 1.0f - (even + t * odd) : a + a * p, x);
 }
 
-inline double erf(double x) { return std::erf(x); }
+inline double erf(double x) { return doubles::erf(x); }
 
 }  // namespace norch::math

@@ -1,7 +1,7 @@
 // exp and what is made of it: expm1, sigmoid, tanh, sinh, cosh.
 #pragma once
 
-#include "elementwise/polynomial.h"
+#include "elementwise/double_functions.h"
 
 namespace norch::math {
 
@@ -103,15 +103,12 @@ inline float cosh(float x) {
     return mend_nan(float(0.5 * (e + 1.0 / e)), x);
 }
 
-inline double exp(double x) { return std::exp(x); }
-inline double exp_raised(double x) { return 0x1p64 * std::exp(x); }
-inline double expm1(double x) { return std::expm1(x); }
-inline double tanh(double x) { return std::tanh(x); }
+inline double exp(double x) { return doubles::exp(x); }
+inline double exp_raised(double x) { return doubles::exp_raised(x); }
+inline double expm1(double x) { return doubles::expm1(x); }
+inline double tanh(double x) { return doubles::tanh(x); }
 inline double sinh(double x) { return std::sinh(x); }
 inline double cosh(double x) { return std::cosh(x); }
-inline double sigmoid(double x) {
-    const double e = exp(-absolute(x));
-    return (x < 0.0 ? e : 1.0) / (1.0 + e);
-}
+inline double sigmoid(double x) { return doubles::sigmoid(x); }
 
 }  // namespace norch::math

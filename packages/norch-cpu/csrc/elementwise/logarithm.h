@@ -1,7 +1,7 @@
 // log and what is made of it: log1p, log2, log10, asinh, acosh, atanh.
 #pragma once
 
-#include "elementwise/polynomial.h"
+#include "elementwise/double_functions.h"
 
 namespace norch::math {
 
@@ -104,10 +104,10 @@ inline float atanh(float x) {
     return with_sign(mend(float(y), absolute(x) == 1.0f, !(absolute(x) <= 1.0f)), x);
 }
 
-inline double log(double x) { return std::log(x); }
-inline double log1p(double x) { return std::log1p(x); }
-inline double log2(double x) { return std::log2(x); }
-inline double log10(double x) { return std::log10(x); }
+inline double log(double x) { return doubles::log(x); }
+inline double log1p(double x) { return doubles::log1p(x); }
+inline double log2(double x) { return doubles::log2(x); }
+inline double log10(double x) { return doubles::log10(x); }
 inline double asinh(double x) { return std::asinh(x); }
 inline double acosh(double x) { return std::acosh(x); }
 inline double atanh(double x) { return std::atanh(x); }

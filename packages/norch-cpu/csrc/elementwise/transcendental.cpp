@@ -20,21 +20,23 @@ NORCH_BINARY(T, pow, math::pow(a, b))
     struct name {                                                              \
         static double apply(double x) { return math::name(x); }                \
         static float apply(float x) { return math::name(x); }                  \
-        static float fast(float x) { return math::name##_within_limit(x); }    \
+        template <class T>                                                     \
+        static T fast(T x) { return math::name##_within_limit(x); }            \
     };
 NORCH_PERIODIC_OPS(NORCH_PERIODIC)
 }  // namespace functions
 
 /// Block by block: without branches where all of a block is within the limit, one by one in the rare other blocks.
-template <class F>
+template <class T, class F>
 void periodic_loop(char* const* p, unsigned, int64_t n) {
     constexpr int64_t block = 512;
-    float* out = reinterpret_cast<float*>(p[0]);
-    const float* x = reinterpret_cast<const float*>(p[1]);
+    constexpr T limit = sizeof(T) == 4 ? T(math::trigonometric_limit) : T(math::double_trigonometric_limit);
+    T* out = reinterpret_cast<T*>(p[0]);
+    const T* x = reinterpret_cast<const T*>(p[1]);
     for (int64_t begin = 0; begin < n; begin += block, out += block, x += block) {
         const int64_t size = n - begin < block ? n - begin : block;
         int32_t beyond = 0;
-        for (int64_t i = 0; i < size; ++i) beyond |= math::absolute(x[i]) > math::trigonometric_limit ? 1 : 0;
+        for (int64_t i = 0; i < size; ++i) beyond |= math::absolute(x[i]) > limit ? 1 : 0;
         if (beyond) {
             for (int64_t i = 0; i < size; ++i) out[i] = F::apply(x[i]);
         } else {
@@ -80,7 +82,7 @@ KernelPtr unary(const Request& request) {
 
 template <class F, int ps_float, int ps_double>
 KernelPtr periodic(const Request& request) {
-    return floating(request, periodic_loop<F>, ps_float * 1e-3, unary_loop<double, F>, ps_double * 1e-3);
+    return floating(request, periodic_loop<float, F>, ps_float * 1e-3, periodic_loop<double, F>, ps_double * 1e-3);
 }
 
 KernelPtr atan2(const Request& request) {

@@ -1,12 +1,13 @@
 // sin, cos, tan and their inverses.
 #pragma once
 
-#include "elementwise/polynomial.h"
+#include "elementwise/double_functions.h"
 
 namespace norch::math {
 
 /// Up to where sin, cos and tan of a float may be computed by the formulas here.
 constexpr float trigonometric_limit = 2097152.0f;
+inline constexpr double double_trigonometric_limit = 1e6;
 
 /// n is below 2^20 in magnitude, so that n times the high part of pi is exact (Cody & Waite).
 inline double subtract_pi(double x, double n) { return (x - n * 0x1.921fb544p+1) - n * 0x1.0b4611a626331p-33; }
@@ -96,6 +97,9 @@ inline float atan2(float y, float x) {
 
 inline double sin(double x) { return std::sin(x); }
 inline double cos(double x) { return std::cos(x); }
+inline double sin_within_limit(double x) { return doubles::sin(x); }
+inline double cos_within_limit(double x) { return doubles::cos(x); }
+inline double tan_within_limit(double x) { return std::tan(x); }
 inline double tan(double x) { return std::tan(x); }
 inline double asin(double x) { return std::asin(x); }
 inline double acos(double x) { return std::acos(x); }

@@ -103,6 +103,46 @@ void normalize_long(C* out, const C* x, const C* weight, const C* bias, int64_t 
     }
 }
 
+/// Rows of 16-bit floats that are brought to float32 at a time: they stay in the cache.
+int64_t halves_together(int64_t n) { return std::clamp<int64_t>(8192 / std::max<int64_t>(n, 1), 1, MAX_ROWS); }
+
+void load_rows(const char* from, DType dtype, int64_t first, int64_t count, int64_t n, float* to) {
+    convert(from + first * n * size_of(dtype), dtype, count * n, reinterpret_cast<char*>(to), DType::f32);
+}
+void store_rows(const float* from, char* to, DType dtype, int64_t first, int64_t count, int64_t n) {
+    convert(reinterpret_cast<const char*>(from), DType::f32, count * n, to + first * n * size_of(dtype), dtype);
+}
+
+/// Whether rows are of 16-bit floats, `images` operands after the outputs alike, and all lies as it is wanted.
+bool are_halves(const Request& request, int outputs, int images) {
+    const Operand& out = request.operands[0];
+    if (!is_half(out.dtype) || !out.numel() || !are_plain(request, out)) return false;
+    for (int i = 0; i < images; ++i)
+        if (request.operands[size_t(outputs + i)].dtype != out.dtype) return false;
+    return true;
+}
+
+template <bool Centred>
+KernelPtr forward_halves(const Request& request, int weight, int bias, int64_t n, int64_t rows, double eps) {
+    const DType dtype = request.operands[0].dtype;
+    const DType of_weight = request.operands[size_t(weight)].dtype, of_bias = request.operands[size_t(bias)].dtype;
+    const double ns = ELEMENT_NS * double(n) + ROW_NS;
+    return make_kernel(double(rows) * ns, [=](char* const* data, const Scalar*) {
+        const Parameter<float> w(weight ? data[weight] : nullptr, of_weight, n), b(bias ? data[bias] : nullptr, of_bias, n);
+        parallel_for(rows, ns, [&](int64_t begin, int64_t end) {
+            const int64_t step = halves_together(n);
+            const Scratch<float> room(step * n);
+            for (int64_t r = begin; r < end; r += step) {
+                const int64_t count = std::min(step, end - r);
+                load_rows(data[1], dtype, r, count, n, room.data());
+                const auto run = n >= LONG_ROW ? normalize_long<Centred, float> : normalize_short<Centred, float>;
+                run(room.data(), room.data(), w.data(), b.data(), count, n, eps);
+                store_rows(room.data(), data[0], dtype, r, count, n);
+            }
+        });
+    });
+}
+
 template <bool Centred>
 KernelPtr forward(const Request& request) {
     const Operand& out = request.operands[0];
@@ -111,6 +151,7 @@ KernelPtr forward(const Request& request) {
     int weight = given[1] ? 2 : 0, bias = Centred && given[2] ? 2 + int(given[1]) : 0;
     int64_t n = row_size(request), rows = n ? out.numel() / n : 0;
     double eps = request.attrs.number("eps");
+    if (are_halves(request, 1, 1)) return forward_halves<Centred>(request, weight, bias, n, rows, eps);
     return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
         double ns = ELEMENT_NS * double(n) * sizeof(C) / 4 + ROW_NS;
         auto body = [=](char* const* data) {
@@ -244,30 +285,47 @@ KernelPtr backward(const Request& request) {
     const bool weighted = request.attrs.integers("given")[2];
     int64_t n = row_size(request), rows = n ? out.numel() / n : 0;
     double eps = request.attrs.number("eps");
+    const bool halves = are_halves(request, outputs, 2);
+    const DType dtype = out.dtype, of_weight = request.operands[size_t(weighted ? outputs + 2 : 0)].dtype;
     return by_compute_type(out, [&]<class C>(Tag<C>, DType compute) -> KernelPtr {
         double ns = 2.5 * ELEMENT_NS * double(n) * sizeof(C) / 4 + 2 * ROW_NS;
         auto body = [=](char* const* data) {
             auto at = [&](int i) { return reinterpret_cast<C*>(data[i]); };
-            const C *grad = at(outputs), *input = at(outputs + 1), *weight = weighted ? at(outputs + 2) : nullptr;
+            const Parameter<C> given(weighted ? data[outputs + 2] : nullptr, halves ? of_weight : compute, n);
+            const C *grad = at(outputs), *input = at(outputs + 1), *weight = given.data();
+            const auto some = weighted ? gradients<Centred, true, C> : gradients<Centred, false, C>;
             const int64_t chunk = chunk_of(rows), chunks = (rows + chunk - 1) / chunk, stride = n * (outputs - 1);
             Scratch<C> partial(chunks * stride);
             parallel_for(chunks, ns * double(chunk), [&](int64_t begin, int64_t end) {
+                const int64_t step = halves ? halves_together(n) : 0;
+                const Scratch<C> room(3 * step * n);
                 for (int64_t k = begin; k < end; ++k) {
                     C* to_weight = affine ? partial.data() + k * stride : nullptr;
                     C* to_bias = outputs == 3 ? to_weight + n : nullptr;
                     std::fill_n(partial.data() + k * stride, stride, C(0));
                     const int64_t stop = std::min(rows, (k + 1) * chunk);
+                    if constexpr (std::is_same_v<C, float>) {
+                        float *g = room.data(), *x = g + step * n, *to = x + step * n;
+                        for (int64_t first = k * chunk; halves && first < stop; first += step) {
+                            const int64_t count = std::min(step, stop - first);
+                            load_rows(data[outputs], dtype, first, count, n, g);
+                            load_rows(data[outputs + 1], dtype, first, count, n, x);
+                            some(to, g, x, weight, to_weight, to_bias, count, 0, n, eps);
+                            store_rows(to, data[0], dtype, first, count, n);
+                        }
+                    }
+                    if (halves) continue;
                     for_rows(k * chunk, stop, n, [&](int64_t first, int64_t count) {
                         const int64_t ahead = stop - first - count;
                         C* to = at(0) + first * n;
                         const C *g = grad + first * n, *x = input + first * n;
-                        const auto some = weighted ? gradients<Centred, true, C> : gradients<Centred, false, C>;
                         some(to, g, x, weight, to_weight, to_bias, count, ahead, n, eps);
                     });
                 }
             });
             for (int i = 1; i < outputs; ++i) sum_rows(at(i), partial.data() + (i - 1) * n, chunks, stride, n);
         };
+        if (halves) return make_kernel(double(rows) * ns, [body](char* const* data, const Scalar*) { body(data); });
         return staged(request, outputs, compute, double(rows) * ns, body);
     });
 }
@@ -280,6 +338,8 @@ void add_normalization(Registry& registry) {
     registry["rms_norm"] = forward<false>;
     registry["rms_norm_grad"] = backward<false>;
     add_channel_normalization(registry);
+    add_running_normalization(registry);
+    add_group_normalization(registry);
 }
 
 }  // namespace norch::nn

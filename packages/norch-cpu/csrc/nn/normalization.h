@@ -10,6 +10,7 @@
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 #include "runtime/parallel.h"
+#include "runtime/tile.h"
 
 namespace norch::nn {
 
@@ -117,6 +118,48 @@ KernelPtr by_compute_type(const Operand& like, const F& make) {
     return like.dtype == DType::f64 ? make(Tag<double>{}, DType::f64) : make(Tag<float>{}, DType::f32);
 }
 
-void add_channel_normalization(Registry&);  // channelnorm.cpp: batch_norm, group_norm
+/// Whether the operands lie without gaps, are floating, and none holds numbers that what `like` is computed in does not.
+inline bool are_plain(const Request& request, const Operand& like) {
+    if (!fits(request, like)) return false;
+    for (const Operand& o : request.operands)
+        if (!o.is_contiguous()) return false;
+    return true;
+}
+
+/// Numbers of any floating dtype, in another.
+inline void convert(const char* from, DType given, int64_t n, char* to, DType wanted) {
+    char* data = const_cast<char*>(from);
+    if (given == wanted) return std::memcpy(to, from, size_t(n * size_of(given))), void();
+    if (is_half(given) && wanted == DType::f32) return load_tile({to, 0, 4}, {data, 0, 2}, 1, n, 2, conversion_of(given));
+    if (is_half(wanted) && given == DType::f32) return store_tile({to, 0, 2}, {data, 0, 4}, 1, n, 2, conversion_of(wanted));
+    visit_floating(given, [&]<class S>(Tag<S>) {
+        visit_floating(wanted, [&]<class C>(Tag<C>) {
+            for (int64_t i = 0; i < n; ++i) reinterpret_cast<C*>(to)[i] = store<C>(compute_t<C>(load(reinterpret_cast<const S*>(from)[i])));
+        });
+    });
+}
+
+/// A vector of parameters as C: itself, a copy, or null where there is none.
+template <class C>
+class Parameter {
+public:
+    Parameter(const char* data, DType dtype, int64_t n) {
+        constexpr DType wanted = sizeof(C) == 8 ? DType::f64 : DType::f32;
+        data_ = reinterpret_cast<const C*>(data);
+        if (!data || dtype == wanted) return;
+        copy_.emplace(n);
+        convert(data, dtype, n, reinterpret_cast<char*>(copy_->data()), wanted);
+        data_ = copy_->data();
+    }
+    const C* data() const { return data_; }
+
+private:
+    std::optional<Scratch<C>> copy_;
+    const C* data_;
+};
+
+void add_channel_normalization(Registry&);  // channelnorm.cpp: batch_norm
+void add_running_normalization(Registry&);  // runningnorm.cpp: batch_norm with statistics that are given
+void add_group_normalization(Registry&);    // groupnorm.cpp
 
 }  // namespace norch::nn

@@ -205,18 +205,27 @@ def _grouped(x: Tensor, groups: int) -> Tensor:
     return x.reshape(n, groups, prod(rest) // groups)
 
 
-def _group_norm_rule(
-    g: Tensor, input: Tensor, num_groups: int, weight: Tensor | None, eps: float, needs: tuple[bool, ...]
-) -> Gradients:
-    shape, ndim, g = input.spec.shape, input.spec.ndim, upcast(g)
+def _infer_group_norm_grad(grad: Spec, input: Spec, groups: int, weight: Spec | None, eps: float) -> tuple[Spec, ...]:
+    channels = input.like((input.shape[1],), dtype=upcast_dtype(input.dtype))
+    return input.like(input.shape, image_layout(input.shape, input)), channels, channels
+
+
+@composite(_infer_group_norm_grad)
+def group_norm_grad(
+    grad: Tensor, input: Tensor, num_groups: int, weight: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of group_norm's input, weight and bias."""
+    shape, ndim, g = input.spec.shape, input.spec.ndim, upcast(grad)
     x = _grouped(upcast(input), num_groups)
-    dims, size, grad_input, grad_weight = [0, *range(2, ndim)], tuple(x.spec.shape[2:]), None, None
-    if needs[0]:
-        part = _grouped(g if weight is None else g * _channels(weight, ndim), num_groups)
-        grad_input = layer_norm_grad(part, x, size, None, eps, False).reshape(shape)
-    if needs[1]:
-        grad_weight = (g * _layer_norm(x, size, None, None, eps).reshape(shape)).sum(dims)
-    return grad_input, grad_weight, g.sum(dims) if needs[2] else None
+    dims, size = [0, *range(2, ndim)], tuple(x.spec.shape[2:])
+    part = _grouped(g if weight is None else g * _channels(weight, ndim), num_groups)
+    grad_input = layer_norm_grad(part, x, size, None, eps, False).reshape(shape)
+    grad_weight = (g * _layer_norm(x, size, None, None, eps).reshape(shape)).sum(dims)
+    return like_images(grad_input, input).to(input.dtype), grad_weight, g.sum(dims)
+
+
+def _group_norm_rule(g: Tensor, input: Tensor, num_groups: int, weight: Tensor | None, eps: float) -> Gradients:
+    return group_norm_grad(g, input, num_groups, weight, eps)
 
 
 @public(method=False)
@@ -284,6 +293,53 @@ def _batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: 
     return out.to(input.dtype), mean(x, dims), variance.reshape(-1) * (count / max(count - 1, 1))
 
 
+def _infer_batch_norm_running(
+    input: Spec, running_mean: Spec, running_var: Spec, weight: Spec | None, bias: Spec | None, eps: float
+) -> Spec:
+    return input.like(input.shape, image_layout(input.shape, input))
+
+
+def _batch_norm_running_rule(
+    g: Tensor,
+    input: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None,
+    eps: float,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    ndim, g = input.spec.ndim, upcast(g)
+    dims = [0, *range(2, ndim)]
+    factor = 1 / sqrt(upcast(running_var) + eps)
+    scaled = factor if weight is None else factor * weight
+    total = g.sum(dims) if needs[1] or needs[4] else g
+    product = (g * (input - _channels(running_mean, ndim))).sum(dims) if needs[2] or needs[3] else g
+    return (
+        (g * _channels(scaled, ndim)).to(input.dtype) if needs[0] else None,
+        -total * scaled if needs[1] else None,
+        -0.5 * product * scaled * factor * factor if needs[2] else None,
+        product * factor if needs[3] else None,
+        total if needs[4] else None,
+    )
+
+
+@composite(_infer_batch_norm_running, _batch_norm_running_rule, name="batch_norm_running", joint=True)
+def _batch_norm_running(
+    input: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """`batch_norm` with statistics that are given."""
+    ndim = input.spec.ndim
+    factor = 1 / sqrt(upcast(running_var) + eps)
+    factor = factor if weight is None else factor * weight
+    shift = -running_mean * factor if bias is None else bias - running_mean * factor
+    return _affine(input, _channels(factor, ndim), _channels(shift, ndim)).to(input.dtype)
+
+
 @lru_cache(256)
 def _check_batch_norm(
     input: Spec, running_mean: Spec | None, running_var: Spec | None, weight: Spec | None, bias: Spec | None
@@ -321,11 +377,7 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ShapeError("batch_norm(): needs running_mean and running_var unless training")
-        ndim = input.spec.ndim
-        factor = 1 / sqrt(upcast(running_var) + eps)
-        factor = factor if weight is None else factor * weight
-        shift = -running_mean * factor if bias is None else bias - running_mean * factor
-        return (input * _channels(factor, ndim) + _channels(shift, ndim)).to(input.dtype)  # type: ignore[no-any-return]
+        return _batch_norm_running(input, running_mean, running_var, weight, bias, eps)
     count = input.spec.numel // max(input.spec.shape[1], 1)
     if count <= 1 and input.spec.numel:
         raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
