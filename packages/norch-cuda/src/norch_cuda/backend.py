@@ -12,6 +12,7 @@ from . import _ext, libraries, module
 
 class CudaBackend(Backend):
     device_type = "cuda"
+    kept = frozenset({"scaled_dot_product_attention_sums"})
     module = module
     allocate = staticmethod(_ext.allocate)
     copy_in = staticmethod(_ext.copy_in)

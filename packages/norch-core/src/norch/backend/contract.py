@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ..dtype import DType
 
-CONTRACT = (1, 3)
+CONTRACT = (1, 4)
 """Major and minor version. Majors must match; a backend built for an older minor keeps working, since methods and
 fields are only ever added, each with a default.
 
 1.1: Backend.allocating, copy_out_later and current_device.
 1.2: Backend.channels_last and record_stream.
 1.3: Backend.program, and the composite "fused".
+1.4: Backend.kept.
 """
 
 UNARY: list[str] = []
@@ -186,6 +187,11 @@ class Backend(ABC):
     channels_last: frozenset[str] = frozenset()
     """Those of CHANNELS_LAST for which `compile` knows outputs (n, c, h, w) whose channels vary fastest, be it that it
     answers None. Of the others, and after a None, it is asked for a contiguous result, which core copies."""
+
+    kept: frozenset[str] = frozenset()
+    """Composites that core asks for only where they are named here: "scaled_dot_product_attention_sums" (outputs the
+    attention and for each query log(sum(exp(scores))), in float32 for 16-bit floats) in place of attention that will
+    need a gradient, which "scaled_dot_product_attention_sums_grad" computes from both. None decomposes, as ever."""
 
     @abstractmethod
     def device_count(self) -> int:

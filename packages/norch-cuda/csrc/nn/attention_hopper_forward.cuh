@@ -1,0 +1,194 @@
+// Attention of float16 and bfloat16 on compute capability 9.0, after Shah et al., "FlashAttention-3", 2024: a warp copies
+// tiles of keys and values, and each warpgroup has 64 queries, whose products run beside its softmax.
+#pragma once
+
+#include "nn/attention_hopper.cuh"
+
+namespace norch::hopper {
+
+using ForwardProblem = Problem<F_SUMS>;
+
+template <class T, int D, int GROUPS, int KEYS, int STAGES>
+struct alignas(1024) ForwardShared {
+    T query[GROUPS][64 * D], out[GROUPS][64 * D], key[STAGES][KEYS * D], value[STAGES][KEYS * D];
+    Barrier query_full[GROUPS], query_free[GROUPS];
+    Barrier key_full[STAGES], key_free[STAGES], value_full[STAGES], value_free[STAGES];
+};
+
+/// The softmax of a lane's two rows as their scores become known.
+struct Softmax {
+    float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {};
+
+    /// Turns scores into weights; what was summed before is to be multiplied by `rescale`.
+    template <int N>
+    __device__ void weigh(float (&s)[N / 2], float (&rescale)[2], float scale) {
+        float base[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float now = largest[half];
+#pragma unroll
+            for (int j = 0; j < N / 8; ++j) now = fmaxf(now, fmaxf(s[4 * j + 2 * half], s[4 * j + 2 * half + 1]));
+            now = largest_of_4(now);
+            base[half] = base_of(now) * scale;
+            rescale[half] = exp2_of(largest[half] * scale - base[half]);
+            largest[half] = now;
+            sum[half] *= rescale[half];
+        }
+#pragma unroll
+        for (int i = 0; i < N / 2; ++i) {
+            const int half = i / 2 % 2;
+            s[i] = exp2_of(s[i] * scale - base[half]);
+            sum[half] += s[i];
+        }
+    }
+};
+
+template <class T, int D, int GROUPS, int KEYS, int STAGES>
+__device__ void produce(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const ForwardProblem& p) {
+    constexpr int ROWS = GROUPS * 64;
+    Work<F_SUMS> work{p, p.is_causal};
+    Turn<1> query;
+    Turn<STAGES> turn;
+    query.parity = turn.parity = 1;  // all is free at first
+    for (Place place; work.next(place);) {
+        const Boxes<F_SUMS> boxes(p, place.head);
+        const int first = place.tile * ROWS;
+        const int seen = p.is_causal ? min(p.keys, first + ROWS) : p.keys, tiles = (seen + KEYS - 1) / KEYS;
+        for (int g = 0; g < GROUPS; ++g) {
+            wait(&shared.query_free[g], query.parity);
+            arrive_expecting(&shared.query_full[g], 64 * ROW_BYTES<T, D>);
+            boxes.template load<T, D, 64>(shared.query[g], F_QUERY, first + g * 64, &shared.query_full[g]);
+        }
+        query.advance();
+        for (int tile = tiles - 1; tile >= 0; --tile) {
+            wait(&shared.key_free[turn.stage], turn.parity);
+            arrive_expecting(&shared.key_full[turn.stage], KEYS * ROW_BYTES<T, D>);
+            boxes.template load<T, D, KEYS>(shared.key[turn.stage], F_KEY, tile * KEYS, &shared.key_full[turn.stage]);
+            wait(&shared.value_free[turn.stage], turn.parity);
+            arrive_expecting(&shared.value_full[turn.stage], KEYS * ROW_BYTES<T, D>);
+            boxes.template load<T, D, KEYS>(shared.value[turn.stage], F_VALUE, tile * KEYS,
+                                                  &shared.value_full[turn.stage]);
+            turn.advance();
+        }
+    }
+}
+
+template <class T, int D, int GROUPS, int KEYS, int STAGES, bool IN_TURN>
+__device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const ForwardProblem& p) {
+    constexpr int ROWS = GROUPS * 64, BOTH = 2 * WARPGROUP;
+    const int group = threadIdx.x / WARPGROUP - 1, thread = threadIdx.x % WARPGROUP;
+    const int own = group * 64, lane_row = own + thread / 32 * 16 + thread % 32 / 4;
+    const float scale = p.scale * LOG2E;
+    Work<F_SUMS> work{p, p.is_causal};
+    Turn<1> query;
+    Turn<STAGES> turn;  // of the keys; that of the values is one behind
+    // Warpgroups begin their products in turn, so that the softmax of one runs beside the products of another.
+    constexpr int FIRST_BARRIER = 4;
+    auto await_turn = [&] { if constexpr (IN_TURN) sync_named(FIRST_BARRIER + group, BOTH); };
+    auto give_turn = [&] {
+        if constexpr (IN_TURN) arrive_named(FIRST_BARRIER + (group + 1 == GROUPS ? 0 : group + 1), BOTH);
+    };
+    if (IN_TURN && group == GROUPS - 1) give_turn();
+    auto done = [](Barrier* b) { once([&] { arrive(b); }); };
+
+    for (Place place; work.next(place);) {
+        const int first = place.tile * ROWS, row = first + lane_row;
+        const int seen = p.is_causal ? min(p.keys, first + ROWS) : p.keys;
+        int tile = (seen + KEYS - 1) / KEYS - 1;
+        Softmax softmax;
+        float s[KEYS / 2], out[D / 2] = {}, rescale[2];
+        uint32_t weights[KEYS / 16][4];
+        const T* own_query = shared.query[group];
+        auto weigh = [&] {
+            if (tile * KEYS + KEYS > p.keys || (p.is_causal && tile * KEYS + KEYS > first + own + 1))
+                hide<KEYS>(s, p.is_causal, row, tile * KEYS, p.keys);
+            softmax.weigh<KEYS>(s, rescale, scale);
+        };
+        wait(&shared.query_full[group], query.parity);
+        if constexpr (!IN_TURN)
+            for (; p.is_causal && tile * KEYS >= first + own + 64; --tile) {  // no query of this warpgroup sees it
+                wait(&shared.key_full[turn.stage], turn.parity);
+                done(&shared.key_free[turn.stage]);
+                wait(&shared.value_full[turn.stage], turn.parity);
+                done(&shared.value_free[turn.stage]);
+                turn.advance();
+            }
+        wait(&shared.key_full[turn.stage], turn.parity);
+        await_turn();
+        begin_products();
+        begin_dots<T, D, KEYS, 64, KEYS>(s, own_query, shared.key[turn.stage]);
+        give_turn();
+        wait_for_products<0>(s);
+        done(&shared.key_free[turn.stage]);
+        weigh();
+        pack_all<T, KEYS>(weights, s);
+        for (--tile; tile >= 0; --tile) {
+            const Turn<STAGES> before = turn;
+            turn.advance();
+            wait(&shared.key_full[turn.stage], turn.parity);
+            await_turn();
+            begin_products();
+            begin_dots<T, D, KEYS, 64, KEYS>(s, own_query, shared.key[turn.stage]);
+            wait(&shared.value_full[before.stage], before.parity);
+            begin_weighted<T, D, KEYS>(out, weights, shared.value[before.stage]);
+            give_turn();
+            wait_for_products<1>(s);
+            done(&shared.key_free[turn.stage]);
+            weigh();
+            wait_for_products<0>(out);
+            done(&shared.value_free[before.stage]);
+#pragma unroll
+            for (int i = 0; i < D / 2; ++i) out[i] *= rescale[i / 2 % 2];
+            pack_all<T, KEYS>(weights, s);
+        }
+        done(&shared.query_free[group]);
+        wait(&shared.value_full[turn.stage], turn.parity);
+        begin_products();
+        begin_weighted<T, D, KEYS>(out, weights, shared.value[turn.stage]);
+        float factor[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float total = sum_of_4(softmax.sum[half]);
+            factor[half] = 1 / total;
+            if (p.sums && thread % 4 == 0 && row + 8 * half < p.queries)
+                Boxes<F_SUMS>(p, place.head).sum(row + 8 * half) = base_of(softmax.largest[half]) * p.scale + logf(total);
+        }
+        wait_for_products<0>(out);
+        done(&shared.value_free[turn.stage]);
+        write_rows<T, D>(p, place.head, F_OUT, first + own, shared.out[group], out, factor[0], factor[1]);
+        turn.advance();
+        query.advance();
+    }
+    if (thread == 0) wait_for_stores();
+    if (IN_TURN && group == 0) await_turn();
+}
+
+template <class T, int D, int GROUPS, int KEYS, int STAGES, bool IN_TURN>
+__global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
+    forward_kernel(const __grid_constant__ ForwardProblem p) {
+    extern __shared__ __align__(1024) char memory[];
+    auto& shared = *reinterpret_cast<ForwardShared<T, D, GROUPS, KEYS, STAGES>*>(memory);
+    if (threadIdx.x == 0) {
+        for (int g = 0; g < GROUPS; ++g) {
+            init_barrier(&shared.query_full[g], 1);
+            init_barrier(&shared.query_free[g], 4);
+        }
+        for (int i = 0; i < STAGES; ++i) {
+            init_barrier(&shared.key_full[i], 1);
+            init_barrier(&shared.value_full[i], 1);
+            init_barrier(&shared.key_free[i], 4 * GROUPS);
+            init_barrier(&shared.value_free[i], 4 * GROUPS);
+        }
+        publish_barriers();
+    }
+    __syncthreads();
+    if (threadIdx.x < WARPGROUP) {
+        give_registers<GROUPS == 3 ? 32 : 24>();
+        if (threadIdx.x == 0) produce<T, D, GROUPS, KEYS, STAGES>(shared, p);
+    } else {
+        take_registers<GROUPS == 3 ? 160 : 240>();
+        consume<T, D, GROUPS, KEYS, STAGES, IN_TURN>(shared, p);
+    }
+}
+
+}  // namespace norch::hopper
