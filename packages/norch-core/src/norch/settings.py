@@ -1,4 +1,4 @@
-"""Settings of the whole process: the precision of float32 matrix products, and CPU threads; who is told of a change."""
+"""Settings of the process: precision of float32 matrix products, switches, CPU threads; who is told of a change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .device import CPU
 
 PRECISIONS = ("highest", "high", "medium")
 _precision = "highest"
+_switches: dict[str, object] = {}
 _callbacks: list[Callable[[], None]] = []
 
 
@@ -42,6 +43,18 @@ def set_float32_matmul_precision(precision: str) -> None:
 def get_float32_matmul_precision() -> str:
     """What `set_float32_matmul_precision` was given last. A backend asks this in `compile`."""
     return _precision
+
+
+def set_switch(name: str, value: object) -> None:
+    """Keeps a switch that some backend knows, such as "cudnn.enabled". Kernels are compiled again after a change."""
+    if get_switch(name) != value:
+        _switches[name] = value
+        changed()
+
+
+def get_switch(name: str, default: object = None) -> object:
+    """What `set_switch` was given last for `name`. A backend asks this in `compile`."""
+    return _switches.get(name, default)
 
 
 def set_num_threads(count: int) -> None:

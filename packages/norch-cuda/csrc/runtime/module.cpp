@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "common/module.h"
+#include "cudnn/library.h"
 #include "matmul/cublaslt.h"
 #include "runtime/bindings.h"
 #include "runtime/families.h"
@@ -285,6 +286,11 @@ NB_MODULE(_ext, m) {
         find_library = [held](const char* name) { return nb::cast<std::string>(held(name)); };
     }, nb::arg("find"));
     m.def("set_allows_tf32", [](bool allows) { matmul::allows_tf32 = allows; }, nb::arg("allows"));
+    m.def("set_cudnn", [](bool is_enabled, bool is_deterministic, bool benchmarks) {
+        cudnn::settings = {is_enabled, is_deterministic, benchmarks};
+    });
+    m.def("cudnn_version", [] { return cudnn::unusable_reason().empty() ? cudnn::version() : 0; });
+    m.def("why_no_cudnn", [] { return cudnn::unusable_reason(); });
     add_runtime(m);
     distributed::add_nccl(m);
 }

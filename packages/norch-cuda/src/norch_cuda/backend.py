@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from norch.backend import Backend, Fed, Kernel, Operand, Place, get_float32_matmul_precision
+from norch.backend import Backend, Fed, Kernel, Operand, Place, get_float32_matmul_precision, get_switch
 
 from . import _ext, libraries, module
+
+_CUDNN = (("enabled", True), ("deterministic", True), ("benchmark", False))
+"""The switches of `norch.backends.cudnn`, and what they are at first."""
 
 
 class CudaBackend(Backend):
     device_type = "cuda"
     kept = frozenset({"scaled_dot_product_attention_sums"})
+    channels_last = frozenset(
+        {
+            "conv2d",
+            "conv2d_input_grad",
+            "conv2d_weight_grad",
+            "max_pool2d",
+            "max_pool2d_grad",
+            "sum_pool2d",
+            "sum_pool2d_grad",
+        }
+    )
     module = module
     allocate = staticmethod(_ext.allocate)
     copy_in = staticmethod(_ext.copy_in)
@@ -33,6 +47,7 @@ class CudaBackend(Backend):
 
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
         _ext.set_allows_tf32(get_float32_matmul_precision() != "highest")
+        _ext.set_cudnn(*(bool(get_switch(f"cudnn.{name}", default)) for name, default in _CUDNN))
         kernel: Kernel | None = _ext.compile(op, operands, attrs)
         return kernel
 

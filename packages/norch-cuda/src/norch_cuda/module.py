@@ -43,6 +43,7 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_device",
     "stream",
+    "uses",
     "versions",
 ]
 
@@ -83,9 +84,17 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of CUDA that the kernels were built with and that the driver supports."""
-    runtime, driver = _ext.cuda_version()
-    return {"runtime": f"{runtime // 1000}.{runtime % 1000 // 10}", "driver": f"{driver // 1000}.{driver % 1000 // 10}"}
+    """The versions of CUDA that the kernels were built with and that the driver supports, and of cuDNN where it is."""
+    runtime, driver = (f"{v // 1000}.{v % 1000 // 10}" for v in _ext.cuda_version())
+    found, cudnn = {"runtime": runtime, "driver": driver}, _ext.cudnn_version()
+    return found | {"cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"} if cudnn else found
+
+
+def uses() -> str:
+    """What libraries the kernels use, for `norch info`."""
+    found = versions()
+    cudnn = f"cuDNN {found['cudnn']}" if "cudnn" in found else "own kernels in place of cuDNN: " + _ext.why_no_cudnn()
+    return f"CUDA {found['runtime']}, driver {found['driver']}, {cudnn}"
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:

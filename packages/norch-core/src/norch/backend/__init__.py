@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..device import set_registry
 from ..dtype import DType
 from ..errors import BackendError, OutOfMemoryError
-from ..settings import get_float32_matmul_precision
+from ..settings import get_float32_matmul_precision, get_switch
 from .contract import (
     BINARY,
     COMPARISON,
@@ -65,6 +65,7 @@ __all__ = [
     "OutOfMemoryError",
     "Place",
     "get_float32_matmul_precision",
+    "get_switch",
     "hookimpl",
     "parse_steps",
     "register",

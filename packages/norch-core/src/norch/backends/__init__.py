@@ -1,8 +1,7 @@
 """Switches that PyTorch scripts set: `norch.backends.cudnn.benchmark = True` and the like. Loaded when first used.
 
-norch has none of the libraries that they are named for. A switch that norch has an equivalent of sets it; one that
-could only change speed is kept and has no effect; one that asks for what norch does not do raises. Not to be confused
-with `norch.backend`, the contract of norch's own backends.
+A switch that norch has an equivalent of sets it; one that could only change speed is kept and has no effect; one that
+asks for what norch does not do raises. Not to be confused with `norch.backend`, the contract of norch's own backends.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..backend import registry
-from ..settings import get_float32_matmul_precision, set_float32_matmul_precision
+from ..settings import get_float32_matmul_precision, get_switch, set_float32_matmul_precision, set_switch
 
 
 class _Tf32:
@@ -27,23 +26,41 @@ class _Tf32:
         set_float32_matmul_precision("high" if value else "highest")
 
 
-class _CuDNN(_Tf32):
-    """norch-cuda has kernels of its own in place of cuDNN."""
+def _switch(name: str, default: bool, doc: str) -> Any:
+    """A property that backends see as the switch "cudnn." + name."""
+    key = f"cudnn.{name}"
 
-    benchmark = False
-    """Kept, without effect: norch-cuda tries out no algorithms at run time."""
+    def put(self: _CuDNN, value: bool) -> None:
+        set_switch(key, bool(value))
+
+    return property(lambda self: get_switch(key, default), put, doc=doc)
+
+
+class _CuDNN(_Tf32):
+    """cuDNN, which norch-cuda uses where it is installed: `pip install norch-cuda[cudnn]`."""
+
+    enabled = _switch("enabled", True, "Whether norch-cuda uses cuDNN where it is installed.")
+    deterministic = _switch(
+        "deterministic", True, "Whether each run gives the same bits. norch's own kernels do so in any case."
+    )
+    benchmark = _switch(
+        "benchmark", False, "Whether convolutions try cuDNN's algorithms out and take the fastest, once for each shape."
+    )
     benchmark_limit: int | None = 10
-    enabled = True
-    """Kept, without effect: there is no cuDNN to turn off."""
-    deterministic = True
-    """Kept, without effect: norch's kernels give the same result in every run anyway."""
+    """Kept, without effect."""
 
     def is_available(self) -> bool:
-        """False: norch has no cuDNN."""
-        return False
+        """Whether device "cuda" can be used, and cuDNN with it."""
+        return self.version() is not None
 
-    def version(self) -> None:
-        """None: norch has no cuDNN."""
+    def version(self) -> int | None:
+        """Such as 91900 for 9.19.0; None where there is none that can be used."""
+        versions = getattr(registry.find("cuda").module, "versions", None) if registry.is_usable("cuda") else None
+        found = versions().get("cudnn") if versions else None
+        if found is None:
+            return None
+        major, minor, patch = map(int, found.split("."))
+        return major * 10000 + minor * 100 + patch
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not hasattr(type(self), name):
