@@ -5,11 +5,17 @@ namespace norch {
 namespace hopper {
 namespace {
 
-template <class T, int D>
+template <class T, int D, int GROUPS>
 void attend(const Attention<FORWARD>& a, DType dtype) {
-    constexpr int GROUPS = D == 64 ? 3 : 2, KEYS = 128, STAGES = 2;
-    launch_shared<&forward_kernel<T, D, GROUPS, KEYS, STAGES, D != 64>, GROUPS, ForwardShared<T, D, GROUPS, KEYS, STAGES>>(
+    constexpr int KEYS = 128, STAGES = 2;
+    launch_shared<&forward_kernel<T, D, GROUPS, KEYS, STAGES>, GROUPS, ForwardShared<T, D, GROUPS, KEYS, STAGES>>(
         problem_of(a, dtype, F_QUERY, a.queries, GROUPS * BOX_ROWS));
+}
+template <class T>
+void attend(const Attention<FORWARD>& a, DType dtype) {
+    if (std::max(a.size, a.values) > 64) attend<T, 128, 2>(a, dtype);
+    else if (a.is_causal) attend<T, 64, 2>(a, dtype);
+    else attend<T, 64, 3>(a, dtype);
 }
 
 /// Whether tensor maps can describe the first `count` operands, and the tiles are not mostly empty.
@@ -29,9 +35,8 @@ bool suits_hopper(const Attention<FORWARD>& a, DType) { return hopper::suits(a, 
 bool suits_hopper(const Attention<BACKWARD>& a, DType) { return a.data[B_SUMS] && hopper::suits(a, B_SUMS); }
 
 void attend_hopper(const Attention<FORWARD>& a, DType dtype) {
-    const bool is_narrow = std::max(a.size, a.values) <= 64;
-    if (dtype == DType::f16) is_narrow ? hopper::attend<__half, 64>(a, dtype) : hopper::attend<__half, 128>(a, dtype);
-    else is_narrow ? hopper::attend<__nv_bfloat16, 64>(a, dtype) : hopper::attend<__nv_bfloat16, 128>(a, dtype);
+    if (dtype == DType::f16) hopper::attend<__half>(a, dtype);
+    else hopper::attend<__nv_bfloat16>(a, dtype);
 }
 
 }  // namespace nn

@@ -73,7 +73,7 @@ __device__ void produce(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
     }
 }
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES, bool IN_TURN>
+template <class T, int D, int GROUPS, int KEYS, int STAGES>
 __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const ForwardProblem& p) {
     constexpr int ROWS = GROUPS * 64, BOTH = 2 * WARPGROUP;
     const int group = threadIdx.x / WARPGROUP - 1, thread = threadIdx.x % WARPGROUP;
@@ -84,11 +84,9 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
     Turn<STAGES> turn;  // of the keys; that of the values is one behind
     // Warpgroups begin their products in turn, so that the softmax of one runs beside the products of another.
     constexpr int FIRST_BARRIER = 4;
-    auto await_turn = [&] { if constexpr (IN_TURN) sync_named(FIRST_BARRIER + group, BOTH); };
-    auto give_turn = [&] {
-        if constexpr (IN_TURN) arrive_named(FIRST_BARRIER + (group + 1 == GROUPS ? 0 : group + 1), BOTH);
-    };
-    if (IN_TURN && group == GROUPS - 1) give_turn();
+    auto await_turn = [&] { sync_named(FIRST_BARRIER + group, BOTH); };
+    auto give_turn = [&] { arrive_named(FIRST_BARRIER + (group + 1 == GROUPS ? 0 : group + 1), BOTH); };
+    if (group == GROUPS - 1) give_turn();
     auto done = [](Barrier* b) { once([&] { arrive(b); }); };
 
     for (Place place; work.next(place);) {
@@ -105,14 +103,6 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
             softmax.weigh<KEYS>(s, rescale, scale);
         };
         wait(&shared.query_full[group], query.parity);
-        if constexpr (!IN_TURN)
-            for (; p.is_causal && tile * KEYS >= first + own + 64; --tile) {  // no query of this warpgroup sees it
-                wait(&shared.key_full[turn.stage], turn.parity);
-                done(&shared.key_free[turn.stage]);
-                wait(&shared.value_full[turn.stage], turn.parity);
-                done(&shared.value_free[turn.stage]);
-                turn.advance();
-            }
         wait(&shared.key_full[turn.stage], turn.parity);
         await_turn();
         begin_products();
@@ -160,10 +150,10 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
         query.advance();
     }
     if (thread == 0) wait_for_stores();
-    if (IN_TURN && group == 0) await_turn();
+    if (group == 0) await_turn();
 }
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES, bool IN_TURN>
+template <class T, int D, int GROUPS, int KEYS, int STAGES>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     forward_kernel(const __grid_constant__ ForwardProblem p) {
     extern __shared__ __align__(1024) char memory[];
@@ -187,7 +177,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         if (threadIdx.x == 0) produce<T, D, GROUPS, KEYS, STAGES>(shared, p);
     } else {
         take_registers<GROUPS == 3 ? 160 : 240>();
-        consume<T, D, GROUPS, KEYS, STAGES, IN_TURN>(shared, p);
+        consume<T, D, GROUPS, KEYS, STAGES>(shared, p);
     }
 }
 

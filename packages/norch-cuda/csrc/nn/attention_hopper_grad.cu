@@ -13,9 +13,9 @@ void attend_grad(const Attention<BACKWARD>& a, DType dtype) {
     const size_t count = size_t(a.heads()) * size_t(padded) + QUERIES;
     const Scratch<float> scratch(2 * count);
     const Facts facts = {scratch.data(), scratch.data() + count, padded};
-    launch_shared<&query_kernel<T, D, GROUPS, KEYS, STAGES>, GROUPS, QueryShared<T, D, GROUPS, KEYS, STAGES>>(
+    launch_shared<&query_kernel<T, D, GROUPS, KEYS, STAGES, false>, GROUPS, QueryShared<T, D, GROUPS, KEYS, STAGES>>(
         problem_of(a, dtype, B_QUERY, a.queries, ROWS), facts);
-    launch_shared<&key_kernel<T, D, GROUPS, QUERIES, STAGES, false>, GROUPS, KeyShared<T, D, GROUPS, QUERIES, STAGES>>(
+    launch_shared<&key_kernel<T, D, GROUPS, QUERIES, STAGES, false, false>, GROUPS, KeyShared<T, D, GROUPS, QUERIES, STAGES>>(
         problem_of(a, dtype, B_QUERY, a.keys, ROWS), facts);
 }
 

@@ -35,7 +35,7 @@ __device__ inline void add_dot(float& sum, const T* a, const T* b, int row, int 
     for (int i = 0; i < 8; ++i) sum = fmaf(float(x[i]), float(y[i]), sum);
 }
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES>
+template <class T, int D, int GROUPS, int KEYS, int STAGES, bool HOLDS>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     query_kernel(const __grid_constant__ GradProblem p, Facts facts) {
     using Shared = QueryShared<T, D, GROUPS, KEYS, STAGES>;
@@ -126,14 +126,20 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             turn.advance();
         }
         float s[KEYS / 2], slope[KEYS / 2], out[D / 2] = {};
-        uint32_t packed[KEYS / 16][4];
+        uint32_t packed[KEYS / 16][4], queries[D / 16][4], grads[D / 16][4];
+        if constexpr (HOLDS) {
+            load_left<T, D>(queries, shared.query[group]);
+            load_left<T, D>(grads, shared.grad[group]);
+        }
         int last = -1;
         for (; tile >= 0; --tile) {
             wait(&shared.key_full[turn.stage], turn.parity);
             begin_products();
-            begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[group], shared.key[turn.stage]);
+            if constexpr (HOLDS) begin_dots<T, D, KEYS, KEYS>(s, queries, shared.key[turn.stage]);
+            else begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[group], shared.key[turn.stage]);
             wait(&shared.value_full[turn.stage], turn.parity);
-            begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[group], shared.value[turn.stage]);
+            if constexpr (HOLDS) begin_dots<T, D, KEYS, KEYS>(slope, grads, shared.value[turn.stage]);
+            else begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[group], shared.value[turn.stage]);
             wait_for_products<1>(s, out);
             if (last >= 0) done(&shared.key_free[last]);
             if (tile * KEYS + KEYS > p.keys || (p.is_causal && tile * KEYS + KEYS > first + 1))
@@ -168,7 +174,7 @@ struct alignas(1024) KeyShared {
 };
 
 /// The gradients of GROUPS * 64 keys and values: here rows are keys, and columns queries.
-template <class T, int D, int GROUPS, int QUERIES, int STAGES, bool OVERLAPS>
+template <class T, int D, int GROUPS, int QUERIES, int STAGES, bool OVERLAPS, bool HOLDS>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     key_kernel(const __grid_constant__ GradProblem p, Facts facts) {
     using Shared = KeyShared<T, D, GROUPS, QUERIES, STAGES>;
@@ -235,7 +241,11 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             turn.advance();
         }
         float s[QUERIES / 2], slope[QUERIES / 2], for_key[D / 2] = {}, for_value[D / 2] = {};
-        uint32_t weights[QUERIES / 16][4], slopes[QUERIES / 16][4];
+        uint32_t weights[QUERIES / 16][4], slopes[QUERIES / 16][4], keys[D / 16][4], values[D / 16][4];
+        if constexpr (HOLDS) {
+            load_left<T, D>(keys, shared.key[group]);
+            load_left<T, D>(values, shared.value[group]);
+        }
         int last = -1;
         for (; q < p.queries; q += QUERIES) {
             const float2* base = reinterpret_cast<const float2*>(shared.base[turn.stage]) + lane % 4;
@@ -255,8 +265,13 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             };
             wait(&shared.full[turn.stage], turn.parity);
             begin_products();
-            begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[group], shared.query[turn.stage]);
-            begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[group], shared.grad[turn.stage]);
+            if constexpr (HOLDS) {
+                begin_dots<T, D, QUERIES, QUERIES>(s, keys, shared.query[turn.stage]);
+                begin_dots<T, D, QUERIES, QUERIES>(slope, values, shared.grad[turn.stage]);
+            } else {
+                begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[group], shared.query[turn.stage]);
+                begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[group], shared.grad[turn.stage]);
+            }
             wait_for_products<1>(s, for_key, for_value);
             if (last >= 0) done(&shared.free[last]);
 #pragma unroll

@@ -209,10 +209,15 @@ def scaled_dot_product_attention(
     """
     if attn_mask is not None and is_causal:
         raise ShapeError(f"{_OP}(): takes attn_mask {tuple(attn_mask.spec.shape)} or is_causal, not both")
-    if enable_gqa:
-        key, value = _repeat_heads(query, key), _repeat_heads(query, value)
     if scale is None:
         scale = 1 / math.sqrt(query.spec.shape[-1]) if query.spec.ndim and query.spec.shape[-1] else 1.0
+    if enable_gqa:
+        times = _times(query, key), _times(query, value)
+        if attn_mask is None and not dropout_p and times[0] == times[1] > 1 and _SUMS in query.spec.device.backend.kept:
+            # Key and value as they are: the heads that share one are a batch dim of their own.
+            groups = query.unflatten(-3, (-1, times[0])), key.unsqueeze(-3), value.unsqueeze(-3)
+            return scaled_dot_product_attention(*groups, is_causal=is_causal, scale=scale).flatten(-4, -3)
+        key, value = (x if n == 1 else repeat_interleave(x, n, -3) for x, n in zip((key, value), times, strict=True))
     if not dropout_p:
         if attn_mask is None and _keeps_sums(query, key, value):
             return _attention_sums(query, key, value, bool(is_causal), float(scale))[0]
@@ -221,9 +226,9 @@ def scaled_dot_product_attention(
     return dropout(_weights(query, key, attn_mask, is_causal, scale), dropout_p) @ value
 
 
-def _repeat_heads(query: Tensor, x: Tensor) -> Tensor:
-    """The heads of `x`, each as often as makes their number that of query's."""
+def _times(query: Tensor, x: Tensor) -> int:
+    """How many heads of query each head of `x` serves."""
     a, b = query.spec.shape, x.spec.shape
     if len(a) < 3 or len(b) < 3 or not b[-3] or a[-3] % b[-3]:
         raise ShapeError(f"{_OP}(): the heads of query {tuple(a)} are no multiple of those of key or value {tuple(b)}")
-    return x if a[-3] == b[-3] else repeat_interleave(x, a[-3] // b[-3], -3)
+    return a[-3] // b[-3]
