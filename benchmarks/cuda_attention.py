@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cuda import event_seconds
 
 import norch
 
@@ -63,6 +62,17 @@ def calls(name: str, lib: Any, attend: Any, q: Any, k: Any, v: Any, g: Any, is_c
     return {"forward": forward, "with backward": both}
 
 
+def event_seconds(lib: Any, call: Callable[[], Any], count: int = 4) -> float:
+    """Seconds on the device, of several calls, so that it does not wait for the host."""
+    start, end = lib.cuda.Event(enable_timing=True), lib.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(count):
+        call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / 1e3 / count
+
+
 def rates(shape: tuple[int, ...], is_causal: bool) -> dict[str, Any]:
     """TFLOP/s by work and library."""
     batch, heads, length, size = shape
@@ -77,18 +87,16 @@ def rates(shape: tuple[int, ...], is_causal: bool) -> dict[str, Any]:
             a, b = ours.float().cpu().numpy(), theirs.float().cpu().numpy()
             if not np.linalg.norm(a - b) <= TOLERANCE * np.linalg.norm(b):
                 sys.exit(f"gradients of {shape} differ by {np.linalg.norm(a - b) / np.linalg.norm(b):.1e}")
-    products = 2 * batch * heads * length * length * size * (1 if is_causal else 2)
+    product = batch * heads * length * length * size * (1 if is_causal else 2)
     found: dict[str, Any] = {}
-    for work, amount in (("forward", 2 * products), ("with backward", 7 * products)):
+    for work, amount in (("forward", 2 * product), ("with backward", 7 * product)):
         times: dict[str, list[float]] = {name: [] for name in all_calls}
         for turn in range(ROUNDS + 1):
             for name, some in all_calls.items():
-                library = "norch" if name == "norch" else "torch"
-                run: Callable[[], Any] = some[work]
-                seconds = event_seconds(library, run)
+                seconds = event_seconds(norch if name == "norch" else torch, some[work])
                 if turn:
                     times[name].append(seconds)
-        found[work] = {name: amount / 2 / statistics.median(taken) / 1e12 for name, taken in times.items()}
+        found[work] = {name: amount / statistics.median(taken) / 1e12 for name, taken in times.items()}
     return found
 
 

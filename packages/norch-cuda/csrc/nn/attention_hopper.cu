@@ -9,7 +9,7 @@ template <class T, int D, int GROUPS>
 void attend(const Attention<FORWARD>& a, DType dtype) {
     constexpr int KEYS = 128, STAGES = 2;
     launch_shared<&forward_kernel<T, D, GROUPS, KEYS, STAGES>, GROUPS, ForwardShared<T, D, GROUPS, KEYS, STAGES>>(
-        problem_of(a, dtype, F_QUERY, a.queries, GROUPS * BOX_ROWS));
+        problem_of(a, dtype, F_QUERY), a.queries);
 }
 template <class T>
 void attend(const Attention<FORWARD>& a, DType dtype) {

@@ -181,9 +181,9 @@ inline CUtensorMap tensor_map(DType dtype, char* data, int columns, int rows, in
     return map;
 }
 
-/// The problem for blocks whose tiles have `tile` of `count` rows of a head. N is COUNT and one for the sums.
+/// The problem, all but its tiles. N is COUNT and one for the sums; `query`: which operand that is.
 template <int N>
-Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query, int count, int tile) {
+Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query) {
     Problem<N - 1> p = {};
     int64_t sizes[3] = {1, 1, 1};
     for (int d = 0; d < a.batch.ndim; ++d) sizes[d] = a.batch.size[d].divisor;
@@ -205,7 +205,6 @@ Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query, int cou
     p.heads = int32_t(a.heads());
     p.queries = a.queries;
     p.keys = a.keys;
-    p.tiles = int32_t(ceil_div(count, tile));
     const int64_t bytes = int64_t(2) * std::max(a.queries, a.keys) * (a.size + a.values);
     p.together = int32_t(std::clamp<int64_t>(CACHED_BYTES / bytes, 1, p.heads));
     p.scale = a.scale;
@@ -215,15 +214,17 @@ Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query, int cou
     return p;
 }
 
-/// Launches a kernel of `GROUPS` warpgroups beside the one that copies, whose blocks share the work.
+/// Launches a kernel of GROUPS warpgroups beside the one that copies, each with 64 of the `count` rows of a head. Its
+/// blocks share the work.
 template <auto KERNEL, int GROUPS, class Shared, int COUNT, class... More>
-void launch_shared(const Problem<COUNT>& p, const More&... more) {
+void launch_shared(Problem<COUNT> p, int count, const More&... more) {
     static bool is_prepared[64];
     const int device = launch_stream().device;
     if (device >= 64 || !is_prepared[device]) {
         check(cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Shared))), "attention");
         if (device < 64) is_prepared[device] = true;
     }
+    p.tiles = int32_t(ceil_div(count, GROUPS * BOX_ROWS));
     const uint32_t blocks = uint32_t(std::min<int64_t>(int64_t(p.heads) * p.tiles, multiprocessors()));
     launch_kernel("attention", KERNEL, Grid{blocks, (GROUPS + 1) * WARPGROUP, sizeof(Shared)}, p, more...);
 }

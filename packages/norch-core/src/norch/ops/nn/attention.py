@@ -177,9 +177,7 @@ def _attention_sums_rule(
 
 
 @composite(_infer_attention_sums, _attention_sums_rule, name=_SUMS, joint=True)
-def _attention_sums(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
+def _attention_sums(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> tuple[Tensor, Tensor]:
     """The result, and for each query log(sum(exp(scores)))."""
     scores = _scores(upcast(query), upcast(key), None, is_causal, scale)
     sums = logsumexp(scores, -1)
