@@ -10,8 +10,8 @@ using ForwardProblem = Problem<F_SUMS>;
 
 template <class T, int D, int GROUPS, int KEYS, int STAGES>
 struct alignas(1024) ForwardShared {
-    T query[2][GROUPS][64 * D], out[GROUPS][64 * D], key[STAGES][KEYS * D], value[STAGES][KEYS * D];
-    Barrier query_full[2][GROUPS], query_free[2][GROUPS];
+    T query[GROUPS][64 * D], out[GROUPS][64 * D], key[STAGES][KEYS * D], value[STAGES][KEYS * D];
+    Barrier query_full[GROUPS], query_free[GROUPS];
     Barrier key_full[STAGES], key_free[STAGES], value_full[STAGES], value_free[STAGES];
 };
 
@@ -47,7 +47,7 @@ template <class T, int D, int GROUPS, int KEYS, int STAGES>
 __device__ void produce(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const ForwardProblem& p) {
     constexpr int ROWS = GROUPS * 64;
     Work<F_SUMS> work{p, p.is_causal};
-    Turn<2> query;
+    Turn<1> query;
     Turn<STAGES> turn;
     query.parity = turn.parity = 1;  // all is free at first
     for (Place place; work.next(place);) {
@@ -55,10 +55,9 @@ __device__ void produce(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
         const int first = place.tile * ROWS;
         const int seen = p.is_causal ? min(p.keys, first + ROWS) : p.keys, tiles = (seen + KEYS - 1) / KEYS;
         for (int g = 0; g < GROUPS; ++g) {
-            Barrier* full = &shared.query_full[query.stage][g];
-            wait(&shared.query_free[query.stage][g], query.parity);
-            arrive_expecting(full, 64 * ROW_BYTES<T, D>);
-            boxes.template load<T, D, 64>(shared.query[query.stage][g], F_QUERY, first + g * 64, full);
+            wait(&shared.query_free[g], query.parity);
+            arrive_expecting(&shared.query_full[g], 64 * ROW_BYTES<T, D>);
+            boxes.template load<T, D, 64>(shared.query[g], F_QUERY, first + g * 64, &shared.query_full[g]);
         }
         query.advance();
         for (int tile = tiles - 1; tile >= 0; --tile) {
@@ -81,7 +80,7 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
     const int own = group * 64, lane_row = own + thread / 32 * 16 + thread % 32 / 4;
     const float scale = p.scale * LOG2E;
     Work<F_SUMS> work{p, p.is_causal};
-    Turn<2> query;
+    Turn<1> query;
     Turn<STAGES> turn;  // of the keys; that of the values is one behind
     // Warpgroups begin their products in turn, so that the softmax of one runs beside the products of another.
     constexpr int FIRST_BARRIER = 4;
@@ -97,13 +96,13 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
         Softmax softmax;
         float s[KEYS / 2], out[D / 2] = {}, rescale[2];
         uint32_t weights[KEYS / 16][4];
-        const T* own_query = shared.query[query.stage][group];
+        const T* own_query = shared.query[group];
         auto weigh = [&] {
             if (tile * KEYS + KEYS > p.keys || (p.is_causal && tile * KEYS + KEYS > first + own + 1))
                 hide<KEYS>(s, p.is_causal, row, tile * KEYS, p.keys);
             softmax.weigh<KEYS>(s, rescale, scale);
         };
-        wait(&shared.query_full[query.stage][group], query.parity);
+        wait(&shared.query_full[group], query.parity);
         wait(&shared.key_full[turn.stage], turn.parity);
         await_turn();
         begin_products();
@@ -132,7 +131,7 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
             for (int i = 0; i < D / 2; ++i) out[i] *= rescale[i / 2 % 2];
             pack_all<T, KEYS>(weights, s);
         }
-        done(&shared.query_free[query.stage][group]);
+        done(&shared.query_free[group]);
         wait(&shared.value_full[turn.stage], turn.parity);
         begin_products();
         begin_weighted<T, D, KEYS>(out, weights, shared.value[turn.stage]);
@@ -161,10 +160,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     auto& shared = *reinterpret_cast<ForwardShared<T, D, GROUPS, KEYS, STAGES>*>(memory);
     if (threadIdx.x == 0) {
         for (int g = 0; g < GROUPS; ++g) {
-            for (int i = 0; i < 2; ++i) {
-                init_barrier(&shared.query_full[i][g], 1);
-                init_barrier(&shared.query_free[i][g], 4);
-            }
+            init_barrier(&shared.query_full[g], 1);
+            init_barrier(&shared.query_free[g], 4);
         }
         for (int i = 0; i < STAGES; ++i) {
             init_barrier(&shared.key_full[i], 1);

@@ -8,15 +8,15 @@ namespace {
 
 template <class T, int D>
 void attend_grad(const Attention<BACKWARD>& a, DType dtype) {
-    constexpr int GROUPS = 2, KEYS = D == 64 ? 128 : 64, QUERIES = D == 64 ? 128 : 64, STAGES = 2, AHEAD = D == 64 ? 2 : 1;
+    constexpr int GROUPS = 2, KEYS = D == 64 ? 128 : 64, QUERIES = D == 64 ? 128 : 64, STAGES = 2;
     const int32_t padded = int32_t(ceil_div(a.queries, BOX_ROWS)) * BOX_ROWS;
     const size_t count = size_t(a.heads()) * size_t(padded) + QUERIES;
     const Scratch<float> scratch(2 * count);
     const Facts facts = {scratch.data(), scratch.data() + count, padded};
     const GradProblem problem = problem_of(a, dtype, B_QUERY);
-    launch_shared<&query_kernel<T, D, GROUPS, KEYS, STAGES, AHEAD, false>, GROUPS, QueryShared<T, D, GROUPS, KEYS, STAGES, AHEAD>>(
+    launch_shared<&query_kernel<T, D, GROUPS, KEYS, STAGES>, GROUPS, QueryShared<T, D, GROUPS, KEYS, STAGES>>(
         problem, a.queries, facts);
-    launch_shared<&key_kernel<T, D, GROUPS, QUERIES, STAGES, AHEAD, false, false>, GROUPS, KeyShared<T, D, GROUPS, QUERIES, STAGES, AHEAD>>(
+    launch_shared<&key_kernel<T, D, GROUPS, QUERIES, STAGES>, GROUPS, KeyShared<T, D, GROUPS, QUERIES, STAGES>>(
         problem, a.keys, facts);
 }
 

@@ -141,7 +141,7 @@ __device__ inline void wait_for_products(C&... results) {
 #define NORCH_WGMMA_REGISTERS(N, TYPE, LIST, ACC, A, B, P, TURNED)                                                \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
                  " {" LIST "}, " A ", " B ", p, 1, 1, " TURNED ";\n}"                                                        \
-                 : ACC : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(IS_TURNED))
+                 : ACC : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
 
 /// c (64, N) = a @ b^T, or += where `adds`, over 16 columns. Lane l of warp w has columns 8 j + 2 (l % 4) and the next of
 /// rows 16 w + l / 4 (c[4 j], c[4 j + 1]) and 8 more (c[4 j + 2], c[4 j + 3]).
@@ -159,21 +159,20 @@ __device__ inline void multiply(float (&c)[N / 2], uint64_t a, uint64_t b, int a
 }
 
 /// c (64, N) = a @ b, or += where `adds`, over 16 rows of b. `a` is in registers, laid out as two blocks of 8 columns of c.
-/// IS_TURNED 0: a @ b^T over 16 columns of b.
-template <class T, int N, int IS_TURNED = 1>
+template <class T, int N>
 __device__ inline void multiply(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b, int adds) {
     constexpr bool IS_HALF = std::is_same_v<T, __half>;
     if constexpr (N == 64) {
         if constexpr (IS_HALF)
-            NORCH_WGMMA_REGISTERS(64, "f16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37", "%38");
+            NORCH_WGMMA_REGISTERS(64, "f16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37", "1");
         else
-            NORCH_WGMMA_REGISTERS(64, "bf16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37", "%38");
+            NORCH_WGMMA_REGISTERS(64, "bf16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37", "1");
     } else {
         static_assert(N == 128);
         if constexpr (IS_HALF)
-            NORCH_WGMMA_REGISTERS(128, "f16", NORCH_LIST64, NORCH_ACC64, "{%64, %65, %66, %67}", "%68", "%69", "%70");
+            NORCH_WGMMA_REGISTERS(128, "f16", NORCH_LIST64, NORCH_ACC64, "{%64, %65, %66, %67}", "%68", "%69", "1");
         else
-            NORCH_WGMMA_REGISTERS(128, "bf16", NORCH_LIST64, NORCH_ACC64, "{%64, %65, %66, %67}", "%68", "%69", "%70");
+            NORCH_WGMMA_REGISTERS(128, "bf16", NORCH_LIST64, NORCH_ACC64, "{%64, %65, %66, %67}", "%68", "%69", "1");
     }
 }
 
@@ -186,27 +185,6 @@ __device__ inline void begin_dots(float (&c)[N / 2], const T* a, const T* b) {
         multiply<T, N>(c, matrix_of(a + across * A_ROWS * ACROSS) + (within * 2 >> 4),
                        matrix_of(b + across * B_ROWS * ACROSS) + (within * 2 >> 4), k > 0);
     }
-    commit_products();
-}
-
-/// 64 rows of a matrix of D columns, as the left factor that this warpgroup's products take from registers.
-template <class T, int D>
-__device__ inline void load_left(uint32_t (&a)[D / 16][4], const T* tile) {
-    const int lane = threadIdx.x % 32, row = threadIdx.x % WARPGROUP / 32 * 16 + lane % 16;
-#pragma unroll
-    for (int k = 0; k < D / 16; ++k) {
-        const int packet = k % 4 * 2 + lane / 16;
-        const T* at = tile + (k / 4 * 64 + row) * ACROSS + (packet ^ row % 8) * 8;
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(a[k][0]), "=r"(a[k][1]), "=r"(a[k][2]), "=r"(a[k][3]) : "r"(shared_address(at)) : "memory");
-    }
-}
-/// c = a @ b^T for `a` in registers.
-template <class T, int D, int N, int B_ROWS>
-__device__ inline void begin_dots(float (&c)[N / 2], const uint32_t (&a)[D / 16][4], const T* b) {
-#pragma unroll
-    for (int k = 0; k < D / 16; ++k)
-        multiply<T, N, 0>(c, a[k], matrix_of(b + k / 4 * B_ROWS * ACROSS) + (k % 4 * 32 >> 4), k > 0);
     commit_products();
 }
 
