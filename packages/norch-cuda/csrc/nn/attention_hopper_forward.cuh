@@ -19,27 +19,30 @@ struct alignas(1024) ForwardShared {
 struct Softmax {
     float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {};
 
-    /// Turns scores into weights; what was summed before is to be multiplied by `rescale`.
+    /// Turns scores into weights; what was summed before is to be multiplied by `rescale`. Several chains of maxima and sums
+    /// are shorter than one.
     template <int N>
     __device__ void weigh(float (&s)[N / 2], float (&rescale)[2], float scale) {
         float base[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float now = largest[half];
+            float now[4] = {largest[half], largest[half], largest[half], largest[half]};
 #pragma unroll
-            for (int j = 0; j < N / 8; ++j) now = fmaxf(now, fmaxf(s[4 * j + 2 * half], s[4 * j + 2 * half + 1]));
-            now = largest_of_4(now);
-            base[half] = base_of(now) * scale;
+            for (int j = 0; j < N / 8; ++j)
+                now[j % 4] = fmaxf(now[j % 4], fmaxf(s[4 * j + 2 * half], s[4 * j + 2 * half + 1]));
+            now[0] = largest_of_4(fmaxf(fmaxf(now[0], now[1]), fmaxf(now[2], now[3])));
+            base[half] = base_of(now[0]) * scale;
             rescale[half] = exp2_of(largest[half] * scale - base[half]);
-            largest[half] = now;
-            sum[half] *= rescale[half];
+            largest[half] = now[0];
         }
+        float added[4] = {};
 #pragma unroll
         for (int i = 0; i < N / 2; ++i) {
-            const int half = i / 2 % 2;
-            s[i] = exp2_of(s[i] * scale - base[half]);
-            sum[half] += s[i];
+            s[i] = exp2_of(s[i] * scale - base[i / 2 % 2]);
+            added[i % 4] += s[i];
         }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) sum[half] = sum[half] * rescale[half] + (added[2 * half] + added[2 * half + 1]);
     }
 };
 

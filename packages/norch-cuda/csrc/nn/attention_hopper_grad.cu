@@ -9,14 +9,15 @@ namespace {
 template <class T, int D>
 void attend_grad(const Attention<BACKWARD>& a, DType dtype) {
     constexpr int GROUPS = 2, KEYS = D == 64 ? 128 : 64, QUERIES = D == 64 ? 128 : 64, STAGES = 2;
+    constexpr int AHEAD = D == 64 ? 2 : 1;  // shared memory has no room for more
     const int32_t padded = int32_t(ceil_div(a.queries, BOX_ROWS)) * BOX_ROWS;
     const size_t count = size_t(a.heads()) * size_t(padded) + QUERIES;
     const Scratch<float> scratch(2 * count);
     const Facts facts = {scratch.data(), scratch.data() + count, padded};
     const GradProblem problem = problem_of(a, dtype, B_QUERY);
-    launch_shared<&query_kernel<T, D, GROUPS, KEYS, STAGES>, GROUPS, QueryShared<T, D, GROUPS, KEYS, STAGES>>(
+    launch_shared<&query_kernel<T, D, GROUPS, KEYS, STAGES, AHEAD>, GROUPS, QueryShared<T, D, GROUPS, KEYS, STAGES, AHEAD>>(
         problem, a.queries, facts);
-    launch_shared<&key_kernel<T, D, GROUPS, QUERIES, STAGES>, GROUPS, KeyShared<T, D, GROUPS, QUERIES, STAGES>>(
+    launch_shared<&key_kernel<T, D, GROUPS, QUERIES, STAGES, AHEAD>, GROUPS, KeyShared<T, D, GROUPS, QUERIES, STAGES, AHEAD>>(
         problem, a.keys, facts);
 }
 

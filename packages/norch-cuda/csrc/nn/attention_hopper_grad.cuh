@@ -16,11 +16,12 @@ struct Facts {
     int32_t padded;
 };
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES>
+/// AHEAD: 2 where the rows of the next place are copied while a block works on the last.
+template <class T, int D, int GROUPS, int KEYS, int STAGES, int AHEAD>
 struct alignas(1024) QueryShared {
-    T query[GROUPS][64 * D], grad[GROUPS][64 * D], result[GROUPS][64 * D], out[GROUPS][64 * D];
+    T query[AHEAD][GROUPS][64 * D], grad[AHEAD][GROUPS][64 * D], result[AHEAD][GROUPS][64 * D], out[GROUPS][64 * D];
     T key[STAGES][KEYS * D], value[STAGES][KEYS * D];
-    Barrier rows_full[GROUPS], rows_free[GROUPS];
+    Barrier rows_full[AHEAD][GROUPS], rows_free[AHEAD][GROUPS];
     Barrier key_full[STAGES], key_free[STAGES], value_full[STAGES], value_free[STAGES];
 };
 
@@ -35,17 +36,19 @@ __device__ inline void add_dot(float& sum, const T* a, const T* b, int row, int 
     for (int i = 0; i < 8; ++i) sum = fmaf(float(x[i]), float(y[i]), sum);
 }
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES>
+template <class T, int D, int GROUPS, int KEYS, int STAGES, int AHEAD>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     query_kernel(const __grid_constant__ GradProblem p, Facts facts) {
-    using Shared = QueryShared<T, D, GROUPS, KEYS, STAGES>;
+    using Shared = QueryShared<T, D, GROUPS, KEYS, STAGES, AHEAD>;
     constexpr int ROWS = GROUPS * 64;
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
         for (int g = 0; g < GROUPS; ++g) {
-            init_barrier(&shared.rows_full[g], 1);
-            init_barrier(&shared.rows_free[g], 4);
+            for (int i = 0; i < AHEAD; ++i) {
+                init_barrier(&shared.rows_full[i][g], 1);
+                init_barrier(&shared.rows_free[i][g], 4);
+            }
         }
         for (int i = 0; i < STAGES; ++i) {
             init_barrier(&shared.key_full[i], 1);
@@ -57,7 +60,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     }
     __syncthreads();
     Work<B_SUMS> work{p, p.is_causal};
-    Turn<1> rows;
+    Turn<AHEAD> rows;
     Turn<STAGES> turn;
     Place place;
     if (threadIdx.x < WARPGROUP) {
@@ -68,12 +71,12 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             const Boxes<B_SUMS> boxes(p, place.head);
             const int first = place.tile * ROWS;
             for (int g = 0; g < GROUPS; ++g) {
-                Barrier* full = &shared.rows_full[g];
-                wait(&shared.rows_free[g], rows.parity);
+                Barrier* full = &shared.rows_full[rows.stage][g];
+                wait(&shared.rows_free[rows.stage][g], rows.parity);
                 arrive_expecting(full, 3 * 64 * ROW_BYTES<T, D>);
-                boxes.template load<T, D, 64>(shared.query[g], B_QUERY, first + g * 64, full);
-                boxes.template load<T, D, 64>(shared.grad[g], B_GRAD, first + g * 64, full);
-                boxes.template load<T, D, 64>(shared.result[g], B_OUT, first + g * 64, full);
+                boxes.template load<T, D, 64>(shared.query[rows.stage][g], B_QUERY, first + g * 64, full);
+                boxes.template load<T, D, 64>(shared.grad[rows.stage][g], B_GRAD, first + g * 64, full);
+                boxes.template load<T, D, 64>(shared.result[rows.stage][g], B_OUT, first + g * 64, full);
             }
             rows.advance();
             const int seen = p.is_causal ? min(p.keys, first + ROWS) : p.keys;
@@ -105,12 +108,12 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             const int at = row + 8 * half;
             base[half] = at < p.queries ? Boxes<B_SUMS>(p, place.head).sum(at) * LOG2E : INFINITY;
         }
-        wait(&shared.rows_full[group], rows.parity);
+        wait(&shared.rows_full[rows.stage][group], rows.parity);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int packet = 0; packet < D / 8; packet += 4)
-                add_dot(mean[half], shared.grad[group], shared.result[group], lane_row + 8 * half, packet + lane % 4);
+                add_dot(mean[half], shared.grad[rows.stage][group], shared.result[rows.stage][group], lane_row + 8 * half, packet + lane % 4);
             mean[half] = sum_of_4(mean[half]);
             const int at = row + 8 * half;
             if (lane % 4 == 0 && at < p.queries) {
@@ -131,9 +134,9 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         for (; tile >= 0; --tile) {
             wait(&shared.key_full[turn.stage], turn.parity);
             begin_products();
-            begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[group], shared.key[turn.stage]);
+            begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[rows.stage][group], shared.key[turn.stage]);
             wait(&shared.value_full[turn.stage], turn.parity);
-            begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[group], shared.value[turn.stage]);
+            begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[rows.stage][group], shared.value[turn.stage]);
             wait_for_products<1>(s, out);
             if (last >= 0) done(&shared.key_free[last]);
             if (tile * KEYS + KEYS > p.keys || (p.is_causal && tile * KEYS + KEYS > first + 1))
@@ -152,33 +155,35 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         }
         wait_for_products<0>(out);
         done(&shared.key_free[last]);
-        done(&shared.rows_free[group]);
+        done(&shared.rows_free[rows.stage][group]);
         rows.advance();
         write_rows<T, D>(p, place.head, B_FOR_QUERY, first, shared.out[group], out, p.scale, p.scale);
     }
     if (threadIdx.x % WARPGROUP == 0) wait_for_stores();
 }
 
-template <class T, int D, int GROUPS, int QUERIES, int STAGES>
+template <class T, int D, int GROUPS, int QUERIES, int STAGES, int AHEAD>
 struct alignas(1024) KeyShared {
-    T key[GROUPS][64 * D], value[GROUPS][64 * D], for_key[GROUPS][64 * D], for_value[GROUPS][64 * D];
+    T key[AHEAD][GROUPS][64 * D], value[AHEAD][GROUPS][64 * D], for_key[GROUPS][64 * D], for_value[GROUPS][64 * D];
     T query[STAGES][QUERIES * D], grad[STAGES][QUERIES * D];
     float base[STAGES][QUERIES], mean[STAGES][QUERIES];
-    Barrier rows_full[GROUPS], rows_free[GROUPS], full[STAGES], free[STAGES];
+    Barrier rows_full[AHEAD][GROUPS], rows_free[AHEAD][GROUPS], full[STAGES], free[STAGES];
 };
 
 /// The gradients of GROUPS * 64 keys and values: here rows are keys, and columns queries.
-template <class T, int D, int GROUPS, int QUERIES, int STAGES>
+template <class T, int D, int GROUPS, int QUERIES, int STAGES, int AHEAD>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     key_kernel(const __grid_constant__ GradProblem p, Facts facts) {
-    using Shared = KeyShared<T, D, GROUPS, QUERIES, STAGES>;
+    using Shared = KeyShared<T, D, GROUPS, QUERIES, STAGES, AHEAD>;
     constexpr int ROWS = GROUPS * 64;
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
         for (int g = 0; g < GROUPS; ++g) {
-            init_barrier(&shared.rows_full[g], 1);
-            init_barrier(&shared.rows_free[g], 4);
+            for (int i = 0; i < AHEAD; ++i) {
+                init_barrier(&shared.rows_full[i][g], 1);
+                init_barrier(&shared.rows_free[i][g], 4);
+            }
         }
         for (int i = 0; i < STAGES; ++i) {
             init_barrier(&shared.full[i], 1);
@@ -188,7 +193,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     }
     __syncthreads();
     Work<B_SUMS> work{p, false};
-    Turn<1> rows;
+    Turn<AHEAD> rows;
     Turn<STAGES> turn;
     Place place;
     if (threadIdx.x < WARPGROUP) {
@@ -199,11 +204,11 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             const Boxes<B_SUMS> boxes(p, place.head);
             const int first = place.tile * ROWS;
             for (int g = 0; g < GROUPS; ++g) {
-                Barrier* full = &shared.rows_full[g];
-                wait(&shared.rows_free[g], rows.parity);
+                Barrier* full = &shared.rows_full[rows.stage][g];
+                wait(&shared.rows_free[rows.stage][g], rows.parity);
                 arrive_expecting(full, 2 * 64 * ROW_BYTES<T, D>);
-                boxes.template load<T, D, 64>(shared.key[g], B_KEY, first + g * 64, full);
-                boxes.template load<T, D, 64>(shared.value[g], B_VALUE, first + g * 64, full);
+                boxes.template load<T, D, 64>(shared.key[rows.stage][g], B_KEY, first + g * 64, full);
+                boxes.template load<T, D, 64>(shared.value[rows.stage][g], B_VALUE, first + g * 64, full);
             }
             rows.advance();
             for (int q = p.is_causal ? first / QUERIES * QUERIES : 0; q < p.queries; q += QUERIES) {
@@ -227,7 +232,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     auto done = [](Barrier* b) { once([&] { arrive(b); }); };
     while (work.next(place)) {
         const int first = place.tile * ROWS + own, key = first + lane_row;
-        wait(&shared.rows_full[group], rows.parity);
+        wait(&shared.rows_full[rows.stage][group], rows.parity);
         int q = p.is_causal ? place.tile * ROWS / QUERIES * QUERIES : 0;
         for (; p.is_causal && q < p.queries && q + QUERIES <= first; q += QUERIES) {  // these see no key of this warpgroup
             wait(&shared.full[turn.stage], turn.parity);
@@ -254,8 +259,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             };
             wait(&shared.full[turn.stage], turn.parity);
             begin_products();
-            begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[group], shared.query[turn.stage]);
-            begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[group], shared.grad[turn.stage]);
+            begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[rows.stage][group], shared.query[turn.stage]);
+            begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[rows.stage][group], shared.grad[turn.stage]);
             wait_for_products<1>(s);
 #pragma unroll
             for (int j = 0; j < QUERIES / 8; ++j) {
@@ -285,7 +290,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             done(&shared.free[turn.stage]);
             turn.advance();
         }
-        done(&shared.rows_free[group]);
+        done(&shared.rows_free[rows.stage][group]);
         rows.advance();
         write_rows<T, D>(p, place.head, B_FOR_KEY, first, shared.for_key[group], for_key, p.scale, p.scale);
         write_rows<T, D>(p, place.head, B_FOR_VALUE, first, shared.for_value[group], for_value, 1.0f, 1.0f);
