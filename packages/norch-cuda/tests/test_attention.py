@@ -158,17 +158,6 @@ TRAINED = [  # batch, queries, keys, size, size of a value: of several tiles, wi
 ]
 
 
-@pytest.fixture(params=["own", "cudnn", "cudnn in any order"])
-def library(request, monkeypatch):
-    """Which kernels do it: with cuDNN those, where it is installed and can."""
-    cudnn = norch.backends.cudnn
-    if request.param != "own" and not cudnn.is_available():
-        pytest.skip("cuDNN is not installed")
-    monkeypatch.setattr(cudnn, "enabled", request.param != "own")
-    monkeypatch.setattr(cudnn, "deterministic", request.param != "cudnn in any order")
-    return request.param
-
-
 def train(q, k, v, g, **how):
     """out and the gradients, as a training step computes them."""
     leaves = [x.detach().requires_grad_() for x in (q, k, v)]
@@ -179,7 +168,7 @@ def train(q, k, v, g, **how):
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("batch", "queries", "keys", "size", "size_v"), TRAINED)
-def test_training(cuda, library, dtype, is_causal, batch, queries, keys, size, size_v):
+def test_training(cuda, dtype, is_causal, batch, queries, keys, size, size_v):
     shapes = (queries, size), (keys, size), (keys, size_v), (queries, size_v)
     tensors = [put(draw(*batch, *shape), dtype, cuda) for shape in shapes]
     assert_near(
@@ -191,7 +180,7 @@ def test_training(cuda, library, dtype, is_causal, batch, queries, keys, size, s
 
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
 @pytest.mark.parametrize("size", [64, 128])
-def test_training_on_one_projection(cuda, library, dtype, size):
+def test_training_on_one_projection(cuda, dtype, size):
     """As transformers lay it out: no copies, and heads joined in memory."""
     qkv = put(draw(2, 300, 3 * 4 * size), dtype, cuda)
     q, k, v = (x.reshape(2, 300, 4, size).transpose(1, 2) for x in qkv.split(4 * size, -1))
@@ -214,7 +203,7 @@ def test_training_in_other_layouts(cuda, dtype, length):
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
-def test_training_with_grouped_heads(cuda, library, dtype):
+def test_training_with_grouped_heads(cuda, dtype):
     q, g = (put(draw(2, 6, 200, 64), dtype, cuda) for _ in range(2))
     k, v = (put(draw(2, 2, 230, 64), dtype, cuda) for _ in range(2))
     got = train(q, k, v, g, is_causal=True, enable_gqa=True)
