@@ -62,7 +62,7 @@ def calls(name: str, lib: Any, attend: Any, q: Any, k: Any, v: Any, g: Any, is_c
     return {"forward": forward, "with backward": both}
 
 
-def event_seconds(lib: Any, call: Callable[[], Any], count: int = 4) -> float:
+def event_seconds(lib: Any, call: Callable[[], Any], count: int = 10) -> float:
     """Seconds on the device, of several calls, so that it does not wait for the host."""
     start, end = lib.cuda.Event(enable_timing=True), lib.cuda.Event(enable_timing=True)
     start.record()

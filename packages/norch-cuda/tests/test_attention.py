@@ -147,7 +147,7 @@ TRAINED = [  # batch, queries, keys, size, size of a value: of several tiles, wi
     ((3,), 130, 517, 64, 64),
     ((3,), 517, 130, 64, 64),
     ((1,), 1, 300, 64, 64),
-    ((2,), 300, 1, 64, 64),
+    ((2,), 300, 2, 64, 64),
     ((80,), 200, 270, 40, 48),
     ((2, 1, 3), 190, 191, 64, 64),
     ((2, 2), 333, 333, 128, 128),
@@ -196,8 +196,8 @@ def test_training_in_other_layouts(cuda, dtype, length):
     """What cannot be copied 16 bytes at a time, or has another order in memory."""
     odd = put(draw(2, length, 65), dtype, cuda)[..., 1:]
     turned = put(draw(2, 64, length), dtype, cuda).mT
-    one = put(draw(2, length, 1), dtype, cuda).expand(2, length, 64)
-    for tensors in ((odd, turned, odd, turned), (turned, odd, odd, one)):
+    one, row = (put(draw(2, *shape), dtype, cuda).expand(2, length, 64) for shape in ((length, 1), (1, 64)))
+    for tensors in ((odd, turned, odd, turned), (turned, odd, odd, one), (row, odd, odd, row), (one, row, odd, one)):
         expected = reference(*map(values, tensors), is_causal=True)
         assert_near(train(*tensors, is_causal=True), expected, TOLERANCE[dtype])
 

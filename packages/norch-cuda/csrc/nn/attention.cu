@@ -32,7 +32,7 @@ bool allows_16_bytes(const Attention<N>& a, const Operand& o, int k) {
     return allows;
 }
 
-/// `count` rows of one column, (…, count, 1), in the place of an operand that is not there or has one number for each row.
+/// A column of `count` rows, in the place of one that is not there.
 Operand column(const Operand& first, int64_t count) {
     std::vector<int64_t> shape(first.shape.begin(), first.shape.end() - 2);
     shape.insert(shape.end(), {count, 1});
@@ -53,7 +53,7 @@ bool describe(const std::vector<Operand>& operands, const Attrs& attrs, int quer
     const Operand &q = operands[query], &v = operands[query + 2];
     const int64_t queries = q.shape[q.ndim() - 2], keys = v.shape[v.ndim() - 2];
     const double scale = attrs.number("scale");
-    if (queries > MAX_LENGTH || keys > MAX_LENGTH || q.shape.back() > MAX_WIDTH || v.shape.back() > MAX_WIDTH) return false;
+    if (std::max(queries, keys) > MAX_LENGTH || std::max(q.shape.back(), v.shape.back()) > MAX_WIDTH) return false;
     if (!(scale > 0) || std::isinf(scale)) return false;  // the largest score must stay so when scaled
     if (properties(current_device()).shared_bytes < ATTENTION_SHARED_BYTES) return false;
 
@@ -90,10 +90,12 @@ Attention<N> with_data(const Attention<N>& described, const std::array<int, N>& 
 
 /// `places`: which operand of the request each operand is, -1 for none.
 template <int N>
-KernelPtr make(const Request& request, int query, const std::array<int, N>& places, void (*run_float)(const Attention<N>&),
-               void (*run_half)(const Attention<N>&, DType), void (*run_hopper)(const Attention<N>&, DType)) {
+KernelPtr make(const Request& request, int query, const std::array<int, N>& places,
+               void (*run_float)(const Attention<N>&), void (*run_half)(const Attention<N>&, DType),
+               void (*run_hopper)(const Attention<N>&, DType)) {
     const auto& given = request.operands;
-    if (int(given.size()) != N - int(std::count(places.begin(), places.end(), -1)) || given[0].ndim() < 2) return nullptr;
+    if (int64_t(given.size()) != N - std::count(places.begin(), places.end(), -1)) return nullptr;
+    if (given[0].ndim() < 2) return nullptr;
     std::vector<Operand> operands;
     for (int place : places) operands.push_back(place < 0 ? given[0] : given[size_t(place)]);
     Operand& sums = operands.back();
@@ -109,7 +111,7 @@ KernelPtr make(const Request& request, int query, const std::array<int, N>& plac
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const Attention<N> b = with_data<N>(a, places, data);
         if (dtype == DType::f32) run_float(b);
-        else if (suits_hopper(b, dtype)) run_hopper(b, dtype);
+        else if (suits_hopper(b)) run_hopper(b, dtype);
         else run_half(b, dtype);
     });
 }

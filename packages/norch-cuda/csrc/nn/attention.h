@@ -37,9 +37,9 @@ void attend_float_grad(const Attention<BACKWARD>& a);
 void attend_half(const Attention<FORWARD>& a, DType dtype);
 void attend_half_grad(const Attention<BACKWARD>& a, DType dtype);
 
-/// Whether the kernels for compute capability 9.0 (attention_hopper.cu, attention_hopper_grad.cu) can do it and are faster.
-bool suits_hopper(const Attention<FORWARD>& a, DType dtype);
-bool suits_hopper(const Attention<BACKWARD>& a, DType dtype);
+/// Whether the kernels for compute capability 9.0 (attention_hopper.cu, attention_hopper_grad.cu) can do it.
+bool suits_hopper(const Attention<FORWARD>& a);
+bool suits_hopper(const Attention<BACKWARD>& a);
 void attend_hopper(const Attention<FORWARD>& a, DType dtype);
 void attend_hopper_grad(const Attention<BACKWARD>& a, DType dtype);
 

@@ -156,7 +156,7 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
         void* function = nullptr;
         cudaDriverEntryPointQueryResult result;
         check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result),
-              "asking for cuTensorMapEncodeTiled");
+              "asking for tensor maps");
         return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
     }();
     return found;
@@ -164,8 +164,8 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
 
 /// The map of a matrix (rows, columns) of 16-bit floats for each place of a batch. Strides are multiples of 16 bytes; a
 /// batch dim of stride 0 has one place.
-inline CUtensorMap tensor_map(DType dtype, char* data, int columns, int rows, int64_t row_stride, const int64_t (&sizes)[3],
-                              const int64_t (&strides)[3]) {
+inline CUtensorMap tensor_map(DType dtype, char* data, int columns, int rows, int64_t row_stride,
+                              const int64_t (&sizes)[3], const int64_t (&strides)[3]) {
     cuuint64_t dims[5] = {cuuint64_t(columns), cuuint64_t(rows)}, steps[4] = {cuuint64_t(row_stride)};
     for (int d = 0; d < 3; ++d) {
         dims[2 + d] = strides[d] ? cuuint64_t(sizes[d]) : 1;
@@ -173,11 +173,12 @@ inline CUtensorMap tensor_map(DType dtype, char* data, int columns, int rows, in
     }
     const cuuint32_t box[5] = {ACROSS, BOX_ROWS, 1, 1, 1}, ones[5] = {1, 1, 1, 1, 1};
     CUtensorMap map;
+    const auto type = dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const CUresult result = tensor_map_encoder()(
-        &map, dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5, data, dims, steps,
-        box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS) throw std::runtime_error("attention: no tensor map, error " + std::to_string(int(result)));
+        &map, type, 5, data, dims, steps, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS)
+        throw std::runtime_error("attention: no tensor map, error " + std::to_string(int(result)));
     return map;
 }
 
@@ -197,8 +198,8 @@ Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query) {
         // Queries and their gradients come as out and its gradient do, keys as values.
         const bool is_key = k == query + 1 || k == query + 2 || (N == BACKWARD && (k == B_FOR_KEY || k == B_FOR_VALUE));
         const bool is_size = k == query || k == query + 1 || (N == BACKWARD && (k == B_FOR_QUERY || k == B_FOR_KEY));
-        p.maps[k] = tensor_map(dtype, a.data[k], is_size ? a.size : a.values, is_key ? a.keys : a.queries, a.side[k].row, sizes,
-                               strides);
+        p.maps[k] = tensor_map(dtype, a.data[k], is_size ? a.size : a.values, is_key ? a.keys : a.queries,
+                               a.side[k].row, sizes, strides);
         for (int d = 0; d < 3; ++d) p.broadcast[d] |= uint32_t(strides[d] == 0) << k;
     }
     for (int d = 0; d < 3; ++d) p.batch[d] = int32_t(sizes[d]);
@@ -221,7 +222,8 @@ void launch_shared(Problem<COUNT> p, int count, const More&... more) {
     static bool is_prepared[64];
     const int device = launch_stream().device;
     if (device >= 64 || !is_prepared[device]) {
-        check(cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Shared))), "attention");
+        constexpr auto SIZE = cudaFuncAttributeMaxDynamicSharedMemorySize;
+        check(cudaFuncSetAttribute(KERNEL, SIZE, int(sizeof(Shared))), "attention");
         if (device < 64) is_prepared[device] = true;
     }
     p.tiles = int32_t(ceil_div(count, GROUPS * BOX_ROWS));

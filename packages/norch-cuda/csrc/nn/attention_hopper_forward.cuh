@@ -1,5 +1,5 @@
-// Attention of float16 and bfloat16 on compute capability 9.0, after Shah et al., "FlashAttention-3", 2024: a warp copies
-// tiles of keys and values, and each warpgroup has 64 queries, whose products run beside its softmax.
+// Attention of float16 and bfloat16 on compute capability 9.0, after Shah et al., "FlashAttention-3", 2024: a warp
+// copies tiles of keys and values, and each warpgroup has 64 queries, whose products run beside its softmax.
 #pragma once
 
 #include "nn/attention_hopper.cuh"
@@ -19,8 +19,8 @@ struct alignas(1024) ForwardShared {
 struct Softmax {
     float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {};
 
-    /// Turns scores into weights; what was summed before is to be multiplied by `rescale`. Several chains of maxima and sums
-    /// are shorter than one.
+    /// Turns scores into weights; what was summed before is to be multiplied by `rescale`. Maxima and sums are taken in
+    /// several chains, since one would be waited for.
     template <int N>
     __device__ void weigh(float (&s)[N / 2], float (&rescale)[2], float scale) {
         float base[2];
@@ -42,7 +42,8 @@ struct Softmax {
             added[i % 4] += s[i];
         }
 #pragma unroll
-        for (int half = 0; half < 2; ++half) sum[half] = sum[half] * rescale[half] + (added[2 * half] + added[2 * half + 1]);
+        for (int half = 0; half < 2; ++half)
+            sum[half] = sum[half] * rescale[half] + (added[2 * half] + added[2 * half + 1]);
     }
 };
 
@@ -144,7 +145,8 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
             const float total = sum_of_4(softmax.sum[half]);
             factor[half] = 1 / total;
             if (p.sums && thread % 4 == 0 && row + 8 * half < p.queries)
-                Boxes<F_SUMS>(p, place.head).sum(row + 8 * half) = base_of(softmax.largest[half]) * p.scale + logf(total);
+                Boxes<F_SUMS>(p, place.head).sum(row + 8 * half) =
+                    base_of(softmax.largest[half]) * p.scale + logf(total);
         }
         wait_for_products<0>(out);
         done(&shared.value_free[turn.stage]);

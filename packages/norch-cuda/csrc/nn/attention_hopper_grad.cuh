@@ -1,6 +1,6 @@
 // The gradient of attention of float16 and bfloat16 on compute capability 9.0. One kernel goes over the queries and
-// another over the keys, so that nothing is added up by two blocks, and all that was computed stays in registers until it is
-// a left factor.
+// another over the keys, so that nothing is added up by two blocks, and what is computed stays in registers, as the left
+// factors of the last products.
 #pragma once
 
 #include "nn/attention_hopper.cuh"
@@ -8,6 +8,9 @@
 namespace norch::hopper {
 
 using GradProblem = Problem<B_SUMS>;
+
+constexpr int GROUPS = 2;  // warpgroups that compute, each for 64 rows of a block's tile
+constexpr int ROWS = GROUPS * BOX_ROWS;
 
 /// What the kernel over the keys needs to know of queries: weights are 2 ** (scaled score - base), and the mean of a
 /// query's slopes. For each head `padded` of each; after the last some more that may be read.
@@ -17,7 +20,7 @@ struct Facts {
 };
 
 /// AHEAD: 2 where the rows of the next place are copied while a block works on the last.
-template <class T, int D, int GROUPS, int KEYS, int STAGES, int AHEAD>
+template <class T, int D, int KEYS, int STAGES, int AHEAD>
 struct alignas(1024) QueryShared {
     T query[AHEAD][GROUPS][64 * D], grad[AHEAD][GROUPS][64 * D], result[AHEAD][GROUPS][64 * D], out[GROUPS][64 * D];
     T key[STAGES][KEYS * D], value[STAGES][KEYS * D];
@@ -36,11 +39,10 @@ __device__ inline void add_dot(float& sum, const T* a, const T* b, int row, int 
     for (int i = 0; i < 8; ++i) sum = fmaf(float(x[i]), float(y[i]), sum);
 }
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES, int AHEAD>
+template <class T, int D, int KEYS, int STAGES, int AHEAD>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     query_kernel(const __grid_constant__ GradProblem p, Facts facts) {
-    using Shared = QueryShared<T, D, GROUPS, KEYS, STAGES, AHEAD>;
-    constexpr int ROWS = GROUPS * 64;
+    using Shared = QueryShared<T, D, KEYS, STAGES, AHEAD>;
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
@@ -64,7 +66,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     Turn<STAGES> turn;
     Place place;
     if (threadIdx.x < WARPGROUP) {
-        give_registers<GROUPS == 3 ? 32 : 24>();
+        give_registers<24>();
         if (threadIdx.x != 0) return;
         rows.parity = turn.parity = 1;  // all is free at first
         while (work.next(place)) {
@@ -83,7 +85,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             for (int tile = (seen + KEYS - 1) / KEYS - 1; tile >= 0; --tile) {
                 wait(&shared.key_free[turn.stage], turn.parity);
                 arrive_expecting(&shared.key_full[turn.stage], KEYS * ROW_BYTES<T, D>);
-                boxes.template load<T, D, KEYS>(shared.key[turn.stage], B_KEY, tile * KEYS, &shared.key_full[turn.stage]);
+                boxes.template load<T, D, KEYS>(shared.key[turn.stage], B_KEY, tile * KEYS,
+                                                &shared.key_full[turn.stage]);
                 wait(&shared.value_free[turn.stage], turn.parity);
                 arrive_expecting(&shared.value_full[turn.stage], KEYS * ROW_BYTES<T, D>);
                 boxes.template load<T, D, KEYS>(shared.value[turn.stage], B_VALUE, tile * KEYS,
@@ -93,7 +96,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         }
         return;
     }
-    take_registers<GROUPS == 3 ? 160 : 240>();
+    take_registers<240>();
     const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
     const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     const float scale = p.scale * LOG2E;
@@ -113,7 +116,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int packet = 0; packet < D / 8; packet += 4)
-                add_dot(mean[half], shared.grad[rows.stage][group], shared.result[rows.stage][group], lane_row + 8 * half, packet + lane % 4);
+                add_dot(mean[half], shared.grad[rows.stage][group], shared.result[rows.stage][group],
+                        lane_row + 8 * half, packet + lane % 4);
             mean[half] = sum_of_4(mean[half]);
             const int at = row + 8 * half;
             if (lane % 4 == 0 && at < p.queries) {
@@ -162,7 +166,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     if (threadIdx.x % WARPGROUP == 0) wait_for_stores();
 }
 
-template <class T, int D, int GROUPS, int QUERIES, int STAGES, int AHEAD>
+template <class T, int D, int QUERIES, int STAGES, int AHEAD>
 struct alignas(1024) KeyShared {
     T key[AHEAD][GROUPS][64 * D], value[AHEAD][GROUPS][64 * D], for_key[GROUPS][64 * D], for_value[GROUPS][64 * D];
     T query[STAGES][QUERIES * D], grad[STAGES][QUERIES * D];
@@ -171,11 +175,10 @@ struct alignas(1024) KeyShared {
 };
 
 /// The gradients of GROUPS * 64 keys and values: here rows are keys, and columns queries.
-template <class T, int D, int GROUPS, int QUERIES, int STAGES, int AHEAD>
+template <class T, int D, int QUERIES, int STAGES, int AHEAD>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     key_kernel(const __grid_constant__ GradProblem p, Facts facts) {
-    using Shared = KeyShared<T, D, GROUPS, QUERIES, STAGES, AHEAD>;
-    constexpr int ROWS = GROUPS * 64;
+    using Shared = KeyShared<T, D, QUERIES, STAGES, AHEAD>;
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
@@ -197,7 +200,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     Turn<STAGES> turn;
     Place place;
     if (threadIdx.x < WARPGROUP) {
-        give_registers<GROUPS == 3 ? 32 : 24>();
+        give_registers<24>();
         if (threadIdx.x != 0) return;
         rows.parity = turn.parity = 1;  // all is free at first
         while (work.next(place)) {
@@ -225,7 +228,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         }
         return;
     }
-    take_registers<GROUPS == 3 ? 160 : 240>();
+    take_registers<240>();
     const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
     const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     const float scale = p.scale * LOG2E;
@@ -234,7 +237,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         const int first = place.tile * ROWS + own, key = first + lane_row;
         wait(&shared.rows_full[rows.stage][group], rows.parity);
         int q = p.is_causal ? place.tile * ROWS / QUERIES * QUERIES : 0;
-        for (; p.is_causal && q < p.queries && q + QUERIES <= first; q += QUERIES) {  // these see no key of this warpgroup
+        for (; p.is_causal && q < p.queries && q + QUERIES <= first; q += QUERIES) {  // these see no key of its
             wait(&shared.full[turn.stage], turn.parity);
             done(&shared.free[turn.stage]);
             turn.advance();

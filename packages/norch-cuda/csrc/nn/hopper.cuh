@@ -32,7 +32,8 @@ __device__ inline void arrive(Barrier* b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
 __device__ inline void arrive_expecting(Barrier* b, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
+                 : "memory");
 }
 /// Waits until the phase of the given parity is over.
 __device__ inline void wait(Barrier* b, uint32_t parity) {
@@ -78,13 +79,13 @@ struct Corner {
 
 __device__ inline void load_box(void* to, const CUtensorMap* map, const Corner& at, Barrier* done) {
     asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], "
-        "[%2];" ::"r"(shared_address(to)), "l"(map), "r"(shared_address(done)), "r"(at.column), "r"(at.row),
-        "r"(at.batch[0]), "r"(at.batch[1]), "r"(at.batch[2]) : "memory");
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+        "[%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(to)), "l"(map), "r"(shared_address(done)),
+        "r"(at.column), "r"(at.row), "r"(at.batch[0]), "r"(at.batch[1]), "r"(at.batch[2]) : "memory");
 }
 __device__ inline void store_box(const CUtensorMap* map, const Corner& at, const void* from) {
-    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
-                 "r"(shared_address(from)), "r"(at.column), "r"(at.row), "r"(at.batch[0]), "r"(at.batch[1]),
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
+                 "l"(map), "r"(shared_address(from)), "r"(at.column), "r"(at.row), "r"(at.batch[0]), "r"(at.batch[1]),
                  "r"(at.batch[2]) : "memory");
 }
 /// Contiguous bytes, a multiple of 16.
@@ -100,8 +101,8 @@ __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared
 
 // --- Products -------------------------------------------------------------------------------------------------------
 
-/// A matrix in shared memory as wgmma takes it: swizzled tiles. `stride`: from 8 rows to the next; `leading`: to the next 64
-/// columns, where rows are what is summed over.
+/// A matrix in shared memory as wgmma takes it: swizzled tiles. `leading`: the bytes to the next 64 columns, where what is
+/// summed over are rows.
 __device__ inline uint64_t matrix_of(const void* tile, uint32_t leading = 0) {
     return uint64_t((shared_address(tile) & 0x3ffff) >> 4) | uint64_t(leading >> 4) << 16 | uint64_t(1024 >> 4) << 32 |
            uint64_t(1) << 62;
@@ -115,7 +116,7 @@ __device__ inline void hold(float (&c)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+f"(c[i])::"memory");
 }
-/// Waits until at most PENDING of the groups of products that were committed are unfinished; `results`: those of the others.
+/// Waits until at most PENDING of the committed groups of products are unfinished; `results`: those of the others.
 template <int PENDING, class... C>
 __device__ inline void wait_for_products(C&... results) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -126,25 +127,26 @@ __device__ inline void wait_for_products(C&... results) {
 #define NORCH_ACC16(i) NORCH_ACC4(i), NORCH_ACC4(i + 4), NORCH_ACC4(i + 8), NORCH_ACC4(i + 12)
 #define NORCH_ACC32 NORCH_ACC16(0), NORCH_ACC16(16)
 #define NORCH_ACC64 NORCH_ACC32, NORCH_ACC16(32), NORCH_ACC16(48)
-#define NORCH_LIST32                                                                                                       \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, " \
-    "%25, %26, %27, %28, %29, %30, %31"
-#define NORCH_LIST64                                                                                                     \
-    NORCH_LIST32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
-    "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NORCH_LIST32                                                                                               \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "    \
+    "%23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NORCH_LIST64                                                                                               \
+    NORCH_LIST32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "    \
+    "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NORCH_WGMMA(N, TYPE, LIST, A, B, P)                                                                        \
+    "{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE       \
+    " {" LIST "}, " A ", " B ", p, 1, 1, "
 
 // a (64 rows, 16 summed) in shared memory, rows of what is summed; b likewise
-#define NORCH_WGMMA_SHARED(N, TYPE, LIST, ACC, A, B, P)                                                           \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
-                 " {" LIST "}, " A ", " B ", p, 1, 1, 0, 0;\n}" : ACC : "l"(a), "l"(b), "r"(adds))
-// a in registers; b (16 summed, N) with rows along N where TURNED is 1
-#define NORCH_WGMMA_REGISTERS(N, TYPE, LIST, ACC, A, B, P, TURNED)                                                \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
-                 " {" LIST "}, " A ", " B ", p, 1, 1, " TURNED ";\n}"                                                        \
-                 : ACC : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
+#define NORCH_WGMMA_SHARED(N, TYPE, LIST, ACC, A, B, P) \
+    asm volatile(NORCH_WGMMA(N, TYPE, LIST, A, B, P) "0, 0;\n}" : ACC : "l"(a), "l"(b), "r"(adds))
+// a in registers; b (16 summed, N) with rows along N
+#define NORCH_WGMMA_REGISTERS(N, TYPE, LIST, ACC, A, B, P)           \
+    asm volatile(NORCH_WGMMA(N, TYPE, LIST, A, B, P) "1;\n}" : ACC \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
 
-/// c (64, N) = a @ b^T, or += where `adds`, over 16 columns. Lane l of warp w has columns 8 j + 2 (l % 4) and the next of
-/// rows 16 w + l / 4 (c[4 j], c[4 j + 1]) and 8 more (c[4 j + 2], c[4 j + 3]).
+/// c (64, N) = a @ b^T, or += where `adds`, over 16 columns. Lane l of warp w has columns 8 j + 2 (l % 4) and the next
+/// of rows 16 w + l / 4 (c[4 j], c[4 j + 1]) and 8 more (c[4 j + 2], c[4 j + 3]).
 template <class T, int N>
 __device__ inline void multiply(float (&c)[N / 2], uint64_t a, uint64_t b, int adds) {
     constexpr bool IS_HALF = std::is_same_v<T, __half>;
@@ -158,21 +160,21 @@ __device__ inline void multiply(float (&c)[N / 2], uint64_t a, uint64_t b, int a
     }
 }
 
-/// c (64, N) = a @ b, or += where `adds`, over 16 rows of b. `a` is in registers, laid out as two blocks of 8 columns of c.
+/// c (64, N) = a @ b, or += where `adds`, over 16 rows of b. `a` is in registers, laid out as 16 columns of a result.
 template <class T, int N>
 __device__ inline void multiply(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b, int adds) {
     constexpr bool IS_HALF = std::is_same_v<T, __half>;
     if constexpr (N == 64) {
         if constexpr (IS_HALF)
-            NORCH_WGMMA_REGISTERS(64, "f16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37", "1");
+            NORCH_WGMMA_REGISTERS(64, "f16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37");
         else
-            NORCH_WGMMA_REGISTERS(64, "bf16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37", "1");
+            NORCH_WGMMA_REGISTERS(64, "bf16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37");
     } else {
         static_assert(N == 128);
         if constexpr (IS_HALF)
-            NORCH_WGMMA_REGISTERS(128, "f16", NORCH_LIST64, NORCH_ACC64, "{%64, %65, %66, %67}", "%68", "%69", "1");
+            NORCH_WGMMA_REGISTERS(128, "f16", NORCH_LIST64, NORCH_ACC64, "{%64, %65, %66, %67}", "%68", "%69");
         else
-            NORCH_WGMMA_REGISTERS(128, "bf16", NORCH_LIST64, NORCH_ACC64, "{%64, %65, %66, %67}", "%68", "%69", "1");
+            NORCH_WGMMA_REGISTERS(128, "bf16", NORCH_LIST64, NORCH_ACC64, "{%64, %65, %66, %67}", "%68", "%69");
     }
 }
 
