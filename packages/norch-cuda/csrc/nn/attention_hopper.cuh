@@ -6,16 +6,15 @@
 #include <stdexcept>
 #include <string>
 
-#include "nn/attention.h"
+#include "nn/attention_half.cuh"
 #include "nn/hopper.cuh"
 
 namespace norch::hopper {
 
-using namespace nn;  // the operands
+using namespace nn;  // operands, and what a row is summed over
 
 constexpr int BOX_ROWS = 64;  // of the boxes of all tensor maps, and of a warpgroup's part of a tile
 constexpr int64_t CACHED_BYTES = int64_t(24) << 20;  // of keys and values (or queries) that stay in the L2 cache
-constexpr float LOG2E = 1.4426950408889634f;
 
 /// Attention as these kernels get it: tensor maps of all operands but the sums, with up to three batch dims.
 template <int COUNT>
@@ -98,20 +97,47 @@ struct Boxes {
 template <class T, int D>
 constexpr uint32_t ROW_BYTES = D * sizeof(T);
 
-/// What runs once for each warp.
-template <class F>
-__device__ inline void once(const F& f) {
-    if (threadIdx.x % 32 == 0) f();
+/// Each warp that computes says so when it has read a buffer.
+constexpr int WARPS = WARPGROUP / 32;
+__device__ inline void done_with(Barrier* free) {
+    if (threadIdx.x % 32 == 0) arrive(free);
 }
 
-/// Over the 4 lanes that have a row.
-__device__ inline float sum_of_4(float x) {
-    x += __shfl_xor_sync(0xffffffff, x, 1);
-    return x + __shfl_xor_sync(0xffffffff, x, 2);
-}
-__device__ inline float largest_of_4(float x) {
-    x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
+/// Tiles of KEYS keys and values on their way from the warp that copies to GROUPS warpgroups.
+template <class T, int D, int GROUPS, int KEYS, int STAGES>
+struct KeyTiles {
+    alignas(1024) T key[STAGES][KEYS * D];
+    alignas(1024) T value[STAGES][KEYS * D];
+    Barrier key_full[STAGES], key_free[STAGES], value_full[STAGES], value_free[STAGES];
+
+    __device__ void init() {
+        for (int i = 0; i < STAGES; ++i) {
+            init_barrier(&key_full[i], 1);
+            init_barrier(&value_full[i], 1);
+            init_barrier(&key_free[i], WARPS * GROUPS);
+            init_barrier(&value_free[i], WARPS * GROUPS);
+        }
+    }
+    /// Copies the first `seen` keys and values, the last tile first. `operand`: which one the keys are.
+    template <int COUNT>
+    __device__ void copy(const Boxes<COUNT>& boxes, int operand, int seen, Turn<STAGES>& turn) {
+        for (int tile = (seen + KEYS - 1) / KEYS - 1; tile >= 0; --tile) {
+            const int i = turn.stage;
+            wait(&key_free[i], turn.parity);
+            arrive_expecting(&key_full[i], KEYS * ROW_BYTES<T, D>);
+            boxes.template load<T, D, KEYS>(key[i], operand, tile * KEYS, &key_full[i]);
+            wait(&value_free[i], turn.parity);
+            arrive_expecting(&value_full[i], KEYS * ROW_BYTES<T, D>);
+            boxes.template load<T, D, KEYS>(value[i], operand + 1, tile * KEYS, &value_full[i]);
+            turn.advance();
+        }
+    }
+};
+
+/// How many keys the queries before `end` see together.
+template <int COUNT>
+__device__ inline int keys_seen(const Problem<COUNT>& p, int end) {
+    return p.is_causal ? min(p.keys, end) : p.keys;
 }
 
 /// -inf for the scores of keys that a query may not look at. `query`: the lane's first row; `key`: the first column.
@@ -144,9 +170,6 @@ __device__ inline void write_rows(const Problem<COUNT>& p, int head, int operand
         commit_stores();
     }
 }
-
-/// What scores are taken relative to: their maximum; 0 where a query sees nothing but -inf, whose weight is to be 0.
-__device__ inline float base_of(float largest) { return largest == -INFINITY ? 0.0f : largest; }
 
 // --- On the host ----------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ using ForwardProblem = Problem<F_SUMS>;
 
 template <class T, int D, int GROUPS, int KEYS, int STAGES>
 struct alignas(1024) ForwardShared {
-    T query[GROUPS][64 * D], out[GROUPS][64 * D], key[STAGES][KEYS * D], value[STAGES][KEYS * D];
+    T query[GROUPS][64 * D], out[GROUPS][64 * D];
+    KeyTiles<T, D, GROUPS, KEYS, STAGES> tiles;
     Barrier query_full[GROUPS], query_free[GROUPS];
-    Barrier key_full[STAGES], key_free[STAGES], value_full[STAGES], value_free[STAGES];
 };
 
 /// The softmax of a lane's two rows as their scores become known.
@@ -57,23 +57,13 @@ __device__ void produce(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
     for (Place place; work.next(place);) {
         const Boxes<F_SUMS> boxes(p, place.head);
         const int first = place.tile * ROWS;
-        const int seen = p.is_causal ? min(p.keys, first + ROWS) : p.keys, tiles = (seen + KEYS - 1) / KEYS;
         for (int g = 0; g < GROUPS; ++g) {
             wait(&shared.query_free[g], query.parity);
             arrive_expecting(&shared.query_full[g], 64 * ROW_BYTES<T, D>);
             boxes.template load<T, D, 64>(shared.query[g], F_QUERY, first + g * 64, &shared.query_full[g]);
         }
         query.advance();
-        for (int tile = tiles - 1; tile >= 0; --tile) {
-            wait(&shared.key_free[turn.stage], turn.parity);
-            arrive_expecting(&shared.key_full[turn.stage], KEYS * ROW_BYTES<T, D>);
-            boxes.template load<T, D, KEYS>(shared.key[turn.stage], F_KEY, tile * KEYS, &shared.key_full[turn.stage]);
-            wait(&shared.value_free[turn.stage], turn.parity);
-            arrive_expecting(&shared.value_full[turn.stage], KEYS * ROW_BYTES<T, D>);
-            boxes.template load<T, D, KEYS>(shared.value[turn.stage], F_VALUE, tile * KEYS,
-                                                  &shared.value_full[turn.stage]);
-            turn.advance();
-        }
+        shared.tiles.copy(boxes, F_KEY, keys_seen(p, first + ROWS), turn);
     }
 }
 
@@ -91,12 +81,11 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
     auto await_turn = [&] { sync_named(FIRST_BARRIER + group, BOTH); };
     auto give_turn = [&] { arrive_named(FIRST_BARRIER + (group + 1 == GROUPS ? 0 : group + 1), BOTH); };
     if (group == GROUPS - 1) give_turn();
-    auto done = [](Barrier* b) { once([&] { arrive(b); }); };
+    auto& tiles = shared.tiles;
 
     for (Place place; work.next(place);) {
         const int first = place.tile * ROWS, row = first + lane_row;
-        const int seen = p.is_causal ? min(p.keys, first + ROWS) : p.keys;
-        int tile = (seen + KEYS - 1) / KEYS - 1;
+        int tile = (keys_seen(p, first + ROWS) + KEYS - 1) / KEYS - 1;
         Softmax softmax;
         float s[KEYS / 2], out[D / 2] = {}, rescale[2];
         uint32_t weights[KEYS / 16][4];
@@ -107,38 +96,38 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
             softmax.weigh<KEYS>(s, rescale, scale);
         };
         wait(&shared.query_full[group], query.parity);
-        wait(&shared.key_full[turn.stage], turn.parity);
+        wait(&tiles.key_full[turn.stage], turn.parity);
         await_turn();
         begin_products();
-        begin_dots<T, D, KEYS, 64, KEYS>(s, own_query, shared.key[turn.stage]);
+        begin_dots<T, D, KEYS, 64, KEYS>(s, own_query, tiles.key[turn.stage]);
         give_turn();
         wait_for_products<0>(s);
-        done(&shared.key_free[turn.stage]);
+        done_with(&tiles.key_free[turn.stage]);
         weigh();
         pack_all<T, KEYS>(weights, s);
         for (--tile; tile >= 0; --tile) {
             const Turn<STAGES> before = turn;
             turn.advance();
-            wait(&shared.key_full[turn.stage], turn.parity);
+            wait(&tiles.key_full[turn.stage], turn.parity);
             await_turn();
             begin_products();
-            begin_dots<T, D, KEYS, 64, KEYS>(s, own_query, shared.key[turn.stage]);
-            wait(&shared.value_full[before.stage], before.parity);
-            begin_weighted<T, D, KEYS>(out, weights, shared.value[before.stage]);
+            begin_dots<T, D, KEYS, 64, KEYS>(s, own_query, tiles.key[turn.stage]);
+            wait(&tiles.value_full[before.stage], before.parity);
+            begin_weighted<T, D, KEYS>(out, weights, tiles.value[before.stage]);
             give_turn();
             wait_for_products<1>(s);
-            done(&shared.key_free[turn.stage]);
+            done_with(&tiles.key_free[turn.stage]);
             weigh();
             wait_for_products<0>(out);
-            done(&shared.value_free[before.stage]);
+            done_with(&tiles.value_free[before.stage]);
 #pragma unroll
             for (int i = 0; i < D / 2; ++i) out[i] *= rescale[i / 2 % 2];
             pack_all<T, KEYS>(weights, s);
         }
-        done(&shared.query_free[group]);
-        wait(&shared.value_full[turn.stage], turn.parity);
+        done_with(&shared.query_free[group]);
+        wait(&tiles.value_full[turn.stage], turn.parity);
         begin_products();
-        begin_weighted<T, D, KEYS>(out, weights, shared.value[turn.stage]);
+        begin_weighted<T, D, KEYS>(out, weights, tiles.value[turn.stage]);
         float factor[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -149,7 +138,7 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
                     base_of(softmax.largest[half]) * p.scale + logf(total);
         }
         wait_for_products<0>(out);
-        done(&shared.value_free[turn.stage]);
+        done_with(&tiles.value_free[turn.stage]);
         write_rows<T, D>(p, place.head, F_OUT, first + own, shared.out[group], out, factor[0], factor[1]);
         turn.advance();
         query.advance();
@@ -166,14 +155,9 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     if (threadIdx.x == 0) {
         for (int g = 0; g < GROUPS; ++g) {
             init_barrier(&shared.query_full[g], 1);
-            init_barrier(&shared.query_free[g], 4);
+            init_barrier(&shared.query_free[g], WARPS);
         }
-        for (int i = 0; i < STAGES; ++i) {
-            init_barrier(&shared.key_full[i], 1);
-            init_barrier(&shared.value_full[i], 1);
-            init_barrier(&shared.key_free[i], 4 * GROUPS);
-            init_barrier(&shared.value_free[i], 4 * GROUPS);
-        }
+        shared.tiles.init();
         publish_barriers();
     }
     __syncthreads();

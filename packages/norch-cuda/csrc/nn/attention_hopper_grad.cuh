@@ -19,13 +19,26 @@ struct Facts {
     int32_t padded;
 };
 
+/// Of what a warpgroup has for as long as a block works on a place.
+template <int AHEAD>
+struct RowBarriers {
+    Barrier full[AHEAD][GROUPS], free[AHEAD][GROUPS];
+
+    __device__ void init() {
+        for (int i = 0; i < AHEAD; ++i)
+            for (int g = 0; g < GROUPS; ++g) {
+                init_barrier(&full[i][g], 1);
+                init_barrier(&free[i][g], WARPS);
+            }
+    }
+};
+
 /// AHEAD: 2 where the rows of the next place are copied while a block works on the last.
 template <class T, int D, int KEYS, int STAGES, int AHEAD>
 struct alignas(1024) QueryShared {
     T query[AHEAD][GROUPS][64 * D], grad[AHEAD][GROUPS][64 * D], result[AHEAD][GROUPS][64 * D], out[GROUPS][64 * D];
-    T key[STAGES][KEYS * D], value[STAGES][KEYS * D];
-    Barrier rows_full[AHEAD][GROUPS], rows_free[AHEAD][GROUPS];
-    Barrier key_full[STAGES], key_free[STAGES], value_full[STAGES], value_free[STAGES];
+    KeyTiles<T, D, GROUPS, KEYS, STAGES> tiles;
+    RowBarriers<AHEAD> rows;
 };
 
 /// Elements of a packet of 16 bytes of row r, of 64 rows of a matrix in shared memory.
@@ -46,18 +59,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
-        for (int g = 0; g < GROUPS; ++g) {
-            for (int i = 0; i < AHEAD; ++i) {
-                init_barrier(&shared.rows_full[i][g], 1);
-                init_barrier(&shared.rows_free[i][g], 4);
-            }
-        }
-        for (int i = 0; i < STAGES; ++i) {
-            init_barrier(&shared.key_full[i], 1);
-            init_barrier(&shared.value_full[i], 1);
-            init_barrier(&shared.key_free[i], 4 * GROUPS);
-            init_barrier(&shared.value_free[i], 4 * GROUPS);
-        }
+        shared.rows.init();
+        shared.tiles.init();
         publish_barriers();
     }
     __syncthreads();
@@ -73,26 +76,15 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             const Boxes<B_SUMS> boxes(p, place.head);
             const int first = place.tile * ROWS;
             for (int g = 0; g < GROUPS; ++g) {
-                Barrier* full = &shared.rows_full[rows.stage][g];
-                wait(&shared.rows_free[rows.stage][g], rows.parity);
+                Barrier* full = &shared.rows.full[rows.stage][g];
+                wait(&shared.rows.free[rows.stage][g], rows.parity);
                 arrive_expecting(full, 3 * 64 * ROW_BYTES<T, D>);
                 boxes.template load<T, D, 64>(shared.query[rows.stage][g], B_QUERY, first + g * 64, full);
                 boxes.template load<T, D, 64>(shared.grad[rows.stage][g], B_GRAD, first + g * 64, full);
                 boxes.template load<T, D, 64>(shared.result[rows.stage][g], B_OUT, first + g * 64, full);
             }
             rows.advance();
-            const int seen = p.is_causal ? min(p.keys, first + ROWS) : p.keys;
-            for (int tile = (seen + KEYS - 1) / KEYS - 1; tile >= 0; --tile) {
-                wait(&shared.key_free[turn.stage], turn.parity);
-                arrive_expecting(&shared.key_full[turn.stage], KEYS * ROW_BYTES<T, D>);
-                boxes.template load<T, D, KEYS>(shared.key[turn.stage], B_KEY, tile * KEYS,
-                                                &shared.key_full[turn.stage]);
-                wait(&shared.value_free[turn.stage], turn.parity);
-                arrive_expecting(&shared.value_full[turn.stage], KEYS * ROW_BYTES<T, D>);
-                boxes.template load<T, D, KEYS>(shared.value[turn.stage], B_VALUE, tile * KEYS,
-                                                &shared.value_full[turn.stage]);
-                turn.advance();
-            }
+            shared.tiles.copy(boxes, B_KEY, keys_seen(p, first + ROWS), turn);
         }
         return;
     }
@@ -100,18 +92,17 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
     const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     const float scale = p.scale * LOG2E;
-    auto done = [](Barrier* b) { once([&] { arrive(b); }); };
+    auto& tiles = shared.tiles;
     while (work.next(place)) {
         const int first = place.tile * ROWS + own, row = first + lane_row;
-        const int seen = p.is_causal ? min(p.keys, place.tile * ROWS + ROWS) : p.keys;
-        int tile = (seen + KEYS - 1) / KEYS - 1;
+        int tile = (keys_seen(p, place.tile * ROWS + ROWS) + KEYS - 1) / KEYS - 1;
         float base[2], mean[2] = {};
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row + 8 * half;
             base[half] = at < p.queries ? Boxes<B_SUMS>(p, place.head).sum(at) * LOG2E : INFINITY;
         }
-        wait(&shared.rows_full[rows.stage][group], rows.parity);
+        wait(&shared.rows.full[rows.stage][group], rows.parity);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -126,40 +117,40 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             }
         }
         for (; p.is_causal && tile * KEYS >= first + 64; --tile) {  // no query of this warpgroup sees it
-            wait(&shared.key_full[turn.stage], turn.parity);
-            done(&shared.key_free[turn.stage]);
-            wait(&shared.value_full[turn.stage], turn.parity);
-            done(&shared.value_free[turn.stage]);
+            wait(&tiles.key_full[turn.stage], turn.parity);
+            done_with(&tiles.key_free[turn.stage]);
+            wait(&tiles.value_full[turn.stage], turn.parity);
+            done_with(&tiles.value_free[turn.stage]);
             turn.advance();
         }
         float s[KEYS / 2], slope[KEYS / 2], out[D / 2] = {};
         uint32_t packed[KEYS / 16][4];
         int last = -1;
         for (; tile >= 0; --tile) {
-            wait(&shared.key_full[turn.stage], turn.parity);
+            wait(&tiles.key_full[turn.stage], turn.parity);
             begin_products();
-            begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[rows.stage][group], shared.key[turn.stage]);
-            wait(&shared.value_full[turn.stage], turn.parity);
-            begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[rows.stage][group], shared.value[turn.stage]);
+            begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[rows.stage][group], tiles.key[turn.stage]);
+            wait(&tiles.value_full[turn.stage], turn.parity);
+            begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[rows.stage][group], tiles.value[turn.stage]);
             wait_for_products<1>(s, out);
-            if (last >= 0) done(&shared.key_free[last]);
+            if (last >= 0) done_with(&tiles.key_free[last]);
             if (tile * KEYS + KEYS > p.keys || (p.is_causal && tile * KEYS + KEYS > first + 1))
                 hide<KEYS>(s, p.is_causal, row, tile * KEYS, p.keys);
 #pragma unroll
             for (int i = 0; i < KEYS / 2; ++i) s[i] = exp2_of(s[i] * scale - base[i / 2 % 2]);
             wait_for_products<0>(slope);
-            done(&shared.value_free[turn.stage]);
+            done_with(&tiles.value_free[turn.stage]);
 #pragma unroll
             for (int i = 0; i < KEYS / 2; ++i) s[i] *= slope[i] - mean[i / 2 % 2];
             pack_all<T, KEYS>(packed, s);
             begin_products();
-            begin_weighted<T, D, KEYS>(out, packed, shared.key[turn.stage]);
+            begin_weighted<T, D, KEYS>(out, packed, tiles.key[turn.stage]);
             last = turn.stage;
             turn.advance();
         }
         wait_for_products<0>(out);
-        done(&shared.key_free[last]);
-        done(&shared.rows_free[rows.stage][group]);
+        done_with(&tiles.key_free[last]);
+        done_with(&shared.rows.free[rows.stage][group]);
         rows.advance();
         write_rows<T, D>(p, place.head, B_FOR_QUERY, first, shared.out[group], out, p.scale, p.scale);
     }
@@ -171,7 +162,8 @@ struct alignas(1024) KeyShared {
     T key[AHEAD][GROUPS][64 * D], value[AHEAD][GROUPS][64 * D], for_key[GROUPS][64 * D], for_value[GROUPS][64 * D];
     T query[STAGES][QUERIES * D], grad[STAGES][QUERIES * D];
     float base[STAGES][QUERIES], mean[STAGES][QUERIES];
-    Barrier rows_full[AHEAD][GROUPS], rows_free[AHEAD][GROUPS], full[STAGES], free[STAGES];
+    RowBarriers<AHEAD> rows;
+    Barrier full[STAGES], free[STAGES];
 };
 
 /// The gradients of GROUPS * 64 keys and values: here rows are keys, and columns queries.
@@ -182,15 +174,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
-        for (int g = 0; g < GROUPS; ++g) {
-            for (int i = 0; i < AHEAD; ++i) {
-                init_barrier(&shared.rows_full[i][g], 1);
-                init_barrier(&shared.rows_free[i][g], 4);
-            }
-        }
+        shared.rows.init();
         for (int i = 0; i < STAGES; ++i) {
             init_barrier(&shared.full[i], 1);
-            init_barrier(&shared.free[i], 4 * GROUPS);
+            init_barrier(&shared.free[i], WARPS * GROUPS);
         }
         publish_barriers();
     }
@@ -207,8 +194,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             const Boxes<B_SUMS> boxes(p, place.head);
             const int first = place.tile * ROWS;
             for (int g = 0; g < GROUPS; ++g) {
-                Barrier* full = &shared.rows_full[rows.stage][g];
-                wait(&shared.rows_free[rows.stage][g], rows.parity);
+                Barrier* full = &shared.rows.full[rows.stage][g];
+                wait(&shared.rows.free[rows.stage][g], rows.parity);
                 arrive_expecting(full, 2 * 64 * ROW_BYTES<T, D>);
                 boxes.template load<T, D, 64>(shared.key[rows.stage][g], B_KEY, first + g * 64, full);
                 boxes.template load<T, D, 64>(shared.value[rows.stage][g], B_VALUE, first + g * 64, full);
@@ -232,14 +219,13 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
     const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     const float scale = p.scale * LOG2E;
-    auto done = [](Barrier* b) { once([&] { arrive(b); }); };
     while (work.next(place)) {
         const int first = place.tile * ROWS + own, key = first + lane_row;
-        wait(&shared.rows_full[rows.stage][group], rows.parity);
+        wait(&shared.rows.full[rows.stage][group], rows.parity);
         int q = p.is_causal ? place.tile * ROWS / QUERIES * QUERIES : 0;
         for (; p.is_causal && q < p.queries && q + QUERIES <= first; q += QUERIES) {  // these see no key of its
             wait(&shared.full[turn.stage], turn.parity);
-            done(&shared.free[turn.stage]);
+            done_with(&shared.free[turn.stage]);
             turn.advance();
         }
         float s[QUERIES / 2], slope[QUERIES / 2], for_key[D / 2] = {}, for_value[D / 2] = {};
@@ -290,10 +276,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             begin_weighted<T, D, QUERIES>(for_value, weights, shared.grad[turn.stage]);
             begin_weighted<T, D, QUERIES>(for_key, slopes, shared.query[turn.stage]);
             wait_for_products<0>(for_key, for_value);  // the next products have no registers before
-            done(&shared.free[turn.stage]);
+            done_with(&shared.free[turn.stage]);
             turn.advance();
         }
-        done(&shared.rows_free[rows.stage][group]);
+        done_with(&shared.rows.free[rows.stage][group]);
         rows.advance();
         write_rows<T, D>(p, place.head, B_FOR_KEY, first, shared.for_key[group], for_key, p.scale, p.scale);
         write_rows<T, D>(p, place.head, B_FOR_VALUE, first, shared.for_value[group], for_value, 1.0f, 1.0f);

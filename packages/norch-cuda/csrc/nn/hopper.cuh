@@ -216,12 +216,6 @@ __device__ inline void pack_all(uint32_t (&w)[N / 16][4], const float (&c)[N / 2
         for (int i = 0; i < 4; ++i) w[k][i] = pack<T>(c[k * 8 + i * 2], c[k * 8 + i * 2 + 1]);
 }
 
-__device__ inline float exp2_of(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /// Writes 64 rows of a result to tiles, times a factor for each of a lane's rows.
 template <class T, int D>
 __device__ inline void write_tile(T* tile, const float (&c)[D / 2], float low, float high) {
