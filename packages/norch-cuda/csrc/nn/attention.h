@@ -57,8 +57,8 @@ void launch_tiles(const Attention<N>& a, int64_t count, int rows, int threads, s
     }
     Attention<N> tiled = a;
     tiled.tiles = FastDivide(uint32_t(ceil_div(count, rows)));
-    KERNEL<<<tiled.tiles.divisor * tiled.heads(), threads, shared, stream_handle()>>>(tiled, more...);
-    check_launch("attention");
+    const Grid grid = {tiled.tiles.divisor * tiled.heads(), uint32_t(threads), shared};
+    launch_kernel("attention", KERNEL, grid, tiled, more...);
 }
 
 }  // namespace norch::nn
