@@ -35,23 +35,28 @@ struct Place {
     int head, tile;
 };
 
-/// The work of this block, one place after the other. The longest tiles come first (`is_reversed`: the last ones), and
-/// blocks take turns in both directions, so that all end at about the same time.
+/// The work of this block, one place after the other. Of the heads that are worked on together the longest tiles come
+/// first (`is_reversed`: the last ones), and blocks take turns in both directions, for the next heads from another block
+/// on, so that all have about as much to do.
 template <int COUNT>
 struct Work {
     const Problem<COUNT>& p;
     bool is_reversed;
-    int round = 0;
+    int first = 0, round = 0;
 
     __device__ bool next(Place& place) {
-        const int at = round * int(gridDim.x) + int(round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-        ++round;
-        if (at >= p.heads * p.tiles) return false;
-        const int first = at / (p.together * p.tiles) * p.together;
-        const int count = min(p.together, p.heads - first), rest = at - first * p.tiles;
-        place.head = first + rest % count;
-        place.tile = is_reversed ? p.tiles - 1 - rest / count : rest / count;
-        return true;
+        const int blocks = gridDim.x;
+        for (; first < p.heads; first += p.together, round = 0) {
+            const int count = min(p.together, p.heads - first);
+            const int block = (blockIdx.x + int(int64_t(blocks) * first / p.heads)) % blocks;
+            const int at = round * blocks + (round & 1 ? blocks - 1 - block : block);
+            ++round;
+            if (at >= count * p.tiles) continue;
+            place.head = first + at % count;
+            place.tile = is_reversed ? p.tiles - 1 - at / count : at / count;
+            return true;
+        }
+        return false;
     }
 };
 
@@ -230,7 +235,8 @@ Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query) {
     p.queries = a.queries;
     p.keys = a.keys;
     const int64_t bytes = int64_t(2) * std::max(a.queries, a.keys) * (a.size + a.values);
-    p.together = int32_t(std::clamp<int64_t>(CACHED_BYTES / bytes, 1, p.heads));
+    const int64_t parts = ceil_div(p.heads, std::clamp<int64_t>(CACHED_BYTES / bytes, 1, p.heads));
+    p.together = int32_t(ceil_div(p.heads, parts));
     p.scale = a.scale;
     p.is_causal = a.is_causal;
     p.sums = a.data[N - 1];
