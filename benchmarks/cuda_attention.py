@@ -34,7 +34,7 @@ ROUNDS = 7
 
 
 def packed(lib: Any, data: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    """Query, key and value as parts of one projection, and the gradient of the result, as heads joined in memory."""
+    """Query, key and value as parts of one projection, and the gradient of the result."""
     batch, length, _, heads, size = data.shape
     whole = lib.tensor(data).to("cuda").to(getattr(lib, DTYPE))
     parts = [x.reshape(batch, length, heads, size).transpose(1, 2) for x in whole.flatten(2).split(heads * size, -1)]
@@ -73,10 +73,9 @@ def event_seconds(lib: Any, call: Callable[[], Any], count: int = 10) -> float:
     return float(start.elapsed_time(end)) / 1e3 / count
 
 
-def rates(shape: tuple[int, ...], is_causal: bool) -> dict[str, Any]:
+def rates(shape: tuple[int, ...], data: np.ndarray[Any, Any], is_causal: bool) -> dict[str, Any]:
     """TFLOP/s by work and library."""
     batch, heads, length, size = shape
-    data = np.random.default_rng(0).standard_normal((batch, length, 4, heads, size), np.float32)
     all_calls = {"norch": calls("norch", norch, norch.scaled_dot_product_attention, *packed(norch, data), is_causal)}
     if torch is not None:
         attend = torch.nn.functional.scaled_dot_product_attention
@@ -108,9 +107,11 @@ def main() -> int:
         sys.exit(norch.cuda.why_not())
     report = {}
     for shape in SHAPES:
+        batch, heads, length, size = shape
+        data = np.random.default_rng(0).standard_normal((batch, length, 4, heads, size), np.float32)
         for is_causal in (True, False):
             name = f"{'x'.join(map(str, shape))}{', causal' if is_causal else ''}"
-            report[name] = rates(shape, is_causal)
+            report[name] = rates(shape, data, is_causal)
             for work, by_library in report[name].items():
                 figures = "  ".join(f"{library} {rate:.0f}" for library, rate in by_library.items())
                 print(f"{name:<26}{work:<15}{figures} TFLOP/s", flush=True)

@@ -197,7 +197,7 @@ def test_training_in_other_layouts(cuda, dtype, length):
     odd = put(draw(2, length, 65), dtype, cuda)[..., 1:]
     turned = put(draw(2, 64, length), dtype, cuda).mT
     one, row = (put(draw(2, *shape), dtype, cuda).expand(2, length, 64) for shape in ((length, 1), (1, 64)))
-    for tensors in ((odd, turned, odd, turned), (turned, odd, odd, one), (row, odd, odd, row), (one, row, odd, one)):
+    for tensors in ((odd, turned, odd, turned), (turned, odd, odd, one), (row, odd, odd, row)):
         expected = reference(*map(values, tensors), is_causal=True)
         assert_near(train(*tensors, is_causal=True), expected, TOLERANCE[dtype])
 

@@ -105,6 +105,7 @@ constexpr uint32_t ROW_BYTES = D * sizeof(T);
 /// Each warp that computes says so when it has read a buffer.
 constexpr int WARPS = WARPGROUP / 32;
 __device__ inline void done_with(Barrier* free) {
+    __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(free);
 }
 
