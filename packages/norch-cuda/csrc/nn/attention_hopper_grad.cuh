@@ -150,6 +150,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         }
         wait_for_products<0>(out);
         done_with(&tiles.key_free[last]);
+        __syncwarp();
         done_with(&shared.rows.free[rows.stage][group]);
         rows.advance();
         write_rows<T, D>(p, place.head, B_FOR_QUERY, first, shared.out[group], out, p.scale, p.scale);
@@ -276,6 +277,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             begin_weighted<T, D, QUERIES>(for_value, weights, shared.grad[turn.stage]);
             begin_weighted<T, D, QUERIES>(for_key, slopes, shared.query[turn.stage]);
             wait_for_products<0>(for_key, for_value);  // the next products have no registers before
+            __syncwarp();
             done_with(&shared.free[turn.stage]);
             turn.advance();
         }
