@@ -15,7 +15,7 @@ void attend(const Attention<FORWARD>& a, DType dtype) {
 template <class T>
 void attend(const Attention<FORWARD>& a, DType dtype) {
     if (std::max(a.size, a.values) > 64) attend<T, 128, 2>(a, dtype);
-    else if (a.is_causal) attend<T, 64, 2>(a, dtype);  // less of a tile is hidden
+    else if (a.is_causal && a.queries <= 2048) attend<T, 64, 2>(a, dtype);  // less of a tile is hidden
     else attend<T, 64, 3>(a, dtype);
 }
 

@@ -23,7 +23,8 @@ struct Problem {
     int32_t batch[3];       // sizes of the batch dims, innermost first
     uint32_t broadcast[3];  // bit k: operand k has one in that batch dim
     int32_t heads, queries, keys;
-    int32_t tiles, together;  // of a head; heads that are worked on together, so that they stay in the L2 cache
+    int32_t tiles;           // of a head
+    int32_t together, span;  // heads that are worked on together, to stay in the L2 cache; and that blocks share evenly
     float scale;
     bool is_causal;
     char* sums;  // see F_SUMS; strides in bytes
@@ -35,9 +36,9 @@ struct Place {
     int head, tile;
 };
 
-/// The work of this block, one place after the other. Of the heads that are worked on together the longest tiles come
-/// first (`is_reversed`: the last ones), and blocks take turns in both directions, for the next heads from another block
-/// on, so that all have about as much to do.
+/// The work of this block, one place after the other. Of heads that are worked on together the longest tiles come first
+/// (`is_reversed`: the last ones). Blocks take turns in both directions, for each span of heads from another block on,
+/// so that all have about as much to do.
 template <int COUNT>
 struct Work {
     const Problem<COUNT>& p;
@@ -46,14 +47,16 @@ struct Work {
 
     __device__ bool next(Place& place) {
         const int blocks = gridDim.x;
-        for (; first < p.heads; first += p.together, round = 0) {
-            const int count = min(p.together, p.heads - first);
+        for (; first < p.heads; first += p.span, round = 0) {
+            const int count = min(p.span, p.heads - first);
             const int block = (blockIdx.x + int(int64_t(blocks) * first / p.heads)) % blocks;
             const int at = round * blocks + (round & 1 ? blocks - 1 - block : block);
             ++round;
             if (at >= count * p.tiles) continue;
-            place.head = first + at % count;
-            place.tile = is_reversed ? p.tiles - 1 - at / count : at / count;
+            const int part = at / (p.together * p.tiles) * p.together, heads = min(p.together, count - part);
+            const int rest = at - part * p.tiles;
+            place.head = first + part + rest % heads;
+            place.tile = is_reversed ? p.tiles - 1 - rest / heads : rest / heads;
             return true;
         }
         return false;
@@ -237,6 +240,7 @@ Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query) {
     const int64_t bytes = int64_t(2) * std::max(a.queries, a.keys) * (a.size + a.values);
     const int64_t parts = ceil_div(p.heads, std::clamp<int64_t>(CACHED_BYTES / bytes, 1, p.heads));
     p.together = int32_t(ceil_div(p.heads, parts));
+    p.span = a.is_causal ? p.together : p.heads;  // where all tiles take as long, one round after the other is even
     p.scale = a.scale;
     p.is_causal = a.is_causal;
     p.sums = a.data[N - 1];

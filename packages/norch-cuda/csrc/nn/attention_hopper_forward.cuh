@@ -98,7 +98,6 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
         wait(&shared.query_full[group], query.parity);
         wait(&tiles.key_full[turn.stage], turn.parity);
         await_turn();
-        begin_products();
         begin_dots<T, D, KEYS, 64, KEYS>(s, own_query, tiles.key[turn.stage]);
         give_turn();
         wait_for_products<0>(s);
@@ -110,7 +109,6 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
             turn.advance();
             wait(&tiles.key_full[turn.stage], turn.parity);
             await_turn();
-            begin_products();
             begin_dots<T, D, KEYS, 64, KEYS>(s, own_query, tiles.key[turn.stage]);
             wait(&tiles.value_full[before.stage], before.parity);
             begin_weighted<T, D, KEYS>(out, weights, tiles.value[before.stage]);
@@ -126,7 +124,6 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
         }
         done_with(&shared.query_free[group]);
         wait(&tiles.value_full[turn.stage], turn.parity);
-        begin_products();
         begin_weighted<T, D, KEYS>(out, weights, tiles.value[turn.stage]);
         float factor[2];
 #pragma unroll

@@ -128,7 +128,6 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         int last = -1;
         for (; tile >= 0; --tile) {
             wait(&tiles.key_full[turn.stage], turn.parity);
-            begin_products();
             begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[rows.stage][group], tiles.key[turn.stage]);
             wait(&tiles.value_full[turn.stage], turn.parity);
             begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[rows.stage][group], tiles.value[turn.stage]);
@@ -143,7 +142,6 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
 #pragma unroll
             for (int i = 0; i < KEYS / 2; ++i) s[i] *= slope[i] - mean[i / 2 % 2];
             pack_all<T, KEYS>(packed, s);
-            begin_products();
             begin_weighted<T, D, KEYS>(out, packed, tiles.key[turn.stage]);
             last = turn.stage;
             turn.advance();
@@ -248,7 +246,6 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
                     }
             };
             wait(&shared.full[turn.stage], turn.parity);
-            begin_products();
             begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[rows.stage][group], shared.query[turn.stage]);
             begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[rows.stage][group], shared.grad[turn.stage]);
             wait_for_products<1>(s);
@@ -273,7 +270,6 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             if (hides) blank(slope);
             pack_all<T, QUERIES>(weights, s);
             pack_all<T, QUERIES>(slopes, slope);
-            begin_products();
             begin_weighted<T, D, QUERIES>(for_value, weights, shared.grad[turn.stage]);
             begin_weighted<T, D, QUERIES>(for_key, slopes, shared.query[turn.stage]);
             wait_for_products<0>(for_key, for_value);  // the next products have no registers before

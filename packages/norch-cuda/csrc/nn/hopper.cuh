@@ -101,14 +101,15 @@ __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared
 
 // --- Products -------------------------------------------------------------------------------------------------------
 
-/// A matrix in shared memory as wgmma takes it: swizzled tiles. `leading`: the bytes to the next 64 columns, where what is
-/// summed over are rows.
+/// A matrix in shared memory as wgmma takes it: swizzled tiles. `leading`: the bytes to the next 64 columns, where rows
+/// are summed over.
 __device__ inline uint64_t matrix_of(const void* tile, uint32_t leading = 0) {
     return uint64_t((shared_address(tile) & 0x3ffff) >> 4) | uint64_t(leading >> 4) << 16 | uint64_t(1024 >> 4) << 32 |
            uint64_t(1) << 62;
 }
 
-__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// Orders what was done to registers before products that use them.
+__device__ inline void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /// Keeps what uses `c` after what comes before.
 template <int N>
@@ -143,7 +144,7 @@ __device__ inline void wait_for_products(C&... results) {
 // a in registers; b (16 summed, N) with rows along N
 #define NORCH_WGMMA_REGISTERS(N, TYPE, LIST, ACC, A, B, P)           \
     asm volatile(NORCH_WGMMA(N, TYPE, LIST, A, B, P) "1;\n}" : ACC \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
 
 /// c (64, N) = a @ b^T, or += where `adds`, over 16 columns. Lane l of warp w has columns 8 j + 2 (l % 4) and the next
 /// of rows 16 w + l / 4 (c[4 j], c[4 j + 1]) and 8 more (c[4 j + 2], c[4 j + 3]).
@@ -160,9 +161,9 @@ __device__ inline void multiply(float (&c)[N / 2], uint64_t a, uint64_t b, int a
     }
 }
 
-/// c (64, N) = a @ b, or += where `adds`, over 16 rows of b. `a` is in registers, laid out as 16 columns of a result.
+/// c (64, N) += a @ b over 16 rows of b. `a` is in registers, laid out as 16 columns of a result.
 template <class T, int N>
-__device__ inline void multiply(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b, int adds) {
+__device__ inline void multiply(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b) {
     constexpr bool IS_HALF = std::is_same_v<T, __half>;
     if constexpr (N == 64) {
         if constexpr (IS_HALF)
@@ -181,6 +182,7 @@ __device__ inline void multiply(float (&c)[N / 2], const uint32_t (&a)[4], uint6
 /// c = a @ b^T of tiles in shared memory: 64 rows of a (of A_ROWS in its tile), N of b, over D.
 template <class T, int D, int N, int A_ROWS, int B_ROWS>
 __device__ inline void begin_dots(float (&c)[N / 2], const T* a, const T* b) {
+    fence_products();
 #pragma unroll
     for (int k = 0; k < D / 16; ++k) {
         const int across = k / 4, within = k % 4 * 16;
@@ -192,10 +194,11 @@ __device__ inline void begin_dots(float (&c)[N / 2], const T* a, const T* b) {
 
 /// c += w @ b for w of ROWS columns in registers and a matrix b (ROWS, D) in shared memory.
 template <class T, int D, int ROWS>
-__device__ inline void begin_weighted(float (&c)[D / 2], const uint32_t (&w)[ROWS / 16][4], const T* b, int adds = 1) {
+__device__ inline void begin_weighted(float (&c)[D / 2], const uint32_t (&w)[ROWS / 16][4], const T* b) {
+    fence_products();
 #pragma unroll
     for (int k = 0; k < ROWS / 16; ++k)
-        multiply<T, D>(c, w[k], matrix_of(b + k * 16 * ACROSS, ROWS * ACROSS * 2), k > 0 ? 1 : adds);
+        multiply<T, D>(c, w[k], matrix_of(b + k * 16 * ACROSS, ROWS * ACROSS * 2));
     commit_products();
 }
 
