@@ -58,19 +58,3 @@ def test_gradient_of_one_operand_and_second_derivative(keeps):
     keeps(True)
     for x, y in zip(derivatives(), expected, strict=True):
         norch.testing.assert_close(x, y)
-
-
-def test_grouped_heads_are_not_repeated(keeps):
-    def step():
-        norch.manual_seed(2)
-        q, k, v = (norch.randn(2, heads, 5, 8, requires_grad=True) for heads in (6, 2, 2))
-        out = norch.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return out, *norch.autograd.grad(out.pow(2).sum(), (q, k, v))
-
-    keeps(False)
-    expected = step()
-    keeps(True)
-    got = step()
-    assert got[0].grad_fn.name() != expected[0].grad_fn.name()
-    for x, y in zip(got, expected, strict=True):
-        norch.testing.assert_close(x, y)

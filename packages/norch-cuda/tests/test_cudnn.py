@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -116,6 +119,28 @@ def test_transposed(cudnn, dtype, extra):
         close(conv_transpose2d(*there, b.to(cudnn), *how), wanted, LIMITS[dtype])
 
 
+@pytest.mark.parametrize("form", ["contiguous_format", "channels_last_3d"])
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
+@pytest.mark.parametrize("how", [(1, 1, 1, 1), ((2, 1, 2), (1, 0, 1), 1, 2)], ids=str)
+def test_volumes(cudnn, how, dtype, form):
+    groups = how[3]
+    shape, weight_shape = (2, 16, 6, 7, 8), (24, 16 // groups, 3, 3, 3)
+    x, w, b = random(shape, dtype, 13), random(weight_shape, dtype, 14), random(weight_shape[:1], dtype, 15)
+
+    def of(x, w, b, g):
+        x, w, b = (t.detach().requires_grad_() for t in (x, w, b))
+        y = norch.conv3d(x, w, b, *how)
+        y.backward(g)
+        back = norch.conv_transpose3d(g, w.detach(), None, how[0], how[1], 0, groups, how[2])
+        return y.detach(), x.grad, w.grad, b.grad, back
+
+    g = random(norch.conv3d(x.double(), w.double(), None, *how).shape, dtype, 16)
+    wanted = of(*(t.double() for t in (x, w, b, g)))
+    there = [t.to(cudnn).contiguous(memory_format=getattr(norch, form)) for t in (x, w, g)]
+    for got, exact in zip(of(*there[:2], b.to(cudnn), there[2]), wanted, strict=True):
+        close(got, exact, LIMITS[dtype] * 2)
+
+
 def gradients(x, w, how):
     x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
     y = norch.nn.functional.conv2d(x, w, None, *how)
@@ -171,3 +196,19 @@ def test_what_it_is_called(cudnn):
     assert version >= 90000
     assert norch.cuda.versions()["cudnn"].startswith(f"{version // 10000}.")
     assert "cuDNN 9." in norch.cuda.uses()
+
+
+def test_where_the_library_is_looked_for(monkeypatch, tmp_path):
+    """Without a GPU too: in NVIDIA's wheel where cuda-pathfinder does not know of it."""
+    from norch_cuda import libraries
+
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)  # not installed
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None)
+    assert libraries.find("cudnn") == ""
+    place = tmp_path / "cudnn/lib/libcudnn.so.9"
+    place.parent.mkdir(parents=True)
+    place.touch()
+    wheels = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(libraries, "find_spec", lambda name: wheels)
+    assert libraries.find("cudnn") == str(place)
+    assert libraries.find("nccl") == ""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import norch
 
-from . import _ext
+from . import _ext, libraries
 from ._ext import Event
 from .stream import (
     CUDAGraph,
@@ -55,15 +53,20 @@ def set_device(device: DeviceLike) -> None:
     _ext.set_current_device(device_index(device))
 
 
-@contextmanager
-def device(device: DeviceLike) -> Iterator[None]:
+class device:
     """Within this context "cuda" without an index means `device`."""
-    before = _ext.current_device()
-    _ext.set_current_device(device_index(device))
-    try:
-        yield
-    finally:
-        _ext.set_current_device(before)
+
+    __slots__ = ("_before", "_index")
+
+    def __init__(self, device: DeviceLike) -> None:
+        self._index = device_index(device)
+
+    def __enter__(self) -> None:
+        self._before = _ext.current_device()
+        _ext.set_current_device(self._index)
+
+    def __exit__(self, *error: object) -> None:
+        _ext.set_current_device(self._before)
 
 
 def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:
@@ -91,10 +94,17 @@ def versions() -> dict[str, str]:
 
 
 def uses() -> str:
-    """What libraries the kernels use, for `norch info`."""
+    """What libraries the kernels use, and what is not there, for `norch info`."""
     found = versions()
-    cudnn = f"cuDNN {found['cudnn']}" if "cudnn" in found else "own kernels in place of cuDNN: " + _ext.why_no_cudnn()
-    return f"CUDA {found['runtime']}, driver {found['driver']}, {cudnn}"
+    parts = [f"CUDA {found['runtime']}", f"driver {found['driver']}"]
+    lacking = []
+    for name, library in libraries.USED.items():
+        if name in found or (name != "cudnn" and libraries.is_there(name)):
+            parts.append(f"{library.title} {found.get(name, '')}".rstrip())
+        else:
+            why = f" {_ext.why_no_cudnn()}" if name == "cudnn" else f" `pip install {library.package}` has it"
+            lacking.append(f"; without {library.title} ({library.purpose}):{why}")
+    return ", ".join(parts) + "".join(lacking)
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:

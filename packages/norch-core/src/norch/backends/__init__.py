@@ -6,45 +6,90 @@ asks for what norch does not do raises. Not to be confused with `norch.backend`,
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
+from types import ModuleType
 from typing import Any
 
 from ..backend import registry
-from ..settings import get_float32_matmul_precision, get_switch, set_float32_matmul_precision, set_switch
+from ..settings import allows_tf32, get_switch, set_float32_matmul_precision, set_switch
 
 
-class _Tf32:
-    """`allow_tf32`, which is norch's float32 precision of matrix products and convolutions: one switch for both."""
+class _Float32:
+    """How float32 is computed in, of one kind of ops or of several."""
+
+    def __init__(self, *kinds: str) -> None:
+        object.__setattr__(self, "_kinds", kinds)
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether float32 factors may be rounded to tf32: `get_float32_matmul_precision() != "highest"`."""
-        return get_float32_matmul_precision() != "highest"
+        """Whether factors may be rounded to tf32."""
+        return all(map(allows_tf32, self._kinds))
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool) -> None:
-        set_float32_matmul_precision("high" if value else "highest")
+        self.fp32_precision = "tf32" if value else "ieee"
+
+    @property
+    def fp32_precision(self) -> str:
+        """ "ieee" or "tf32". "none" as well can be set: "ieee" of products; of others, that they do as products."""
+        return "tf32" if self.allow_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, value: str) -> None:
+        if value not in _CHOICES:
+            raise ValueError(f"fp32_precision: expected one of {', '.join(_CHOICES)}, got {value!r}")
+        for kind in self._kinds:
+            if kind == "matmul":
+                set_float32_matmul_precision("high" if value == "tf32" else "highest")
+            else:
+                set_switch(f"{kind}.tf32", _CHOICES[value])
 
 
-def _switch(name: str, default: bool, doc: str) -> Any:
-    """A property that backends see as the switch "cudnn." + name."""
-    key = f"cudnn.{name}"
+_CHOICES = {"ieee": False, "tf32": True, "none": None}
 
-    def put(self: _CuDNN, value: bool) -> None:
+
+def _switch(key: str, default: bool, doc: str) -> Any:
+    """A property that backends see as the switch `key`."""
+
+    def put(self: object, value: bool) -> None:
         set_switch(key, bool(value))
 
     return property(lambda self: get_switch(key, default), put, doc=doc)
 
 
-class _CuDNN(_Tf32):
-    """cuDNN, which norch-cuda uses where it is installed: `pip install norch-cuda[cudnn]`."""
+class _Matmul(_Float32):
+    """Matrix products: in tf32 or not as `norch.set_float32_matmul_precision` says, which this is another name of."""
 
-    enabled = _switch("enabled", True, "Whether norch-cuda uses cuDNN where it is installed.")
+    allow_fp16_reduced_precision_reduction = _switch(
+        "matmul.float16_sums", False, "Whether partial sums of float16 products may be float16: norch-cuda's cuBLASLt."
+    )
+    allow_bf16_reduced_precision_reduction = _switch(
+        "matmul.bfloat16_sums", False, "Whether partial sums of bfloat16 products may be bfloat16."
+    )
+    allow_fp16_accumulation = _switch(
+        "matmul.float16_accumulation", False, "Whether products of float16 may be summed in float16 throughout."
+    )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(type(self), name):
+            raise AttributeError(f"norch.backends.cuda.matmul has no switch {name!r}")
+        object.__setattr__(self, name, value)
+
+
+class _CuDNN(_Float32):
+    """cuDNN, which norch-cuda uses where it is installed: `pip install norch-cuda[cudnn]`. Its `allow_tf32` is that of
+    convolutions and recurrent layers, by whatever kernels; unless set, they do as matrix products."""
+
+    conv, rnn = _Float32("conv"), _Float32("rnn")
+    enabled = _switch("cudnn.enabled", True, "Whether norch-cuda uses cuDNN where it is installed.")
     deterministic = _switch(
-        "deterministic", True, "Whether each run gives the same bits. norch's own kernels do so in any case."
+        "cudnn.deterministic", True, "Whether each run gives the same bits. norch's own kernels do so in any case."
     )
     benchmark = _switch(
-        "benchmark", False, "Whether convolutions try cuDNN's algorithms out and take the fastest, once for each shape."
+        "cudnn.benchmark",
+        False,
+        "Whether convolutions try cuDNN's algorithms out and take the fastest, once for each shape.",
     )
     benchmark_limit: int | None = 10
     """Kept, without effect."""
@@ -55,8 +100,8 @@ class _CuDNN(_Tf32):
 
     def version(self) -> int | None:
         """Such as 91900 for 9.19.0; None where there is none that can be used."""
-        versions = getattr(registry.find("cuda").module, "versions", None) if registry.is_usable("cuda") else None
-        found = versions().get("cudnn") if versions else None
+        module = getattr(registry.find("cuda"), "module", None) if registry.is_usable("cuda") else None
+        found = module.versions().get("cudnn") if hasattr(module, "versions") else None  # type: ignore[union-attr]
         if found is None:
             return None
         major, minor, patch = map(int, found.split("."))
@@ -71,7 +116,7 @@ class _CuDNN(_Tf32):
 class _CUDA:
     """The switches of `torch.backends.cuda`."""
 
-    matmul = _Tf32()
+    matmul = _Matmul("matmul")
 
     def is_built(self) -> bool:
         """Whether device "cuda" can be used."""
@@ -110,5 +155,19 @@ class _Absent:
         return False
 
 
-cudnn, cuda, mps = _CuDNN(), _CUDA(), _Device("mps")
+cudnn, cuda, mps = _CuDNN("conv", "rnn"), _CUDA(), _Device("mps")
 mkl = mkldnn = openmp = _Absent()
+
+
+class _Module(ModuleType):
+    """This module, with a switch for all of it."""
+
+    _all = _Float32("matmul", "conv", "rnn")
+    fp32_precision = property(
+        lambda self: self._all.fp32_precision,
+        lambda self, value: setattr(self._all, "fp32_precision", value),
+        doc="What matrix products, convolutions and recurrent layers compute float32 in.",
+    )
+
+
+sys.modules[__name__].__class__ = _Module

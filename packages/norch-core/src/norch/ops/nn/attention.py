@@ -76,17 +76,23 @@ def _laid_out_like(spec: Spec, shape: tuple[int, ...]) -> Spec:
     return Spec(shape, packed_strides(shape, spec.strides), spec.dtype, spec.device)
 
 
-def _infer_attention_grad(grad: Spec, query: Spec, key: Spec, value: Spec, *attrs: Any) -> tuple[Spec, ...]:
+def _infer_attention_grad(grad: Spec, query: Spec, key: Spec, value: Spec, *more: Any) -> tuple[Spec, ...]:
     batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], op=_OP)
     return tuple(_laid_out_like(s, (*batch, *s.shape[-2:])) for s in (query, key, value))
 
 
 @composite(_infer_attention_grad, name=f"{_OP}_grad")
 def _attention_grad(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of query, key and value where there is no mask."""
-    return _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))[:3]
+    """The gradients of query, key and value."""
+    return _gradients(grad, query, key, value, attn_mask, is_causal, scale, (True, True, True, False))[:3]
 
 
 def _attention_rule(
@@ -99,8 +105,8 @@ def _attention_rule(
     scale: float,
     needs: tuple[bool, ...],
 ) -> tuple[Any, ...]:
-    if attn_mask is None and needs[:3] == (True, True, True):
-        return (*_attention_grad(g, query, key, value, is_causal, scale), None)
+    if needs == (True, True, True, False):
+        return (*_attention_grad(g, query, key, value, attn_mask, is_causal, scale), None)
     return _gradients(g, query, key, value, attn_mask, is_causal, scale, needs)
 
 
@@ -210,12 +216,11 @@ def scaled_dot_product_attention(
     if scale is None:
         scale = 1 / math.sqrt(query.spec.shape[-1]) if query.spec.ndim and query.spec.shape[-1] else 1.0
     if enable_gqa:
-        times = _times(query, key), _times(query, value)
-        if attn_mask is None and not dropout_p and times[0] == times[1] > 1 and _SUMS in query.spec.device.backend.kept:
-            # Key and value as they are: the heads that share one are a batch dim of their own.
-            groups = query.unflatten(-3, (-1, times[0])), key.unsqueeze(-3), value.unsqueeze(-3)
-            return scaled_dot_product_attention(*groups, is_causal=is_causal, scale=scale).flatten(-4, -3)
-        key, value = (x if n == 1 else repeat_interleave(x, n, -3) for x, n in zip((key, value), times, strict=True))
+        heads = query
+        query, key, value, attn_mask = _grouped(query, key, value, attn_mask)
+        if query is not heads:
+            found = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+            return found.flatten(-4, -3)
     if not dropout_p:
         if attn_mask is None and _keeps_sums(query, key, value):
             return _attention_sums(query, key, value, bool(is_causal), float(scale))[0]
@@ -224,9 +229,23 @@ def scaled_dot_product_attention(
     return dropout(_weights(query, key, attn_mask, is_causal, scale), dropout_p) @ value
 
 
-def _times(query: Tensor, x: Tensor) -> int:
-    """How many heads of query each head of `x` serves."""
-    a, b = query.spec.shape, x.spec.shape
-    if len(a) < 3 or len(b) < 3 or not b[-3] or a[-3] % b[-3]:
-        raise ShapeError(f"{_OP}(): the heads of query {tuple(a)} are no multiple of those of key or value {tuple(b)}")
-    return a[-3] // b[-3]
+def _grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Any]:
+    """The heads as two dims, (heads of the keys, those that share one): keys and values broadcast along the second.
+    All as they are where no head is shared."""
+    a, groups = query.spec.shape, []
+    for b in (key.spec.shape, value.spec.shape):
+        if len(a) < 3 or len(b) < 3 or not b[-3] or a[-3] % b[-3]:
+            given = f"{tuple(a)} are no multiple of those of key or value {tuple(b)}"
+            raise ShapeError(f"{_OP}(): the heads of query {given}")
+        groups.append(b[-3])
+    heads = math.lcm(*groups)
+    if groups[0] != groups[1]:
+        key, value = (repeat_interleave(x, heads // n, -3) for x, n in zip((key, value), groups, strict=True))
+    if heads == a[-3]:
+        return query, key, value, mask
+
+    def split(x: Tensor) -> Tensor:
+        size = x.spec.shape[-3]
+        return x.unflatten(-3, (heads, size // heads)) if size % heads == 0 else x.unsqueeze(-3)
+
+    return split(query), split(key), split(value), split(mask) if mask is not None and mask.spec.ndim > 2 else mask
