@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.ops.nn.attention import _attention_grad
+from norch.ops.nn.attention import _attention_grad, _attention_sums
 
 RNG = np.random.default_rng(5)
 DTYPES = (norch.float32, norch.float16, norch.bfloat16)
@@ -138,6 +138,98 @@ def test_into_a_graph_of_derivatives(cuda, dtype):
     norch.scaled_dot_product_attention(*leaves, is_causal=True).backward(g)
     expected = reference(*map(values, tensors), is_causal=True)[1:]
     assert_near([x.grad for x in leaves], expected, TOLERANCE[dtype])
+
+
+HALVES = DTYPES[1:]
+TRAINED = [  # batch, queries, keys, size, size of a value: of several tiles, with ragged last ones
+    ((2, 3), 64, 64, 64, 64),
+    ((2, 2), 333, 333, 64, 64),
+    ((3,), 130, 517, 64, 64),
+    ((3,), 517, 130, 64, 64),
+    ((1,), 1, 300, 64, 64),
+    ((2,), 300, 2, 64, 64),
+    ((80,), 200, 270, 40, 48),
+    ((2, 1, 3), 190, 191, 64, 64),
+    ((2, 2), 333, 333, 128, 128),
+    ((3,), 130, 517, 128, 128),
+    ((3,), 517, 130, 128, 128),
+    ((70,), 257, 129, 96, 80),
+    ((2,), 100, 60, 24, 24),
+]
+
+
+def train(q, k, v, g, **how):
+    """out and the gradients, as a training step computes them."""
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+    out = norch.scaled_dot_product_attention(*leaves, **how)
+    return (out, *norch.autograd.grad(out, leaves, g))
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("batch", "queries", "keys", "size", "size_v"), TRAINED)
+def test_training(cuda, dtype, is_causal, batch, queries, keys, size, size_v):
+    shapes = (queries, size), (keys, size), (keys, size_v), (queries, size_v)
+    tensors = [put(draw(*batch, *shape), dtype, cuda) for shape in shapes]
+    assert_near(
+        train(*tensors, is_causal=is_causal),
+        reference(*map(values, tensors), is_causal=is_causal),
+        TOLERANCE[dtype],
+    )
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+@pytest.mark.parametrize("size", [64, 128])
+def test_training_on_one_projection(cuda, dtype, size):
+    """As transformers lay it out: no copies, and heads joined in memory."""
+    qkv = put(draw(2, 300, 3 * 4 * size), dtype, cuda)
+    q, k, v = (x.reshape(2, 300, 4, size).transpose(1, 2) for x in qkv.split(4 * size, -1))
+    g = put(draw(2, 300, 4, size), dtype, cuda).transpose(1, 2)
+    got = train(q, k, v, g, is_causal=True)
+    assert got[0].transpose(1, 2).is_contiguous()
+    assert_near(got, reference(*map(values, (q, k, v, g)), is_causal=True), TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+@pytest.mark.parametrize("length", [100, 300])
+def test_training_in_other_layouts(cuda, dtype, length):
+    """What cannot be copied 16 bytes at a time, or has another order in memory."""
+    odd = put(draw(2, length, 65), dtype, cuda)[..., 1:]
+    turned = put(draw(2, 64, length), dtype, cuda).mT
+    one, row = (put(draw(2, *shape), dtype, cuda).expand(2, length, 64) for shape in ((length, 1), (1, 64)))
+    for tensors in ((odd, turned, odd, turned), (turned, odd, odd, one), (row, odd, odd, row)):
+        expected = reference(*map(values, tensors), is_causal=True)
+        assert_near(train(*tensors, is_causal=True), expected, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+def test_training_with_grouped_heads(cuda, dtype):
+    q, g = (put(draw(2, 6, 200, 64), dtype, cuda) for _ in range(2))
+    k, v = (put(draw(2, 2, 230, 64), dtype, cuda) for _ in range(2))
+    got = train(q, k, v, g, is_causal=True, enable_gqa=True)
+    wide = [values(q), values(k).repeat(3, 1), values(v).repeat(3, 1), values(g)]
+    out, for_query, *more = reference(*wide, is_causal=True)
+    for_key, for_value = (x.reshape(2, 2, 3, 230, 64).sum(2) for x in more)
+    assert_near(got, (out, for_query, for_key, for_value), TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_sums_of_scores(cuda, dtype, size):
+    q, k, v = (put(draw(2, 3, 200, size), dtype, cuda) for _ in range(3))
+    out, sums = _attention_sums(q, k, v, True, 0.2)
+    scores = np.where(np.tri(200), values(q) @ values(k).swapaxes(-1, -2) * 0.2, -np.inf)
+    assert_near([out], reference(*map(values, (q, k, v, v)), is_causal=True, scale=0.2)[:1], TOLERANCE[dtype])
+    np.testing.assert_allclose(values(sums), np.log(np.exp(scores).sum(-1)), atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+@pytest.mark.parametrize("size", [64, 128])
+def test_training_gives_the_same_bits_again(cuda, dtype, size):
+    tensors = [put(draw(80, 400, size), dtype, cuda) for _ in range(4)]
+    first, second = ([values(x) for x in train(*tensors, is_causal=True)] for _ in range(2))
+    for x, y in zip(first, second, strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)

@@ -177,6 +177,25 @@ def test_kernels_of_several_launches_whose_operands_change(backend):
     assert run.recorded == 1
 
 
+@pytest.mark.parametrize("bound", [(), (2, 3)])
+def test_attention_whose_operands_change(backend, bound):
+    """Its kernels for Hopper get addresses inside of descriptors of tensors."""
+    batch, length, size = (2, 3), 130, 64
+    heads = Operand(bfloat16, (*batch, length, size), (3 * length * size, length * size, size, 1))
+    sums = Operand(float32, (*batch, length), (3 * length, length, 1))
+    attrs = {"is_causal": True, "scale": 0.125}
+    forward = backend.compile("scaled_dot_product_attention_sums", (heads, sums, *[heads] * 3), attrs)
+    backward = backend.compile("scaled_dot_product_attention_sums_grad", (*[heads] * 8, sums), attrs)
+    query, key, value, grad, out, totals, *found = [(Place(i), 0) for i in range(1, 10)]
+    calls = [
+        (forward, (*out, *totals, *query, *key, *value)),
+        (backward, (*found[0], *found[1], *found[2], *grad, *query, *key, *value, *out, *totals)),
+    ]
+    whole = 6 * length * size * 2
+    run = compare(backend, calls, 10, bound, sizes=[0, *[whole] * 5, 6 * length * 4, *[whole] * 3])
+    assert run.recorded == 1
+
+
 @pytest.mark.parametrize("bound", [(), (1, 2, 3)])
 def test_calls_that_may_run_side_by_side_wait_for_what_they_need(backend, bound):
     """Of windows of a few buffers, scratch memory among them, and of sums that take scratch memory of their own."""

@@ -84,8 +84,9 @@ int written_by(const Request& request) {
          "relu_grad", "remainder", "rms_norm", "round", "scaled_dot_product_attention", "sigmoid", "sigmoid_grad",
          "sign", "silu", "silu_grad", "sin", "sinh", "softmax", "softmax_grad", "softplus", "softplus_grad", "sqrt",
          "sub", "sum", "sum_pool2d", "sum_pool2d_grad", "tan", "tanh", "tanh_grad", "trunc", "where"},
-        {"cross_entropy", "sort"},
-        {"batch_norm", "batch_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad"}};
+        {"cross_entropy", "scaled_dot_product_attention_sums", "sort"},
+        {"batch_norm", "batch_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad",
+         "scaled_dot_product_attention_sums_grad"}};
     static const auto counts = [] {
         std::unordered_map<std::string, int> out;
         for (int i = 0; i < 3; ++i)

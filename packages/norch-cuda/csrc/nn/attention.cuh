@@ -76,6 +76,11 @@ __device__ inline bool has_packets(const Attention<N>& a, int operand) {
     return a.packets >> operand & 1;
 }
 
+/// log(sum(exp(scores))) of a query.
+__device__ inline void store_sum(const Attention<FORWARD>& a, const Place<FORWARD>& place, int query, float sum) {
+    if (query < a.queries) *reinterpret_cast<float*>(place.at[F_SUMS] + query * a.side[F_SUMS].row) = sum;
+}
+
 /// What scores are taken relative to: their maximum; 0 where a query sees nothing but -inf, whose weight is to be 0.
 __device__ inline float base_of(float largest) { return largest == -INFINITY ? 0.0f : largest; }
 

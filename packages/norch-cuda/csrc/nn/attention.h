@@ -25,10 +25,10 @@ struct Attention {
     uint32_t heads() const { return batch.numel; }
 };
 
-/// out, query, key, value
-enum Forward { F_OUT, F_QUERY, F_KEY, F_VALUE, FORWARD };
-/// the gradients of query, key and value, that of out, query, key, value
-enum Backward { B_FOR_QUERY, B_FOR_KEY, B_FOR_VALUE, B_GRAD, B_QUERY, B_KEY, B_VALUE, BACKWARD };
+/// out, query, key, value, and for each query log(sum(exp(scores))) as a column of float32; no data where nobody asks
+enum Forward { F_OUT, F_QUERY, F_KEY, F_VALUE, F_SUMS, FORWARD };
+/// the gradients of query, key and value, that of out, query, key, value, and both results; no data where not given
+enum Backward { B_FOR_QUERY, B_FOR_KEY, B_FOR_VALUE, B_GRAD, B_QUERY, B_KEY, B_VALUE, B_OUT, B_SUMS, BACKWARD };
 
 /// Launch attention of float32 (attention_float.cu, attention_float_grad.cu) or of 16-bit floats (attention_half.cu,
 /// attention_half_grad.cu).
@@ -36,6 +36,12 @@ void attend_float(const Attention<FORWARD>& a);
 void attend_float_grad(const Attention<BACKWARD>& a);
 void attend_half(const Attention<FORWARD>& a, DType dtype);
 void attend_half_grad(const Attention<BACKWARD>& a, DType dtype);
+
+/// Whether the kernels for compute capability 9.0 (attention_hopper.cu, attention_hopper_grad.cu) can do it.
+bool suits_hopper(const Attention<FORWARD>& a);
+bool suits_hopper(const Attention<BACKWARD>& a);
+void attend_hopper(const Attention<FORWARD>& a, DType dtype);
+void attend_hopper_grad(const Attention<BACKWARD>& a, DType dtype);
 
 /// The most shared memory that a block of any of these asks for.
 constexpr size_t ATTENTION_SHARED_BYTES = 4 * 64 * 132 * 4 + 64 * 68 * 4 + 64 * 16;
@@ -51,8 +57,8 @@ void launch_tiles(const Attention<N>& a, int64_t count, int rows, int threads, s
     }
     Attention<N> tiled = a;
     tiled.tiles = FastDivide(uint32_t(ceil_div(count, rows)));
-    KERNEL<<<tiled.tiles.divisor * tiled.heads(), threads, shared, stream_handle()>>>(tiled, more...);
-    check_launch("attention");
+    const Grid grid = {tiled.tiles.divisor * tiled.heads(), uint32_t(threads), shared};
+    launch_kernel("attention", KERNEL, grid, tiled, more...);
 }
 
 }  // namespace norch::nn

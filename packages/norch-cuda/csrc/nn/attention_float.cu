@@ -55,7 +55,11 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(const __grid_constant_
     }
     float factor[R];
 #pragma unroll
-    for (int r = 0; r < R; ++r) factor[r] = 1.0f / sum_of_16(sum[r]);
+    for (int r = 0; r < R; ++r) {
+        const float total = sum_of_16(sum[r]);
+        factor[r] = 1.0f / total;
+        if (a.data[F_SUMS] && x == 0) store_sum(a, place, first + y * R + r, base_of(largest[r]) + logf(total));
+    }
     store_rows<D>(place.at[F_OUT], a.side[F_OUT], out, factor, first, a.queries, a.values, has_packets(a, F_OUT));
 }
 

@@ -86,9 +86,16 @@ __global__ void __launch_bounds__(HALF_THREADS) forward_kernel(const __grid_cons
         __syncthreads();
     }
 #pragma unroll
-    for (int m = 0; m < M; ++m)
-        store_rows<T, D>(place.at[F_OUT], a.side[F_OUT], own_query + m * 16 * P, out[m], 1.0f / sum_of_4(sum[m][0]),
-                         1.0f / sum_of_4(sum[m][1]), own + m * 16, a.queries, a.values, has_packets(a, F_OUT));
+    for (int m = 0; m < M; ++m) {
+        const float total[2] = {sum_of_4(sum[m][0]), sum_of_4(sum[m][1])};
+        if (a.data[F_SUMS] && lane_id() % 4 == 0)
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                store_sum(a, place, own + m * 16 + lane_id() / 4 + half * 8,
+                          base_of(largest[m][half]) * a.scale + logf(total[half]));
+        store_rows<T, D>(place.at[F_OUT], a.side[F_OUT], own_query + m * 16 * P, out[m], 1.0f / total[0],
+                         1.0f / total[1], own + m * 16, a.queries, a.values, has_packets(a, F_OUT));
+    }
 }
 
 template <class T, int D>

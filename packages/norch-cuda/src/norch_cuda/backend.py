@@ -17,6 +17,7 @@ _CUDNN = (("enabled", True), ("deterministic", True), ("benchmark", False))
 
 class CudaBackend(Backend):
     device_type = "cuda"
+    kept = frozenset({"scaled_dot_product_attention_sums"})
     channels_last = frozenset(
         {
             "cat",

@@ -20,7 +20,7 @@ fields are only ever added, each with a default.
 1.1: Backend.allocating, copy_out_later and current_device.
 1.2: Backend.channels_last and record_stream.
 1.3: Backend.program, and the composite "fused".
-1.4: Backend.advice, and the composites of linear algebra ("linalg_solve" and others: norch.linalg.routines).
+1.4: Backend.advice and kept, and the composites of linear algebra ("linalg_solve" and others: norch.linalg.routines).
 """
 
 UNARY: list[str] = []
@@ -190,6 +190,11 @@ class Backend(ABC):
     channels_last: frozenset[str] = frozenset()
     """Those of CHANNELS_LAST for which `compile` knows outputs (n, c, ...) whose channels vary fastest, be it that it
     answers None. Of the others, and after a None, it is asked for a contiguous result, which core copies."""
+
+    kept: frozenset[str] = frozenset()
+    """Composites that core asks for only where they are named here: "scaled_dot_product_attention_sums" (outputs the
+    attention and for each query log(sum(exp(scores))), in float32 for 16-bit floats) in place of attention that will
+    need a gradient, which "scaled_dot_product_attention_sums_grad" computes from both. None decomposes, as ever."""
 
     @abstractmethod
     def device_count(self) -> int:

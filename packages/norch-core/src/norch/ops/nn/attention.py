@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ...autograd.graph import is_recording
 from ...dtype import bool_
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec, broadcast_shapes, packed_strides
+from ...spec import Spec, broadcast_shapes, contiguous_strides, packed_strides
 from ..creation import arange
-from ..elementwise.arithmetic import eq, le, where
+from ..elementwise.arithmetic import eq, exp, le, where
 from ..families import composite, floating
-from ..reduction.reductions import amax
+from ..reduction.reductions import amax, logsumexp
 from ..registry import public
 from ..shape.joining import repeat_interleave
-from ..upcast import upcast
+from ..upcast import upcast, upcast_dtype
 from .activation import softmax
 from .dropout import dropout
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 _OP = "scaled_dot_product_attention"
+_SUMS = "scaled_dot_product_attention_sums"
 
 
 def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float) -> Tensor:
@@ -137,6 +139,57 @@ def _attention(
     return (_weights(q, k, mask, is_causal, scale) @ v).to(query.dtype)
 
 
+# --- With what the gradient needs, where a backend has kernels for that ----------------------------------------------
+
+
+def _keeps_sums(*operands: Tensor) -> bool:
+    """Whether a gradient may be asked for that a backend computes from the sums of the forward pass."""
+    is_native = _SUMS in operands[0].spec.device.backend.kept
+    return is_native and is_recording() and any(x.requires_grad for x in operands)
+
+
+def _infer_attention_sums(query: Spec, key: Spec, value: Spec, is_causal: bool, scale: float) -> tuple[Spec, Spec]:
+    out = _infer_attention(query, key, value, None, is_causal, scale)
+    return out, Spec(out.shape[:-1], contiguous_strides(out.shape[:-1]), upcast_dtype(query.dtype), query.device)
+
+
+def _infer_attention_sums_grad(grad: Spec, query: Spec, key: Spec, value: Spec, *more: Any) -> tuple[Spec, ...]:
+    return _infer_attention_grad(grad, query, key, value)
+
+
+@composite(_infer_attention_sums_grad, name=f"{_SUMS}_grad")
+def _attention_sums_grad(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, sums: Tensor, is_causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value from the two results of `_attention_sums`."""
+    return _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))[:3]
+
+
+def _attention_sums_rule(
+    g: tuple[Tensor | None, Tensor | None],
+    y: tuple[Tensor, Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool,
+    scale: float,
+    needs: tuple[bool, ...],
+) -> tuple[Any, ...]:
+    grad = g[0]
+    assert grad is not None  # the sums are not handed out
+    if needs == (True, True, True):
+        return _attention_sums_grad(grad, query, key, value, *y, is_causal, scale)
+    return _gradients(grad, query, key, value, None, is_causal, scale, (*needs, False))[:3]
+
+
+@composite(_infer_attention_sums, _attention_sums_rule, name=_SUMS, joint=True)
+def _attention_sums(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """The result, and for each query log(sum(exp(scores)))."""
+    scores = _scores(upcast(query), upcast(key), None, is_causal, scale)
+    sums = logsumexp(scores, -1)
+    return (exp(scores - sums.unsqueeze(-1)) @ upcast(value)).to(query.dtype), sums
+
+
 @public(method=False)
 def scaled_dot_product_attention(
     query: Tensor,
@@ -169,6 +222,8 @@ def scaled_dot_product_attention(
             found = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
             return found.flatten(-4, -3)
     if not dropout_p:
+        if attn_mask is None and _keeps_sums(query, key, value):
+            return _attention_sums(query, key, value, bool(is_causal), float(scale))[0]
         return _attention(query, key, value, attn_mask, bool(is_causal), float(scale))
     _infer_attention(query.spec, key.spec, value.spec, None if attn_mask is None else attn_mask.spec, is_causal, scale)
     return dropout(_weights(query, key, attn_mask, is_causal, scale), dropout_p) @ value

@@ -1,0 +1,41 @@
+// The launches of the gradient of attention on compute capability 9.0.
+#include "nn/attention_hopper_grad.cuh"
+#include "runtime/allocator.h"
+
+namespace norch {
+namespace hopper {
+namespace {
+
+template <class T, int D>
+void attend_grad(const Attention<BACKWARD>& a, DType dtype) {
+    constexpr int KEYS = D == 64 ? 128 : 64, QUERIES = KEYS, STAGES = 2;
+    constexpr int AHEAD = D == 64 ? 2 : 1;  // shared memory has no room for more
+    using OfQueries = QueryShared<T, D, KEYS, STAGES, AHEAD>;
+    using OfKeys = KeyShared<T, D, QUERIES, STAGES, AHEAD>;
+    const int32_t padded = int32_t(ceil_div(a.queries, BOX_ROWS)) * BOX_ROWS;
+    const size_t count = size_t(a.heads()) * size_t(padded) + QUERIES;
+    const Scratch<float> scratch(2 * count);
+    const Facts facts = {scratch.data(), scratch.data() + count, padded};
+    const GradProblem problem = problem_of(a, dtype, B_QUERY);
+    launch_shared<&query_kernel<T, D, KEYS, STAGES, AHEAD>, GROUPS, OfQueries>(problem, a.queries, facts);
+    launch_shared<&key_kernel<T, D, QUERIES, STAGES, AHEAD>, GROUPS, OfKeys>(problem, a.keys, facts);
+}
+
+template <class T>
+void attend_grad(const Attention<BACKWARD>& a, DType dtype) {
+    if (std::max(a.size, a.values) > 64) attend_grad<T, 128>(a, dtype);
+    else attend_grad<T, 64>(a, dtype);
+}
+
+}  // namespace
+}  // namespace hopper
+
+namespace nn {
+
+void attend_hopper_grad(const Attention<BACKWARD>& a, DType dtype) {
+    if (dtype == DType::f16) hopper::attend_grad<__half>(a, dtype);
+    else hopper::attend_grad<__nv_bfloat16>(a, dtype);
+}
+
+}  // namespace nn
+}  // namespace norch

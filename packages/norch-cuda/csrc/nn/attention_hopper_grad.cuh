@@ -1,0 +1,288 @@
+// The gradient of attention of float16 and bfloat16 on compute capability 9.0. One kernel goes over the queries and
+// another over the keys, so that nothing is added up by two blocks, and what is computed stays in registers, as the left
+// factors of the last products.
+#pragma once
+
+#include "nn/attention_hopper.cuh"
+
+namespace norch::hopper {
+
+using GradProblem = Problem<B_SUMS>;
+
+constexpr int GROUPS = 2;  // warpgroups that compute, each for 64 rows of a block's tile
+constexpr int ROWS = GROUPS * BOX_ROWS;
+
+/// What the kernel over the keys needs to know of queries: weights are 2 ** (scaled score - base), and the mean of a
+/// query's slopes. For each head `padded` of each; after the last some more that may be read.
+struct Facts {
+    float *base, *mean;
+    int32_t padded;
+};
+
+/// Of what a warpgroup has for as long as a block works on a place.
+template <int AHEAD>
+struct RowBarriers {
+    Barrier full[AHEAD][GROUPS], free[AHEAD][GROUPS];
+
+    __device__ void init() {
+        for (int i = 0; i < AHEAD; ++i)
+            for (int g = 0; g < GROUPS; ++g) {
+                init_barrier(&full[i][g], 1);
+                init_barrier(&free[i][g], WARPS);
+            }
+    }
+};
+
+/// AHEAD: 2 where the rows of the next place are copied while a block works on the last.
+template <class T, int D, int KEYS, int STAGES, int AHEAD>
+struct alignas(1024) QueryShared {
+    T query[AHEAD][GROUPS][64 * D], grad[AHEAD][GROUPS][64 * D], result[AHEAD][GROUPS][64 * D], out[GROUPS][64 * D];
+    KeyTiles<T, D, GROUPS, KEYS, STAGES> tiles;
+    RowBarriers<AHEAD> rows;
+};
+
+/// Elements of a packet of 16 bytes of row r, of 64 rows of a matrix in shared memory.
+template <class T>
+__device__ inline void add_dot(float& sum, const T* a, const T* b, int row, int packet) {
+    const int at = (packet / 8 * 64 + row) * ACROSS + (packet % 8 ^ row % 8) * 8;
+    T x[8], y[8];
+    *reinterpret_cast<uint4*>(x) = *reinterpret_cast<const uint4*>(a + at);
+    *reinterpret_cast<uint4*>(y) = *reinterpret_cast<const uint4*>(b + at);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum = fmaf(float(x[i]), float(y[i]), sum);
+}
+
+template <class T, int D, int KEYS, int STAGES, int AHEAD>
+__global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
+    query_kernel(const __grid_constant__ GradProblem p, Facts facts) {
+    using Shared = QueryShared<T, D, KEYS, STAGES, AHEAD>;
+    extern __shared__ __align__(1024) char memory[];
+    auto& shared = *reinterpret_cast<Shared*>(memory);
+    if (threadIdx.x == 0) {
+        shared.rows.init();
+        shared.tiles.init();
+        publish_barriers();
+    }
+    __syncthreads();
+    Work<B_SUMS> work{p, p.is_causal};
+    Turn<AHEAD> rows;
+    Turn<STAGES> turn;
+    Place place;
+    if (threadIdx.x < WARPGROUP) {
+        give_registers<24>();
+        if (threadIdx.x != 0) return;
+        rows.parity = turn.parity = 1;  // all is free at first
+        while (work.next(place)) {
+            const Boxes<B_SUMS> boxes(p, place.head);
+            const int first = place.tile * ROWS;
+            for (int g = 0; g < GROUPS; ++g) {
+                Barrier* full = &shared.rows.full[rows.stage][g];
+                wait(&shared.rows.free[rows.stage][g], rows.parity);
+                arrive_expecting(full, 3 * 64 * ROW_BYTES<T, D>);
+                boxes.template load<T, D, 64>(shared.query[rows.stage][g], B_QUERY, first + g * 64, full);
+                boxes.template load<T, D, 64>(shared.grad[rows.stage][g], B_GRAD, first + g * 64, full);
+                boxes.template load<T, D, 64>(shared.result[rows.stage][g], B_OUT, first + g * 64, full);
+            }
+            rows.advance();
+            shared.tiles.copy(boxes, B_KEY, keys_seen(p, first + ROWS), turn);
+        }
+        return;
+    }
+    take_registers<240>();
+    const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
+    const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    const float scale = p.scale * LOG2E;
+    auto& tiles = shared.tiles;
+    while (work.next(place)) {
+        const int first = place.tile * ROWS + own, row = first + lane_row;
+        int tile = (keys_seen(p, place.tile * ROWS + ROWS) + KEYS - 1) / KEYS - 1;
+        float base[2], mean[2] = {};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int at = row + 8 * half;
+            base[half] = at < p.queries ? Boxes<B_SUMS>(p, place.head).sum(at) * LOG2E : INFINITY;
+        }
+        wait(&shared.rows.full[rows.stage][group], rows.parity);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int packet = 0; packet < D / 8; packet += 4)
+                add_dot(mean[half], shared.grad[rows.stage][group], shared.result[rows.stage][group],
+                        lane_row + 8 * half, packet + lane % 4);
+            mean[half] = sum_of_4(mean[half]);
+            const int at = row + 8 * half;
+            if (lane % 4 == 0 && at < p.queries) {
+                facts.base[int64_t(place.head) * facts.padded + at] = base[half];
+                facts.mean[int64_t(place.head) * facts.padded + at] = mean[half];
+            }
+        }
+        for (; p.is_causal && tile * KEYS >= first + 64; --tile) {  // no query of this warpgroup sees it
+            wait(&tiles.key_full[turn.stage], turn.parity);
+            done_with(&tiles.key_free[turn.stage]);
+            wait(&tiles.value_full[turn.stage], turn.parity);
+            done_with(&tiles.value_free[turn.stage]);
+            turn.advance();
+        }
+        float s[KEYS / 2], slope[KEYS / 2], out[D / 2] = {};
+        uint32_t packed[KEYS / 16][4];
+        int last = -1;
+        for (; tile >= 0; --tile) {
+            wait(&tiles.key_full[turn.stage], turn.parity);
+            begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[rows.stage][group], tiles.key[turn.stage]);
+            wait(&tiles.value_full[turn.stage], turn.parity);
+            begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[rows.stage][group], tiles.value[turn.stage]);
+            wait_for_products<1>(s, out);
+            if (last >= 0) done_with(&tiles.key_free[last]);
+            if (tile * KEYS + KEYS > p.keys || (p.is_causal && tile * KEYS + KEYS > first + 1))
+                hide<KEYS>(s, p.is_causal, row, tile * KEYS, p.keys);
+#pragma unroll
+            for (int i = 0; i < KEYS / 2; ++i) s[i] = exp2_of(s[i] * scale - base[i / 2 % 2]);
+            wait_for_products<0>(slope);
+            done_with(&tiles.value_free[turn.stage]);
+#pragma unroll
+            for (int i = 0; i < KEYS / 2; ++i) s[i] *= slope[i] - mean[i / 2 % 2];
+            pack_all<T, KEYS>(packed, s);
+            begin_weighted<T, D, KEYS>(out, packed, tiles.key[turn.stage]);
+            last = turn.stage;
+            turn.advance();
+        }
+        wait_for_products<0>(out);
+        done_with(&tiles.key_free[last]);
+        __syncwarp();
+        done_with(&shared.rows.free[rows.stage][group]);
+        rows.advance();
+        write_rows<T, D>(p, place.head, B_FOR_QUERY, first, shared.out[group], out, p.scale, p.scale);
+    }
+    if (threadIdx.x % WARPGROUP == 0) wait_for_stores();
+}
+
+template <class T, int D, int QUERIES, int STAGES, int AHEAD>
+struct alignas(1024) KeyShared {
+    T key[AHEAD][GROUPS][64 * D], value[AHEAD][GROUPS][64 * D], for_key[GROUPS][64 * D], for_value[GROUPS][64 * D];
+    T query[STAGES][QUERIES * D], grad[STAGES][QUERIES * D];
+    float base[STAGES][QUERIES], mean[STAGES][QUERIES];
+    RowBarriers<AHEAD> rows;
+    Barrier full[STAGES], free[STAGES];
+};
+
+/// The gradients of GROUPS * 64 keys and values: here rows are keys, and columns queries.
+template <class T, int D, int QUERIES, int STAGES, int AHEAD>
+__global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
+    key_kernel(const __grid_constant__ GradProblem p, Facts facts) {
+    using Shared = KeyShared<T, D, QUERIES, STAGES, AHEAD>;
+    extern __shared__ __align__(1024) char memory[];
+    auto& shared = *reinterpret_cast<Shared*>(memory);
+    if (threadIdx.x == 0) {
+        shared.rows.init();
+        for (int i = 0; i < STAGES; ++i) {
+            init_barrier(&shared.full[i], 1);
+            init_barrier(&shared.free[i], WARPS * GROUPS);
+        }
+        publish_barriers();
+    }
+    __syncthreads();
+    Work<B_SUMS> work{p, false};
+    Turn<AHEAD> rows;
+    Turn<STAGES> turn;
+    Place place;
+    if (threadIdx.x < WARPGROUP) {
+        give_registers<24>();
+        if (threadIdx.x != 0) return;
+        rows.parity = turn.parity = 1;  // all is free at first
+        while (work.next(place)) {
+            const Boxes<B_SUMS> boxes(p, place.head);
+            const int first = place.tile * ROWS;
+            for (int g = 0; g < GROUPS; ++g) {
+                Barrier* full = &shared.rows.full[rows.stage][g];
+                wait(&shared.rows.free[rows.stage][g], rows.parity);
+                arrive_expecting(full, 2 * 64 * ROW_BYTES<T, D>);
+                boxes.template load<T, D, 64>(shared.key[rows.stage][g], B_KEY, first + g * 64, full);
+                boxes.template load<T, D, 64>(shared.value[rows.stage][g], B_VALUE, first + g * 64, full);
+            }
+            rows.advance();
+            for (int q = p.is_causal ? first / QUERIES * QUERIES : 0; q < p.queries; q += QUERIES) {
+                const int64_t fact = int64_t(place.head) * facts.padded + q;
+                Barrier* full = &shared.full[turn.stage];
+                wait(&shared.free[turn.stage], turn.parity);
+                arrive_expecting(full, QUERIES * (2 * ROW_BYTES<T, D> + 2 * sizeof(float)));
+                boxes.template load<T, D, QUERIES>(shared.query[turn.stage], B_QUERY, q, full);
+                load_bytes(shared.base[turn.stage], facts.base + fact, QUERIES * sizeof(float), full);
+                boxes.template load<T, D, QUERIES>(shared.grad[turn.stage], B_GRAD, q, full);
+                load_bytes(shared.mean[turn.stage], facts.mean + fact, QUERIES * sizeof(float), full);
+                turn.advance();
+            }
+        }
+        return;
+    }
+    take_registers<240>();
+    const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
+    const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    const float scale = p.scale * LOG2E;
+    while (work.next(place)) {
+        const int first = place.tile * ROWS + own, key = first + lane_row;
+        wait(&shared.rows.full[rows.stage][group], rows.parity);
+        int q = p.is_causal ? place.tile * ROWS / QUERIES * QUERIES : 0;
+        for (; p.is_causal && q < p.queries && q + QUERIES <= first; q += QUERIES) {  // these see no key of its
+            wait(&shared.full[turn.stage], turn.parity);
+            done_with(&shared.free[turn.stage]);
+            turn.advance();
+        }
+        float s[QUERIES / 2], slope[QUERIES / 2], for_key[D / 2] = {}, for_value[D / 2] = {};
+        uint32_t weights[QUERIES / 16][4], slopes[QUERIES / 16][4];
+        for (; q < p.queries; q += QUERIES) {
+            const float2* base = reinterpret_cast<const float2*>(shared.base[turn.stage]) + lane % 4;
+            const float2* mean = reinterpret_cast<const float2*>(shared.mean[turn.stage]) + lane % 4;
+            const bool hides = q + QUERIES > p.queries || (p.is_causal && q < first + 63);
+            // Of column 8 j + i those are seen that are in [from, end) for a lane's first row, from 8 on for its other.
+            const int column = q + lane % 4 * 2;
+            const int from = p.is_causal ? key - column : -QUERIES, end = p.queries - column;
+            auto blank = [&](float (&c)[QUERIES / 2]) {
+#pragma unroll
+                for (int j = 0; j < QUERIES / 8; ++j)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        if (8 * j + i < from || 8 * j + i >= end) c[4 * j + i] = 0;
+                        if (8 * j + i < from + 8 || 8 * j + i >= end) c[4 * j + 2 + i] = 0;
+                    }
+            };
+            wait(&shared.full[turn.stage], turn.parity);
+            begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[rows.stage][group], shared.query[turn.stage]);
+            begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[rows.stage][group], shared.grad[turn.stage]);
+            wait_for_products<1>(s);
+#pragma unroll
+            for (int j = 0; j < QUERIES / 8; ++j) {
+                const float2 b = base[4 * j];
+                s[4 * j] = exp2_of(s[4 * j] * scale - b.x);
+                s[4 * j + 1] = exp2_of(s[4 * j + 1] * scale - b.y);
+                s[4 * j + 2] = exp2_of(s[4 * j + 2] * scale - b.x);
+                s[4 * j + 3] = exp2_of(s[4 * j + 3] * scale - b.y);
+            }
+            if (hides) blank(s);
+            wait_for_products<0>(slope);
+#pragma unroll
+            for (int j = 0; j < QUERIES / 8; ++j) {
+                const float2 m = mean[4 * j];
+                slope[4 * j] = s[4 * j] * (slope[4 * j] - m.x);
+                slope[4 * j + 1] = s[4 * j + 1] * (slope[4 * j + 1] - m.y);
+                slope[4 * j + 2] = s[4 * j + 2] * (slope[4 * j + 2] - m.x);
+                slope[4 * j + 3] = s[4 * j + 3] * (slope[4 * j + 3] - m.y);
+            }
+            if (hides) blank(slope);
+            pack_all<T, QUERIES>(weights, s);
+            pack_all<T, QUERIES>(slopes, slope);
+            begin_weighted<T, D, QUERIES>(for_value, weights, shared.grad[turn.stage]);
+            begin_weighted<T, D, QUERIES>(for_key, slopes, shared.query[turn.stage]);
+            wait_for_products<0>(for_key, for_value);  // the next products have no registers before
+            __syncwarp();
+            done_with(&shared.free[turn.stage]);
+            turn.advance();
+        }
+        done_with(&shared.rows.free[rows.stage][group]);
+        rows.advance();
+        write_rows<T, D>(p, place.head, B_FOR_KEY, first, shared.for_key[group], for_key, p.scale, p.scale);
+        write_rows<T, D>(p, place.head, B_FOR_VALUE, first, shared.for_value[group], for_value, 1.0f, 1.0f);
+    }
+    if (threadIdx.x % WARPGROUP == 0) wait_for_stores();
+}
+
+}  // namespace norch::hopper
