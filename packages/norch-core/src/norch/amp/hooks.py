@@ -39,7 +39,7 @@ _REFUSAL = (
 )
 
 UPCASTS: dict[str, Callable[..., Any]] = {"cross_entropy": cross_entropy_upcast}
-"""What computes 16-bit floats in float32 by itself: it gives None where it does not, and its operands are to be cast."""
+"""What computes 16-bit floats in float32 by itself, or gives None where its operands are to be cast."""
 
 _ABOVE = ("norch.ops.matrix.einsum", "norch.ops.matrix.multi_dot", "norch.tensor.op_methods")
 """Modules of core whose calls are taken for the user's: they compute nothing themselves."""

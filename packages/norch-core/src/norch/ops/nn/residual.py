@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import dtype as dtypes
+from ...dtype import as_dtype
 from ...spec import Shape, Spec
 from ..families import composite
 from .normalization import _layer_norm, layer_norm_grad
@@ -20,7 +20,7 @@ def _infer_norm(
     input: Spec, residual: Spec | None, shape: Shape, weight: Spec | None, bias: Spec | None, eps: float, dtype: str
 ) -> tuple[Spec, ...]:
     total = residual or input
-    result = total.like(total.shape, dtype=getattr(dtypes, dtype))
+    result = total.like(total.shape, dtype=as_dtype(dtype))
     return (result,) if residual is None else (result, total.like())
 
 
@@ -36,7 +36,7 @@ def residual_norm(
 ) -> Any:
     """The layer_norm of input + residual in a dtype, its name given, and that sum, in the dtype of `residual`."""
     total = input if residual is None else input.to(residual.dtype) + residual
-    out = _layer_norm(total, shape, weight, bias, eps).to(getattr(dtypes, dtype))
+    out = _layer_norm(total, shape, weight, bias, eps).to(as_dtype(dtype))
     return out if residual is None else (out, total)
 
 
@@ -44,7 +44,7 @@ def _infer_norm_grad(
     grad: Spec, input: Spec, residual: Spec | None, shape: Shape, weight: Spec | None, eps: float, also: str
 ) -> tuple[Spec, ...]:
     total, of_weight = input.like(), input.like(shape)
-    return total, of_weight, of_weight, *([total.like(dtype=getattr(dtypes, also))] if also else ())
+    return total, of_weight, of_weight, *([total.like(dtype=as_dtype(also))] if also else ())
 
 
 @composite(_infer_norm_grad)
@@ -55,4 +55,4 @@ def residual_norm_grad(
     dtype's name is given, the first in that dtype too. `grad` may have 16 bits where input has float32."""
     found, *others = layer_norm_grad(grad.to(input.dtype), input, shape, weight, eps, True)
     total = found if residual is None else found + residual
-    return (total, *others, total.to(getattr(dtypes, also))) if also else (total, *others)
+    return (total, *others, total.to(as_dtype(also))) if also else (total, *others)
