@@ -84,7 +84,10 @@ class Run:
             importlib.import_module(f"{name}.{part}")
         lib = self.lib
         self.cuda = lib.cuda
-        self.net = gpt2(lib, layers).to("cuda")
+        with lib.device("meta"):
+            self.net = gpt2(lib, layers)
+        self.net = self.net.to_empty(device="cuda")
+        self.net.head.weight = self.net.wte.weight  # which PyTorch's to_empty makes two of
         load(lib, self.net)
         more = {"fused": True} if name == "torch" else {}
         self.optimizer = lib.optim.AdamW(self.net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, **more)

@@ -1,7 +1,6 @@
 // cross_entropy of many classes, and its gradient: each reads the scores once. What is kept between them is the
 // logarithm of the sum of exponentials of each row.
 #include "nn/target_counts.cuh"
-#include "runtime/families.h"
 #include "common/staging.h"
 
 namespace norch::nn {

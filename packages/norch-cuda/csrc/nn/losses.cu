@@ -258,6 +258,7 @@ void add_losses(Registry& registry) {
     registry["cross_entropy_grad"] = cross_entropy_grad;
     registry["mse_loss"] = mse_loss;
     registry["mse_loss_grad"] = mse_loss_grad;
+    add_cross_entropy_rows(registry);
 }
 
 }  // namespace norch::nn

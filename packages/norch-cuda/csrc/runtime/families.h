@@ -32,7 +32,6 @@ void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradie
 namespace nn {
 void add_softmax(Registry&);  // softmax, log_softmax, cross_entropy
 void add_attention(Registry&);
-void add_cross_entropy_rows(Registry&);  // and its gradient, of many classes
 void add_losses(Registry&);  // nll_loss, mse_loss, the gradient of cross_entropy
 void add_normalization(Registry&);  // layer_norm, rms_norm, batch_norm
 void add_convolution(Registry&);

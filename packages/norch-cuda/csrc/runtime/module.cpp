@@ -264,7 +264,7 @@ NB_MODULE(_ext, m) {
         elementwise::add_activations, elementwise::add_fused, reduction::add_reductions, reduction::add_argreductions,
         reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
         indexing::add_embedding_grad, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
-        nn::add_attention, nn::add_cross_entropy_rows, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
+        nn::add_attention, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
         nn::add_dropout, nn::add_optimizers, random::add_random});
     m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out", get, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
