@@ -39,6 +39,7 @@ from .contract import (
     Kernel,
     Operand,
     Place,
+    feeders,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ __all__ = [
     "Operand",
     "OutOfMemoryError",
     "Place",
+    "feeders",
     "get_float32_matmul_precision",
     "hookimpl",
     "parse_steps",

@@ -96,6 +96,16 @@ class Fed(int):
     __slots__ = ()
 
 
+Recorded = Callable[[], list[tuple[str, tuple[Any, ...], bool]]]
+"""What a backend has recorded so far of calls that get other numbers each time, draws and steps of optimisers: the
+kernel, its numbers, and whether it can be given others."""
+
+feeders: list[Callable[[Recorded], Any]] = []
+"""For backends that record work by themselves, as `norch.cuda.graph` does: `feeders[0](recorded)` is the context of a
+recording, whose `feed()` then yields the positions of those calls and their numbers for the next replay. It is there
+once `norch.capture` was asked for."""
+
+
 class Buffer:
     """Device memory. A backend may return any object that has these two attributes; a native one needs no base class.
 
