@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...autograd.spent import is_spent
 from ...dispatch.plan import Inferred
 from ...errors import IndexError, ShapeError
 from ...spec import Spec
-from ...tensor_base import TakenOver
+from ...tensor_base import TakenOver, make_tensor
 from ..checks import require_integers
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating, op_of
@@ -215,6 +216,11 @@ def _rows_rule(
 ) -> Tensor:
     (g_loss, g_sums), parts = g, []
     if g_loss is not None:
+        if g_sums is None and is_spent(input):
+            op, key = op_of(cross_entropy_rows_grad), (g_loss.spec, input.spec, y1.spec, target.spec)
+            if op.into_plans[input.spec, *key, ignore_index, reduction].in_place:
+                op.into(input, g_loss, input, y1, target, ignore_index, reduction)
+                return make_tensor(input.spec, input.buffer, input.offset)
         parts.append(cross_entropy_rows_grad(g_loss, input, y1, target, ignore_index, reduction))
     if g_sums is not None:
         dim = _class_dim(input.spec)
