@@ -5,6 +5,7 @@
 
 namespace norch::nn {
 namespace {
+namespace by_row {
 
 constexpr int64_t FEWEST_CLASSES = 512;  // below, log_softmax keeps rows in registers and is as fast
 constexpr int ROW_BLOCKS = 16;           // for each multiprocessor
@@ -240,11 +241,12 @@ KernelPtr cross_entropy_rows_grad(const Request& request) {
     return Staged::make(request, 1, {out.dtype, wide, out.dtype, wide, target.dtype}, std::move(body));
 }
 
+}  // namespace by_row
 }  // namespace
 
 void add_cross_entropy_rows(Registry& registry) {
-    registry["cross_entropy_rows"] = cross_entropy_rows;
-    registry["cross_entropy_rows_grad"] = cross_entropy_rows_grad;
+    registry["cross_entropy_rows"] = by_row::cross_entropy_rows;
+    registry["cross_entropy_rows_grad"] = by_row::cross_entropy_rows_grad;
 }
 
 }  // namespace norch::nn
