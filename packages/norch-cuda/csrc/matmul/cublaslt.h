@@ -12,6 +12,8 @@ namespace norch::matmul {
 
 /// Whether products of float32 may be computed in tf32; read when a kernel is made.
 extern bool allows_tf32;
+/// Whether large products are timed by several algorithms, when their shape is first met, and the fastest is kept.
+extern bool tries_out;
 
 /// A row-major matrix, or its transpose: `ld` elements from one stored row to the next, `step` from one of the batch to
 /// the next.
@@ -35,8 +37,13 @@ public:
 private:
     struct Descriptors;
     struct Choice;
+    struct Run;
     void describe() const;
-    const Choice& choose(int device, unsigned alignment) const;
+    const Choice& choose(const Run& run, unsigned alignment) const;
+    std::vector<Choice> candidates(int device, unsigned alignment, int count) const;
+    Choice fastest(const Run& run, unsigned alignment) const;
+    std::vector<int64_t> key(int device, unsigned alignment) const;
+    void launch(const Run& run, const Choice& choice) const;
 
     // Made when first run; runs hold the GIL.
     mutable std::shared_ptr<Descriptors> descriptors_;

@@ -309,6 +309,7 @@ NB_MODULE(_ext, m) {
         find_library = [held](const char* name) { return nb::cast<std::string>(held(name)); };
     }, nb::arg("find"));
     m.def("set_allows_tf32", [](bool allows) { matmul::allows_tf32 = allows; }, nb::arg("allows"));
+    m.def("set_tries_out", [](bool tries) { matmul::tries_out = tries; }, nb::arg("tries"));
     add_runtime(m);
     distributed::add_nccl(m);
 }
