@@ -2,6 +2,23 @@
 
 import gc
 
+import pytest
 
-def pytest_collection_finish() -> None:
-    gc.freeze()  # thousands of tests, which the collector would look through again and again: a tenth of the time
+_last_file = None
+
+
+def pytest_sessionstart() -> None:
+    gc.get_freeze_count = lambda: 0  # norch.capture unfreezes what it finds frozen
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Freezes what there is before each file: the thousands of tests, and what earlier ones left.
+
+    The collector would look through it again and again, and so would norch.capture whenever it records.
+    """
+    global _last_file
+    if item.path != _last_file:
+        _last_file = item.path
+        gc.collect()
+        gc.freeze()

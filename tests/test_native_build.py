@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,21 @@ def test_what_was_built_before_says_nothing(tool, tmp_path):
     (tmp_path / "build" / "norch-cpu-native" / "tools" / "pyvenv.cfg").touch()
     done = tool(lines=[])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_two_at_once_wait_for_each_other(tool, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    folder = tmp_path / "build" / "norch-cpu-native"
+    folder.mkdir(parents=True)
+    with (folder / "lock").open("w") as file, ThreadPoolExecutor() as pool:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        other = pool.submit(tool)
+        with pytest.raises(TimeoutError):
+            other.result(timeout=0.5)
+        assert not (tmp_path / "installed.txt").exists()
+        fcntl.flock(file, fcntl.LOCK_UN)
+        assert other.result().returncode == 0
+    assert (tmp_path / "installed.txt").exists()
 
 
 @pytest.mark.parametrize(("given", "kind"), [({}, "native"), ({"NORCH_CPU_BUILD": "full"}, "full")])

@@ -17,8 +17,14 @@ import sys
 import time
 import tomllib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILERS = ("c++", "g++", "clang++", "cl")  # those that CMake looks for, and which can compile this
@@ -69,6 +75,16 @@ def requirements(package: Path) -> list[str]:
     """What pyproject.toml says that building needs, and what scikit-build-core runs."""
     with (package / "pyproject.toml").open("rb") as file:
         return [*tomllib.load(file)["build-system"]["requires"], "cmake>=3.25", "ninja>=1.11"]
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Waits until no other process builds in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def build(package: Path, folder: Path) -> Path:
@@ -153,8 +169,9 @@ def main() -> int:
             if options.tools:
                 get_tools([*uv(), *install, *requirements(package)])
             else:
-                wheel = build(package, folder)
-                get_tools([*uv(), *install, *["--no-deps"] * options.no_deps, wheel])
+                with alone(folder):
+                    wheel = build(package, folder)
+                    get_tools([*uv(), *install, *["--no-deps"] * options.no_deps, wheel])
         except KeyboardInterrupt:
             print(f"\n{package.name}: interrupted; what was compiled is kept", file=sys.stderr)
             return 130

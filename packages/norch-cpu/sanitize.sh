@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds norch-cpu with sanitizers into a folder of its own and runs tests on it:
+# Builds norch-cpu to develop with, but with sanitizers, into a folder of its own and runs tests on it:
 #     sanitize.sh address,undefined [pytest arguments]    the kernel and sample tests
 #     sanitize.sh thread                                  the thread-stress test
 set -eu
@@ -10,18 +10,17 @@ site="$PWD/build/sanitize-${sanitizers%%,*}"
 
 library() { "${CXX:-g++}" -print-file-name="$1"; }
 
-export SKBUILD_BUILD_DIR="$site/cmake"
+export SKBUILD_BUILD_DIR="$site/cmake" NORCH_CPU_BUILD=native
 "${HATCH_UV:-uv}" pip install -q --no-build-isolation --no-deps --reinstall --no-cache --target "$site/packages" \
-  -C cmake.define.NORCH_CPU_SANITIZE="$sanitizers" -C cmake.define.NORCH_CPU_INSTRUCTION_SETS=baseline \
-  ./packages/norch-cpu
+  -C cmake.define.NORCH_CPU_SANITIZE="$sanitizers" ./packages/norch-cpu
 
-export PYTHONPATH="$site/packages${PYTHONPATH:+:$PYTHONPATH}" NORCH_CPU_INSTRUCTION_SET=baseline NORCH_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1
+export PYTHONPATH="$site/packages${PYTHONPATH:+:$PYTHONPATH}" NORCH_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1
 export PYTHONMALLOC=malloc UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 case $sanitizers in
   address*)
     # Python itself frees little at its end, so leaks are not looked for here.
     LD_PRELOAD="$(library libasan.so) $(library libubsan.so) $(library libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
-      python -m pytest -q -n 2 --dist worksteal packages/norch-cpu/tests packages/norch-core/tests/test_samples.py \
+      python -m pytest -q -n "${NORCH_TEST_PROCESSES:-2}" --dist worksteal packages/norch-cpu/tests packages/norch-core/tests/test_samples.py \
       -k "not test_samples or values or layouts or inplace" --device cpu "$@"
     ;;
   thread)

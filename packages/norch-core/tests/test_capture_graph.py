@@ -358,14 +358,16 @@ def test_leaves_as_arguments():
         assert got == bits(other.grad)
 
 
-def test_frozen_weights_are_found():
+def test_frozen_weights_are_found(monkeypatch):
     net = Net()
     gc.freeze()
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)  # the tests' own freezing is hidden: see conftest.py
     forward = norch.capture(net.__call__)
     for _ in range(6):
         x = norch.randn(5, 6)
         assert bits(forward(x)) == bits(net(x))
     assert replayed(forward) == [True]
+    gc.freeze()
 
 
 def test_what_was_recorded_is_looked_at_again():

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 import time
+from collections import deque
 
 import pytest
 from capture_harness import image, numbers
@@ -68,7 +69,7 @@ def test_several_threads_call_one_step(device):
 def test_one_records_while_others_compute(device):
     stop = threading.Event()
     params = [norch.ones(3, device=device, requires_grad=True) for _ in range(3)]
-    losses = []
+    losses = deque(maxlen=100)  # each is a tensor that recording comes across
 
     def trains(p):
         def run():

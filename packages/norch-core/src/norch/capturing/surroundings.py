@@ -13,7 +13,7 @@ from weakref import ref
 
 import numpy as np
 
-from ..ops.generator import Generator
+from ..ops.generator import Generator, generators
 from ..switches import Replayed
 from ..tensor_base import TensorBase
 
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 def find_objects() -> tuple[list[Any], list[Generator], list[Replayed]]:
     """All tensors, generators, optimisers and the like. They are found by type, which runs none of their code."""
-    kinds: set[type] = {TensorBase, Generator, Replayed}
+    kinds: set[type] = {TensorBase, Replayed}
     stack = list(kinds)
     while stack:
         found: set[type] = set(stack.pop().__subclasses__()) - kinds
@@ -41,8 +41,9 @@ def find_objects() -> tuple[list[Any], list[Generator], list[Replayed]]:
         gc.unfreeze()  # a script has had the collector pass over what there was, which is then not found either
     things = _objects(kinds)
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
-    generators = sorted([g for g in things if isinstance(g, Generator)], key=id)  # the collector has no fixed order
-    return tensors, generators, [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
+    drawing = [g for known in tuple(generators) if (g := known()) is not None and hasattr(g, "_draws")]
+    counting = [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
+    return tensors, sorted(drawing, key=id), counting  # a set has no fixed order
 
 
 def _objects(kinds: set[type]) -> list[Any]:

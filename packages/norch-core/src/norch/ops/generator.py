@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
 
 from ..device import CPU, Device
 from ..dispatch.plan import Inferred
@@ -32,9 +33,18 @@ draw_keyed = primitive("random", "spec kind seed offset", (), _infer_random, sca
 """draw_keyed(spec, kind, seed, offset): the draw that a generator in state (seed, offset) makes."""
 
 
+generators: set[ref[Generator]] = set()
+"""All there are."""
+
+
 @public(method=False)
 class Generator:
     """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls)
+        generators.add(ref(self, generators.discard))
+        return self
 
     def __init__(self, device: Device | str = CPU) -> None:
         self.device = Device(device)
