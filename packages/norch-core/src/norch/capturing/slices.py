@@ -10,10 +10,8 @@ from .calls import Call
 from .epilogues import Region, Uses, box_of, compile_on, is_dense, with_regions
 
 WRITERS = frozenset({"scaled_dot_product_attention_grad"})
-"""Ops with several results, whose kernels write to any layout."""
-
-SUMMING = frozenset({"linear", "linear_input_grad", "linear_weight_grad", "matmul", "sum"})
-"""Ops in whose sums, which begin with 0, the sign of a zero is lost."""
+"""Ops with several results, which are sums that begin with 0, so that adding 0 to one changes nothing, unless it has
+underflowed to -0."""
 
 
 def slices(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
@@ -51,8 +49,6 @@ def _written_at_once(
     if len(places) != 1 or touching[: len(copies)] != sorted(copies) or len(copies) != len(outputs):
         return None
     rest = touching[len(copies) :]
-    if any(calls[k].op == "add" for k in copies) and not all(calls[k].op in SUMMING for k in rest):
-        return None
     if any(uses.accesses[k].writes_to(outputs[0].place) for k in rest) or not _are_apart(targets, rest, uses):
         return None
     operands = (*[out.operand for out in outputs], *[region.operand for region in access.reads])
