@@ -167,13 +167,22 @@ def kernels(run: Run, count: int) -> list[str]:
             run.step(*run.batches[i])
         run.cuda.synchronize()
     found: dict[str, list[float]] = {}
-    for event in profiler.events():
-        if event.device_type.name == "CUDA":
-            found.setdefault(event.name, []).append(event.device_time / 3e3)
+    gaps: list[tuple[float, str]] = []
+    end = None
+    for event in sorted(
+        (e for e in profiler.events() if e.device_type.name == "CUDA"), key=lambda e: e.time_range.start
+    ):
+        found.setdefault(event.name, []).append(event.device_time / 3e3)
+        if end is not None and event.time_range.start > end:
+            gaps.append(((event.time_range.start - end) / 1e3, event.name))
+        end = max(end or 0.0, event.time_range.end)
     total = sum(map(sum, found.values()))
     rows = sorted(found.items(), key=lambda item: -sum(item[1]))
     lines = [f"{sum(t):8.3f} ms {len(t) / 3:6.1f} x  {name[:150]}" for name, t in rows[:count]]
-    return [f"{total:8.3f} ms {sum(map(len, found.values())) / 3:6.1f} x  all", *lines]
+    idle = f"{sum(t for t, _ in gaps) / 3:8.3f} ms idle; before " + ", ".join(
+        f"{name[:40]} {t:.3f}" for t, name in sorted(gaps, reverse=True)[:4]
+    )
+    return [f"{total:8.3f} ms {sum(map(len, found.values())) / 3:6.1f} x  all", idle, *lines]
 
 
 def main() -> int:

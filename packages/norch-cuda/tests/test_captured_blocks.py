@@ -98,4 +98,30 @@ def test_the_loss_of_many_classes_keeps_no_log_softmax(cuda):
         loss = norch.cross_entropy(scores, target)
     assert norch.cuda.max_memory_allocated() - before < 1 << 16
     loss.backward()
-    assert norch.cuda.max_memory_allocated() - before < scores.numel() * 2 + (1 << 16)
+    assert norch.cuda.max_memory_allocated() - before < scores.numel() * 2 * 1.25 + (1 << 16)  # a block may be larger
+
+
+def test_a_check_of_a_captured_step_needs_no_more_memory_than_the_step(cuda):
+    weights = [leaf(4096, 4096) for _ in range(3)]
+
+    def step(x):
+        for w in weights:
+            x = norch.linear(x, w).tanh()
+        x.sum().backward()
+        for w in weights:
+            w.grad = None
+        return x.detach().sum()
+
+    x = norch.zeros(16384, 4096, device=cuda)
+    for _ in range(2):
+        step(x)
+    norch.cuda.synchronize()
+    norch.cuda.reset_peak_memory_stats()
+    step(x)
+    eager = norch.cuda.max_memory_allocated()
+    captured = norch.capture(step)
+    norch.cuda.reset_peak_memory_stats()
+    found = [captured(x).item() for _ in range(24)]  # the sixteenth replay is looked at again
+    assert len(set(found)) == 1
+    assert captured.report().replayed >= 19
+    assert norch.cuda.max_memory_allocated() < eager * 1.1

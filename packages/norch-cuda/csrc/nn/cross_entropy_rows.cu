@@ -180,26 +180,27 @@ __global__ void __launch_bounds__(THREADS, 4) rows_grad_kernel(const __grid_cons
         }
         in += ends.head;
         out += ends.head;
-        const int64_t at = index < 0 ? -1 : index - ends.head;
-        for (int64_t first = int64_t(threadIdx.x) * VEC; first < ends.packed; first += UNROLL * step) {
-            C x[UNROLL][VEC];
+        const int64_t at = index < 0 ? INT64_MIN / 2 : index - ends.head;
+        // All loads of a turn come before its first store, and none is conditional: they are under way together.
+        auto change = [&]<int N>(std::integral_constant<int, N>, int64_t first) {
+            Packet<T, VEC> packets[N];
 #pragma unroll
-            for (int u = 0; u < UNROLL; ++u)
-                if (first + u * step < ends.packed) load_values<T, VEC>(x[u], in + first + u * step);
+            for (int u = 0; u < N; ++u) packets[u] = *reinterpret_cast<const Packet<T, VEC>*>(in + first + u * step);
 #pragma unroll
-            for (int u = 0; u < UNROLL; ++u) {
-                const int64_t i = first + u * step;
-                if (i >= ends.packed) break;
+            for (int u = 0; u < N; ++u) {
+                const int64_t behind = at - (first + u * step);
+                const int past = behind >= 0 && behind < VEC ? int(behind) : -1;
 #pragma unroll
-                for (int j = 0; j < VEC; ++j) x[u][j] = gradient(x[u][j]);
-                if (at >= i && at < i + VEC) {
-#pragma unroll
-                    for (int j = 0; j < VEC; ++j)
-                        if (i + j == at) x[u][j] -= scale;
+                for (int j = 0; j < VEC; ++j) {
+                    const C x = gradient(C(upcast(packets[u].v[j])));
+                    packets[u].v[j] = downcast<T>(past == j ? x - scale : x);
                 }
-                store_values<T, VEC>(out + i, x[u]);
+                *reinterpret_cast<Packet<T, VEC>*>(out + first + u * step) = packets[u];
             }
-        }
+        };
+        int64_t i = int64_t(threadIdx.x) * VEC;
+        for (; i + (UNROLL - 1) * step < ends.packed; i += UNROLL * step) change(std::integral_constant<int, UNROLL>{}, i);
+        for (; i < ends.packed; i += step) change(std::integral_constant<int, 1>{}, i);
     }
 }
 

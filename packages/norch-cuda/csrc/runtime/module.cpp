@@ -263,6 +263,7 @@ void add_runtime(nb::module_& m) {
         .def("__call__", [](GraphProgram& program, nb::handle buffers, nb::handle numbers) {
             if (!program.run(nb::tuple(buffers).ptr(), nb::tuple(numbers).ptr())) throw nb::python_error();
         })
+        .def("release", &GraphProgram::release)
         .def_ro("recorded", &GraphProgram::recorded)
         .def_ro("changed", &GraphProgram::changed);
     m.def("graph_program", [](nb::handle calls, nb::handle scratch, nb::sequence bound, nb::handle index,

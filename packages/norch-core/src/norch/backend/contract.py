@@ -254,8 +254,9 @@ class Backend(ABC):
         within a run only; buffers[0] is None. bound: by place the buffer that most runs will get (a parameter's), None
         where each run may get another (an argument's, a result's). Any run may get other buffers, of that size or more.
 
-        Runs of a program do not overlap, which core sees to. What a kernel raises leaves `run` as it is, with the
-        position of its call as the attribute `call`.
+        `run` may have a method `release`, which frees what it holds until the next run: core calls it before it needs
+        much memory. Runs of a program do not overlap, which core sees to. What a kernel raises leaves `run` as it is,
+        with the position of its call as the attribute `call`.
         """
         return None
 

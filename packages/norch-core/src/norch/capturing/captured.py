@@ -172,6 +172,8 @@ class Captured:
                 self.running = None
         if now and recording.recording_lock.acquire(blocking=False):
             try:
+                if found is not None:
+                    found[0].give_back()
                 with canonically(tensors):
                     return self._record(entry, found, args, kwargs, tensors, numbers)
             finally:
