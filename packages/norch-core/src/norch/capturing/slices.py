@@ -9,7 +9,7 @@ from ..backend.contract import Operand
 from .calls import Call
 from .epilogues import Region, Uses, box_of, compile_on, is_dense, with_regions
 
-WRITERS = frozenset({"scaled_dot_product_attention_grad"})
+WRITERS = frozenset({"scaled_dot_product_attention_grad", "scaled_dot_product_attention_sums_grad"})
 """Ops with several results, which are sums that begin with 0, so that adding 0 to one changes nothing, unless it has
 underflowed to -0."""
 
