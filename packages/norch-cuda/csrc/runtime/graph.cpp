@@ -18,6 +18,14 @@ bool changes(const std::string& op) {
     return op == "dropout" || op == "random" || (op.size() > 5 && op.compare(op.size() - 5, 5, "_step") == 0);
 }
 
+/// Names the op that has ended a recording.
+void check_recording(const std::string& op) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
+    cudaStreamIsCapturing(launch_stream().handle, &status);
+    if (status == cudaStreamCaptureStatusInvalidated)
+        throw std::runtime_error(op + " cannot be recorded in a graph: its work waits for the device");
+}
+
 /// The nodes of the launches that were noted, the last that the stream was given; none where they are others.
 std::vector<cudaGraphNode_t> noted_nodes(cudaStream_t stream) {
     cudaStreamCaptureStatus status;
@@ -50,11 +58,16 @@ void Graph::run_recorded(const Launch& launch, char* const* data, const Scalar* 
     if (is_recorded(launch_stream()))
         for (Graph* one : recording())
             if (one->device_ == launch_stream().device) graph = one;
-    if (!graph || !launch.op || !changes(*launch.op)) return launch.kernel->run(data, scalars);
+    if (!graph || !launch.op) return launch.kernel->run(data, scalars);
+    if (!changes(*launch.op)) {
+        launch.kernel->run(data, scalars);
+        return check_recording(*launch.op);
+    }
     {
         const Noting noting(notes(), true);
         launch.kernel->run(data, scalars);
     }
+    check_recording(*launch.op);
     auto* object = const_cast<PyObject*>(reinterpret_cast<const PyObject*>(&launch));
     Py_INCREF(object);
     const auto count = size_t(launch.count);
