@@ -95,17 +95,15 @@ __device__ inline void store_values(T* to, const C* x) {
 /// Packet k of thread `lane` of a row is at (k * lanes + lane) * VEC. `empty` stands for what lies past n.
 template <class T, int VEC, int K, class C>
 __device__ inline void load_row(C (&x)[K * VEC], const T* row, int n, int lanes, int lane, C empty) {
-    Packet<T, VEC> packets[K];  // nothing waits for one before all are under way
 #pragma unroll
     for (int k = 0; k < K; ++k) {
         const int i = (k * lanes + lane) * VEC;
-        if (i < n) packets[k] = *reinterpret_cast<const Packet<T, VEC>*>(row + i);
-    }
+        if (i < n) {
+            load_values<T, VEC>(x + k * VEC, row + i);
+        } else {
 #pragma unroll
-    for (int k = 0; k < K; ++k) {
-        const bool is_there = (k * lanes + lane) * VEC < n;
-#pragma unroll
-        for (int j = 0; j < VEC; ++j) x[k * VEC + j] = is_there ? C(upcast(packets[k].v[j])) : empty;
+            for (int j = 0; j < VEC; ++j) x[k * VEC + j] = empty;
+        }
     }
 }
 template <class T, int VEC, int K, class C>
