@@ -14,6 +14,7 @@
 namespace norch::matmul {
 
 bool allows_tf32 = false, tries_out = false;
+Sums allowed_sums;
 
 namespace {
 
@@ -36,7 +37,7 @@ struct Heuristic {
     int reserved[4];
 };
 
-enum ComputeType { COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
+enum ComputeType { COMPUTE_16F = 64, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
 enum DescAttribute { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8 };
 enum LayoutAttribute { LAYOUT_BATCH_COUNT = 5, LAYOUT_STRIDED_BATCH_OFFSET = 6 };
 enum PreferenceAttribute {
@@ -153,8 +154,9 @@ struct Gemm::Run {
 void Gemm::describe() const {
     const Functions& lt = library();
     auto descriptors = std::make_shared<Descriptors>();
-    const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
+    const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : sums_float16() ? CUDA_R_16F : CUDA_R_32F;
     const int compute = dtype == DType::f64                ? COMPUTE_64F
+                        : sums_float16()                   ? COMPUTE_16F
                         : dtype == DType::f32 && uses_tf32 ? COMPUTE_32F_FAST_TF32
                                                            : COMPUTE_32F;
     check_status(lt.desc_create(&descriptors->desc, compute, scale), "to describe a product");
@@ -188,8 +190,8 @@ std::vector<Gemm::Choice> Gemm::candidates(int device, unsigned alignment, int c
     lt.preference_set(preference, PREF_MAX_WORKSPACE_BYTES, &WORKSPACE, sizeof WORKSPACE);
     for (int which = PREF_MIN_ALIGNMENT_A_BYTES; which <= PREF_MIN_ALIGNMENT_D_BYTES; ++which)
         lt.preference_set(preference, which, &alignment, sizeof alignment);
-    // Partial sums of 16-bit products stay in float32.
-    if (is_half(dtype))
+    // Partial sums of 16-bit products stay in float32 unless the user allows otherwise.
+    if (is_half(dtype) && !(dtype == DType::f16 ? sums.float16 || sums.float16_throughout : sums.bfloat16))
         lt.preference_set(preference, PREF_REDUCTION_SCHEME_MASK, &REDUCTION_COMPUTE_TYPE, sizeof(uint32_t));
     std::vector<Heuristic> found(static_cast<size_t>(count));
     const Descriptors& d = *descriptors_;
@@ -205,7 +207,8 @@ std::vector<Gemm::Choice> Gemm::candidates(int device, unsigned alignment, int c
 }
 
 std::vector<int64_t> Gemm::key(int device, unsigned alignment) const {
-    std::vector<int64_t> out = {device, alignment, int(dtype), m, n, k, batch, has_bias, has_relu, uses_tf32};
+    std::vector<int64_t> out = {device, alignment, int(dtype), m, n, k, batch, has_bias, has_relu, uses_tf32,
+                                sums.float16, sums.bfloat16, sums.float16_throughout};
     for (const GemmOperand& o : {this->out, a, b}) out.insert(out.end(), {o.is_transposed, o.ld, o.step});
     return out;
 }
@@ -256,9 +259,10 @@ void Gemm::launch(const Run& run, const Choice& choice) const {
     if (choice.workspace) workspace.emplace(choice.workspace);
     const double one64 = 1, zero64 = 0;
     const float one32 = 1, zero32 = 0;
-    const bool is_64 = dtype == DType::f64;
-    const void* alpha = is_64 ? static_cast<const void*>(&one64) : &one32;
-    const void* beta = is_64 ? static_cast<const void*>(&zero64) : &zero32;
+    const uint16_t one16 = 0x3C00, zero16 = 0;
+    const bool is_64 = dtype == DType::f64, is_16 = sums_float16();
+    const void* alpha = is_64 ? static_cast<const void*>(&one64) : is_16 ? static_cast<const void*>(&one16) : &one32;
+    const void* beta = is_64 ? static_cast<const void*>(&zero64) : is_16 ? static_cast<const void*>(&zero16) : &zero32;
     check_status(lt.matmul(handle_of(run.stream.device), d.desc, alpha, run.right, d.first, run.left, d.second, beta,
                            run.to, d.out, run.to, d.out, &choice.algorithm, workspace ? workspace->data() : nullptr,
                            choice.workspace, stream_handle()),

@@ -14,6 +14,12 @@ namespace norch::matmul {
 extern bool allows_tf32;
 /// Whether large products are timed by several algorithms, when their shape is first met, and the fastest is kept.
 extern bool tries_out;
+/// How products of 16-bit floats may be summed; read when a kernel is made.
+struct Sums {
+    bool float16 = false, bfloat16 = false;  // partial sums may be of the result's dtype
+    bool float16_throughout = false;
+};
+extern Sums allowed_sums;
 
 /// A row-major matrix, or its transpose: `ld` elements from one stored row to the next, `step` from one of the batch to
 /// the next.
@@ -30,6 +36,7 @@ public:
     int64_t m, n, k, batch = 1;
     GemmOperand out, a, b;  // out is not transposed
     bool has_bias = false, has_relu = false, uses_tf32 = allows_tf32;
+    Sums sums = allowed_sums;
 
     /// Returns false where cuBLASLt has no algorithm. Throws where there is no cuBLASLt.
     bool run(char* out, const char* a, const char* b, const char* bias = nullptr) const;
@@ -39,6 +46,7 @@ private:
     struct Choice;
     struct Run;
     void describe() const;
+    bool sums_float16() const { return dtype == DType::f16 && sums.float16_throughout; }
     const Choice& choose(const Run& run, unsigned alignment) const;
     std::vector<Choice> candidates(int device, unsigned alignment, int count) const;
     Choice fastest(const Run& run, unsigned alignment) const;
