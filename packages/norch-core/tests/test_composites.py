@@ -70,6 +70,7 @@ SAMPLES = {
     "kl_div": [*pair_for(2, 3), False],
     "nll_loss": [draw(3, 4), CLASSES, None, -100, "mean"],
     "cross_entropy": [draw(3, 4), CLASSES, -100, "mean"],
+    "cross_entropy_rows": [draw(3, 4), CLASSES, -100, "mean", True],
     "layer_norm": [draw(3, 4), (4,), draw(4), draw(4), 1e-5],
     "rms_norm": [draw(3, 4), (4,), draw(4), 1e-5],
     "group_norm": [draw(2, 4, 3), 2, draw(4), draw(4), 1e-5],

@@ -5,60 +5,20 @@ The reference compiles primitives only, so that this path would else be tried by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from native_backend import NativeBackend
 
 import norch
-from norch.backend import Kernel, Operand
 from norch.backend.registry import register, unregister
 from norch.dtype import float32, float64, int64
-from norch.numpy_backend.backend import NumpyBackend
 from norch.ops.families import by_name
 from norch.testing.samples import SAMPLES, checks
 
 Tensor = norch.Tensor
-
-
-class NativeBackend(NumpyBackend):
-    """Runs a composite's decomposition on the CPU as its kernel, and counts calls by op."""
-
-    device_type = "native"
-
-    def __init__(self) -> None:
-        self.calls: dict[str, int] = {}
-
-    def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
-        entry = by_name().get(op)
-        if entry is None or entry.kind != "composite":
-            return super().compile(op, operands, attrs)
-        given = attrs.get("given", (True,) * len(entry.tensors))
-        present = dict(zip(entry.tensors, given, strict=True))
-        wanted = [i for i in entry.slots if present.get(i, True)]
-        outputs = len(operands) - len(wanted)
-
-        def kernel(*args: Any) -> None:
-            self.calls[op] = self.calls.get(op, 0) + 1
-            flat = iter(args)
-            tensors = [next(flat) if o.is_scalar else on_cpu(o, next(flat), next(flat)) for o in operands]
-            inputs = dict(zip(wanted, tensors[outputs:], strict=True))
-            values = [inputs.get(i) if i in entry.slots else attrs[name] for i, name in enumerate(entry.params)]
-            with norch.no_grad():
-                found = entry.decompose(*values)
-            for out, value in zip(tensors, found if isinstance(found, tuple) else (found,), strict=False):
-                out.copy_(value)
-
-        return kernel
-
-
-def on_cpu(operand: Operand, buffer: Any, offset: int) -> Tensor:
-    """A tensor of the CPU on the operand's memory."""
-    size = operand.dtype.itemsize
-    strides = tuple(s * size for s in operand.strides)
-    start = offset * size if 0 not in operand.shape else 0
-    return norch.from_numpy(np.ndarray(operand.shape, operand.dtype.numpy, buffer.data.data, start, strides))
 
 
 @pytest.fixture(scope="module")

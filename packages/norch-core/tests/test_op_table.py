@@ -8,6 +8,7 @@ import re
 import pytest
 
 import norch
+import norch.ops.nn.residual  # of captured steps, and loaded with them
 from norch import ops
 from norch.backend.contract import BINARY, COMPARISON, PRIMITIVES, REDUCTION, UNARY, Operand
 from norch.device import CPU
@@ -166,9 +167,9 @@ NOT_DIFFERENTIABLE = frozenset(
 
 
 DIFFERENTIATED_BY_PARTS = frozenset(
-    "batch_norm_grad cross_entropy_grad elu_grad gelu_grad group_norm_grad hardtanh_grad layer_norm_grad "
-    "leaky_relu_grad linear_input_grad linear_weight_grad log_softmax_grad mse_loss_grad nll_loss_grad "
-    "recurrence_grad relu_grad rms_norm_grad scaled_dot_product_attention_grad "
+    "batch_norm_grad cross_entropy_grad cross_entropy_rows_grad elu_grad gelu_grad group_norm_grad hardtanh_grad "
+    "layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad log_softmax_grad mse_loss_grad nll_loss_grad "
+    "recurrence_grad relu_grad residual_norm residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad "
     "scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad softmax_grad softplus_grad tanh_grad".split()
 )
 

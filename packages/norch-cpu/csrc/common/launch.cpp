@@ -6,6 +6,9 @@
 #include "common/buffer.h"
 
 namespace norch {
+
+void (*run_recorded)(const Launch& launch, char* const* data, const Scalar* scalars) = nullptr;
+
 namespace {
 
 constexpr int ON_STACK = 16;
@@ -72,7 +75,8 @@ bool run(const Launch* self, Buffer* out, PyObject* const* args, char** data, Sc
     }
     PyThreadState* released = self->kernel->work > LONG_NS ? PyEval_SaveThread() : nullptr;
     try {
-        self->kernel->run(data, scalars);
+        if (run_recorded) run_recorded(*self, data, scalars);
+        else self->kernel->run(data, scalars);
     } catch (...) {
         if (released) PyEval_RestoreThread(released);
         raise_current();
@@ -194,7 +198,7 @@ bool add_launch_type(PyObject* module) {
     return launch_type && PyModule_AddObjectRef(module, "Launch", reinterpret_cast<PyObject*>(launch_type)) == 0;
 }
 
-PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands) {
+PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands, const std::string* op) {
     auto slots = std::make_unique<Slot[]>(operands.size());
     int arguments = 0;
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -209,6 +213,7 @@ PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands) 
     self->count = int(operands.size());
     self->arguments = arguments;
     self->index = -1;
+    self->op = op;
     PyObject* callable = PyCFunction_NewEx(&launch_method, reinterpret_cast<PyObject*>(self), nullptr);
     Py_DECREF(self);
     return callable;

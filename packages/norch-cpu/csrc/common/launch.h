@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <string>
+
 #include "common/kernel.h"
 
 namespace norch {
@@ -23,7 +25,11 @@ struct Launch {
     int count;      // operands
     int arguments;  // what the call must have
     int index;      // the device of the output where the call is to allocate that, else -1
+    const std::string* op;  // what the kernel computes, or null
 };
+
+/// Runs the kernel of a launch in place of `Kernel::run`, where it is not null: while a graph is recorded.
+extern void (*run_recorded)(const Launch& launch, char* const* data, const Scalar* scalars);
 
 /// The launch behind a callable, borrowed; null where it is not a kernel made here.
 Launch* launch_of(PyObject* callable);
@@ -38,8 +44,8 @@ void raise_current();
 bool add_launch_type(PyObject* module);
 
 /// A new callable that owns `kernel`, or null with a Python error set. Throws std::invalid_argument for operands whose
-/// shapes or strides are negative, disagree, or count past what 63 bits hold.
-PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands);
+/// shapes or strides are negative, disagree, or count past what 63 bits hold. op: a name that lives as long.
+PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands, const std::string* op = nullptr);
 
 /// allocate(nbytes, index) -> Buffer on device `index`, for its current stream where it has streams. A METH_FASTCALL
 /// function.

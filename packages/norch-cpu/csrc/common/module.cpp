@@ -75,7 +75,7 @@ nb::object compile(const std::string& op, nb::handle operands, nb::handle attrs)
     KernelPtr kernel = found->second(request);
     if (!kernel) return nb::none();
     kernel->written = written_by(request);
-    PyObject* callable = make_callable(std::move(kernel), request.operands);
+    PyObject* callable = make_callable(std::move(kernel), request.operands, &found->first);
     if (!callable) throw nb::python_error();
     return nb::steal(callable);
 }

@@ -3,6 +3,9 @@
 #include <library_types.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
 
 #include "runtime/allocator.h"
 #include "runtime/library.h"
@@ -10,12 +13,14 @@
 
 namespace norch::matmul {
 
-bool allows_tf32 = false;
+bool allows_tf32 = false, tries_out = false;
 Sums allowed_sums;
 
 namespace {
 
 constexpr uint64_t WORKSPACE = uint64_t(32) << 20;
+constexpr double LARGE = double(1 << 28);  // multiplications, from which a product is worth to be tried out
+constexpr int TRIED = 8, REPEATS = 4;      // algorithms, and how often each
 
 // --- The part of cuBLASLt's interface that is used ------------------------------------------------------------------
 
@@ -139,6 +144,13 @@ struct Gemm::Choice {
     size_t workspace;
 };
 
+/// Where the operands lie.
+struct Gemm::Run {
+    const Stream& stream;
+    char* to;
+    const char *left, *right;
+};
+
 void Gemm::describe() const {
     const Functions& lt = library();
     auto descriptors = std::make_shared<Descriptors>();
@@ -169,10 +181,8 @@ void Gemm::describe() const {
     descriptors_ = std::move(descriptors);
 }
 
-const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
-    if (!choices_) choices_ = std::make_shared<std::vector<Choice>>();
-    for (const Choice& choice : *choices_)
-        if (choice.device == device && choice.alignment == alignment) return choice;
+/// What cuBLASLt takes to be the fastest, in order.
+std::vector<Gemm::Choice> Gemm::candidates(int device, unsigned alignment, int count) const {
     const Functions& lt = library();
     RelaxedCapture relaxed;
     void* preference = nullptr;
@@ -183,15 +193,80 @@ const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
     // Partial sums of 16-bit products stay in float32 unless the user allows otherwise.
     if (is_half(dtype) && !(dtype == DType::f16 ? sums.float16 || sums.float16_throughout : sums.bfloat16))
         lt.preference_set(preference, PREF_REDUCTION_SCHEME_MASK, &REDUCTION_COMPUTE_TYPE, sizeof(uint32_t));
-    Heuristic found = {};
-    int count = 0;
+    std::vector<Heuristic> found(static_cast<size_t>(count));
     const Descriptors& d = *descriptors_;
-    const Status status =
-        lt.heuristic(handle_of(device), d.desc, d.first, d.second, d.out, d.out, preference, 1, &found, &count);
+    const Status status = lt.heuristic(handle_of(device), d.desc, d.first, d.second, d.out, d.out, preference, count,
+                                       found.data(), &count);
     lt.preference_destroy(preference);
-    const bool is_found = status == 0 && count > 0 && found.state == 0;
-    choices_->push_back({device, alignment, is_found, found.algorithm, found.workspace});
+    std::vector<Choice> out;
+    for (int i = 0; status == 0 && i < count; ++i)
+        if (found[size_t(i)].state == 0)
+            out.push_back({device, alignment, true, found[size_t(i)].algorithm, found[size_t(i)].workspace});
+    if (out.empty()) out.push_back({device, alignment, false, {}, 0});
+    return out;
+}
+
+std::vector<int64_t> Gemm::key(int device, unsigned alignment) const {
+    std::vector<int64_t> out = {device, alignment, int(dtype), m, n, k, batch, has_bias, has_relu, uses_tf32,
+                                sums.float16, sums.bfloat16, sums.float16_throughout};
+    for (const GemmOperand& o : {this->out, a, b}) out.insert(out.end(), {o.is_transposed, o.ld, o.step});
+    return out;
+}
+
+/// The fastest of the first candidates: of a shape once, for all products of it.
+Gemm::Choice Gemm::fastest(const Run& run, unsigned alignment) const {
+    static std::map<std::vector<int64_t>, Choice> known;
+    const std::vector<int64_t> shape = key(run.stream.device, alignment);
+    if (auto found = known.find(shape); found != known.end()) return found->second;
+    if (is_recorded(run.stream) || launch_notes) return candidates(run.stream.device, alignment, 1)[0];
+    std::vector<Choice> all = candidates(run.stream.device, alignment, TRIED);
+    const Choice* best = &all[0];
+    cudaEvent_t begin, end;
+    check(cudaEventCreate(&begin), "creating an event");
+    check(cudaEventCreate(&end), "creating an event");
+    float least = INFINITY;
+    for (const Choice& choice : all) {
+        if (!choice.is_found) continue;
+        launch(run, choice);
+        for (int turn = 0; turn < 2; ++turn) {
+            float taken = 0;
+            cudaEventRecord(begin, run.stream.handle);
+            for (int i = 0; i < REPEATS; ++i) launch(run, choice);
+            cudaEventRecord(end, run.stream.handle);
+            if (cudaEventSynchronize(end) != cudaSuccess || cudaEventElapsedTime(&taken, begin, end) != cudaSuccess) continue;
+            if (taken < least) least = taken, best = &choice;
+        }
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return known.emplace(shape, *best).first->second;
+}
+
+const Gemm::Choice& Gemm::choose(const Run& run, unsigned alignment) const {
+    if (!choices_) choices_ = std::make_shared<std::vector<Choice>>();
+    const int device = run.stream.device;
+    for (const Choice& choice : *choices_)
+        if (choice.device == device && choice.alignment == alignment) return choice;
+    const bool is_large = double(m) * double(n) * double(k) * double(batch) >= LARGE;
+    choices_->push_back(tries_out && is_large ? fastest(run, alignment) : candidates(device, alignment, 1)[0]);
     return choices_->back();
+}
+
+void Gemm::launch(const Run& run, const Choice& choice) const {
+    const Functions& lt = library();
+    const Descriptors& d = *descriptors_;
+    std::optional<Scratch<>> workspace;
+    if (choice.workspace) workspace.emplace(choice.workspace);
+    const double one64 = 1, zero64 = 0;
+    const float one32 = 1, zero32 = 0;
+    const uint16_t one16 = 0x3C00, zero16 = 0;
+    const bool is_64 = dtype == DType::f64, is_16 = sums_float16();
+    const void* alpha = is_64 ? static_cast<const void*>(&one64) : is_16 ? static_cast<const void*>(&one16) : &one32;
+    const void* beta = is_64 ? static_cast<const void*>(&zero64) : is_16 ? static_cast<const void*>(&zero16) : &zero32;
+    check_status(lt.matmul(handle_of(run.stream.device), d.desc, alpha, run.right, d.first, run.left, d.second, beta,
+                           run.to, d.out, run.to, d.out, &choice.algorithm, workspace ? workspace->data() : nullptr,
+                           choice.workspace, stream_handle()),
+                 "to multiply matrices");
 }
 
 bool Gemm::run(char* to, const char* left, const char* right, const char* bias) const {
@@ -201,25 +276,10 @@ bool Gemm::run(char* to, const char* left, const char* right, const char* bias) 
     const Descriptors& d = *descriptors_;
     if (has_bias) lt.desc_set(d.desc, DESC_BIAS_POINTER, &bias, sizeof bias);
     const uintptr_t all = uintptr_t(to) | uintptr_t(left) | uintptr_t(right) | uintptr_t(bias);
-    const Choice& choice = choose(stream.device, alignment_of(all));
+    const Run run{stream, to, left, right};
+    const Choice& choice = choose(run, alignment_of(all));
     if (!choice.is_found) return false;
-    auto launch = [&](void* workspace) {
-        const double one64 = 1, zero64 = 0;
-        const float one32 = 1, zero32 = 0;
-        const uint16_t one16 = 0x3C00, zero16 = 0;
-        const bool is_64 = dtype == DType::f64;
-        const void* alpha = is_64 ? static_cast<const void*>(&one64) : sums_float16() ? static_cast<const void*>(&one16) : &one32;
-        const void* beta = is_64 ? static_cast<const void*>(&zero64) : sums_float16() ? static_cast<const void*>(&zero16) : &zero32;
-        check_status(lt.matmul(handle_of(stream.device), d.desc, alpha, right, d.first, left, d.second, beta, to, d.out,
-                               to, d.out, &choice.algorithm, workspace, choice.workspace, stream_handle()),
-                     "to multiply matrices");
-    };
-    if (choice.workspace) {
-        const Scratch<> workspace(choice.workspace);
-        launch(workspace.data());
-    } else {
-        launch(nullptr);
-    }
+    launch(run, choice);
     return true;
 }
 

@@ -12,6 +12,8 @@ namespace norch::matmul {
 
 /// Whether products of float32 may be computed in tf32; read when a kernel is made.
 extern bool allows_tf32;
+/// Whether large products are timed by several algorithms, when their shape is first met, and the fastest is kept.
+extern bool tries_out;
 /// How products of 16-bit floats may be summed; read when a kernel is made.
 struct Sums {
     bool float16 = false, bfloat16 = false;  // partial sums may be of the result's dtype
@@ -42,9 +44,14 @@ public:
 private:
     struct Descriptors;
     struct Choice;
+    struct Run;
     void describe() const;
     bool sums_float16() const { return dtype == DType::f16 && sums.float16_throughout; }
-    const Choice& choose(int device, unsigned alignment) const;
+    const Choice& choose(const Run& run, unsigned alignment) const;
+    std::vector<Choice> candidates(int device, unsigned alignment, int count) const;
+    Choice fastest(const Run& run, unsigned alignment) const;
+    std::vector<int64_t> key(int device, unsigned alignment) const;
+    void launch(const Run& run, const Choice& choice) const;
 
     // Made when first run; runs hold the GIL.
     mutable std::shared_ptr<Descriptors> descriptors_;

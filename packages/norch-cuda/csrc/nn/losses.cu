@@ -1,6 +1,6 @@
 // nll_loss and mse_loss with their gradients, and that of cross_entropy, whose own kernels softmax.cu has.
 #include "elementwise/elementwise.cuh"
-#include "nn/losses.cuh"
+#include "nn/target_counts.cuh"
 #include "runtime/families.h"
 #include "common/staging.h"
 
@@ -61,29 +61,6 @@ KernelPtr nll_loss(const Request& request) {
 }
 
 // --- Gradients by class ---------------------------------------------------------------------------------------------
-
-constexpr int COUNT_BLOCKS = 128;         // blocks that count targets, of
-constexpr int64_t COUNTED_AT_ONCE = 4096;  // more than each block of the gradient can count for itself
-
-__global__ void __launch_bounds__(THREADS) count_kernel(const Targets targets, int64_t rows, int64_t* parts) {
-    int64_t v[1] = {0};
-    for (int64_t row = int64_t(blockIdx.x) * THREADS + threadIdx.x; row < rows; row += int64_t(gridDim.x) * THREADS)
-        v[0] += targets.counts(row);
-    reduce_block<Sum>(v);
-    if (threadIdx.x == 0) parts[blockIdx.x] = v[0];
-}
-
-/// How many targets count, for each thread of a block: from the parts where there are any.
-__device__ inline int64_t count_targets(const Targets& targets, int64_t rows, const int64_t* parts) {
-    int64_t v[1] = {0};
-    if (parts) {
-        for (int i = threadIdx.x; i < COUNT_BLOCKS; i += blockDim.x) v[0] += parts[i];
-    } else {
-        for (int64_t row = threadIdx.x; row < rows; row += blockDim.x) v[0] += targets.counts(row);
-    }
-    reduce_block<Sum>(v);
-    return v[0];
-}
 
 /// The gradients of rows: (exp(logs) - [class is the target's]) * scale, without `logs` the second part alone.
 struct ClassGrad {
@@ -156,13 +133,9 @@ KernelPtr make_class_grad(const ClassGrad& fixed, int target) {
         const bool has_packets = rows_have_packets<T>(a.n, {a.out, a.logs}) || (a.n >= 512 && are_alike);
         const int vec = has_packets ? PER_16_BYTES<T> : 1;
         a.lanes = power_of_two(ceil_div(a.n, 4 * vec), THREADS);
-        const bool is_counted = a.is_mean && a.rows > COUNTED_AT_ONCE;
-        const Scratch<int64_t> parts(is_counted ? COUNT_BLOCKS : 1);
+        const TargetCounts counts(a.targets, a.is_mean ? a.rows : 0);
+        a.parts = counts.parts();
         const char* what = "the gradient of a loss by class";
-        if (is_counted) {
-            a.parts = parts.data();
-            launch_kernel(what, count_kernel, COUNT_BLOCKS, THREADS, a.targets, a.rows, parts.data());
-        }
         const int64_t blocks = ceil_div(a.rows, THREADS / a.lanes), most = int64_t(multiprocessors()) * 16;
         const unsigned grid = unsigned(std::min(blocks, most));
         if (has_packets) launch_kernel(what, class_grad_kernel<T, PER_16_BYTES<T>>, grid, THREADS, a);
@@ -285,6 +258,7 @@ void add_losses(Registry& registry) {
     registry["cross_entropy_grad"] = cross_entropy_grad;
     registry["mse_loss"] = mse_loss;
     registry["mse_loss_grad"] = mse_loss_grad;
+    add_cross_entropy_rows(registry);
 }
 
 }  // namespace norch::nn

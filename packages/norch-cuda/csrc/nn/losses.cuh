@@ -104,4 +104,6 @@ public:
     LossSum sum;
 };
 
+void add_cross_entropy_rows(Registry&);  // cross_entropy_rows.cu
+
 }  // namespace norch::nn

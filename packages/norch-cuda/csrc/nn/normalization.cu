@@ -1,4 +1,5 @@
-// layer_norm and rms_norm: rows of contiguous elements. normalization_grad.cu has their gradients.
+// layer_norm and rms_norm: rows of contiguous elements; of float32 also with what autocast puts around them, a residual
+// sum before and 16 bits after. normalization_grad.cu has their gradients.
 #include "nn/normalization.cuh"
 
 namespace norch::nn {
@@ -7,6 +8,8 @@ namespace {
 struct NormRows {
     char* out;
     const char* in;
+    const char* branch;  // what is added to `in`, in the result's type, or null
+    char* total;         // where that sum goes
     Parameter weight, bias;
     int64_t rows, n;
     int lanes;
@@ -14,19 +17,19 @@ struct NormRows {
     double eps;
 };
 
-template <class T, int VEC>
-__device__ inline void store_normal(T* out, const NormRows& a, int64_t i, const computed<T>* x, computed<T> off,
+template <class T, class S, int VEC>
+__device__ inline void store_normal(S* out, const NormRows& a, int64_t i, const computed<T>* x, computed<T> off,
                                     computed<T> factor) {
     computed<T> weight[VEC], bias[VEC];
     a.weight.load<T, VEC>(weight, i, 1);
     a.bias.load<T, VEC>(bias, i, 0);
 #pragma unroll
     for (int j = 0; j < VEC; ++j) weight[j] = (x[j] - off) * factor * weight[j] + bias[j];
-    store_values<T, VEC>(out + i, weight);
+    store_values<S, VEC>(out + i, weight);
 }
 
-/// Two passes over registers, so that a mean that is large next to the deviation does no harm.
-template <class T, int VEC, int K, bool BLOCK>
+/// Two passes over registers, so that a mean that is large next to the deviation does no harm. S: the result's type.
+template <class T, class S, int VEC, int K, bool BLOCK>
 __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_kernel(
     const __grid_constant__ NormRows a) {
     using C = computed<T>;
@@ -37,6 +40,15 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_kernel
         const int width = BLOCK || row < a.rows ? int(a.n) : 0;
         C x[K * VEC], mean = 0, sums[2] = {};
         load_row<T, VEC, K>(x, reinterpret_cast<const T*>(a.in) + row * a.n, width, at.lanes, at.lane, C(0));
+        if constexpr (!std::is_same_v<T, S>) {
+            if (a.branch) {
+                C more[K * VEC];
+                load_row<S, VEC, K>(more, reinterpret_cast<const S*>(a.branch) + row * a.n, width, at.lanes, at.lane, C(0));
+#pragma unroll
+                for (int i = 0; i < K * VEC; ++i) x[i] += more[i];
+                store_row<T, VEC, K>(reinterpret_cast<T*>(a.total) + row * a.n, x, width, at.lanes, at.lane);
+            }
+        }
         if (a.is_centred) {
 #pragma unroll
             for (int i = 0; i < K * VEC; ++i) mean += x[i];
@@ -56,24 +68,33 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_kernel
         reduce_row<BLOCK, Sum>(sums, at.lanes);
         const Centre<C> centre(sums, share, a.is_centred);
         const C factor = C(1) / std::sqrt(centre.variance + C(a.eps));
-        T* out = reinterpret_cast<T*>(a.out) + row * a.n;
+        S* out = reinterpret_cast<S*>(a.out) + row * a.n;
 #pragma unroll
         for (int k = 0; k < K; ++k) {
             const int i = (k * at.lanes + at.lane) * VEC;
-            if (i < width) store_normal<T, VEC>(out, a, i, x + k * VEC, centre.off, factor);
+            if (i < width) store_normal<T, S, VEC>(out, a, i, x + k * VEC, centre.off, factor);
         }
     }
 }
 
-template <class T, int VEC>
+template <class T, class S, int VEC>
 __global__ void __launch_bounds__(MAX_THREADS) norm_loop_kernel(const __grid_constant__ NormRows a) {
     using C = computed<T>;
     const int64_t step = int64_t(blockDim.x) * VEC, start = int64_t(threadIdx.x) * VEC;
     const C share = C(1) / C(a.n);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         const T* in = reinterpret_cast<const T*>(a.in) + row * a.n;
-        T* out = reinterpret_cast<T*>(a.out) + row * a.n;
+        S* out = reinterpret_cast<S*>(a.out) + row * a.n;
         C mean = 0, sums[2] = {};
+        if constexpr (!std::is_same_v<T, S>) {
+            if (a.branch) {
+                T* total = reinterpret_cast<T*>(a.total) + row * a.n;
+                const S* branch = reinterpret_cast<const S*>(a.branch) + row * a.n;
+                for (int64_t i = start; i < a.n; i += step)
+                    for (int j = 0; j < VEC; ++j) total[i + j] = in[i + j] + C(upcast(branch[i + j]));
+                in = total;  // of which each thread reads what it wrote
+            }
+        }
         if (a.is_centred) {
 #pragma unroll 4
             for (int64_t i = start; i < a.n; i += step) {
@@ -103,20 +124,20 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_loop_kernel(const __grid_con
             load_values<T, VEC>(x, in + i);
 #pragma unroll
             for (int j = 0; j < VEC; ++j) x[j] -= mean;
-            store_normal<T, VEC>(out, a, i, x, centre.off, factor);
+            store_normal<T, S, VEC>(out, a, i, x, centre.off, factor);
         }
     }
 }
 
-template <class T>
+template <class T, class S = T>
 void launch(NormRows& a) {
-    const bool has_packets = rows_have_packets<T>(a.n, {a.out, a.in, a.weight.data, a.bias.data});
+    const bool has_packets = rows_have_packets<T>(a.n, {a.out, a.in, a.branch, a.total, a.weight.data, a.bias.data});
     const RowPlan plan = plan_rows(a.n, has_packets, KeptRows<T>::keep);
     const unsigned blocks = plan.blocks(a.rows);
     a.lanes = plan.lanes;
     with_row_access<KeptRows<T>>(plan, [&]<int VEC, int K, bool BLOCK>(RowAccess<VEC, K, BLOCK>) {
-        if constexpr (K > 0) norm_kernel<T, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream_handle()>>>(a);
-        else norm_loop_kernel<T, VEC><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+        if constexpr (K > 0) norm_kernel<T, S, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream_handle()>>>(a);
+        else norm_loop_kernel<T, S, VEC><<<blocks, plan.threads, 0, stream_handle()>>>(a);
     });
     check_launch("layer_norm");
 }
@@ -151,11 +172,47 @@ KernelPtr forward(const Request& request) {
     return Staged::make(request, 1, wanted, std::move(body));
 }
 
+/// out, total where there is a residual, input, residual, weight and bias where they are given
+KernelPtr residual_norm(const Request& request) {
+    const auto& given = request.attrs.integers("given");
+    const bool has_residual = given[1];
+    const int outputs = has_residual ? 2 : 1;
+    const Operand& out = request.operands[0];
+    const Operand& rows = request.operands[size_t(has_residual ? outputs + 1 : outputs)];
+    if (!is_half(out.dtype) || rows.dtype != DType::f32) return nullptr;
+    if (has_residual && request.operands[size_t(outputs)].dtype != out.dtype) return nullptr;
+    if (!out.numel()) return make_kernel(0, [](char* const*, const Scalar*) {});
+    const int first = outputs + outputs, weight = given[2] ? first : 0, bias = given[3] ? first + int(given[2]) : 0;
+    std::vector<DType> wanted(request.operands.size(), DType::f32);
+    wanted[0] = out.dtype;
+    if (has_residual) wanted[size_t(outputs)] = out.dtype;
+    NormRows fixed = {};
+    fixed.n = row_size(request);
+    fixed.rows = out.numel() / fixed.n;
+    fixed.is_centred = true;
+    fixed.eps = request.attrs.number("eps");
+    KernelPtr body = visit_half(out.dtype, [&]<class S>(Tag<S>) {
+        return make_kernel(0, [=](char* const* data, const Scalar*) {
+            NormRows a = fixed;
+            a.out = data[0];
+            a.in = data[has_residual ? outputs + 1 : outputs];
+            a.branch = has_residual ? data[outputs] : nullptr;
+            a.total = has_residual ? data[1] : nullptr;
+            a.weight.data = weight ? data[weight] : nullptr;
+            a.bias.data = bias ? data[bias] : nullptr;
+            launch<float, S>(a);
+        });
+    });
+    return Staged::make(request, outputs, wanted, std::move(body));
+}
+
 }  // namespace
 
 void add_normalization(Registry& registry) {
     registry["layer_norm"] = forward<true>;
     registry["layer_norm_grad"] = layer_norm_grad;
+    registry["residual_norm"] = residual_norm;
+    registry["residual_norm_grad"] = residual_norm_grad;
     registry["rms_norm"] = forward<false>;
     registry["rms_norm_grad"] = rms_norm_grad;
     add_channel_normalization(registry);

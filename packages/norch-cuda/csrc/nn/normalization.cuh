@@ -48,8 +48,15 @@ inline DType parameter_dtype(const Operand& weight, const Operand& like) {
     return weight.dtype == like.dtype ? like.dtype : computed_dtype(like.dtype);
 }
 
+/// Calls f(Tag<T>) with the type of a 16-bit float.
+template <class F>
+auto visit_half(DType dtype, const F& f) {
+    return dtype == DType::f16 ? f(Tag<__half>{}) : f(Tag<__nv_bfloat16>{});
+}
+
 KernelPtr layer_norm_grad(const Request& request);  // normalization_grad.cu
 KernelPtr rms_norm_grad(const Request& request);
+KernelPtr residual_norm_grad(const Request& request);
 void add_channel_normalization(Registry&);  // channelnorm.cu: batch_norm
 
 }  // namespace norch::nn

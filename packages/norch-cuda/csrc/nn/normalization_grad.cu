@@ -15,6 +15,8 @@ struct GradRows {
     double eps;
     char* parts;  // for each warp, or block, the sums of its rows: of grad * x and, if is_centred, of grad. May be null
     char* stats;  // where rows are long: mean, what it lacks and scale of each, for the kernel that adds up columns
+    const char* residual;  // what is added to the result, which may be that, or null
+    char* also;            // the result in the gradient's type too, or null
 };
 constexpr int STATS = 3;
 
@@ -36,7 +38,8 @@ struct Slope {
     __device__ C operator()(C g, C x) const { return (g - shift - (x - off) * slope) * scale; }
 };
 
-template <class T, int VEC, int K, bool BLOCK>
+/// G: the type of `grad`, T or 16 bits beside a T of float.
+template <class T, class G, int VEC, int K, bool BLOCK>
 __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_grad_kernel(
     const __grid_constant__ GradRows a) {
     using C = computed<T>;
@@ -54,7 +57,7 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_grad_k
         const int width = BLOCK || row < a.rows ? int(a.n) : 0;
         C x[E], g[E], mean = 0, sums[4] = {};
         load_row<T, VEC, K>(x, reinterpret_cast<const T*>(a.in) + start, width, at.lanes, at.lane, C(0));
-        load_row<T, VEC, K>(g, reinterpret_cast<const T*>(a.grad) + start, width, at.lanes, at.lane, C(0));
+        load_row<G, VEC, K>(g, reinterpret_cast<const G*>(a.grad) + start, width, at.lanes, at.lane, C(0));
         if (a.is_centred) {
 #pragma unroll
             for (int i = 0; i < E; ++i) mean += x[i];
@@ -89,7 +92,14 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_grad_k
                     to_weight[e] += g[e] * of.normal(x[e]);
                     to_bias[e] += g[e];
                 }
+                if (a.residual) {
+                    C more[VEC];
+                    load_values<T, VEC>(more, reinterpret_cast<const T*>(a.residual) + start + i);
+#pragma unroll
+                    for (int j = 0; j < VEC; ++j) y[j] += more[j];
+                }
                 store_values<T, VEC>(out + i, y);
+                if (a.also) store_values<G, VEC>(reinterpret_cast<G*>(a.also) + start + i, y);
             }
         }
     }
@@ -118,13 +128,13 @@ __global__ void __launch_bounds__(BLOCK ? MAX_THREADS : ROW_THREADS) norm_grad_k
 }
 
 /// Rows that registers do not hold.
-template <class T>
+template <class T, class G>
 __global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __grid_constant__ GradRows a) {
     using C = computed<T>;
     const C share = C(1) / C(a.n);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         const T* in = reinterpret_cast<const T*>(a.in) + row * a.n;
-        const T* grad = reinterpret_cast<const T*>(a.grad) + row * a.n;
+        const G* grad = reinterpret_cast<const G*>(a.grad) + row * a.n;
         T* out = reinterpret_cast<T*>(a.out) + row * a.n;
         C mean = 0, sums[4] = {};
         if (a.is_centred) {
@@ -143,8 +153,12 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __gri
         reduce_row<true, Sum>(sums, 0);
         const Slope<C> of(sums, share, a);
 #pragma unroll 4
-        for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x)
-            out[i] = downcast<T>(of(C(upcast(grad[i])) * a.weight.at<T>(i, 1), C(upcast(in[i])) - mean));
+        for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x) {
+            C y = of(C(upcast(grad[i])) * a.weight.at<T>(i, 1), C(upcast(in[i])) - mean);
+            if (a.residual) y += C(upcast(reinterpret_cast<const T*>(a.residual)[row * a.n + i]));
+            out[i] = downcast<T>(y);
+            if (a.also) reinterpret_cast<G*>(a.also)[row * a.n + i] = downcast<G>(y);
+        }
         if (a.stats && threadIdx.x == 0) {
             C* stats = reinterpret_cast<C*>(a.stats) + STATS * row;
             stats[0] = mean, stats[1] = of.off, stats[2] = of.scale;
@@ -154,7 +168,7 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __gri
 
 constexpr int COLUMN_THREADS = 8;  // threads that share a column
 
-template <class T>
+template <class T, class G>
 __global__ void __launch_bounds__(WARP * COLUMN_THREADS) norm_columns_kernel(const __grid_constant__ GradRows a) {
     using C = computed<T>;
     __shared__ C shared[2][COLUMN_THREADS][WARP];
@@ -165,7 +179,7 @@ __global__ void __launch_bounds__(WARP * COLUMN_THREADS) norm_columns_kernel(con
 #pragma unroll 4
         for (int64_t row = int64_t(blockIdx.y) * COLUMN_THREADS + threadIdx.y; row < a.rows; row += int64_t(gridDim.y) * COLUMN_THREADS) {
             const C x = C(upcast(reinterpret_cast<const T*>(a.in)[row * a.n + i]));
-            const C g = C(upcast(reinterpret_cast<const T*>(a.grad)[row * a.n + i]));
+            const C g = C(upcast(reinterpret_cast<const G*>(a.grad)[row * a.n + i]));
             const C* found = stats + STATS * row;
             to_weight += g * ((x - found[0] - found[1]) * found[2]);
             to_bias += g;
@@ -203,10 +217,11 @@ __global__ void __launch_bounds__(WARP * WARP) finish_kernel(C* to_weight, C* to
 template <class T>
 using KeptGradRows = Kept<T, sizeof(T) == 2 ? 2 : 4, sizeof(T) == 2 ? 1 : 2, 8, false>;
 
-template <class T>
+template <class T, class G = T>
 void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
     using C = computed<T>;
-    const RowPlan plan = plan_rows(a.n, rows_have_packets<T>(a.n, {a.out, a.grad, a.in, a.weight.data}), KeptGradRows<T>::keep);
+    const bool has_packets = rows_have_packets<T>(a.n, {a.out, a.grad, a.in, a.weight.data, a.residual, a.also});
+    const RowPlan plan = plan_rows(a.n, has_packets, KeptGradRows<T>::keep);
     const bool is_loop = plan.kind == RowPlan::loop_packets || plan.kind == RowPlan::loop_single;
     const bool is_block = plan.kind == RowPlan::block_packets;
     const unsigned blocks = plan.blocks(a.rows, is_affine && !is_loop ? std::max(1, 1024 / plan.threads) : 64);
@@ -223,11 +238,11 @@ void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
     if (a.rows) {
         with_row_access<KeptGradRows<T>>(plan, [&]<int VEC, int K, bool BLOCK>(RowAccess<VEC, K, BLOCK>) {
             if constexpr (K > 0) {
-                norm_grad_kernel<T, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream>>>(a);
+                norm_grad_kernel<T, G, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream>>>(a);
             } else {
-                norm_grad_loop_kernel<T><<<blocks, plan.threads, 0, stream>>>(a);
+                norm_grad_loop_kernel<T, G><<<blocks, plan.threads, 0, stream>>>(a);
                 const dim3 grid{unsigned(columns), unsigned(tall)};
-                if (is_affine) norm_columns_kernel<T><<<grid, dim3(WARP, COLUMN_THREADS), 0, stream>>>(a);
+                if (is_affine) norm_columns_kernel<T, G><<<grid, dim3(WARP, COLUMN_THREADS), 0, stream>>>(a);
             }
         });
     }
@@ -273,8 +288,43 @@ KernelPtr backward(const Request& request) {
     return Staged::make(request, outputs, wanted, std::move(body));
 }
 
+/// total, the gradients of weight and bias, total in 16 bits if asked for; grad, input, residual and weight if given
+KernelPtr residual_norm_backward(const Request& request) {
+    const auto& given = request.attrs.integers("given");
+    const int also = request.attrs.text("also").empty() ? 0 : 3, outputs = also ? 4 : 3;
+    const Operand &out = request.operands[0], &grad = request.operands[size_t(outputs)];
+    if (out.dtype != DType::f32 || request.operands[size_t(outputs) + 1].dtype != DType::f32) return nullptr;
+    if (also && request.operands[3].dtype != grad.dtype) return nullptr;
+    if (!is_half(grad.dtype) && (grad.dtype != DType::f32 || also)) return nullptr;
+    GradRows fixed = {};
+    fixed.n = row_size(request);
+    if (!fixed.n) return nullptr;
+    fixed.rows = out.numel() / fixed.n;
+    fixed.is_centred = true;
+    fixed.eps = request.attrs.number("eps");
+    std::vector<DType> wanted(request.operands.size(), DType::f32);
+    wanted[size_t(outputs)] = grad.dtype;
+    if (also) wanted[3] = grad.dtype;
+    const int residual = given[2] ? outputs + 2 : 0, weight = given[3] ? outputs + 2 + int(given[2]) : 0;
+    const auto make = [&]<class G>(Tag<G>) {
+        return make_kernel(0, [=](char* const* data, const Scalar*) {
+            GradRows a = fixed;
+            a.out = data[0];
+            a.grad = data[outputs];
+            a.in = data[outputs + 1];
+            a.residual = residual ? data[residual] : nullptr;
+            a.weight.data = weight ? data[weight] : nullptr;
+            a.also = also ? data[also] : nullptr;
+            launch<float, G>(a, true, data[1], data[2]);
+        });
+    };
+    KernelPtr body = is_half(grad.dtype) ? visit_half(grad.dtype, make) : make(Tag<float>{});
+    return Staged::make(request, outputs, wanted, std::move(body));
+}
+
 }  // namespace
 
+KernelPtr residual_norm_grad(const Request& request) { return residual_norm_backward(request); }
 KernelPtr layer_norm_grad(const Request& request) { return backward<true>(request); }
 KernelPtr rms_norm_grad(const Request& request) { return backward<false>(request); }
 

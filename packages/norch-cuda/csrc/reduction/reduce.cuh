@@ -226,4 +226,44 @@ __global__ void __launch_bounds__(THREADS, VEC > 4 ? 1 : 4)  // with 4, packets 
             target.store(offset[1] + j * out_stride, (int64_t(chunk) * r.kept.numel + output) * VEC + j, total[j]);
 }
 
+constexpr int SUM_WARPS = 16;
+
+/// Sums of columns of 16-bit floats: a block has 32 packets of a chunk of rows, each warp every 16th row. More is under way
+/// at once than in `column_kernel`. `parts` has a row for each chunk.
+template <class T>
+__global__ void __launch_bounds__(SUM_WARPS * 32, 2)
+    column_sum_kernel(const char* x, int64_t stride, uint32_t rows, uint32_t packets, uint32_t chunk, float* parts) {
+    constexpr int VEC = PER_16_BYTES<T>, U = 8;
+    __shared__ float shared[SUM_WARPS][VEC * 32];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, packet = blockIdx.x * 32 + lane;
+    const uint32_t begin = blockIdx.y * chunk, end = min(begin + chunk, rows);
+    float total[VEC];
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) total[j] = -0.f;
+    if (packet < packets) {
+        auto add = [&]<int N>(std::integral_constant<int, N>, uint32_t row) {
+            Packet<T, VEC> found[N];
+#pragma unroll
+            for (int u = 0; u < N; ++u)
+                found[u] = *reinterpret_cast<const Packet<T, VEC>*>(x + int64_t(row + u * SUM_WARPS) * stride + packet * 16);
+#pragma unroll
+            for (int u = 0; u < N; ++u)
+#pragma unroll
+                for (int j = 0; j < VEC; ++j) total[j] += upcast(found[u].v[j]);
+        };
+        uint32_t row = begin + warp;
+        for (; row + (U - 1) * SUM_WARPS < end; row += U * SUM_WARPS) add(std::integral_constant<int, U>{}, row);
+        for (; row < end; row += SUM_WARPS) add(std::integral_constant<int, 1>{}, row);
+    }
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) shared[warp][j * 32 + lane] = total[j];
+    __syncthreads();
+    const uint32_t column = (blockIdx.x * 32 + lane) * VEC + warp;
+    if (warp >= VEC || packet >= packets) return;
+    float sum = shared[0][threadIdx.x];
+#pragma unroll
+    for (int w = 1; w < SUM_WARPS; ++w) sum += shared[w][threadIdx.x];
+    parts[int64_t(blockIdx.y) * packets * VEC + column] = sum;
+}
+
 }  // namespace norch::reduction

@@ -35,7 +35,7 @@ bool is_regular(const std::vector<Piece<N>>& pieces, bool has_inner, int vec) {
 
 /// The kernel of a piece's outputs and a piece of what is reduced, and how many parts of the result it makes.
 struct Job {
-    enum Kind { rows, columns, any } kind;
+    enum Kind { rows, columns, sums, any } kind;
     Reduction r = {};
     int log_group = 0;          // of rows
     Arrangement threads = {};   // of the others
@@ -75,6 +75,15 @@ void plan_columns(Job& job, bool is_along_reduced) {
     if (count > 32 * along) chunks = std::min(ceil_div(count, 8 * along), ceil_div(BLOCKS * sms, blocks));
     split(job, count, 4 * along, chunks);
     job.blocks = blocks * job.r.chunks;
+}
+
+/// Of column_sum_kernel: two blocks for each multiprocessor.
+void plan_sums(Job& job) {
+    const int64_t tiles = ceil_div(job.r.kept.numel, 32), rows = job.r.reduced.numel;
+    const int64_t chunks = std::min(ceil_div(rows, 4 * SUM_WARPS), std::max<int64_t>(1, 2 * int64_t(multiprocessors()) / tiles));
+    job.r.chunk = uint32_t(ceil_div(rows, chunks));
+    job.r.chunks = uint32_t(ceil_div(rows, job.r.chunk));
+    job.blocks = tiles;
 }
 
 template <class T>
@@ -124,6 +133,13 @@ private:
         if (job.kind == Job::rows && !is_line_) job.r.reduced = in_packets(reduced.layout, VEC);
         if (job.kind == Job::rows) plan_rows(job, VEC);
         else plan_columns(job, !is_columns_);
+        const bool are_plain = job.r.kept.ndim == 1 && job.r.reduced.ndim == 1 && job.r.reduced.numel >= MANY_ROWS;
+        if (sizeof(T) == 2 && is_floating_ && job.kind == Job::columns && fold_ == Fold::sum && are_plain) {
+            Job sums = job;
+            sums.kind = Job::sums;
+            plan_sums(sums);
+            if (sums.r.chunks > 1) return sums;
+        }
         return job;
     }
 
@@ -171,12 +187,24 @@ private:
         const char* what = "a reduction";
         if (job.kind == Job::rows)
             launch_kernel(what, row_kernel<T, VEC>, blocks, THREADS, job.r, job.log_group, x, target, identity_);
+        else if (job.kind == Job::sums)
+            launch_sums(job, x, target);
         else if (job.kind == Job::columns)
             launch_kernel(what, column_kernel<T, T, VEC>, blocks, THREADS, job.r, job.threads, job.out_stride, x, target,
                           identity_);
         else
             launch_kernel(what, column_kernel<T, T, 1>, blocks, THREADS, job.r, job.threads, 0, x, target, identity_);
     }
+
+    void launch_sums(const Job& job, const char* x, Target<T> target) const {
+        if constexpr (sizeof(T) == 2 && is_floating_)
+            launch_kernel("sums of columns", column_sum_kernel<T>, dim3(unsigned(job.blocks), job.r.chunks),
+                          dim3(SUM_WARPS * 32), x, job.r.reduced.stride[0][0], job.r.reduced.numel, job.r.kept.numel,
+                          job.r.chunk, target.parts);
+    }
+
+    static constexpr bool is_floating_ = std::is_same_v<computed<T>, float>;
+    static constexpr int64_t MANY_ROWS = 1024;
 
     std::vector<Piece<2>> kept_;
     std::vector<Piece<1>> reduced_;

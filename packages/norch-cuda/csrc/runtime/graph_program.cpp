@@ -58,6 +58,15 @@ GraphProgram::~GraphProgram() {
     cudaGetLastError();
 }
 
+void GraphProgram::release() {
+    if (!scratch_.data || is_recorded(*last_)) return;
+    if (last_ != lanes_[0]) wait_for(*lanes_[0], *last_);
+    forget_graph();
+    for (Stream* lane : lanes_) keep_free_blocks(lane->arena, false);
+    release_block(scratch_);
+    scratch_ = {};
+}
+
 void GraphProgram::forget_graph() {
     const RelaxedCapture relaxed;
     if (executable_) cudaGraphExecDestroy(executable_);  // once it has run

@@ -29,6 +29,8 @@ public:
 
     /// Returns false with a Python error set.
     bool run(PyObject* buffers, PyObject* numbers);
+    /// Gives the scratch memory back, until the next run. The graph, which has its address, goes with it.
+    void release();
     /// How many graphs were made, and how many nodes got new arguments.
     int recorded = 0;
     int64_t changed = 0;

@@ -236,12 +236,37 @@ void add_runtime(nb::module_& m) {
         .def(nb::init<>())
         .def("begin", &Graph::begin)
         .def("end", &Graph::end)
-        .def("replay", &Graph::replay);
+        .def("replay", &Graph::replay)
+        .def("calls", [](const Graph& graph) {
+            nb::list out;
+            for (const RecordedCall& call : graph.calls()) {
+                nb::list numbers;
+                for (int k = 0; k < call.kernel().count; ++k) {
+                    const Slot& slot = call.kernel().slots[k];
+                    if (!slot.is_scalar) continue;
+                    if (slot.is_floating) numbers.append(call.scalars[size_t(k)].f);
+                    else numbers.append(uint64_t(call.scalars[size_t(k)].i));
+                }
+                out.append(nb::make_tuple(*call.kernel().op, nb::tuple(numbers), !call.nodes.empty()));
+            }
+            return out;
+        }, "(op, numbers, whether it can be fed) of each call that gets others in each replay.")
+        .def("feed", [](Graph& graph, size_t which, nb::sequence numbers) {
+            const RecordedCall& call = graph.calls().at(which);
+            std::vector<Scalar> scalars = call.scalars;
+            size_t at = 0;
+            for (int k = 0; k < call.kernel().count; ++k)
+                if (call.kernel().slots[k].is_scalar &&
+                    !read_scalar(call.kernel().slots[k], nb::object(numbers[at++]).ptr(), &scalars[size_t(k)]))
+                    throw nb::python_error();
+            graph.feed(which, scalars);
+        }, nb::arg("call"), nb::arg("numbers"));
 
     nb::class_<GraphProgram>(m, "GraphProgram")
         .def("__call__", [](GraphProgram& program, nb::handle buffers, nb::handle numbers) {
             if (!program.run(nb::tuple(buffers).ptr(), nb::tuple(numbers).ptr())) throw nb::python_error();
         })
+        .def("release", &GraphProgram::release)
         .def_ro("recorded", &GraphProgram::recorded)
         .def_ro("changed", &GraphProgram::changed);
     m.def("graph_program", [](nb::handle calls, nb::handle scratch, nb::sequence bound, nb::handle index,
@@ -294,6 +319,7 @@ NB_MODULE(_ext, m) {
     });
     m.def("set_cudnn", [](bool is_enabled, bool is_deterministic, bool benchmarks) {
         cudnn::settings = {is_enabled, is_deterministic, benchmarks};
+        matmul::tries_out = benchmarks;
     });
     m.def("cudnn_version", [] { return cudnn::unusable_reason().empty() ? cudnn::version() : 0; });
     m.def("why_no_cudnn", [] { return cudnn::unusable_reason(); });

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import norch
+from norch.backend import feeders
 
 from . import _ext
 
@@ -121,30 +122,44 @@ def is_current_stream_capturing() -> bool:
 class CUDAGraph:
     """Work that was recorded once and is given to the device as a whole: `replay()` costs one launch.
 
-    The replay reads and writes the memory of the recording: write new inputs into the same tensors with `copy_`. It has
-    the recording's numbers too, such as a learning rate, an optimiser's step count and dropout's mask: for steps that
-    train there is `norch.capture`. Host data cannot be copied, and nothing can be read back, while recording.
+    The replay reads and writes the memory of the recording: write new inputs into the same tensors with `copy_`. Before
+    it optimisers run their Python, which gives learning rates and step counts, and generators move on as if the work
+    had run. Other numbers of Python stay as they were recorded. Host data cannot be copied, and nothing can be read
+    back, while recording.
     """
 
     def __init__(self) -> None:
         self._native = _ext.Graph()
+        self._numbers: Any = None
 
     def replay(self) -> None:
         """Gives the recorded work to the current stream."""
+        if self._numbers is not None:
+            for call, numbers in self._numbers.feed():
+                self._native.feed(call, numbers)
         self._native.replay()
 
 
 @contextmanager
 def graph(cuda_graph: CUDAGraph, stream: Stream | None = None) -> Iterator[None]:
-    """Records the work of this context into `cuda_graph`; none of it runs. On `stream`, or on one of its own."""
+    """Records the work of this context into `cuda_graph`; none of it runs. On `stream`, or on one of its own.
+
+    For training, run the step a few times on another stream before, and set gradients to None. Raises CaptureError for
+    what would get the same numbers in each replay and should not, such as a draw from a generator of its own.
+    """
     chosen = stream or Stream()
     chosen.synchronize()
+    if not feeders:
+        norch.capture  # noqa: B018  which puts it there
+    numbers = feeders[0](cuda_graph._native.calls)
     with _use(chosen):
         cuda_graph._native.begin()
         try:
-            yield
+            with numbers:
+                yield
         finally:
             cuda_graph._native.end()
+    cuda_graph._numbers = numbers
 
 
 _use = stream

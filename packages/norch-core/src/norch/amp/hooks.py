@@ -18,6 +18,7 @@ from ..dispatch.arguments import CHECKED_MODULES
 from ..dispatch.op import Op
 from ..dispatch.plan import Plans
 from ..dtype import DType, bfloat16, float16, float32
+from ..ops.nn.classification import cross_entropy_upcast
 from ..ops.registry import FUNCTIONS, METHODS
 from ..spec import Spec
 from ..tensor_base import TakenOver, TensorBase
@@ -36,6 +37,9 @@ _REFUSAL = (
     "binary cross entropy layer. In this case, combine the two layers using binary_cross_entropy_with_logits() or "
     "BCEWithLogitsLoss, which are safe to autocast; or compute it in float32 in a region with enabled=False"
 )
+
+UPCASTS: dict[str, Callable[..., Any]] = {"cross_entropy": cross_entropy_upcast}
+"""What computes 16-bit floats in float32 by itself, or gives None where its operands are to be cast."""
 
 _ABOVE = ("norch.ops.matrix.einsum", "norch.ops.matrix.multi_dot", "norch.tensor.op_methods")
 """Modules of core whose calls are taken for the user's: they compute nothing themselves."""
@@ -164,6 +168,8 @@ def _hooked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         kind, policy, dtype = found
         if policy == REFUSE:
             raise RuntimeError(_REFUSAL)
+        if dtype is float32 and name in UPCASTS and (out := UPCASTS[name](*args, **kwargs)) is not None:
+            return out
         if dtype is not None and not (policy == FLOAT32 and _has_dtype((*args, *kwargs.values()))):
             args = tuple([_cast_all(a, kind, dtype) for a in args])
             if kwargs:

@@ -39,6 +39,7 @@ from .contract import (
     Kernel,
     Operand,
     Place,
+    feeders,
 )
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ __all__ = [
     "OutOfMemoryError",
     "Place",
     "allows_tf32",
+    "feeders",
     "get_float32_matmul_precision",
     "get_switch",
     "hookimpl",

@@ -100,6 +100,16 @@ class Fed(int):
     __slots__ = ()
 
 
+Recorded = Callable[[], list[tuple[str, tuple[Any, ...], bool]]]
+"""What a backend has recorded so far of calls that get other numbers each time, draws and steps of optimisers: the
+kernel, its numbers, and whether it can be given others."""
+
+feeders: list[Callable[[Recorded], Any]] = []
+"""For backends that record work by themselves, as `norch.cuda.graph` does: `feeders[0](recorded)` is the context of a
+recording, whose `feed()` then yields the positions of those calls and their numbers for the next replay. It is there
+once `norch.capture` was asked for."""
+
+
 class Buffer:
     """Device memory. A backend may return any object that has these two attributes; a native one needs no base class.
 
@@ -253,8 +263,9 @@ class Backend(ABC):
         within a run only; buffers[0] is None. bound: by place the buffer that most runs will get (a parameter's), None
         where each run may get another (an argument's, a result's). Any run may get other buffers, of that size or more.
 
-        Runs of a program do not overlap, which core sees to. What a kernel raises leaves `run` as it is, with the
-        position of its call as the attribute `call`.
+        `run` may have a method `release`, which frees what it holds until the next run: core calls it before it needs
+        much memory. Runs of a program do not overlap, which core sees to. What a kernel raises leaves `run` as it is,
+        with the position of its call as the attribute `call`.
         """
         return None
 

@@ -91,7 +91,7 @@ class _CuDNN(_Float32):
     benchmark = _switch(
         "cudnn.benchmark",
         False,
-        "Whether convolutions try cuDNN's algorithms out and take the fastest, once for each shape.",
+        "Whether convolutions and large matrix products try algorithms out and take the fastest, once a shape.",
     )
     benchmark_limit: int | None = 10
     """Kept, without effect."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from . import numbers as _numbers  # noqa: F401  which norch.backend.feeders has
 from .captured import Captured
 
 _RUNS_LATER = 0x20 | 0x80 | 0x200

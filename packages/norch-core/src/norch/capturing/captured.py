@@ -32,11 +32,13 @@ from .fusion import fuse
 from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
 from .in_place import in_place
 from .keeping import containers, holders_of, kept_elsewhere
+from .norms import norms
 from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
 from .signatures import VALUES, canonically, described, key_of, modes
+from .slices import slices
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -170,6 +172,8 @@ class Captured:
                 self.running = None
         if now and recording.recording_lock.acquire(blocking=False):
             try:
+                if found is not None:
+                    found[0].give_back()
                 with canonically(tensors):
                     return self._record(entry, found, args, kwargs, tensors, numbers)
             finally:
@@ -443,4 +447,6 @@ def _in_graph(x: Any) -> bool:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    return in_place(fuse(epilogues(calls, temporaries), temporaries), temporaries)
+    for rewrite in (epilogues, norms, slices, fuse, in_place):
+        calls = rewrite(calls, temporaries)
+    return calls

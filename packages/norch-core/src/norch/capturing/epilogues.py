@@ -249,7 +249,7 @@ def _written_over(i: int, calls: Sequence[Call], uses: Uses) -> dict[int, Call |
         if not missing:
             break
         call, (writes, reads, _) = calls[k], uses.accesses[k]
-        box = _box(writes[0], zeros) if call.op in ("add", "copy") and writes[0].place == zeros.place else None
+        box = box_of(writes[0], zeros) if call.op in ("add", "copy") and writes[0].place == zeros.place else None
         if box is None or any(box.overlaps(other) for other in boxes):
             return None
         if call.op == "add":
@@ -286,7 +286,7 @@ class Box(NamedTuple):
         return all(a < d and c < b for a, b, c, d in zip(self.start, self.stop, other.start, other.stop, strict=True))
 
 
-def _box(region: Region, whole: Region) -> Box | None:
+def box_of(region: Region, whole: Region) -> Box | None:
     """Which elements of `whole` a region of the same place is; None where they are no box."""
     shape = whole.operand.shape
     expected = [prod(shape[d + 1 :]) for d in range(len(shape))]

@@ -11,6 +11,9 @@ from .epilogues import Access, Region, access, is_dense, may_alias, on_places
 from .fusion import COMPOSITES
 from .memory import lifetimes
 
+OVERWRITING = frozenset({"cross_entropy_rows_grad"})
+"""Other ops whose result may be exactly one of the inputs."""
+
 
 def in_place(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
     """The same calls on fewer places.
@@ -22,7 +25,9 @@ def in_place(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call
     found = []
     for i, call in enumerate(calls):
         moved = on_places(call, instead)
-        if (call.op in ELEMENTWISE or call.op in COMPOSITES or call.op == "fused") and may_alias(call):
+        if call.op in OVERWRITING or (
+            (call.op in ELEMENTWISE or call.op in COMPOSITES or call.op == "fused") and may_alias(call)
+        ):
             used = access(moved)
             taken = set[int]()
             for out in used.writes if used.is_known else ():

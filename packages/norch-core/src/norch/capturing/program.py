@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _MASK = 2**64 - 1
 
+LARGE = 1 << 28
+"""Bytes of scratch memory."""
+
 
 class Program:
     """What a recording has become. `run_step` runs it on the tensors and numbers that a step is called with.
@@ -220,6 +223,13 @@ class Program:
         if not same or sources.described() != self.sources.described():
             raise Differs("numbers that its kernels get are others")
         self.check = next_check(self.runs)
+
+    def give_back(self) -> None:
+        """Frees scratch memory until the next run, if it is large: the step is about to be run as it is."""
+        if self.scratch >= LARGE:
+            for run, *_ in self.parts:
+                if (release := getattr(run, "release", None)) is not None:
+                    release()
 
     def nodes(self, tensors: Sequence[Tensor], numbers: Sequence[float | None], fed: Sequence[float]) -> Sequence[Any]:
         """The nodes of the results that have one, by number."""

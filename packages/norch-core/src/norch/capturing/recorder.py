@@ -245,15 +245,7 @@ class Recorder:
         return None if frame is None else int(frame.f_lineno)
 
     def line(self) -> str:
-        """Where outside of norch the thread is."""
-        libraries = sys.modules["norch"].__path__
-        frame: Any = sys._getframe(1)
-        while frame is not None:
-            name = frame.f_code.co_filename
-            if not name.startswith(("<norch", *libraries)):
-                return f"{Path(name).name}:{frame.f_lineno}"
-            frame = frame.f_back
-        return "?"
+        return line_outside()
 
     # --- What changes in Python -----------------------------------------------------------------------------------
 
@@ -408,6 +400,18 @@ class Recorder:
         begin, end = extent(tensor)
         place, at = self._number(tensor.buffer, begin, end - begin)
         return place, at // tensor.spec.dtype.itemsize, tensor.spec
+
+
+def line_outside() -> str:
+    """Where outside of norch the thread is."""
+    libraries = sys.modules["norch"].__path__
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(("<norch", *libraries)):
+            return f"{Path(name).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "?"
 
 
 def keyed_kernels() -> frozenset[str]:

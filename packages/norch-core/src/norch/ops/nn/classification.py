@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...autograd.spent import is_spent
 from ...dispatch.plan import Inferred
 from ...errors import IndexError, ShapeError
 from ...spec import Spec
+from ...tensor_base import TakenOver, make_tensor
 from ..checks import require_integers
 from ..elementwise.arithmetic import exp, lt, ne, where
-from ..families import composite, floating
+from ..families import composite, floating, op_of
 from ..indexing import gather, scatter, scatter_add
+from ..reduction.reductions import logsumexp
 from ..registry import public
-from ..upcast import upcast
+from ..upcast import upcast, upcast_dtype
 from .activation import log_softmax, log_softmax_grad
 from .loss import check_reduction, reduce_loss
 
@@ -180,6 +183,91 @@ def _cross_entropy(input: Tensor, target: Tensor, ignore_index: int, reduction: 
     return targets.reduce(targets.losses(logs), reduction, "cross_entropy"), logs
 
 
+# --- cross_entropy of many classes ----------------------------------------------------------------------------------
+
+# Where a backend has kernels for it: what it keeps is a number for each row, not the log-softmax of all classes, and it
+# computes 16-bit floats in float32 without a copy of them.
+
+
+def _infer_rows(input: Spec, target: Spec, ignore_index: int, reduction: str, upcast: bool) -> tuple[Spec, Spec]:
+    loss = _check("cross_entropy", input, target, None, reduction)
+    wide = upcast_dtype(input.dtype)
+    return loss.like(dtype=wide) if upcast else loss, input.like(target.shape, dtype=wide)
+
+
+@composite(lambda grad, input, sums, target, ignore_index, reduction: input.like())
+def cross_entropy_rows_grad(
+    grad: Tensor, input: Tensor, sums: Tensor, target: Tensor, ignore_index: int, reduction: str
+) -> Tensor:
+    """The gradient of cross_entropy's input, from the logarithm of the sum of exponentials of each of its rows."""
+    wide, dim = upcast(input), _class_dim(input.spec)
+    targets = _Targets(wide.spec, target, None, ignore_index)
+    scales = targets.scales(upcast(grad), reduction).unsqueeze(dim)
+    return scatter_add(exp(wide - sums.unsqueeze(dim)) * scales, dim, targets.index, -scales).to(input.dtype)
+
+
+def _rows_rule(
+    g: tuple[Tensor | None, Tensor | None],
+    input: Tensor,
+    y1: Tensor,
+    target: Tensor,
+    ignore_index: int,
+    reduction: str,
+) -> Tensor:
+    (g_loss, g_sums), parts = g, []
+    if g_loss is not None:
+        if g_sums is None and is_spent(input):
+            op, key = op_of(cross_entropy_rows_grad), (g_loss.spec, input.spec, y1.spec, target.spec)
+            if op.into_plans[input.spec, *key, ignore_index, reduction].in_place:
+                op.into(input, g_loss, input, y1, target, ignore_index, reduction)
+                return make_tensor(input.spec, input.buffer, input.offset)
+        parts.append(cross_entropy_rows_grad(g_loss, input, y1, target, ignore_index, reduction))
+    if g_sums is not None:
+        dim = _class_dim(input.spec)
+        parts.append((exp(upcast(input) - y1.unsqueeze(dim)) * g_sums.unsqueeze(dim)).to(input.dtype))
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+@composite(_infer_rows, {"input": _rows_rule}, name="cross_entropy_rows")
+def _cross_entropy_rows(
+    input: Tensor, target: Tensor, ignore_index: int, reduction: str, upcast: bool
+) -> tuple[Tensor, Tensor]:
+    """The loss, in float32 where 16 bits are `upcast`, and the logarithm of the sum of exponentials of each row."""
+    wide = input.to(upcast_dtype(input.spec.dtype))
+    sums = logsumexp(wide, _class_dim(input.spec))
+    targets = _Targets(wide.spec, target, None, ignore_index)
+    losses = targets.losses(wide) + where(targets.valid, sums, 0.0)
+    loss = targets.reduce(losses, reduction, "cross_entropy")
+    return loss if upcast else loss.to(input.dtype), sums
+
+
+_ROWS = op_of(_cross_entropy_rows)
+
+
+def _has_kernel(input: Tensor, target: Tensor, ignore_index: int, reduction: str, upcast: bool) -> bool:
+    try:
+        return _ROWS.plans[input.spec, target.spec, ignore_index, reduction, upcast].kernel is not None
+    except TakenOver:
+        return False
+
+
+def cross_entropy_upcast(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    **more: Any,
+) -> Tensor | None:
+    """cross_entropy of 16-bit floats in float32, without a copy of them; None where there is no kernel for that."""
+    if weight is not None or label_smoothing or more or input.spec.dtype.itemsize != 2:
+        return None
+    if target.spec.dtype.is_floating_point or not _has_kernel(input, target, ignore_index, reduction, True):
+        return None
+    return _cross_entropy_rows(input, target, ignore_index, reduction, True)[0]
+
+
 @public(method=False)
 def cross_entropy(
     input: Tensor,
@@ -209,6 +297,8 @@ def cross_entropy(
         return _of_probabilities(input, target, weight, reduction, label_smoothing)
     try:
         if weight is None and not label_smoothing:
+            if _has_kernel(input, target, ignore_index, reduction, False):
+                return _cross_entropy_rows(input, target, ignore_index, reduction, False)[0]
             return _cross_entropy(input, target, ignore_index, reduction)[0]
         return _weighted(input, target, weight, ignore_index, reduction, label_smoothing)
     except IndexError:

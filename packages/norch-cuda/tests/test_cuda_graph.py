@@ -1,0 +1,133 @@
+"""norch.cuda.graph: PyTorch's idiom trains as eager does, and what would be the same in each replay is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+
+pytestmark = pytest.mark.usefixtures("cuda")
+
+
+def gpt(nn, width=64, heads=4, classes=600, length=24):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.attn, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+            self.drop = nn.Dropout(0.1)
+
+        def forward(self, x):
+            b, t, c = x.shape
+            parts = [p.view(b, t, heads, -1).transpose(1, 2) for p in self.attn(self.ln_1(x)).split(c, 2)]
+            y = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+            x = x + self.drop(self.proj(y.transpose(1, 2).reshape(b, t, c)))
+            return x + self.drop(self.mlp(self.ln_2(x)))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(classes, width), nn.Embedding(length, width)
+            self.drop, self.blocks = nn.Dropout(0.1), nn.Sequential(Block(), Block())
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes, bias=False)
+
+        def forward(self, x, y):
+            h = self.blocks(self.drop(self.wte(x) + self.wpe(norch.arange(length, device=x.device))))
+            return nn.functional.cross_entropy(self.head(self.norm(h)).view(-1, classes), y.view(-1))
+
+    return Model()
+
+
+class Training:
+    def __init__(self, nn, optim, autocast):
+        norch.manual_seed(3)
+        self.model = gpt(nn).to("cuda")
+        self.optimizer = optim.AdamW(self.model.parameters(), lr=1e-3, weight_decay=0.1)
+        self.autocast = autocast
+
+    def step(self, x, y):
+        with norch.autocast("cuda", norch.bfloat16, enabled=self.autocast):
+            loss = self.model(x, y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def schedule(self, turn):
+        for group in self.optimizer.param_groups:
+            group["lr"] = 1e-3 / (1 + turn)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_the_idiom_of_pytorch_has_the_losses_of_eager(autocast):
+    nn, optim = pytest.importorskip("norch.nn"), pytest.importorskip("norch.optim")
+    rng = np.random.default_rng(0)
+    batches = [norch.tensor(rng.integers(0, 600, (2, 4, 24)), device="cuda") for _ in range(10)]
+    eager, recorded = Training(nn, optim, autocast), Training(nn, optim, autocast)
+
+    norch.manual_seed(7)
+    expected = []
+    for turn, (x, y) in enumerate(batches):
+        eager.schedule(turn)
+        eager.optimizer.zero_grad(set_to_none=True)
+        expected.append(eager.step(x, y).item())
+
+    norch.manual_seed(7)
+    found = []
+    side = norch.cuda.Stream()
+    side.wait_stream(norch.cuda.current_stream())
+    with norch.cuda.stream(side):
+        for turn, (x, y) in enumerate(batches[:3]):
+            recorded.schedule(turn)
+            recorded.optimizer.zero_grad(set_to_none=True)
+            found.append(recorded.step(x, y))
+    norch.cuda.current_stream().wait_stream(side)
+    static_x, static_y = (part.clone() for part in batches[0])
+    graph = norch.cuda.CUDAGraph()
+    recorded.optimizer.zero_grad(set_to_none=True)
+    with norch.cuda.graph(graph):
+        static_loss = recorded.step(static_x, static_y)
+    for turn, (x, y) in enumerate(batches[3:], 3):
+        recorded.schedule(turn)
+        static_x.copy_(x)
+        static_y.copy_(y)
+        graph.replay()
+        found.append(static_loss.clone())
+    assert [loss.item() for loss in found] == expected
+    for p, q in zip(eager.model.parameters(), recorded.model.parameters(), strict=True):
+        assert p.detach().cpu().numpy().tobytes() == q.detach().cpu().numpy().tobytes()
+
+
+def test_draws_go_on_in_replays():
+    x = norch.ones(1000, device="cuda")
+    norch.manual_seed(1)
+    expected = [(norch.dropout(x, 0.5), norch.rand(1000, device="cuda")) for _ in range(4)]
+    graph = norch.cuda.CUDAGraph()
+    norch.manual_seed(1)
+    with norch.cuda.graph(graph):
+        made = norch.dropout(x, 0.5), norch.rand(1000, device="cuda")
+    for wanted in expected:
+        graph.replay()
+        for got, want in zip(made, wanted, strict=True):
+            assert got.cpu().numpy().tobytes() == want.cpu().numpy().tobytes()
+
+
+def test_what_would_never_change_is_refused_with_its_line():
+    optim = pytest.importorskip("norch.optim")
+    p = norch.ones(8, device="cuda").requires_grad_()
+    p.grad = norch.ones(8, device="cuda")
+    fresh = optim.AdamW([p])
+    with pytest.raises(norch.CaptureError, match=r"AdamW.step\(\) makes its state.*test_cuda_graph.py:"):
+        with norch.cuda.graph(norch.cuda.CUDAGraph()):
+            fresh.step()
+    own = norch.Generator().manual_seed(5)
+    with pytest.raises(norch.CaptureError, match="random draws from another generator"):
+        with norch.cuda.graph(norch.cuda.CUDAGraph()):
+            norch.rand(8, generator=own, device="cuda")
+    state = [norch.zeros(8, device="cuda") for _ in range(2)]
+    with pytest.raises(norch.CaptureError, match="adam_step_.. is called by no optimiser"):
+        with norch.cuda.graph(norch.cuda.CUDAGraph()):
+            norch.adam_step_([p.detach()], [p.grad], [state[0]], [state[1]], step=1)
+    fresh.step()
+    assert norch.ones(3, device="cuda").tolist() == [1, 1, 1]
