@@ -8,7 +8,7 @@
 namespace norch::linalg {
 namespace {
 
-constexpr int64_t TINY = 32;     // rows that cuBLAS inverts in one kernel
+constexpr int64_t INVERTED_AT_ONCE = 32;     // rows that cuBLAS inverts in one kernel
 
 template <class T>
 __global__ void fill_identity(T* out, int64_t n, int64_t count) {
@@ -140,7 +140,7 @@ KernelPtr inv(const Request& request) {
                            copy = copy_kernel(contiguous(a), a)](char* const* data, const Scalar*) {
         const Scratch<> matrices(bytes);
         run_copy(*copy, matrices.data(), data[2]);
-        if (shape.rows <= TINY) {
+        if (shape.rows <= INVERTED_AT_ONCE) {
             const int64_t step = shape.numel() * size_of(dtype);
             const Addresses from(matrices.data(), step, shape.batch), to(data[0], step, shape.batch);
             const int n = int(shape.rows);
