@@ -147,6 +147,7 @@ _LATER = {
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
+    "ops.nn.recurrence": ("recurrence",),
     "ops.nn.volumes": (
         "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
     ),

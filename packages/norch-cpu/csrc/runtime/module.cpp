@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 
 #include "common/module.h"
+#include "matmul/mixed.h"
+#include "matmul/tiles.h"
 #include "runtime/families.h"
 #include "runtime/machine.h"
 #include "runtime/memory_owner.h"
@@ -37,7 +39,7 @@ NB_MODULE(NORCH_MODULE, m) {
         elementwise::add_activations, elementwise::add_fused, reduction::add_reductions, reduction::add_scans,
         indexing::add_indexing, indexing::add_embedding, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
         nn::add_attention, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling, nn::add_dropout,
-        nn::add_optimizers, random::add_random});
+        nn::add_optimizers, nn::add_recurrence, random::add_random});
     if (PyModule_AddFunctions(m.ptr(), methods) != 0) throw nb::python_error();
     m.def("memory_stats", stats);
     m.def("reset_peak_memory_stats", reset_peak_memory_stats);
@@ -45,6 +47,10 @@ NB_MODULE(NORCH_MODULE, m) {
     m.def("fma_peak", fma_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
     m.def("copy_bandwidth", copy_bandwidth, nb::arg("nbytes"), nb::arg("threads"),
           nb::call_guard<nb::gil_scoped_release>());
+    matmul::has_tiles();  // asks the system for them before there are threads
+    m.def("has_tiles", matmul::has_tiles);
+    m.def("tile_peak", tile_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("set_float32_parts", matmul::set_float32_parts, nb::arg("parts"));
     m.def("num_threads", num_threads);
     m.def("set_num_threads", set_num_threads, nb::arg("count"));
 }
