@@ -88,7 +88,8 @@ _NAMES = ("dtype", "device", "other", "copy", "non_blocking", "memory_format")
 
 def _transfer(tensor: Tensor, device: Device) -> Tensor:
     out = move_bytes(tensor, device)
-    record(_TRANSFER.plans[tensor.spec, device], (tensor, device), (out,))
+    if tensor.node is not None:
+        record(_TRANSFER.plans[tensor.spec, device], (tensor, device), (out,))
     return out
 
 
