@@ -17,22 +17,25 @@ LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = 4, 128, 4, 64, 65, 16
 
 LAYER_NAMES = (
     *("Module", "Sequential", "Linear", "Flatten", "ReLU", "Sigmoid", "GELU", "CrossEntropyLoss", "MSELoss"),
-    *("Conv1d", "Conv2d", "MaxPool2d", "Embedding", "LayerNorm", "LSTM", "LSTMCell"),
+    *("Conv2d", "MaxPool2d", "Embedding", "LayerNorm", "BatchNorm2d", "ReLU6", "AdaptiveAvgPool2d", "ModuleList"),
+    *("Parameter", "Conv1d", "LSTM", "LSTMCell"),
 )
 
 
-def _library(nn: Any, optim: Any, arange: Any, tensor: Any, no_grad: Any) -> SimpleNamespace:
+FUNCTION_NAMES = ("cat", "rsqrt", "ones", "no_grad")
+
+
+def _library(root: Any, nn: Any, optim: Any, arange: Any, tensor: Any) -> SimpleNamespace:
     """What a model is written with."""
+    functions = {name: getattr(root, name) for name in FUNCTION_NAMES}
     layers = {name: getattr(nn, name) for name in LAYER_NAMES}
     optimizers = {name: getattr(optim, name) for name in ("SGD", "Adam", "AdamW")}
-    return SimpleNamespace(**layers, **optimizers, F=nn.functional, arange=arange, tensor=tensor, no_grad=no_grad)
+    return SimpleNamespace(**functions, **layers, **optimizers, F=nn.functional, arange=arange, tensor=tensor)
 
 
 def norch_library(device: str = "cpu") -> SimpleNamespace:
     """norch's layers, optimisers and functions."""
-    return _library(
-        nn, optim, partial(norch.arange, device=device), partial(norch.tensor, device=device), norch.no_grad
-    )
+    return _library(norch, nn, optim, partial(norch.arange, device=device), partial(norch.tensor, device=device))
 
 
 def torch_library(device: str = "cpu") -> SimpleNamespace:
@@ -40,11 +43,11 @@ def torch_library(device: str = "cpu") -> SimpleNamespace:
     import torch
 
     return _library(
+        torch,
         torch.nn,
         torch.optim,
         partial(torch.arange, device=device),
         lambda array: torch.from_numpy(array).clone().to(device),
-        torch.no_grad,
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from composite_harness import assert_close, check, const, draw, leaf, pair_for
 
 import norch
+import norch.ops.nn.volumes  # which is loaded late
 from norch import ops
 from norch.ops.families import by_name
 
@@ -19,6 +20,10 @@ def windows(kernel, stride=(1, 1), dilation=(1, 1)):
 
 def conv_args():
     return ((2, 1), (1, 0, 1, 1), (1, 2), 2)
+
+
+def volume_args():
+    return ((2, 1, 1), (1, 1, 0, 1, 0, 0), (1, 1, 1), 2)
 
 
 CLASSES = np.array([2, 0, -100])
@@ -72,6 +77,9 @@ SAMPLES = {
     "conv2d": [draw(2, 4, 5, 6), draw(2, 2, 2, 3), draw(2), *conv_args()],
     "conv2d_input_grad": [draw(2, 2, 3, 4), draw(2, 2, 2, 3), (2, 4, 5, 6), *conv_args()],
     "conv2d_weight_grad": [draw(2, 2, 3, 4), draw(2, 4, 5, 6), (2, 2, 2, 3), *conv_args()],
+    "conv3d": [draw(2, 4, 4, 3, 4), draw(2, 2, 2, 2, 3), draw(2), *volume_args()],
+    "conv3d_input_grad": [draw(2, 2, 3, 3, 2), draw(2, 2, 2, 2, 3), (2, 4, 4, 3, 4), *volume_args()],
+    "conv3d_weight_grad": [draw(2, 2, 3, 3, 2), draw(2, 4, 4, 3, 4), (2, 2, 2, 2, 3), *volume_args()],
     "max_pool2d": [draw(1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "max_pool2d_grad": [
         draw(1, 2, 3, 6), np.arange(60).reshape(1, 2, 5, 6) * 7 % 61, windows((3, 2), (2, 1)), (1, 1, 0, 1)

@@ -174,8 +174,9 @@ DIFFERENTIATED_BY_PARTS = frozenset(
 
 
 def test_every_differentiable_op_has_a_rule():
-    """`scatter` and `scatter_add` write into memory; the ops that users call are functional_scatter(_add)."""
-    without = {name for name, op in by_name().items() if op.rules is None}
+    """`scatter` and `scatter_add` write into memory; the ops that users call are functional_scatter(_add). The routines
+    of norch.linalg get their derivatives there."""
+    without = {name for name, op in by_name().items() if op.rules is None and not name.startswith("linalg_")}
     assert without == NOT_DIFFERENTIABLE | DIFFERENTIATED_BY_PARTS
 
 

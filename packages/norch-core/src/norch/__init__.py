@@ -199,10 +199,12 @@ def __getattr__(name: str) -> Any:
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
             found = globals()[name] = checked(getattr(Tensor, name), name)
             return found
-        from .device_module import lookup
+        from .device_module import ALWAYS, lookup
 
         device_module = lookup(name)
         if device_module is not None:
+            if name in ALWAYS:  # which no change of plug-ins takes away
+                globals()[name] = device_module
             return device_module
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")

@@ -15,7 +15,9 @@ namespace {
 
 constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies
 constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
-constexpr int64_t AHEAD_BYTES = 12 << 10;
+constexpr int64_t AHEAD_BYTES = 24 << 10;
+constexpr int64_t SHARED_BYTES = 256 << 10;  // of b: it is then packed for all pieces,
+constexpr int64_t MAX_SHARED_BYTES = 8 << 20;  // but no more of it at a time
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
 constexpr int64_t MAX_DOTS = 12;  // vectors whose dot products with many others are found one by one
 constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
@@ -43,8 +45,8 @@ template <class T>
 bool look_ahead(TileInput<T>& in, int64_t rows) {
     if (in.a_row == 1)
         in.ahead = in.a + 2 * rows - 1, in.ahead_step = in.a_step;
-    else if (in.a_row == in.k && rows * in.k * int64_t(sizeof(T)) <= AHEAD_BYTES)
-        in.ahead = in.a + rows * in.k, in.ahead_step = rows;
+    else if (in.a_row >= in.k && in.a_row <= in.k + 16 && rows * in.k * int64_t(sizeof(T)) <= AHEAD_BYTES)
+        in.ahead = in.a + rows * in.a_row, in.ahead_step = rows;
     else
         return false;
     return true;
@@ -58,6 +60,8 @@ struct Product<T>::Call {
     const T* b;
     T* c;
     Epilogue<T> epilogue;
+    const T* panels = nullptr;  // of b's columns from `panels_left` on, where they are packed for all pieces
+    int64_t panels_left = 0;
 };
 
 template <class T>
@@ -145,7 +149,45 @@ void Product<T>::run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) 
         run_split({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
         return;
     }
+    if (path_ == Path::packed && IS_TUNED<T> && m_ > TILE_ROWS && k_ * n_ * int64_t(sizeof(T)) >= SHARED_BYTES) {
+        run_shared({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
+        return;
+    }
     parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) { run_pieces(first, last, a, b, c, epilogue); });
+}
+
+/// b is packed before it is multiplied, by all threads, and along its rows: a panel alone would touch a page of memory for
+/// each.
+template <class T>
+void Product<T>::run_shared(Call call) const {
+    const int64_t pieces_at_once = std::max<int64_t>(1, MAX_SHARED_BYTES / int64_t(sizeof(T)) / (k_ * piece_columns_));
+    const int64_t span = std::min(column_pieces_, pieces_at_once) * piece_columns_;
+    const Scratch<T> panels(k_ * (span / PANEL<T>) * PANEL<T>);
+    call.panels = panels.data();
+    for (int64_t left = 0; left < n_; left += span) {
+        const int64_t right = std::min(n_, left + span), count = (right - left) / PANEL<T>;
+        const T* b = call.b + left * b_.column;
+        call.panels_left = left;
+        if (b_.column == 1) {
+            parallel_for(k_, double(right - left) / SIMD_WIDTH<T>, [&](int64_t begin, int64_t end) {
+                for (int64_t p = begin; p < end; ++p)
+                    for (int64_t j = 0; j < count; ++j)
+                        pack_panel(b + p * b_.row + j * PANEL<T>, b_, 1, PANEL<T>, panels.data() + (j * k_ + p) * PANEL<T>, PANEL<T>);
+            });
+        } else {
+            parallel_for(count, double(k_ * PANEL<T>) * 0.3, [&](int64_t begin, int64_t end) {
+                for (int64_t j = begin; j < end; ++j)
+                    pack_panel(b + j * PANEL<T> * b_.column, b_, k_, PANEL<T>, panels.data() + j * k_ * PANEL<T>, PANEL<T>);
+            });
+        }
+        const int64_t across = divide_up(right - left, piece_columns_);
+        parallel_for(row_pieces_ * across, piece_ns_, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t top = i / across * piece_rows_, from = left + i % across * piece_columns_;
+                run_area(call, {top, std::min(m_, top + piece_rows_), from, std::min(right, from + piece_columns_)});
+            }
+        });
+    }
 }
 
 /// One row times a large matrix: each part of the matrix's rows gives a row of sums, since rows lie together in memory and
@@ -245,6 +287,11 @@ void Product<T>::direct(const Call& call, const Area& area) const {
 }
 
 template <class T>
+bool Product<T>::is_crowded() const {
+    return a_.column == 1 && a_.row * int64_t(sizeof(T)) % 1024 == 0;
+}
+
+template <class T>
 void Product<T>::packed(const Call& call, const Area& area) const {
     const int64_t most_steps = a_.row == 1 && a_.column != 1 ? COLUMN_STEPS : PANEL_STEPS<T>;
     const int64_t blocks = divide_up(k_, most_steps), block = divide_up(k_, blocks);
@@ -256,16 +303,32 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     std::optional<Scratch<T>> large;
     if (block > 64) large.emplace(block * PANEL<T>);
     T* const panel = large ? large->data() : small;
+    // Rows of a that begin at like places of the first cache's ways push each other out: they are brought apart.
+    const bool moves = IS_TUNED<T> && is_crowded() && right - area.left >= 4 * PANEL<T>;
+    const int64_t moved_row = block + 16;
+    std::optional<Scratch<T>> moved;
+    if (moves) moved.emplace((area.bottom - area.top) * moved_row);
     for (int64_t first = 0; first < k_; first += block) {
         const int64_t steps = std::min(block, k_ - first);
+        Rows rows{call.a + area.top * a_.row + first * a_.column, a_.row, a_.column};
+        if (moves) {
+            for (int64_t i = 0; i < area.bottom - area.top; ++i)
+                std::copy_n(rows.data + i * rows.row, steps, moved->data() + i * moved_row);
+            rows = {moved->data(), moved_row, 1};
+        }
         for (int64_t column = area.left; column < right; column += PANEL<T>) {
             const int64_t width = std::min(PANEL<T>, right - column);
             const int64_t padded = divide_up(width, SIMD_WIDTH<T>) * SIMD_WIDTH<T>;
             const T* b = call.b + first * b_.row + column * b_.column;
+            if (call.panels && width == PANEL<T>) {
+                const T* packed = call.panels + (column - call.panels_left) * k_ + first * PANEL<T>;
+                panel_times_rows(call, area, rows, first, steps, column, width, packed, nullptr, nullptr);
+                continue;
+            }
             // Whole rows of a panel are packed by the first tile that reads them.
             const bool as_it_goes = IS_TUNED<T> && b_.column == 1 && width == PANEL<T>;
             if (!as_it_goes) pack_panel(b, b_, steps, width, panel, padded);
-            panel_times_rows(call, area, first, steps, column, width, panel, as_it_goes ? b : nullptr);
+            panel_times_rows(call, area, rows, first, steps, column, width, panel, as_it_goes ? b : nullptr, panel);
         }
     }
 }
@@ -273,8 +336,9 @@ void Product<T>::packed(const Call& call, const Area& area) const {
 /// Adds to the columns of one panel what `steps` of k contribute; `unpacked` is where the panel is to be packed from, or
 /// null. Where c's columns are not whole vectors next to each other, the sums are kept in a tile of their own.
 template <class T>
-void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t first_step, int64_t steps,
-                                  int64_t column, int64_t width, T* panel, const T* unpacked) const {
+void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows& rows_of_a, int64_t first_step,
+                                  int64_t steps, int64_t column, int64_t width, const T* panel, const T* unpacked,
+                                  T* to_pack) const {
     constexpr int L = SIMD_WIDTH<T>;
     const T* bias = starts_with_bias_ ? call.epilogue.bias : nullptr;
     const int64_t padded = divide_up(width, L) * L;
@@ -282,9 +346,9 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, int64_t fi
     alignas(64) T start_row[PANEL<T>], sums[TILE_ROWS * PANEL<T>];
     if (is_first)
         for (int64_t j = 0; j < padded; ++j) start_row[j] = bias && j < width ? bias[column + j] : T(0);
-    TileInput<T> in{nullptr, a_.row, a_.column, panel, padded, steps, start_row, 0, panel};
+    TileInput<T> in{nullptr, rows_of_a.row, rows_of_a.step, panel, padded, steps, start_row, 0, to_pack};
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
-        in.a = call.a + (area.top + i) * a_.row + first_step * a_.column;
+        in.a = rows_of_a.data + i * rows_of_a.row;
         if constexpr (IS_TUNED<T>) {
             if (unpacked) in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
             if (unpacked && i == 0)

@@ -22,6 +22,8 @@ struct Epilogue {
 template <class T>
 class Product {
 public:
+    using Number = T;  // of the epilogue
+
     Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, MatrixStrides c);
 
     void run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue = {}) const;
@@ -36,19 +38,25 @@ private:
     struct Area {
         int64_t top, bottom, left, right;
     };
+    struct Rows {
+        const T* data;
+        int64_t row, step;
+    };
     struct Call;
 
     void choose_path();
     void cut();
     void run_split(const Call& call) const;
+    void run_shared(Call call) const;
     void run_area(const Call& call, const Area& area) const;
     void fill(const Call& call, const Area& area) const;
     void direct(const Call& call, const Area& area) const;
     template <int L>
     int64_t direct_columns(const Call& call, const Area& area, int64_t left, int64_t right) const;
     void packed(const Call& call, const Area& area) const;
-    void panel_times_rows(const Call& call, const Area& area, int64_t first_step, int64_t steps, int64_t column,
-                          int64_t width, T* panel, const T* unpacked) const;
+    bool is_crowded() const;
+    void panel_times_rows(const Call& call, const Area& area, const Rows& rows_of_a, int64_t first_step, int64_t steps,
+                          int64_t column, int64_t width, const T* panel, const T* unpacked, T* to_pack) const;
     void row_times_rows(const Call& call, const Area& area) const;
     void dots(const Call& call, const Area& area) const;
     void finish(const Call& call, const Area& area) const;

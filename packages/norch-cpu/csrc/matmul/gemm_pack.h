@@ -13,7 +13,7 @@ namespace norch::matmul {
 /// The rows of a panel. It stays in the second cache: fewer rows for the sake of the first cost more, since the sums
 /// would go to memory and back more often.
 template <class T>
-constexpr int64_t PANEL_STEPS = (128 << 10) / (TILE_VECTORS * VECTOR_BYTES);
+constexpr int64_t PANEL_STEPS = (64 << 10) / (TILE_VECTORS * VECTOR_BYTES);
 /// The same where a's columns are contiguous: the lines of a that a tile reads, one a step, stay in the first cache.
 constexpr int64_t COLUMN_STEPS = 128;
 

@@ -15,6 +15,7 @@ constexpr int TILE_ROWS = 6;
 #endif
 constexpr int TILE_VECTORS = 2;
 constexpr int PREFETCH_STEPS = 16;
+constexpr int64_t PREFETCH_SUMS = 64;  // steps, from which on what the sums are added to is fetched beforehand
 constexpr int64_t CHUNK_STEPS = 256;  // products that are summed on their own: in one long sum rounding errors pile up
 
 /// What a tile reads: a's element (i, p) at a[i * a_row + p * a_step], b's vectors at b + p * b_step, what the sums begin
@@ -49,6 +50,12 @@ void multiply_rows(const TileInput<T>& in, T* c, int64_t c_row) {
     T* panel = in.panel;
     const T* start = in.start;
     int64_t start_row = in.start_row, left = in.k;
+    if (left >= PREFETCH_SUMS) {
+        for (int r = 0; r < R; ++r) {
+            NORCH_UNROLL
+            for (int v = 0; v < V; ++v) __builtin_prefetch(c + r * c_row + v * L, 1, 2);
+        }
+    }
     do {
         int64_t k = left < CHUNK_STEPS ? left : CHUNK_STEPS;
         left -= k;

@@ -5,12 +5,13 @@
 
 #include "elementwise/loop.h"
 #include "matmul/gemm_tile.h"
+#include "matmul/widen.h"
 
 namespace norch::matmul {
 
-/// y += x @ b for b's rows of n elements. Eight rows at a time are read side by side, and y a time for all of them.
-template <class T>
-void add_rows(const T* x, int64_t x_step, const T* b, int64_t b_row, int64_t k, int64_t n, T* y) {
+/// y += x @ b for b's rows of n elements, T or what is widened to it. Eight rows at a time are read side by side, and y a time for all of them.
+template <class T, class S>
+void add_rows(const T* x, int64_t x_step, const S* b, int64_t b_row, int64_t k, int64_t n, T* y) {
     constexpr int L = SIMD_WIDTH<T>, ROWS = 8;
     int64_t p = 0;
     for (; p + ROWS <= k; p += ROWS, x += ROWS * x_step, b += ROWS * b_row) {
@@ -19,22 +20,22 @@ void add_rows(const T* x, int64_t x_step, const T* b, int64_t b_row, int64_t k, 
             vector_t<T, L> sum = {};
             NORCH_UNROLL
             for (int r = 0; r < ROWS; ++r) {
-                const T* row = b + r * b_row + j;
+                const S* row = b + r * b_row + j;
                 __builtin_prefetch(row + ROWS * b_row);
-                sum += load_vector<L>(row) * x[r * x_step];
+                sum += widen<L>(row) * x[r * x_step];
             }
             store_vector(y + j, load_vector<L>(y + j) + sum);
         }
         for (; j < n; ++j) {
             T sum = 0;
-            for (int r = 0; r < ROWS; ++r) sum += x[r * x_step] * b[r * b_row + j];
+            for (int r = 0; r < ROWS; ++r) sum += x[r * x_step] * load(b[r * b_row + j]);
             y[j] += sum;
         }
     }
     for (; p < k; ++p, x += x_step, b += b_row) {
         const T value = *x;
         NORCH_INDEPENDENT
-        for (int64_t j = 0; j < n; ++j) y[j] += value * b[j];
+        for (int64_t j = 0; j < n; ++j) y[j] += value * load(b[j]);
     }
 }
 
@@ -61,9 +62,9 @@ void store_sums(const vector_t<T, L> (&v)[C], const T* more, T* out, int64_t ste
     }
 }
 
-/// The dot products of R vectors with C others, k elements each next to each other.
-template <class T, int R, int C>
-void dot_tile(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t k, T* out, int64_t out_row,
+/// The dot products of R vectors with C others, k elements each next to each other; the others may be narrower than T.
+template <class T, int R, int C, class S>
+void dot_tile(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t k, T* out, int64_t out_row,
               int64_t out_column) {
     constexpr int L = SIMD_WIDTH<T>;
     vector_t<T, L> totals[R][C] = {};
@@ -77,7 +78,7 @@ void dot_tile(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t k, T
             for (int r = 0; r < R; ++r) factors[r] = load_vector<L>(a + r * a_row + p);
             NORCH_UNROLL
             for (int c = 0; c < C; ++c) {
-                const vector_t<T, L> value = load_vector<L>(b + c * b_row + p);
+                const vector_t<T, L> value = widen<L>(b + c * b_row + p);
                 NORCH_UNROLL
                 for (int r = 0; r < R; ++r) sums[r][c] += factors[r] * value;
             }
@@ -93,7 +94,7 @@ void dot_tile(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t k, T
     for (int r = 0; r < R; ++r) {
         T rest[C] = {};
         for (int c = 0; c < C; ++c)
-            for (int64_t q = p; q < k; ++q) rest[c] += a[r * a_row + q] * b[c * b_row + q];
+            for (int64_t q = p; q < k; ++q) rest[c] += a[r * a_row + q] * load(b[c * b_row + q]);
         store_sums<T, L, C>(totals[r], rest, out + r * out_row, out_column);
     }
 }
@@ -101,8 +102,8 @@ void dot_tile(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t k, T
 constexpr int DOT_ROWS = 4, DOT_COLUMNS = 4;
 
 /// Up to DOT_ROWS of a's rows with all of b's.
-template <class T, int R>
-void dot_rows(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t columns, int64_t k, T* out, int64_t out_row,
+template <class T, int R, class S>
+void dot_rows(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t columns, int64_t k, T* out, int64_t out_row,
               int64_t out_column) {
     int64_t c = 0;
     for (; c + DOT_COLUMNS <= columns; c += DOT_COLUMNS)
@@ -112,17 +113,17 @@ void dot_rows(const T* a, int64_t a_row, const T* b, int64_t b_row, int64_t colu
 }
 
 /// out[r][c] = the dot product of a's row r with b's row c. Of the two the longer is read once.
-template <class T>
-void multiply_dots(const T* a, int64_t a_row, int64_t rows, const T* b, int64_t b_row, int64_t columns, int64_t k,
+template <class T, class S>
+void multiply_dots(const T* a, int64_t a_row, int64_t rows, const S* b, int64_t b_row, int64_t columns, int64_t k,
                    T* out, int64_t out_row, int64_t out_column) {
     const int64_t at_once = rows > columns ? columns : DOT_COLUMNS;
     for (int64_t c = 0; c < columns; c += at_once) {
         const int64_t width = columns - c < at_once ? columns - c : at_once;
         for (int64_t r = 0; r < rows; r += DOT_ROWS) {
-            const auto run = rows - r >= 4   ? dot_rows<T, 4>
-                             : rows - r == 3 ? dot_rows<T, 3>
-                             : rows - r == 2 ? dot_rows<T, 2>
-                                             : dot_rows<T, 1>;
+            const auto run = rows - r >= 4   ? dot_rows<T, 4, S>
+                             : rows - r == 3 ? dot_rows<T, 3, S>
+                             : rows - r == 2 ? dot_rows<T, 2, S>
+                                             : dot_rows<T, 1, S>;
             run(a + r * a_row, a_row, b + c * b_row, b_row, width, k, out + r * out_row + c * out_column, out_row,
                 out_column);
         }

@@ -8,6 +8,8 @@
 #include "common/staging.h"
 #include "matmul/epilogue.h"
 #include "matmul/gemm.h"
+#include "matmul/mixed.h"
+#include "matmul/tiles.h"
 #include "runtime/parallel.h"
 
 namespace norch::matmul {
@@ -28,18 +30,18 @@ StagedOperand staged_in(const Operand& operand, DType dtype, bool is_output = fa
     return out;
 }
 
-/// Products over batch dims, in any dtype that Product knows.
-template <class T>
+/// Products over batch dims of elements T. P is Product<T>, or MixedProduct<T> with `parts`.
+template <class P, class T, class... Parts>
 class Batched {
 public:
-    Batched(const Operand& out, const Operand& a, const Operand& b, bool has_bias)
-        : loops_(collapse({out, a, b}, dims_but(out.ndim() - 2))), product_(plan(out, a, b, has_bias)) {
+    Batched(const Operand& out, const Operand& a, const Operand& b, bool has_bias, Parts... parts)
+        : loops_(collapse({out, a, b}, dims_but(out.ndim() - 2))), product_(plan(out, a, b, has_bias, parts...)) {
         for (int64_t n : loops_.shape) count_ *= n;
     }
 
     double work() const { return double(count_ * product_.pieces()) * product_.piece_ns(); }
 
-    void run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) const {
+    void run(const T* a, const T* b, T* c, const Epilogue<typename P::Number>& epilogue) const {
         if (count_ == 1) return product_.run(a, b, c, epilogue);
         const int64_t pieces = product_.pieces();
         parallel_for(count_ * pieces, product_.piece_ns(), [&](int64_t begin, int64_t end) {
@@ -54,7 +56,7 @@ public:
 private:
     /// The plan of one product. Batch dims along which b or a repeats itself become rows or columns where they can
     /// (not columns, of which each has its bias).
-    Product<T> plan(const Operand& out, const Operand& a, const Operand& b, bool has_bias) {
+    P plan(const Operand& out, const Operand& a, const Operand& b, bool has_bias, Parts... parts) {
         const int d = out.ndim() - 2;
         int64_t m = out.shape[d], n = out.shape[d + 1], k = a.shape[d + 1];
         MatrixStrides sa{a.strides[d], a.strides[d + 1]}, sb{b.strides[d], b.strides[d + 1]};
@@ -78,11 +80,11 @@ private:
         }
         for (auto& strides : loops_.strides)
             for (auto& s : strides) s /= size;
-        return Product<T>(m, n, k, sa, sb, sc);
+        return P(m, n, k, sa, sb, sc, parts...);
     }
 
     void run_one(int64_t index, int64_t first, int64_t last, const T* a, const T* b, T* c,
-                 const Epilogue<T>& epilogue) const {
+                 const Epilogue<typename P::Number>& epilogue) const {
         for (int d = loops_.ndim() - 1; d >= 0; --d) {
             const int64_t i = index % loops_.shape[d];
             index /= loops_.shape[d];
@@ -95,7 +97,7 @@ private:
 
     Loops loops_;  // strides in elements
     int64_t count_ = 1;
-    Product<T> product_;
+    P product_;
 };
 
 /// T is what is computed in; an unsigned type for integers, whose overflow is defined.
@@ -128,13 +130,57 @@ private:
     int count_;
     bool is_staged_;
     void (*activation_)(T*, int64_t) = nullptr;
-    Batched<T> product_;
+    Batched<Product<T>, T> product_;
 };
+
+/// Factors and result are S: nothing is staged.
+template <class S>
+class MixedKernel final : public Kernel {
+public:
+    MixedKernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias, const std::string& activation,
+                int parts)
+        : has_bias_(bias), activation_(activation_named<float>(activation)), product_(out, a, b, bias != nullptr, parts) {
+        if (bias) bias_ = StagedOperand::contiguous_in(*bias, DType::f32);
+        work = product_.work();
+    }
+
+    void run(char* const* data, const Scalar*) const override {
+        auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
+        if (!has_bias_) return product_.run(at(1), at(2), at(0), {nullptr, activation_});
+        const Seen bias(bias_, data[3]);
+        product_.run(at(1), at(2), at(0), {reinterpret_cast<const float*>(bias.data()), activation_});
+    }
+
+private:
+    StagedOperand bias_;
+    bool has_bias_;
+    void (*activation_)(float*, int64_t);
+    Batched<MixedProduct<S>, S, int> product_;
+};
+
+int float32_parts = 0;  // see set_float32_parts
+
+/// The kernel of a product whose factors are taken as they lie, or null where that is not possible or does not pay.
+KernelPtr mixed_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
+                       const std::string& activation) {
+    if (a.dtype != out.dtype || b.dtype != out.dtype) return nullptr;
+    if (out.dtype == DType::f16) return std::make_unique<MixedKernel<half>>(out, a, b, bias, activation, 2);
+    if (out.dtype == DType::bf16) return std::make_unique<MixedKernel<bfloat16>>(out, a, b, bias, activation, 1);
+    if (out.dtype != DType::f32 || !float32_parts) return nullptr;
+    const int d = out.ndim() - 2;
+    int64_t rows = out.shape[d];
+    for (int i = 0; i < d && b.strides[i] == 0; ++i) rows *= out.shape[i];
+    if (!MixedProduct<float>::pays(rows, out.shape[d + 1], a.shape[d + 1])) return nullptr;
+    return std::make_unique<MixedKernel<float>>(out, a, b, bias, activation, float32_parts);
+}
 
 }  // namespace
 
+void set_float32_parts(int parts) { float32_parts = parts; }
+
 KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
                          const std::string& activation) {
+    if (KernelPtr mixed = mixed_kernel(out, a, b, bias, activation)) return mixed;
     switch (out.dtype) {
         case DType::f64: return std::make_unique<ProductKernel<double>>(DType::f64, out, a, b, bias, activation);
         case DType::f32:

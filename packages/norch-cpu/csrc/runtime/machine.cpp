@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "matmul/tiles.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 #include "runtime/simd.h"
@@ -61,6 +62,23 @@ double fma_peak(int threads) {
     Scratch<float> results(threads);
     double seconds = best_time(threads, [&](int64_t at) { results[at] = multiply_add(0.01f * float(at)); });
     return 2.0 * LANES * CHAINS * ROUNDS * threads / seconds;
+}
+
+double tile_peak(int threads) {
+    if (!matmul::has_tiles()) return 0;
+    Threads chosen(threads);
+    // 32 rows and columns that stay in the first cache.
+    constexpr int64_t STEPS = 8, PRODUCTS = 500;
+    const Scratch<uint32_t> factors(2 * STEPS * matmul::BLOCK);
+    const Scratch<float> sums(threads * 32 * 32);
+    std::fill_n(factors.data(), 2 * STEPS * matmul::BLOCK, 0u);
+    const matmul::TileFactors all{factors.data(), factors.data(), STEPS * matmul::BLOCK, STEPS * matmul::BLOCK, STEPS,
+                                  matmul::Parts::one, 2, 2};
+    double seconds = best_time(threads, [&](int64_t at) {
+        const matmul::TileRegisters registers;
+        for (int64_t i = 0; i < PRODUCTS; ++i) matmul::multiply_blocks(all, false, sums.data() + at * 32 * 32);
+    });
+    return 2.0 * 32 * 32 * 32 * double(STEPS * PRODUCTS) * threads / seconds;
 }
 
 double copy_bandwidth(int64_t nbytes, int threads) {

@@ -4,6 +4,8 @@
 
 #include "common/module.h"
 #include "common/recurrence.h"
+#include "matmul/mixed.h"
+#include "matmul/tiles.h"
 #include "runtime/families.h"
 #include "runtime/machine.h"
 #include "runtime/memory_owner.h"
@@ -46,6 +48,10 @@ NB_MODULE(NORCH_MODULE, m) {
     m.def("fma_peak", fma_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
     m.def("copy_bandwidth", copy_bandwidth, nb::arg("nbytes"), nb::arg("threads"),
           nb::call_guard<nb::gil_scoped_release>());
+    matmul::has_tiles();  // asks the system for them before there are threads
+    m.def("has_tiles", matmul::has_tiles);
+    m.def("tile_peak", tile_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("set_float32_parts", matmul::set_float32_parts, nb::arg("parts"));
     m.def("num_threads", num_threads);
     m.def("set_num_threads", set_num_threads, nb::arg("count"));
 }

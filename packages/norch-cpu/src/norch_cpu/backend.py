@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from norch.backend import Backend, Fed, Kernel, Operand, Place
+from norch.backend import Backend, Fed, Kernel, Operand, Place, get_float32_matmul_precision
 
 from . import module
 from .native import native
 
 MAX_THREADS = 1024
+# How many bfloat16 numbers stand for a factor of float32 where the processor has tile registers; 0: it stays as it is.
+FLOAT32_PARTS = {"highest": 0, "high": 2, "medium": 1}
 
 
 def _threads() -> int:
@@ -61,6 +63,7 @@ class CpuBackend(Backend):
         memoryview(out)[out_offset : out_offset + nbytes] = memoryview(source)[source_offset : source_offset + nbytes]
 
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        native.set_float32_parts(FLOAT32_PARTS[get_float32_matmul_precision()])
         kernel: Kernel | None = native.compile(op, operands, attrs)
         return kernel
 

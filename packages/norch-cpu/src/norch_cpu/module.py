@@ -8,9 +8,11 @@ __all__ = [
     "copy_bandwidth",
     "empty_cache",
     "fma_peak",
+    "has_tiles",
     "instruction_set",
     "memory_stats",
     "reset_peak_memory_stats",
+    "tile_peak",
 ]
 
 
@@ -33,6 +35,19 @@ def empty_cache() -> None:
 def instruction_set() -> str:
     """The build of the kernels in use: "baseline", "avx2" or "avx512"; "native" is one to develop with."""
     return chosen
+
+
+def has_tiles() -> bool:
+    """Whether products of 16-bit floats, and of float32 at `set_float32_matmul_precision("high")`, are computed in the
+    processor's tile registers (AMX). The environment variable NORCH_CPU_TILES=0 leaves them alone."""
+    found: bool = native.has_tiles()
+    return found
+
+
+def tile_peak(threads: int) -> float:
+    """Bfloat16 operations per second that `threads` threads reach in tile registers, measured now; 0 without them."""
+    rate: float = native.tile_peak(threads)
+    return rate
 
 
 def fma_peak(threads: int) -> float:

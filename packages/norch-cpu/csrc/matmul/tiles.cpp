@@ -1,0 +1,309 @@
+#include "matmul/tiles.h"
+
+#if defined(__AVX512BW__) && defined(__linux__)
+#define NORCH_TILES 1
+#endif
+
+#ifdef NORCH_TILES
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "matmul/transpose.h"
+#include "matmul/widen.h"
+
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12's own header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+// From here on functions may use what `has_tiles` has found.
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("amx-tile,amx-bf16,avx512bf16"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("amx-tile,amx-bf16,avx512bf16")
+#endif
+
+namespace norch::matmul {
+namespace {
+
+struct Features {
+    bool tiles = false, half_tiles = false;
+};
+
+Features find_features() {
+    constexpr unsigned AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24, AVX512_BF16 = 1u << 5, AMX_FP16 = 1u << 21;
+    constexpr int ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18;
+    const char* given = std::getenv("NORCH_CPU_TILES");
+    if (given && !std::strcmp(given, "0")) return {};
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (AMX_BF16 | AMX_TILE)) != (AMX_BF16 | AMX_TILE)) return {};
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & AVX512_BF16)) return {};
+    return {syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0, (a & AMX_FP16) != 0};
+}
+
+const Features& features() {
+    static const Features found = find_features();
+    return found;
+}
+
+/// Numbers that are packed as they are come in pairs of neighbours; what is converted, as two vectors of 16 steps.
+template <class S>
+constexpr bool IS_KEPT = std::is_same_v<S, uint16_t>;
+template <class S>
+constexpr int64_t PAIR_STEP = IS_KEPT<S> ? 1 : BLOCK_STEPS / 2;
+
+__m512i load_pairs(const uint16_t* line, int64_t steps) {
+    return _mm512_maskz_loadu_epi16(steps >= 32 ? ~0u : (1u << steps) - 1, line);
+}
+
+__mmask16 first(int64_t n) { return n >= 16 ? 0xffff : n <= 0 ? 0 : __mmask16((1u << n) - 1); }
+
+__m512 load_some(const float* p, __mmask16 which) { return _mm512_maskz_loadu_ps(which, p); }
+__m512 load_some(const half* p, __mmask16 which) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(which, p)); }
+
+__m512i round_up_half(__m512 x) { return _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000)); }
+__m512 high_half(__m512i x) { return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32(int(0xffff0000)))); }
+__m512i pairs_of(__m512i x, __m512i y) {
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(x, 16), y);
+}
+
+/// One vector of pairs out of two of numbers, in each part. `check` becomes NaN where what is missing is no number.
+template <int PARTS>
+void split(__m512 x, __m512 y, __m512& check, uint32_t* out) {
+    if constexpr (PARTS == 1) {
+        const __m512i interleaved = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                                                     6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+        _mm512_store_si512(out, _mm512_permutexvar_epi16(interleaved, bit_cast<__m512i>(_mm512_cvtne2ps_pbh(y, x))));
+    } else {
+        const __m512i near_x = round_up_half(x), near_y = round_up_half(y);
+        _mm512_store_si512(out, pairs_of(near_x, near_y));
+        const __m512 rest_x = _mm512_sub_ps(x, high_half(near_x)), rest_y = _mm512_sub_ps(y, high_half(near_y));
+        _mm512_store_si512(out + BLOCK, pairs_of(round_up_half(rest_x), round_up_half(rest_y)));
+        check = _mm512_fmadd_ps(rest_x, _mm512_setzero_ps(), check);
+        check = _mm512_fmadd_ps(rest_y, _mm512_setzero_ps(), check);
+    }
+}
+
+/// One block, whose pairs lie by line where its lines' steps lie together, else by pair.
+template <class S, int PARTS>
+void pack_block(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, __m512& check, uint32_t* out) {
+    if (step == 1) {
+        for (int64_t i = 0; i < BLOCK_LINES; ++i, x += line, out += 16) {
+            const int64_t here = i < lines ? steps : 0;
+            if constexpr (IS_KEPT<S>)
+                _mm512_store_si512(out, here ? load_pairs(x, here) : _mm512_setzero_si512());
+            else
+                split<PARTS>(load_some(x, first(here)), load_some(x + 16, first(here - 16)), check, out);
+        }
+        return;
+    }
+    const __mmask16 which = first(lines);
+    for (int64_t pair = 0; pair < 16; ++pair, out += 16) {
+        const int64_t one = PAIR_STEP<S> == 1 ? 2 * pair : pair, two = one + PAIR_STEP<S>;
+        const __mmask16 in_one = one < steps ? which : 0, in_two = two < steps ? which : 0;
+        const S *p = x + one * step, *q = x + two * step;
+        if constexpr (IS_KEPT<S>) {
+            const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in_one, p));
+            const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in_two, q));
+            _mm512_store_si512(out, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        } else {
+            split<PARTS>(load_some(p, in_one), load_some(q, in_two), check, out);
+        }
+    }
+}
+
+template <class S, int PARTS>
+bool pack(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, PairOrder order, uint32_t* out,
+          int64_t out_line) {
+    __m512 check = _mm512_setzero_ps();
+    const bool is_loose = step != 1 && line != 1;
+    const bool turn = !is_loose && (order == PairOrder::by_line) != (step == 1);
+    alignas(64) uint32_t turned[2 * BLOCK];
+    alignas(64) S gathered[BLOCK_LINES * BLOCK_STEPS];
+    const auto block = [&](int64_t i, int64_t p) {
+        const int64_t height = std::min(BLOCK_LINES, lines - i), width = std::min(BLOCK_STEPS, steps - p);
+        const S* from = x + i * line + p * step;
+        uint32_t* to = out + i / BLOCK_LINES * out_line + p / BLOCK_STEPS * PARTS * BLOCK;
+        if (is_loose) {
+            const int64_t from_line = order == PairOrder::by_line ? BLOCK_STEPS : 1;
+            const int64_t from_step = order == PairOrder::by_line ? 1 : BLOCK_LINES;
+            for (int64_t q = 0; q < width; ++q)
+                for (int64_t j = 0; j < height; ++j) gathered[j * from_line + q * from_step] = from[j * line + q * step];
+            pack_block<S, PARTS>(gathered, from_line, from_step, height, width, check, to);
+            return;
+        }
+        pack_block<S, PARTS>(from, line, step, height, width, check, turn ? turned : to);
+        if (!turn) return;
+        for (int part = 0; part < PARTS; ++part)
+            transpose(reinterpret_cast<const float*>(turned) + part * BLOCK, 16, 16, 16,
+                      reinterpret_cast<float*>(to) + part * BLOCK, 16);
+    };
+    // Along what lies together in memory.
+    if (step == 1) {
+        for (int64_t i = 0; i < lines; i += BLOCK_LINES)
+            for (int64_t p = 0; p < steps; p += BLOCK_STEPS) block(i, p);
+    } else {
+        for (int64_t p = 0; p < steps; p += BLOCK_STEPS)
+            for (int64_t i = 0; i < lines; i += BLOCK_LINES) block(i, p);
+    }
+    return !_mm512_cmp_ps_mask(check, check, _CMP_UNORD_Q);
+}
+
+struct alignas(64) TileConfiguration {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Constructors take no notice of the target above.
+void configure() {
+    static constexpr TileConfiguration configuration;
+    _tile_loadconfig(&configuration);
+}
+void release() { _tile_release(); }
+
+/// sums += a @ b in tile registers. The assembler may not know the instruction for float16, TDPFP16PS.
+#define NORCH_MULTIPLY_TILES(sums, a, b)                                                                   \
+    if constexpr (PARTS == Parts::half)                                                                      \
+        asm volatile(".byte 0xc4, 0xe2, %c0, 0x5c, %c1" : : "i"(((~b & 15) << 3) | 3), "i"(0xc0 | sums << 3 | a)); \
+    else                                                                                                     \
+        _tile_dpbf16ps(sums, a, b)
+
+/// Tiles 0 to 3 have the sums, 4 and 5 what is read of a, 6 and 7 of b.
+template <Parts PARTS, int ROWS, int COLUMNS>
+void multiply_all() {
+    NORCH_MULTIPLY_TILES(0, 4, 6);
+    if constexpr (COLUMNS == 2) {
+        NORCH_MULTIPLY_TILES(1, 4, 7);
+    }
+    if constexpr (ROWS == 2) {
+        NORCH_MULTIPLY_TILES(2, 5, 6);
+    }
+    if constexpr (ROWS == 2 && COLUMNS == 2) {
+        NORCH_MULTIPLY_TILES(3, 5, 7);
+    }
+}
+
+template <int ROWS>
+void load_a(const uint32_t* a, int64_t line) {
+    _tile_loadd(4, a, 64);
+    if constexpr (ROWS == 2) _tile_loadd(5, a + line, 64);
+}
+
+template <int COLUMNS>
+void load_b(const uint32_t* b, int64_t line) {
+    _tile_loadd(6, b, 64);
+    if constexpr (COLUMNS == 2) _tile_loadd(7, b + line, 64);
+}
+
+template <Parts PARTS, int ROWS, int COLUMNS>
+void multiply(const TileFactors& f, bool add, float* sums) {
+    constexpr bool TWO = PARTS == Parts::two;
+    constexpr int64_t STEP = (TWO ? 2 : 1) * BLOCK, ROW_BYTES = 128, DOWN = 16 * 32, RIGHT = 16;
+    asm volatile("" : : : "memory");  // the loads below do not say what they read
+    if (add) {
+        _tile_loadd(0, sums, ROW_BYTES);
+        if constexpr (COLUMNS == 2) _tile_loadd(1, sums + RIGHT, ROW_BYTES);
+        if constexpr (ROWS == 2) _tile_loadd(2, sums + DOWN, ROW_BYTES);
+        if constexpr (ROWS == 2 && COLUMNS == 2) _tile_loadd(3, sums + DOWN + RIGHT, ROW_BYTES);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    const uint32_t *a = f.a, *b = f.b;
+    for (int64_t p = 0; p < f.steps; ++p, a += STEP, b += STEP) {
+        load_b<COLUMNS>(b, f.b_line);
+        if constexpr (TWO) {
+            load_a<ROWS>(a + BLOCK, f.a_line);
+            multiply_all<PARTS, ROWS, COLUMNS>();
+        }
+        load_a<ROWS>(a, f.a_line);
+        multiply_all<PARTS, ROWS, COLUMNS>();
+        if constexpr (TWO) {
+            load_b<COLUMNS>(b + BLOCK, f.b_line);
+            multiply_all<PARTS, ROWS, COLUMNS>();
+        }
+    }
+    _tile_stored(0, sums, ROW_BYTES);
+    if constexpr (COLUMNS == 2) _tile_stored(1, sums + RIGHT, ROW_BYTES);
+    if constexpr (ROWS == 2) _tile_stored(2, sums + DOWN, ROW_BYTES);
+    if constexpr (ROWS == 2 && COLUMNS == 2) _tile_stored(3, sums + DOWN + RIGHT, ROW_BYTES);
+    asm volatile("" : : : "memory");
+}
+
+}  // namespace
+
+bool has_tiles() { return features().tiles; }
+bool has_half_tiles() { return features().tiles && features().half_tiles; }
+
+TileRegisters::TileRegisters() { configure(); }
+TileRegisters::~TileRegisters() { release(); }
+
+template <class S>
+bool pack_blocks(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, Parts parts, PairOrder order,
+                 uint32_t* out, int64_t out_line) {
+    if constexpr (std::is_same_v<S, bfloat16>) {
+        return pack<uint16_t, 1>(&x->bits, line, step, lines, steps, order, out, out_line);
+    } else {
+        if (parts == Parts::two) return pack<S, 2>(x, line, step, lines, steps, order, out, out_line);
+        if constexpr (std::is_same_v<S, half>)
+            return pack<uint16_t, 1>(&x->bits, line, step, lines, steps, order, out, out_line);
+        else
+            return pack<S, 1>(x, line, step, lines, steps, order, out, out_line);
+    }
+}
+
+template <Parts PARTS>
+void multiply_parts(const TileFactors& f, bool add, float* sums) {
+    static constexpr void (*all[])(const TileFactors&, bool, float*) = {
+        multiply<PARTS, 1, 1>, multiply<PARTS, 1, 2>, multiply<PARTS, 2, 1>, multiply<PARTS, 2, 2>};
+    all[2 * (f.row_blocks - 1) + f.column_blocks - 1](f, add, sums);
+}
+
+void multiply_blocks(const TileFactors& f, bool add, float* sums) {
+    switch (f.parts) {
+        case Parts::one: return multiply_parts<Parts::one>(f, add, sums);
+        case Parts::two: return multiply_parts<Parts::two>(f, add, sums);
+        case Parts::half: return multiply_parts<Parts::half>(f, add, sums);
+    }
+}
+
+}  // namespace norch::matmul
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#else  // no tile registers
+
+namespace norch::matmul {
+
+bool has_tiles() { return false; }
+bool has_half_tiles() { return false; }
+TileRegisters::TileRegisters() {}
+TileRegisters::~TileRegisters() {}
+template <class S>
+bool pack_blocks(const S*, int64_t, int64_t, int64_t, int64_t, Parts, PairOrder, uint32_t*, int64_t) {
+    return false;
+}
+void multiply_blocks(const TileFactors&, bool, float*) {}
+
+}  // namespace norch::matmul
+#endif
+
+namespace norch::matmul {
+
+template bool pack_blocks(const float*, int64_t, int64_t, int64_t, int64_t, Parts, PairOrder, uint32_t*, int64_t);
+template bool pack_blocks(const half*, int64_t, int64_t, int64_t, int64_t, Parts, PairOrder, uint32_t*, int64_t);
+template bool pack_blocks(const bfloat16*, int64_t, int64_t, int64_t, int64_t, Parts, PairOrder, uint32_t*, int64_t);
+
+}  // namespace norch::matmul

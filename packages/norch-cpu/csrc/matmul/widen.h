@@ -1,0 +1,89 @@
+// 16-bit floats as vectors of float32, and back with one rounding.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "common/dtype.h"
+#include "runtime/simd.h"
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace norch::matmul {
+
+/// L numbers in what they are computed in.
+template <int L, class S>
+NORCH_INLINE vector_t<compute_t<S>, L> widen(const S* p) {
+    if constexpr (std::is_same_v<S, bfloat16>) {
+#if defined(__AVX512F__)
+        if constexpr (L == 16)
+            return bit_cast<vector_t<float, L>>(_mm512_maskz_slli_epi32(0xffff,
+                _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
+#elif defined(__AVX2__)
+        if constexpr (L == 8)
+            return bit_cast<vector_t<float, L>>(
+                _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
+#endif
+        const auto bits = load_vector<L>(&p->bits);
+        return bit_cast<vector_t<float, L>>(__builtin_convertvector(bits, vector_t<uint32_t, L>) << 16);
+    } else if constexpr (std::is_same_v<S, half>) {
+#if defined(__AVX512F__)
+        if constexpr (L == 16)
+            return bit_cast<vector_t<float, L>>(
+                _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+#elif defined(__F16C__)
+        if constexpr (L == 8)
+            return bit_cast<vector_t<float, L>>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#endif
+        float out[L];
+        for (int i = 0; i < L; ++i) out[i] = to_float(p[i]);
+        return load_vector<L>(out);
+    } else {
+        return load_vector<L>(p);
+    }
+}
+
+/// L numbers rounded to S.
+template <int L, class S>
+NORCH_INLINE void store_narrow(S* p, vector_t<float, L> x) {
+    if constexpr (std::is_same_v<S, bfloat16>) {
+        typedef vector_t<uint32_t, L> Bits;
+        const Bits u = bit_cast<Bits>(x), rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, quiet_nan = (u >> 16) | 0x40;
+        const Bits out = (u & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded;
+#if defined(__AVX512F__)
+        if constexpr (L == 16) return store_vector(p, _mm512_maskz_cvtepi32_epi16(0xffff, bit_cast<__m512i>(out)));
+#endif
+        store_vector(p, __builtin_convertvector(out, vector_t<uint16_t, L>));
+    } else if constexpr (std::is_same_v<S, half>) {
+#if defined(__AVX512F__)
+        if constexpr (L == 16) return store_vector(p, _mm512_maskz_cvtps_ph(0xffff, bit_cast<__m512>(x), 0));
+#elif defined(__F16C__)
+        if constexpr (L == 8) return store_vector(p, _mm256_cvtps_ph(bit_cast<__m256>(x), 0));
+#endif
+        for (int i = 0; i < L; ++i) p[i] = to_half(x[i]);
+    } else {
+        store_vector(p, x);
+    }
+}
+
+/// to[i] = from[i], rounded to S.
+template <class S>
+inline void narrow_row(const float* from, int64_t n, S* to) {
+    constexpr int L = SIMD_WIDTH<float>;
+    int64_t i = 0;
+    for (; i + L <= n; i += L) store_narrow<L>(to + i, load_vector<L>(from + i));
+    for (; i < n; ++i) to[i] = store<S>(from[i]);
+}
+
+/// to[i] = from[i] as float32.
+template <class S>
+inline void widen_row(const S* from, int64_t n, float* to) {
+    constexpr int L = SIMD_WIDTH<float>;
+    int64_t i = 0;
+    for (; i + L <= n; i += L) store_vector(to + i, widen<L>(from + i));
+    for (; i < n; ++i) to[i] = load(from[i]);
+}
+
+}  // namespace norch::matmul
