@@ -94,9 +94,9 @@ KernelPtr input_gates(const Request& request, const Recurrence& r) {
                                   transposed(request.operands[size_t(r.weight_ih)]), bias);
 }
 
-RecurrenceProducts::RecurrenceProducts(const Request& request, const Recurrence& r) : r_(r) {
+RecurrenceProducts::RecurrenceProducts(const Request& request, const Recurrence& r, int64_t row) : r_(r) {
     const auto& o = request.operands;
-    const Operand slopes = matrix(r.dtype, r.rows(), r.width()), turned = transposed(slopes);
+    const Operand slopes{r.dtype, {r.rows(), r.width()}, {row, 1}}, turned = transposed(slopes);
     const Operand x = matrix(r.dtype, r.rows(), r.inputs), h = matrix(r.dtype, r.rows(), r.hidden);
     if (r.for_input >= 0) input_ = matmul::product_kernel(x, slopes, o[size_t(r.weight_ih)]);
     if (r.for_weight_ih < 0) return;

@@ -45,7 +45,8 @@ KernelPtr input_gates(const Request& request, const Recurrence& r);
 /// The gradients of input and weights from what the gates of all steps contribute.
 class RecurrenceProducts {
 public:
-    RecurrenceProducts(const Request& request, const Recurrence& r);
+    /// row: from one row of what the gates contribute to the next.
+    RecurrenceProducts(const Request& request, const Recurrence& r, int64_t row);
     double work() const;
     bool needs_states() const { return weight_hh_ != nullptr; }
     /// of_input, of_state: (rows, width), what the gates contribute through the input's part and the state's. before: the

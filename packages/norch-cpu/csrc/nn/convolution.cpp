@@ -272,10 +272,7 @@ KernelPtr of_one_dtype(const Request& r, const F& make) {
 
 void add_convolution(Registry& registry) {
     registry["conv2d"] = [](const Request& r) {
-        return of_one_dtype(r, [&]<class S>(Tag<S>) {
-            KernelPtr few = conv2d_of_few_windows(r);
-            return few ? std::move(few) : forward<S>(r);
-        });
+        return of_one_dtype(r, [&]<class S>(Tag<S>) { return forward<S>(r); });
     };
     registry["conv2d_input_grad"] = [](const Request& r) {
         return of_one_dtype(r, [&]<class S>(Tag<S>) { return input_grad<S>(r); });

@@ -96,13 +96,14 @@ KernelPtr conv2d_planes(const Request& request);  // convolution_planes.cpp
 /// The same with one tap and stride 1, where one matrix product does it.
 KernelPtr conv2d_pointwise(const Request& request);  // convolution_pointwise.cpp
 
+/// conv2d of one image with few windows.
+KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
+
 /// The first of these that there is.
 inline KernelPtr conv2d_special(const Request& request) {
-    for (const auto make : {conv2d_pointwise, conv2d_depthwise, conv2d_planes})
+    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_planes})
         if (KernelPtr found = make(request)) return found;
     return nullptr;
 }
-/// conv2d of one image with few windows, else null. All operands have one dtype.
-KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
 
 }  // namespace norch::nn

@@ -44,6 +44,7 @@ KernelPtr forward(const Request& r) {
 }  // namespace
 
 KernelPtr conv2d_of_few_windows(const Request& r) {
+    if (r.op != "conv2d") return nullptr;
     const Operand &out = r.operands[0], &weight = r.operands[2];
     const int64_t windows = out.shape[2] * out.shape[3];
     const bool fits = out.shape[0] == 1 && out.is_contiguous() && weight.is_contiguous() && out.shape[1] &&

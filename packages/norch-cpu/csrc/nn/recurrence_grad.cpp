@@ -80,8 +80,8 @@ class Backward final : public Kernel {
 public:
     Backward(const Request& request, const Recurrence& r)
         : r_(r),
-          products_(request, r),
-          product_(r.batch, r.hidden, r.width(), {r.width(), 1}, {r.hidden, 1}, {r.hidden, 1}) {
+          products_(request, r, row_of(r)),
+          product_(r.batch, r.hidden, r.width(), {row_of(r), 1}, {r.hidden, 1}, {r.hidden, 1}) {
         work = products_.work() + double(r.rows()) * row_ns<T>(r);
         switch (r.cell) {
             case Cell::rnn_tanh: row_ = rnn_row<T, true>; break;
@@ -92,7 +92,7 @@ public:
     }
 
     void run(char* const* data, const Scalar*) const override {
-        const int64_t size = r_.batch * r_.hidden, all = r_.rows() * r_.width();
+        const int64_t size = r_.batch * r_.hidden, all = r_.rows() * row_of(r_);
         const bool is_gru = r_.cell == Cell::gru;
         const Scratch<T> slopes(is_gru ? 2 * all : all);
         Call call{data, slopes.data(), is_gru ? slopes.data() + all : slopes.data(), into<T>(data, r_.for_hx),
@@ -118,6 +118,9 @@ public:
     }
 
 private:
+    /// From one row of slopes to the next: not a power of 2, for which rows would compete for the same part of a cache.
+    static int64_t row_of(const Recurrence& r) { return r.width() + 64 / int64_t(sizeof(T)); }
+
     struct Call {
         char* const* data;
         T *slopes, *of_state;
@@ -137,7 +140,7 @@ private:
         const char* mask = as<char>(data, r_.mask);
         for (int64_t row = top; row < bottom; ++row, g += g_row) {
             const int64_t at = row * h, of_step = t * batch + row;
-            T *slopes = call.slopes + of_step * r_.width(), *of_state = call.of_state + of_step * r_.width();
+            T *slopes = call.slopes + of_step * row_of(r_), *of_state = call.of_state + of_step * row_of(r_);
             if (mask && !mask[of_step]) {
                 std::fill_n(slopes, r_.width(), T(0));
                 if (of_state != slopes) std::fill_n(of_state, r_.width(), T(0));
@@ -153,7 +156,7 @@ private:
     }
 
     const T* of_state_at(const Call& call, int64_t i) const {
-        return call.of_state + r_.step(i) * r_.batch * r_.width();
+        return call.of_state + r_.step(i) * r_.batch * row_of(r_);
     }
 
     void run_plain(const Call& call) const {
@@ -184,11 +187,11 @@ private:
             }
             for (int64_t i = r_.steps; i-- > 0;) {
                 rows_of_step(call, i, top, bottom, g.data(), padded);
-                const T* slopes = of_state_at(call, i) + top * width;
+                const T* slopes = of_state_at(call, i) + top * row_of(r_);
                 parallel_for(chunks, double(rows) * row_ns<T>(r_) / double(chunks), [&](int64_t begin, int64_t end) {
                     for (int64_t c = begin; c < end; ++c) {
                         T* out = g.data() + c * U;
-                        multiply_panel(slopes, width, rows, width, weights.data() + c * width * U, out, padded, out, padded);
+                        multiply_panel(slopes, row_of(r_), rows, width, weights.data() + c * width * U, out, padded, out, padded);
                     }
                 });
             }

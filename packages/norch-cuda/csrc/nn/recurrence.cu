@@ -113,7 +113,7 @@ private:
 
 class Backward final : public Kernel {
 public:
-    Backward(const Request& request, const Recurrence& r) : r_(r), products_(request, r) {
+    Backward(const Request& request, const Recurrence& r) : r_(r), products_(request, r, r.width()) {
         of_state_ = matmul::product_kernel(matrix(r.dtype, r.batch, r.hidden), matrix(r.dtype, r.batch, r.width()),
                                            request.operands[size_t(r.weight_hh)]);
     }
