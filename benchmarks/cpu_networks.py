@@ -1,7 +1,8 @@
-"""The rows of benchmarks/cpu.py that are networks of the sizes in use: a language model that decodes, images, attention."""
+"""The rows of benchmarks/cpu.py that are networks of the sizes in use, and attention as these have it."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,17 +47,21 @@ def _networks(title: str, model: Callable[[Any], Any]) -> list[tuple[str, Any, A
     return [(name, lib, nets[name]) for name, lib in libs.items()]
 
 
+def _scores(net: Any, tokens: Any, kept: Any) -> Any:
+    return net(tokens, kept)[0]
+
+
 def _language(title: str, at_most: float, before: int, tokens: int) -> Row:
     """A call for `tokens` tokens after `before` others."""
 
     def prepare() -> dict[str, Call]:
         norch.manual_seed(0)
-        rng, calls = np.random.default_rng(0), {}
+        rng = np.random.default_rng(0)
         first, then = (rng.integers(0, VOCABULARY, (1, n)) for n in (before, tokens))
+        calls: dict[str, Call] = {}
         for name, lib, net in _networks(title, llama):
-            kept = inference(lib, lambda net=net, lib=lib: net(lib.tensor(first))[1])() if before else None  # type: ignore[misc]
-            x = lib.tensor(then)
-            calls[name] = inference(lib, lambda net=net, x=x, kept=kept: net(x, kept)[0])  # type: ignore[misc]
+            kept: Any = inference(lib, functools.partial(net, lib.tensor(first)))() if before else (None, None)
+            calls[name] = inference(lib, functools.partial(_scores, net, lib.tensor(then), kept[1]))
         return calls
 
     attention = 2 * LAYERS * (before + tokens) * HEAD
@@ -70,8 +75,10 @@ def _images(title: str, at_most: float, batch: int) -> Row:
     def prepare() -> dict[str, Call]:
         norch.manual_seed(0)
         x = np.random.default_rng(0).standard_normal((batch, 3, 224, 224), np.float32)
-        nets = _networks(title, efficientnet)
-        return {name: inference(lib, lambda net=net, x=lib.tensor(x): net(x)) for name, lib, net in nets}  # type: ignore[misc]
+        calls: dict[str, Call] = {}
+        for name, lib, net in _networks(title, efficientnet):
+            calls[name] = inference(lib, functools.partial(net, lib.tensor(x)))
+        return calls
 
     return Row(title, "networks", at_most, prepare, same_outputs, flops=2 * 0.39e9 * batch)
 
@@ -101,7 +108,7 @@ NETWORKS = [
         0.8,
         efficientnet,
         "CrossEntropyLoss",
-        lambda lib, params: lib.SGD(params, lr=0.001, momentum=0.9),
+        lambda lib, params: lib.SGD(params, lr=1e-4, momentum=0.9),
         _pictures(224, 8, 1000),
         6 * 0.39e9 * 8,
     ),
@@ -110,7 +117,7 @@ NETWORKS = [
         0.8,
         resnet18,
         "CrossEntropyLoss",
-        lambda lib, params: lib.SGD(params, lr=0.001, momentum=0.9),
+        lambda lib, params: lib.SGD(params, lr=1e-4, momentum=0.9),
         _pictures(32, 32, 10),
         6 * 0.556e9 * 32,
     ),

@@ -139,23 +139,23 @@ def _activations() -> list[Row]:
         return op_row(f"{name}, 1M", "elementwise", at_most, [(M,)], work, moved=8 * M)
 
     return [
-        row("exp", 0.4, norch=norch.exp, torch=lambda x: torch.exp(x), numpy=np.exp),
-        row("tanh", 0.25, norch=norch.tanh, torch=lambda x: torch.tanh(x), numpy=np.tanh),
+        row("exp", 0.9, norch=norch.exp, torch=lambda x: torch.exp(x), numpy=np.exp),
+        row("tanh", 0.9, norch=norch.tanh, torch=lambda x: torch.tanh(x), numpy=np.tanh),
         row(
             "sigmoid",
-            0.6,
+            0.9,
             norch=norch.sigmoid,
             torch=lambda x: torch.sigmoid(x),
             numpy=lambda x: 1 / (1 + np.exp(-x)),
         ),
         row(
             "gelu, tanh",
-            0.7,
+            0.9,
             norch=lambda x: norch.gelu(x, approximate="tanh"),
             torch=lambda x: F.gelu(x, approximate="tanh"),
             numpy=_gelu_tanh,
         ),
-        row("gelu, erf", 0.7, norch=norch.gelu, torch=lambda x: F.gelu(x)),
+        row("gelu, erf", 0.9, norch=norch.gelu, torch=lambda x: F.gelu(x)),
     ]
 
 
@@ -170,6 +170,8 @@ def _transposed_copy() -> dict[str, Callable[..., Any]]:
 def _memory() -> list[Row]:
     big = (16384, 1024)
     return [
+        op_row("add, 1M", "elementwise", 0.9, [(M,)] * 2, operator.add, moved=12 * M),
+        op_row("sum of all, 1M", "rows", 0.9, [(M,)], lambda a: a.sum(), draw=_positive, moved=4 * M),
         op_row("add, 16M", "elementwise", 0.5, [big] * 2, operator.add, moved=12 * 16 * M),
         op_row("mul, 16M", "elementwise", 0.5, [big] * 2, operator.mul, moved=12 * 16 * M),
         op_row("add of a row, 16M", "elementwise", 0.6, [big, (1024,)], operator.add, moved=8 * 16 * M),

@@ -1,4 +1,5 @@
 // Depthwise convolution of channels-last images, and its gradients: channels are as many numbers side by side.
+#include "matmul/widen.h"
 #include "nn/convolution.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
@@ -9,13 +10,7 @@ namespace {
 constexpr int64_t ROWS_AT_ONCE = 16;  // of the result, in the weight's gradient
 constexpr int PLACES = 6;             // of the result in one row that are computed together
 
-/// L elements in what they are computed in, and back.
-template <int L, class S>
-NORCH_INLINE vector_t<compute_t<S>, L> widened(const S* p) {
-    compute_t<S> out[L];
-    for (int i = 0; i < L; ++i) out[i] = load(p[i]);
-    return load_vector<L>(out);
-}
+/// A vector of what is computed, as elements.
 template <class S, class V>
 NORCH_INLINE void narrow_to(S* p, const V& v) {
     constexpr int L = sizeof(V) / sizeof(compute_t<S>);
@@ -87,7 +82,7 @@ void sum_taps(const S* source, int64_t step, const Reach& reach, const T* weight
     vector_t<T, L> sums[X][V];
     NORCH_UNROLL
     for (int v = 0; v < V; ++v) {
-        sums[0][v] = bias ? widened<L>(bias + v * L) : vector_t<T, L>{};
+        sums[0][v] = bias ? matmul::widen<L>(bias + v * L) : vector_t<T, L>{};
         NORCH_UNROLL
         for (int x = 1; x < X; ++x) sums[x][v] = sums[0][v];
     }
@@ -98,7 +93,7 @@ void sum_taps(const S* source, int64_t step, const Reach& reach, const T* weight
         for (int v = 0; v < V; ++v) {
             const auto weight = load_vector<L>(w + v * L);
             NORCH_UNROLL
-            for (int x = 0; x < X; ++x) sums[x][v] += widened<L>(seen + x * step + v * L) * weight;
+            for (int x = 0; x < X; ++x) sums[x][v] += matmul::widen<L>(seen + x * step + v * L) * weight;
         }
     }
     NORCH_UNROLL
@@ -176,9 +171,9 @@ void sum_products(const S* grad, const S* x, int64_t step, int64_t gap, int64_t 
     constexpr int L = SIMD_WIDTH<T>;
     vector_t<T, L> totals[K] = {};
     for (int64_t i = 0; i < places; ++i, grad += channels, x += step) {
-        const auto g = widened<L>(grad);
+        const auto g = matmul::widen<L>(grad);
         NORCH_UNROLL
-        for (int k = 0; k < K; ++k) totals[k] += widened<L>(x + k * gap) * g;
+        for (int k = 0; k < K; ++k) totals[k] += matmul::widen<L>(x + k * gap) * g;
     }
     NORCH_UNROLL
     for (int k = 0; k < K; ++k) store_vector(sums + k * channels, load_vector<L>(sums + k * channels) + totals[k]);

@@ -70,7 +70,7 @@ void return_to_system(void* block, size_t nbytes) {
     std::free(block);
 }
 
-constexpr int64_t SMALLEST_LIMIT = int64_t(256) << 20;
+constexpr int64_t SMALLEST_LIMIT = int64_t(128) << 20;
 constexpr int64_t WINDOW = 64;  // times the limit: the bytes handed out between two looks at what was not needed
 
 int64_t largest_limit() {

@@ -14,7 +14,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
 from ..copying import fresh, like_images, row_major_copy
 from ..creation import arange
-from ..indexing import gather
+from ..indexing import INDEX, gather
 from ..registry import FUNCTIONS, method, public
 from .views import SLICE, broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
@@ -401,11 +401,7 @@ def _pad_by_index(x: Tensor, dim: int, before: int, after: int, mode: str) -> Te
         places = places % n
     else:
         places = (n - 1) - ((n - 1) - places.abs()).abs()
-    shape = [1] * x.spec.ndim
-    shape[dim] = places.spec.numel
-    return gather(
-        x, dim, broadcast_to(reshape(places, shape), (*x.spec.shape[:dim], places.spec.numel, *x.spec.shape[dim + 1 :]))
-    )
+    return INDEX.call(x, places, dim)
 
 
 def pad_end(input: Tensor, shape: Shape) -> Tensor:
