@@ -64,7 +64,7 @@ class Row:
     amount: float = 0.0  # bytes or operations; 0 for rows in us
     relative: bool = False
     tolerance: float = 1e-5
-    precision: str = "highest"  # of float32 matrix products
+    precision: str = "float32"  # what is computed in: IEEE float32, tf32 or bfloat16
 
 
 # --- Timing -----------------------------------------------------------------------------------------------------------
@@ -108,11 +108,12 @@ def step_seconds(call: Call, count: int) -> float:
 
 def measure(row: Row) -> dict[str, Any]:
     """The row's figures by library, in its unit."""
-    norch.set_float32_matmul_precision(row.precision)
-    if torch is not None:
-        torch.set_float32_matmul_precision(row.precision)
+    for lib in (norch, torch) if torch is not None else (norch,):
+        lib.set_float32_matmul_precision("high" if row.precision == "tf32" else "highest")
+        lib.backends.cudnn.allow_tf32 = row.precision == "tf32"  # on at first in PyTorch
     calls = row.prepare()
     found: dict[str, Any] = {"name": row.name, "unit": row.unit, "must": row.must, "relative": row.relative}
+    found["precision"] = row.precision
     wrong = compare(calls, row.tolerance)
     if wrong:
         return found | {"refused": wrong, "held": False}
@@ -229,25 +230,26 @@ ROWS = [
     Row("layer_norm, rows of 1024", "TB/s", 3.8, op(layer_norm, (GIB // 1024, 1024), (1024,), (1024,)), 8 * GIB),
     Row("add of a row", "TB/s", 4.0, op(lambda _, a, b: a + b, SQUARE, (16384,)), 8 * GIB),
     Row("transposed copy", "TB/s", 3.4, op(lambda _, a: a.T.contiguous(), SQUARE), 8 * GIB),
-    Row("matmul 8192, float32", "TFLOP/s", 0.98, op(lambda _, a, b: a @ b, LARGE, LARGE), 2 * 8192**3, True, 1e-4),
+    Row("matmul 8192", "TFLOP/s", 0.98, op(lambda _, a, b: a @ b, LARGE, LARGE), 2 * 8192**3, True, 1e-4),
     Row(
-        "matmul 8192, tf32",
+        "matmul 8192",
         "TFLOP/s",
         0.98,
         op(lambda _, a, b: a @ b, LARGE, LARGE),
         2 * 8192**3,
         True,
         5e-3,
-        "high",
+        "tf32",
     ),
     Row(
-        "matmul 8192, bfloat16",
+        "matmul 8192",
         "TFLOP/s",
         0.98,
         op(lambda _, a, b: a @ b, LARGE, LARGE, dtype="bfloat16"),
         2 * 8192**3,
         True,
         2e-2,
+        "bfloat16",
     ),
     Row(
         "the article's model, batch 1",
@@ -306,7 +308,7 @@ def limits() -> dict[str, float]:
 
 def table(report: dict[str, Any]) -> str:
     """The rows, with what each must reach and how much of the device's limit it is."""
-    lines = [f"{'':<34}{'norch':>10}{'torch':>10}{'must reach':>18}  {'of the copy':>12}"]
+    lines = [f"{'':<34}{'precision':<10}{'norch':>10}{'torch':>10}{'must reach':>18}  {'of the copy':>12}"]
     for r in report["rows"]:
         if "refused" in r:
             lines.append(f"{r['name']:<34}  refused: {r['refused']}")
@@ -314,7 +316,8 @@ def table(report: dict[str, Any]) -> str:
         ours, theirs = (f"{r['values'][n]:.2f}" if n in r["values"] else "-" for n in ("norch", "torch"))
         must = f"{r['must']} of torch" if r["relative"] else f"{r['must']:g} {r['unit']}"
         part = f"{r['values']['norch'] / report['limits']['TB/s']:.0%}" if r["unit"] == "TB/s" else ""
-        lines.append(f"{r['name']:<34}{ours:>10}{theirs:>10}{must:>18}{' ' if r['held'] else '!'} {part:>12}".rstrip())
+        named = f"{r['name']:<34}{r['precision']:<10}"
+        lines.append(f"{named}{ours:>10}{theirs:>10}{must:>18}{' ' if r['held'] else '!'} {part:>12}".rstrip())
     held = sum(r["held"] for r in report["rows"])
     lines.append(f"{held} of {len(report['rows'])} held; ! marks one that is not. {report['device']}, copies at")
     lines[-1] += f" {report['limits']['TB/s']:.2f} TB/s; {report['versions']}"

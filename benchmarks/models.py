@@ -17,20 +17,25 @@ LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = 4, 128, 4, 64, 65, 16
 
 LAYER_NAMES = (
     *("Module", "Sequential", "Linear", "Flatten", "ReLU", "Sigmoid", "GELU", "CrossEntropyLoss", "MSELoss"),
-    *("Conv2d", "MaxPool2d", "Embedding", "LayerNorm"),
+    *("Conv2d", "MaxPool2d", "Embedding", "LayerNorm", "BatchNorm2d", "ReLU6", "AdaptiveAvgPool2d", "ModuleList"),
+    "Parameter",
 )
 
 
-def _library(nn: Any, optim: Any, arange: Any, tensor: Any) -> SimpleNamespace:
+FUNCTION_NAMES = ("cat", "rsqrt", "ones")
+
+
+def _library(root: Any, nn: Any, optim: Any, arange: Any, tensor: Any) -> SimpleNamespace:
     """What a model is written with."""
+    functions = {name: getattr(root, name) for name in FUNCTION_NAMES}
     layers = {name: getattr(nn, name) for name in LAYER_NAMES}
     optimizers = {name: getattr(optim, name) for name in ("SGD", "Adam", "AdamW")}
-    return SimpleNamespace(**layers, **optimizers, F=nn.functional, arange=arange, tensor=tensor)
+    return SimpleNamespace(**functions, **layers, **optimizers, F=nn.functional, arange=arange, tensor=tensor)
 
 
 def norch_library(device: str = "cpu") -> SimpleNamespace:
     """norch's layers, optimisers and functions."""
-    return _library(nn, optim, partial(norch.arange, device=device), partial(norch.tensor, device=device))
+    return _library(norch, nn, optim, partial(norch.arange, device=device), partial(norch.tensor, device=device))
 
 
 def torch_library(device: str = "cpu") -> SimpleNamespace:
@@ -38,6 +43,7 @@ def torch_library(device: str = "cpu") -> SimpleNamespace:
     import torch
 
     return _library(
+        torch,
         torch.nn,
         torch.optim,
         partial(torch.arange, device=device),

@@ -7,6 +7,7 @@ import pytest
 from composite_harness import assert_close, check, const, draw, leaf, pair_for
 
 import norch
+import norch.ops.nn.volumes  # which is loaded late
 from norch import ops
 from norch.ops.families import by_name
 
@@ -19,6 +20,10 @@ def windows(kernel, stride=(1, 1), dilation=(1, 1)):
 
 def conv_args():
     return ((2, 1), (1, 0, 1, 1), (1, 2), 2)
+
+
+def volume_args():
+    return ((2, 1, 1), (1, 1, 0, 1, 0, 0), (1, 1, 1), 2)
 
 
 CLASSES = np.array([2, 0, -100])
@@ -72,6 +77,9 @@ SAMPLES = {
     "conv2d": [draw(2, 4, 5, 6), draw(2, 2, 2, 3), draw(2), *conv_args()],
     "conv2d_input_grad": [draw(2, 2, 3, 4), draw(2, 2, 2, 3), (2, 4, 5, 6), *conv_args()],
     "conv2d_weight_grad": [draw(2, 2, 3, 4), draw(2, 4, 5, 6), (2, 2, 2, 3), *conv_args()],
+    "conv3d": [draw(2, 4, 4, 3, 4), draw(2, 2, 2, 2, 3), draw(2), *volume_args()],
+    "conv3d_input_grad": [draw(2, 2, 3, 3, 2), draw(2, 2, 2, 2, 3), (2, 4, 4, 3, 4), *volume_args()],
+    "conv3d_weight_grad": [draw(2, 2, 3, 3, 2), draw(2, 4, 4, 3, 4), (2, 2, 2, 2, 3), *volume_args()],
     "max_pool2d": [draw(1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "max_pool2d_grad": [
         draw(1, 2, 3, 6), np.arange(60).reshape(1, 2, 5, 6) * 7 % 61, windows((3, 2), (2, 1)), (1, 1, 0, 1)
@@ -84,6 +92,9 @@ SAMPLES = {
     "erfinv": [draw(3, 4, low=-0.9, high=0.85)],
     "functional_scatter_extreme": [draw(3, 4), draw(2, 4), np.array([[0, 2, 0, 1], [0, 1, 1, 1]]), 0, "amax", True],
     "scaled_dot_product_attention": [draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 2), draw(3, 5), False, 0.5],
+    "recurrence": [
+        draw(3, 2, 3), draw(2, 2), draw(2, 2), draw(8, 3), draw(8, 2), draw(8), draw(8), None, None, "LSTM", False, True
+    ],
 }  # fmt: skip
 # Written in place on detached memory, or constant: there is no autodiff of their decomposition.
 OPAQUE = {"nextafter", "functional_scatter", "functional_scatter_add", "embedding_grad", "trunc_divide"}

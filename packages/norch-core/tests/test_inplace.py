@@ -410,3 +410,20 @@ def test_random_programs_of_views_and_changes(program: list[tuple[str, int, int]
 
     x = norch.tensor([[0.1, -0.4], [0.3, 0.2]], dtype=norch.float64, requires_grad=True)
     assert gradcheck(function, (x,))
+
+
+def test_recorded_add_needs_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An op that keeps nothing for its gradient writes over its operand, recorded or not."""
+    w, v = norch.randn(5, 7, requires_grad=True), norch.randn(7, requires_grad=True)
+    x = w * 2
+    backend = norch.device("cpu").backend
+    ran: list[str] = []
+    compiled = type(backend).compile
+    monkeypatch.setattr(type(backend), "compile", lambda self, op, *rest: ran.append(op) or compiled(self, op, *rest))
+    x += w
+    x -= v
+    assert "copy" not in ran
+    (x * x).sum().backward()
+    exact = 3 * w.detach() - v.detach()
+    assert norch.allclose(w.grad, 6 * exact, atol=1e-5)
+    assert norch.allclose(v.grad, -2 * exact.sum(0), atol=1e-5)

@@ -18,6 +18,13 @@ BATCH = np.stack([G, POSITIVE])
 TALL = np.arange(12.0).reshape(4, 3) ** 1.5 - 7 * np.eye(4, 3)
 
 
+@pytest.fixture(autouse=True)
+def on_device(request):
+    """`--device cuda` runs all this there."""
+    with norch.device((request.config.getoption("--device") or ["cpu"])[0]):
+        yield
+
+
 def leaf(array):
     return norch.tensor(array, dtype=norch.float64, requires_grad=True)
 
@@ -49,7 +56,13 @@ def test_solutions():
     close(L.solve(a, b), np.linalg.solve(BATCH, TALL[:3]))
     close(L.solve(a[0], b[:, 0]), np.linalg.solve(G, TALL[:3, 0]))
     close(L.solve(a[0], b, left=False) @ a[0], TALL[:3])
-    close(L.solve_triangular(a[0], b, upper=True), np.linalg.solve(np.triu(G), TALL[:3]))
+    upper, lower = np.triu(G), np.tril(G)
+    close(L.solve_triangular(a[0], b, upper=True), np.linalg.solve(upper, TALL[:3]))
+    close(L.solve_triangular(a[0], b, upper=False), np.linalg.solve(lower, TALL[:3]))
+    close(L.solve_triangular(a[0], b, upper=False, left=False) @ norch.tensor(lower), TALL[:3])
+    unit = upper - np.diag(np.diag(G)) + np.eye(3)
+    close(L.solve_triangular(a[0], b, upper=True, unitriangular=True), np.linalg.solve(unit, TALL[:3]))
+    close(L.solve_triangular(a, b, upper=True), np.linalg.solve(np.triu(BATCH), TALL[:3]))
     close(L.pinv(norch.tensor(TALL)), np.linalg.pinv(TALL))
     close(L.lstsq(norch.tensor(TALL), norch.ones(4, dtype=norch.float64)).solution,
           np.linalg.lstsq(TALL, np.ones(4), None)[0])  # fmt: skip
@@ -70,6 +83,18 @@ def test_decompositions():
     values, vectors = L.eigh(norch.tensor(POSITIVE))
     close((vectors * values) @ vectors.mT, POSITIVE)
     close(L.eigvalsh(norch.tensor(POSITIVE)), np.linalg.eigvalsh(POSITIVE))
+    close(L.svdvals(norch.tensor(TALL)), np.linalg.svd(TALL, compute_uv=False))
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (3, 0, 0), (0, 2, 2), (2, 3, 0)])
+def test_matrices_without_elements(shape):
+    a, array = norch.zeros(shape, dtype=norch.float64), np.zeros(shape)
+    for got, expected in zip(L.svd(a, False), np.linalg.svd(array, False), strict=True):
+        assert got.shape == expected.shape
+    assert [r.shape for r in L.qr(a)] == [r.shape for r in np.linalg.qr(array)]
+    if shape[-1] == shape[-2]:
+        close(L.det(a), np.linalg.det(array))
+        assert L.inv(a).shape == L.solve(a, a).shape == L.cholesky(a).shape == shape
 
 
 def _symmetric(a):
@@ -100,6 +125,27 @@ def test_derivatives(name):
 def test_derivatives_of_solve():
     assert gradcheck(L.solve, [leaf(BATCH), leaf(TALL[:3])])
     assert gradgradcheck(L.solve, [leaf(G), leaf(TALL[:3, 0])])
+
+
+@pytest.mark.parametrize("upper", [True, False])
+@pytest.mark.parametrize("unitriangular", [True, False])
+def test_derivatives_of_solve_triangular(upper, unitriangular):
+    def solved(a, b):
+        return L.solve_triangular(a, b, upper=upper, unitriangular=unitriangular)
+
+    assert gradcheck(solved, [leaf(BATCH), leaf(TALL[:3])])
+    assert gradgradcheck(solved, [leaf(G), leaf(TALL[:3, :1])])
+
+
+def test_values_alone_have_derivatives_too():
+    a = leaf(POSITIVE)
+    assert gradcheck(L.svdvals, [a])
+    assert gradcheck(lambda a: L.eigvalsh(_symmetric(a)), [a])
+
+
+def test_dtypes_are_promoted():
+    assert L.solve(norch.tensor(G), norch.ones(3)).dtype is norch.float64
+    assert L.solve_triangular(norch.tensor(G).float(), norch.ones(3, 1).double(), upper=True).dtype is norch.float64
 
 
 def test_derivative_of_the_determinant_of_a_singular_matrix():

@@ -173,7 +173,7 @@ def test_what_it_prints():
         lambda x: x.tolist(), lambda x: x.numpy(), lambda x: np.asarray(x), lambda x: x.cpu(), lambda x: x.to("cpu"),
         lambda x: x.nonzero(), lambda x: x[x > 0], lambda x: x.masked_select(x > 0), lambda x: x.unique(),
         lambda x: norch.ones(2, 3).copy_(x), lambda x: norch.equal(x, x), lambda x: norch.allclose(x, x),
-        lambda x: 1.0 in x, lambda x: [1, 2][x.long().sum()], lambda x: norch.linalg.svd(x),
+        lambda x: 1.0 in x, lambda x: [1, 2][x.long().sum()],
         lambda x: x.repeat_interleave(norch.ones(3, dtype=norch.int64, device="meta"), 1), lambda x: x.__dlpack__(),
         lambda x: f"{x.sum():.2f}",
     ],
@@ -183,6 +183,15 @@ def test_reading_values_says_what_to_do(read):
     with pytest.raises(norch.MetaError, match="has a shape and no values. Make it on a real device") as error:
         read(x)
     assert isinstance(error.value, (NotImplementedError, RuntimeError, norch.DeviceError))
+
+
+def test_shapes_of_linear_algebra():
+    x = norch.empty(5, 4, 3, device="meta", requires_grad=True)
+    u, s, vh = norch.linalg.svd(x, full_matrices=False)
+    assert (u.shape, s.shape, vh.shape) == ((5, 4, 3), (5, 3), (5, 3, 3))
+    assert norch.linalg.solve(x.mT @ x, norch.empty(3, 2, device="meta")).shape == (5, 3, 2)
+    norch.linalg.inv(x.mT @ x).sum().backward()
+    assert x.grad.shape == x.shape
 
 
 def test_operands_of_two_devices():

@@ -410,3 +410,17 @@ def test_import_loads_neither_backends_nor_pluggy_nor_metadata():
         assert "norch.numpy_backend" in sys.modules
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_what_a_backend_adds_to_its_module_goes_with_it():
+    for name in ("first", "second"):
+        backend = Minimal()
+        backend.module = types.SimpleNamespace(who=name)
+        registry.register(backend)
+        module = DeviceModule("minimal")
+        assert (norch.minimal.who, norch.minimal.who, module.who) == (name, name, name)
+        assert norch.minimal.is_available()
+    registry.unregister("minimal")
+    with pytest.raises(AttributeError, match="minimal"):
+        norch.minimal
+    assert norch.cpu is norch.cpu

@@ -11,33 +11,54 @@ from rows_harness import assert_close, draw, exact
 import norch
 
 
-def head(q, k, v, g, causal, scale):
-    """The result, and the gradients of q, k and v."""
-    scores = q @ k.T * scale
-    if causal:
-        scores = np.where(np.arange(k.shape[0]) <= np.arange(q.shape[0])[:, None], scores, -np.inf)
-    weights = np.exp(scores - scores.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
+def head(q, k, v, g, mask, scale):
+    """The result, and the gradients of q, k and v. The mask is added, -inf where a query may not look."""
+    scores = q @ k.T * scale + mask
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        weights = np.where(scores.max(1, keepdims=True) == -np.inf, 0, weights / weights.sum(1, keepdims=True))
     slopes = g @ v.T
     slopes = (slopes - (slopes * weights).sum(1, keepdims=True)) * weights * scale
     return weights @ v, slopes @ k, slopes.T @ q, weights.T @ g
 
 
-def oracle(q, k, v, g, causal, scale):
+def oracle(q, k, v, g, mask, scale):
+    """Heads that share a key or a value come to it by its stride of 0, and their gradients add up there."""
     found = [np.zeros_like(a) for a in (g, q, k, v)]
-    for at in np.ndindex(q.shape[:-2]):
-        for out, value in zip(found, head(q[at], k[at], v[at], g[at], causal, scale), strict=True):
-            out[at] = value
+    batch = q.shape[:-2]
+    shared = [k.shape[-3] if len(batch) else 1, q.shape[-3] if len(batch) else 1]
+    for at in np.ndindex(batch):
+        of_key = (*at[:-1], at[-1] * shared[0] // shared[1]) if at else at
+        values = head(q[at], k[of_key], v[of_key], g[at], mask[at], scale)
+        for out, value, place in zip(found, values, (at, at, of_key, of_key), strict=True):
+            out[place] += value
     return found
 
 
-def check(q, k, v, causal, scale=None, dtype=norch.float32):
+def added(mask, causal, q, k):
+    """A mask of any kind as numbers that are added to the scores."""
+    shape = (*q.shape[:-1], k.shape[-2])
+    if causal:
+        mask = np.arange(shape[-1]) <= np.arange(shape[-2])[:, None]
+    if mask is None:
+        return np.zeros(shape)
+    mask = (
+        mask
+        if isinstance(mask, np.ndarray)
+        else mask.to(norch.float64).numpy()
+        if mask.dtype is not norch.bool
+        else mask.numpy()
+    )
+    return np.broadcast_to(np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask, shape)
+
+
+def check(q, k, v, causal, scale=None, dtype=norch.float32, mask=None, **options):
     shape = (*q.shape[:-1], v.shape[-1])
     g = norch.tensor(draw(*shape, low=-1, high=1, seed=9), dtype=dtype)
     q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
-    y = norch.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+    y = norch.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale, **options)
     found = [y, *norch.autograd.grad(y, (q, k, v), g)]
-    expected = oracle(*map(exact, (q, k, v, g)), causal, scale or 1 / math.sqrt(q.shape[-1]))
+    expected = oracle(*map(exact, (q, k, v, g)), added(mask, causal, q, k), scale or 1 / math.sqrt(q.shape[-1]))
     for got, value in zip(found, expected, strict=True):
         assert_close(got, value, dtype, 16)
 
@@ -75,8 +96,46 @@ def test_other_layouts_and_dtypes():
     q, k, v = operands((2,), 6, 5, 4, 3)
     check(q, k.mT.clone().mT, v, True, 0.3)
     check(q[:1].expand(2, 6, 4), k, v[:, :, :1].expand(2, 5, 3), False)
-    for dtype in (norch.float64, norch.float16):
+    for dtype in (norch.float64, norch.float16, norch.bfloat16):
         check(q.to(dtype), k.to(dtype), v.to(dtype), True, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 70), (3, 130), (40, 30), (70, 140)])
+def test_heads_that_share_keys_and_values(queries, keys, dtype):
+    q = norch.tensor(draw(2, 6, queries, 24, seed=1), dtype=dtype)
+    k, v = (norch.tensor(draw(2, keys, 2, n, seed=n), dtype=dtype).transpose(1, 2) for n in (24, 16))
+    looks = norch.tensor(draw(2, 6, queries, keys, seed=5)) > 0.3
+    for options in ({"causal": True}, {"causal": False}, {"causal": False, "mask": looks}):
+        check(q, k, v, **options, dtype=dtype, enable_gqa=True)
+
+
+@pytest.mark.parametrize("queries", [1, 5, 33, 66])
+@pytest.mark.parametrize("shape", [(2, 3, -1, 131), (1, -1, 131), (2, 1, 1, 131), (131,), (-1, 1)])
+def test_masks(queries, shape):
+    q, k, v = operands((2, 3), queries, 131, 16, 20)
+    shape = [queries if n == -1 else n for n in shape]
+    number = norch.tensor(draw(*shape, seed=7), dtype=norch.float32)
+    check(q, k, v, False, mask=number)
+    check(q, k, v, False, mask=number > 0)  # of a query whose keys are all masked the result is 0
+    check(*(x.to(norch.float16) for x in (q, k, v)), False, dtype=norch.float16, mask=number.to(norch.float16))
+
+
+def test_masked_keys_may_hold_anything():
+    q, k, v = operands((), 20, 40, 8, 8)
+    looks = norch.arange(40) < 20
+    for rows in (20, 1):
+        expected = norch.scaled_dot_product_attention(q[:rows], k[:20], v[:20])
+        worse = k.clone()
+        worse[20:] = 3e38
+        got = norch.scaled_dot_product_attention(q[:rows], worse, v, looks)
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_scores_that_overflow_an_exponential():
+    q, k, v = (100 * x for x in operands((2,), 20, 200, 8, 8))
+    for rows in (20, 1):
+        check(q[:, :rows], k, v, False)
 
 
 def test_batches_that_broadcast():

@@ -84,6 +84,10 @@ CASES = {
     "groups": ((3, 6, 9, 9), (9, 2, 3, 3), ONE, AROUND, ONE, 3),
     "depthwise": ((2, 20, 10, 11), (20, 1, 3, 3), ONE, AROUND, ONE, 20),
     "depthwise, several each": ((2, 3, 10, 11), (12, 1, 2, 2), (2, 1), NONE, ONE, 3),
+    "depthwise, strided": ((2, 18, 15, 37), (18, 1, 5, 3), (2, 3), (2, 2, 1, 1), ONE, 18),
+    "depthwise, dilated": ((1, 70, 23, 24), (70, 1, 3, 3), (1, 2), (2, 2, 3, 3), (2, 3), 70),
+    "depthwise, padded by more than its taps": ((2, 16, 6, 5), (16, 1, 2, 3), (2, 1), (3, 3, 4, 4), ONE, 16),
+    "few channels a group": ((2, 24, 9, 30), (36, 4, 3, 3), (2, 1), AROUND, ONE, 6),
     "pointwise": ((4, 20, 7, 7), (33, 20, 1, 1), ONE, NONE, ONE, 1),
     "strided pointwise": ((2, 3, 8, 9), (4, 3, 1, 1), (2, 2), NONE, ONE, 1),
     "pointwise with padding": ((1, 2, 3, 3), (4, 2, 1, 1), ONE, AROUND, ONE, 1),
@@ -129,7 +133,9 @@ def test_against_taps(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["second layer", "strided", "groups", "pointwise", "no channels in"])
+@pytest.mark.parametrize(
+    "name", ["second layer", "strided", "groups", "depthwise", "depthwise, strided", "pointwise", "no channels in"]
+)
 def test_halves_are_summed_in_float32(name, dtype):
     x, w, b, how = arrays(name)
     y = call(*[tensor(v, dtype) for v in (x, w, b)], how)
@@ -164,7 +170,7 @@ def layouts(array, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("name", ["second layer", "strided", "groups", "pointwise"])
+@pytest.mark.parametrize("name", ["second layer", "strided", "groups", "depthwise, strided", "pointwise"])
 def test_layouts(name, dtype):
     x, w, b, how = arrays(name)
     plain = call(*[tensor(v, dtype) for v in (x, w, b)], how)
@@ -242,7 +248,7 @@ def test_derivatives(how):
     assert gradgradcheck(function, leaves)
 
 
-@pytest.mark.parametrize("name", ["second layer", "one row", "tall", "one sample", "strided"])
+@pytest.mark.parametrize("name", ["second layer", "one row", "tall", "one sample", "strided", "depthwise", "pointwise"])
 def test_results_do_not_depend_on_the_number_of_threads(name):
     x, w, b, how = arrays(name)
     # Numbers whose sums round: another order of summation would be seen.
@@ -273,6 +279,21 @@ def test_what_is_not_finite_stays_in_its_windows(value):
     assert np.isfinite(of_input.numpy()).all()
     assert not np.isfinite(of_weight.numpy()[:, 2]).any()
     assert np.isfinite(of_weight.numpy()[:, :2]).all()
+
+
+@pytest.mark.parametrize("place", [(4, 0), (4, 8), (0, 4), (8, 8)])
+def test_what_is_not_finite_at_an_edge_of_a_plane(place):
+    x, w = np.ones((2, 20, 9, 9)), np.ones((20, 1, 3, 3))
+    x[1, 5, *place] = math.inf
+    leaves = [tensor(v, "float32", requires_grad=True) for v in (x, w)]
+    y = norch.conv2d(*leaves, padding=1, groups=20)
+    seen = [[place[d] - (i - 1) in range(9) for i in range(3)] for d in range(2)]
+    of_input, of_weight = grad(y, leaves, norch.ones_like(y))
+    expected = np.ones((20, 3, 3), bool)
+    expected[5] = ~np.outer(*seen)
+    assert (np.isfinite(of_weight.numpy()[:, 0]) == expected).all()
+    assert np.isfinite(of_input.numpy()).all()
+    assert (~np.isfinite(y.detach().numpy())).sum() == np.outer(*seen).sum()
 
 
 def test_one_dim():

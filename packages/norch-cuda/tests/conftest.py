@@ -13,7 +13,6 @@ import norch
 @pytest.fixture(scope="session")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The device "cuda". Large fused programs are compiled, where NVRTC is there, and not kept."""
-    os.environ.setdefault("NORCH_CUDA_NVRTC", "1")
     os.environ["NORCH_CACHE_DIR"] = str(tmp_path_factory.mktemp("norch"))
     if not norch.cuda.is_available():
         pytest.skip("needs a GPU")

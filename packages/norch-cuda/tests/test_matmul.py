@@ -197,6 +197,53 @@ def test_tf32_is_asked_for(cuda):
         norch.set_float32_matmul_precision("low")
 
 
+def test_tf32_of_convolutions_is_a_switch_of_its_own(cuda):
+    x, image = random((4, 64, 16, 16), norch.float32, cuda, 18)
+    w, weight = random((64, 64, 1, 1), norch.float32, cuda, 19)
+    exact = np.einsum("oi,nihw->nohw", weight[:, :, 0, 0], image)
+
+    def errors():
+        convolved = norch.conv2d(x, w).cpu().numpy() - exact
+        product = (w[:, :, 0, 0] @ x.flatten(2)).cpu().numpy() - exact.reshape(4, 64, -1)
+        return [np.linalg.norm(e) / np.linalg.norm(exact) for e in (convolved, product)]
+
+    assert max(before := errors()) < 1e-6
+    try:
+        norch.backends.cudnn.allow_tf32 = True
+        convolved, product = errors()
+        assert 1e-5 < convolved < 1e-3
+        assert product == before[1]
+        norch.set_float32_matmul_precision("high")
+        norch.backends.cudnn.allow_tf32 = False
+        convolved, product = errors()
+        assert convolved < 1e-6 < 1e-5 < product < 1e-3
+    finally:
+        norch.set_float32_matmul_precision("highest")
+        norch.backends.cudnn.fp32_precision = "none"
+    assert errors() == before
+
+
+def test_float16_may_be_summed_in_float16(cuda):
+    a, left = random((256, 8192), norch.float16, cuda, 18)
+    exact = left @ left.T
+
+    def error():
+        return np.linalg.norm((a @ a.T).float().cpu().numpy() - exact) / np.linalg.norm(exact)
+
+    before = error()
+    norch.backends.cuda.matmul.allow_fp16_accumulation = True
+    try:
+        assert 1.5 * before < error() < 0.1
+    finally:
+        norch.backends.cuda.matmul.allow_fp16_accumulation = False
+    norch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = True
+    try:
+        assert error() < 3 * before
+    finally:
+        norch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    assert error() == before
+
+
 def test_graph(cuda):
     a, left = random((300, 200), norch.float32, cuda, 19)
     b, right = random((200, 100), norch.float32, cuda, 20)

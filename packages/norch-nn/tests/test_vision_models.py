@@ -61,7 +61,7 @@ def test_the_unet_keeps_any_size():
 
 
 def test_googlenet_gives_its_other_classifiers_in_training():
-    model = models.googlenet(num_classes=2, dropout=0.0)
+    model = models.googlenet(num_classes=2, dropout=0.0, init_weights=False)
     out = model(norch.randn(2, 3, 64, 64))
     assert [tuple(part.shape) for part in out] == [(2, 2)] * 3
     assert out.aux_logits1 is out[2]
@@ -108,7 +108,7 @@ def test_weights_are_read_from_pytorchs_cache(checkpoints):
 
 
 def test_googlenet_with_weights_has_one_classifier_and_takes_images_as_the_others(checkpoints):
-    norch.save(models.googlenet().state_dict(), checkpoints / "googlenet-1.pth")
+    norch.save(models.googlenet(init_weights=False).state_dict(), checkpoints / "googlenet-1.pth")
     model = models.googlenet(pretrained=True)
     assert (model.aux1, model.transform_input) == (None, True)
 

@@ -147,6 +147,7 @@ _LATER = {
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
+    "ops.nn.recurrence": ("recurrence",),
     "ops.nn.volumes": (
         "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
     ),
@@ -198,10 +199,12 @@ def __getattr__(name: str) -> Any:
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
             found = globals()[name] = checked(getattr(Tensor, name), name)
             return found
-        from .device_module import lookup
+        from .device_module import ALWAYS, lookup
 
         device_module = lookup(name)
         if device_module is not None:
+            if name in ALWAYS:  # which no change of plug-ins takes away
+                globals()[name] = device_module
             return device_module
         if find_spec(f"norch.{name}") is not None:
             return import_module(f"norch.{name}")

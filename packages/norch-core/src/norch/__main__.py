@@ -64,6 +64,9 @@ def _of_backend(provider: registry.Provider) -> dict[str, Any]:
     row |= {"contract": ".".join(map(str, backend.contract)), "priority": backend.priority}
     try:
         row["devices"] = backend.device_count()
+        uses = getattr(getattr(backend, "module", None), "uses", None)
+        if uses is not None:
+            row["uses"] = uses()
     except Exception as error:
         row |= {"state": "not usable", "reason": f"device_count() raised {type(error).__name__}: {error}"}
     return row
@@ -112,7 +115,7 @@ def _table(columns: tuple[str, ...], found: list[dict[str, Any]]) -> list[str]:
     indent = " " * widths[0]
     for row, line in zip(rows, table[1:]):
         lines.append(line)
-        for text in (row.get("reason"), row.get("advice") and f"try: {row['advice']}"):
+        for text in (row.get("uses"), row.get("reason"), row.get("advice") and f"try: {row['advice']}"):
             if text:
                 lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent)
     return lines

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import settings
 from .backend import registry
+from .backend.registry import ALWAYS
 from .device import Device
 from .dtype import TENSOR_TYPES
 from .errors import DeviceError, OutOfMemoryError
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .tensor import Tensor
+
+__all__ = ["ALWAYS", "DeviceModule", "lookup"]
 
 LIKE_PYTORCH: dict[str, Any] = {
     "empty_cache": lambda: None,  # a backend that keeps memory has its own
@@ -31,6 +35,14 @@ class DeviceModule:
 
     def __init__(self, device_type: str) -> None:
         self.device_type = device_type
+        self._found: set[str] = set()  # what has been looked up in the backend's module, and lies here until it changes
+        self._usable = False
+
+    def _forget(self) -> None:
+        for name in self._found:
+            self.__dict__.pop(name, None)
+        self._found.clear()
+        self._usable = False
 
     def _module(self) -> Any:
         """What the backend adds; None where there is nothing."""
@@ -38,7 +50,9 @@ class DeviceModule:
 
     def is_available(self) -> bool:
         """Whether the device type can be used. Never raises."""
-        return registry.is_usable(self.device_type)
+        if not self._usable:
+            self._usable = registry.is_usable(self.device_type)
+        return self._usable
 
     def device_count(self) -> int:
         """How many devices there are; 0 where the type cannot be used."""
@@ -112,7 +126,9 @@ class DeviceModule:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         added = self._module()
         if added is not None and hasattr(added, name):
-            return getattr(added, name)
+            found = self.__dict__[name] = getattr(added, name)
+            self._found.add(name)
+            return found
         if name == "amp":
             from .amp.of_device import amp_of
 
@@ -135,6 +151,14 @@ class DeviceModule:
 
 
 _modules: dict[str, DeviceModule] = {}
+
+
+def _forget_all() -> None:
+    for module in _modules.values():
+        module._forget()
+
+
+settings.on_change(_forget_all)
 
 
 def lookup(name: str) -> DeviceModule | None:

@@ -1,4 +1,4 @@
-"""Settings of the whole process: the precision of float32 matrix products, and CPU threads; who is told of a change."""
+"""Settings of the process: precision of float32 matrix products, switches, CPU threads; who is told of a change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .device import CPU
 
 PRECISIONS = ("highest", "high", "medium")
 _precision = "highest"
+_switches: dict[str, object] = {}
 _callbacks: list[Callable[[], None]] = []
 
 
@@ -28,9 +29,10 @@ def set_float32_matmul_precision(precision: str) -> None:
     """Lets float32 matrix products (and convolutions) be less precise, where a device is then faster.
 
     "highest", the default: float32. "high" and "medium": factors may be rounded to tf32, which has float32's range and
-    10 bits of mantissa, and are summed in float32. Processors with tile registers (AMX) take a factor as the sum of two
-    bfloat16 numbers at "high" (errors below 2^-15 of the products' magnitudes), as one at "medium". Other devices take
-    no notice. Raises ValueError for another name. Kernels are compiled again after a change: set it once.
+    10 bits of mantissa, and are summed in float32; convolutions and recurrent layers do as products, unless
+    `norch.backends.cudnn` says otherwise. Processors with tile registers (AMX) take a factor as the sum of two bfloat16
+    numbers at "high" (errors below 2^-15 of the products' magnitudes), as one at "medium". Other devices take no
+    notice. Raises ValueError for another name. Kernels are compiled again after a change: set it once.
     """
     global _precision
     if precision not in PRECISIONS:
@@ -43,6 +45,24 @@ def set_float32_matmul_precision(precision: str) -> None:
 def get_float32_matmul_precision() -> str:
     """What `set_float32_matmul_precision` was given last. A backend asks this in `compile`."""
     return _precision
+
+
+def set_switch(name: str, value: object) -> None:
+    """Keeps a switch that some backend knows, such as "cudnn.enabled". Kernels are compiled again after a change."""
+    if get_switch(name) != value:
+        _switches[name] = value
+        changed()
+
+
+def get_switch(name: str, default: object = None) -> object:
+    """What `set_switch` was given last for `name`. A backend asks this in `compile`."""
+    return _switches.get(name, default)
+
+
+def allows_tf32(kind: str) -> bool:
+    """Whether factors of float32 "matmul", "conv" or "rnn" may be rounded to tf32. A backend asks this in `compile`."""
+    chosen = None if kind == "matmul" else get_switch(f"{kind}.tf32")
+    return _precision != "highest" if chosen is None else bool(chosen)
 
 
 def set_num_threads(count: int) -> None:

@@ -1,5 +1,7 @@
 #include "common/kernel.h"
 
+#include <algorithm>
+
 namespace norch {
 
 DType dtype_named(const std::string& name) {
@@ -90,6 +92,10 @@ int written_by(const Request& request) {
             for (const char* name : names[i]) out[name] = i + 1;
         return out;
     }();
+    if (request.op == "recurrence" || request.op == "recurrence_grad") {
+        const auto& given = request.attrs.integers("given");
+        return int(request.operands.size()) - int(std::count(given.begin(), given.end(), 1));
+    }
     if (request.op == "fused") return int(request.attrs.integers("results").size());
     const auto found = counts.find(request.op);
     return found == counts.end() ? 0 : found->second;

@@ -20,8 +20,16 @@ struct Target {
 
 /// Weights as the panels want them: one row for each source channel and tap, one column for each target channel.
 struct Weights {
-    std::vector<int64_t> offsets;  // of each row
-    int64_t group, column;         // strides
+    std::vector<int64_t> taps;  // where each lies
+    int64_t channel, group, column;  // strides
+
+    int64_t row(int64_t i) const { return i / int64_t(taps.size()) * channel + taps[size_t(i) % taps.size()]; }
+    /// Whether rows lie next to each other.
+    bool is_row_by_row() const {
+        for (size_t t = 0; t < taps.size(); ++t)
+            if (taps[t] != int64_t(t)) return false;
+        return channel == int64_t(taps.size());
+    }
 };
 
 /// out[n, t, window] = bias[t] + the sum over source channels and taps of image[...] * weight[...].
@@ -45,25 +53,34 @@ public:
           steps_(size_t(depth_)) {
         source_.tap_offsets(steps_.data());
         for (const Block& block : blocks_) width_ += block.width<T>();
+        const int64_t windows = std::max<int64_t>(1, grid.rows * grid.columns), few = batch_ / (2 * num_threads());
+        together_ = tiling_.count() == 1 ? std::clamp(AT_ONCE * 4 / windows, int64_t(1), std::max<int64_t>(1, few)) : 1;
     }
 
     double work() const { return double(batch_ * grid_.rows * grid_.columns) * per_window(); }
 
     void run(const S* image, const S* weight, const S* bias, S* out) const {
-        const int64_t items = batch_ * groups_ * tiling_.count();
+        const int64_t parts = (batch_ + together_ - 1) / together_, items = parts * groups_ * tiling_.count();
         if (!items || !channels_) return;
         Scratch<T> panels(groups_ * width_ * (depth_ + 1));
         pack(weight, bias, panels.data());
-        parallel_for(items, double(tiling_.rows * tiling_.columns) * per_window(), [&](int64_t begin, int64_t end) {
-            Scratch<T> copy(source_.scratch()), sums(AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>);
-            Scratch<int64_t> places(tiling_.rows * tiling_.columns);
+        parallel_for(items, double(together_ * tiling_.rows * tiling_.columns) * per_window(), [&](int64_t begin, int64_t end) {
+            Scratch<T> copy(together_ * source_.scratch()), sums(AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>);
+            Scratch<int64_t> places(together_ * tiling_.rows * tiling_.columns);
             for (int64_t i = begin; i < end; ++i) {
                 const Tile tile = tiling_.tile(grid_, i % tiling_.count());
-                const int64_t group = i / tiling_.count() % groups_, n = i / tiling_.count() / groups_;
-                const T* x = source_.at(image, n, group * from_, tile, copy.data());
-                source_.window_offsets(tile, places.data());
-                S* to = out + target_.offset + n * target_.image + group * channels_ * target_.channel;
-                compute(x, places.data(), tile, panels.data() + group * width_ * (depth_ + 1), sums.data(), to);
+                const int64_t group = i / tiling_.count() % groups_, first = i / tiling_.count() / groups_ * together_;
+                const int64_t images = std::min(together_, batch_ - first);
+                const T* x = nullptr;
+                for (int64_t k = 0; k < images; ++k) {
+                    const T* from = source_.at(image, first + k, group * from_, tile, copy.data() + k * source_.scratch());
+                    int64_t* own = places.data() + k * tile.count();
+                    source_.window_offsets(tile, own);
+                    if (!k) x = from;
+                    for (int64_t w = 0; w < tile.count(); ++w) own[w] += from - x;
+                }
+                S* to = out + target_.offset + first * target_.image + group * channels_ * target_.channel;
+                compute(x, places.data(), tile, images, panels.data() + group * width_ * (depth_ + 1), sums.data(), to);
             }
         });
     }
@@ -73,39 +90,59 @@ private:
 
     /// Each group's panels, each after the row that its sums start from.
     void pack(const S* weight, const S* bias, T* panels) const {
-        parallel_for(groups_ * (depth_ + 1), double(width_), [&](int64_t begin, int64_t end) {
+        const int64_t count = int64_t(blocks_.size());
+        parallel_for(groups_ * count, double(width_ / count * depth_), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
-                const int64_t group = i / (depth_ + 1), row = i % (depth_ + 1);
-                T* panel = panels + group * width_ * (depth_ + 1);
-                for (const Block& block : blocks_) {
-                    T* to = panel + row * block.width<T>();
-                    const int64_t first = group * channels_ + block.first;
-                    std::fill_n(to, block.width<T>(), T(0));
-                    if (row) {
-                        const S* from = weight + group * weights_.group + weights_.offsets[size_t(row - 1)] +
-                                        block.first * weights_.column;
-                        for (int64_t c = 0; c < block.channels; ++c) to[c] = load(from[c * weights_.column]);
-                    } else if (bias) {
-                        for (int64_t c = 0; c < block.channels; ++c) to[c] = load(bias[(first + c) * bias_stride]);
-                    }
-                    panel += block.width<T>() * (depth_ + 1);
-                }
+                const int64_t group = i / count;
+                const Block& block = blocks_[size_t(i % count)];
+                const int64_t first = group * channels_ + block.first, width = block.width<T>();
+                T* panel = panels + (group * width_ + block.first) * (depth_ + 1);  // only the last block is not full
+                if (block.channels < width || !bias) std::fill_n(panel, (block.channels < width ? depth_ + 1 : 1) * width, T(0));
+                for (int64_t c = 0; c < block.channels && bias; ++c) panel[c] = load(bias[(first + c) * bias_stride]);
+                pack_block(weight + group * weights_.group + block.first * weights_.column, block.channels, panel + width, width);
             }
         });
     }
 
-    void compute(const T* x, const int64_t* places, const Tile& tile, const T* panels, T* sums, S* out) const {
-        const int64_t parts = (tile.count() + AT_ONCE - 1) / AT_ONCE;
-        for (int64_t part = 0; part < parts; ++part) {
-            const int64_t first = tile.count() * part / parts, count = tile.count() * (part + 1) / parts - first;
-            const T* panel = panels;
-            for (const Block& block : blocks_) {
-                const int64_t width = block.width<T>();
-                multiply_gathered(x, places + first, count, steps_.data(), depth_, panel + width, block.vectors, panel,
-                                  0, sums);
-                put(sums, block, tile, first, count, out + block.first * target_.channel);
-                panel += width * (depth_ + 1);
+    void pack_block(const S* from, int64_t channels, T* panel, int64_t width) const {
+        const int64_t taps = int64_t(weights_.taps.size());
+        if constexpr (std::is_same_v<S, T>) {
+            if (weights_.is_row_by_row()) return matmul::transpose(from, weights_.column, channels, depth_, panel, width);
+            if (weights_.channel == 1) {
+                for (int64_t t = 0; t < taps; ++t)
+                    matmul::transpose(from + weights_.taps[size_t(t)], weights_.column, channels, from_, panel + t * width, taps * width);
+                return;
             }
+        }
+        for (int64_t i = 0; i < depth_; ++i) {
+            const S* row = from + weights_.row(i);
+            T* to = panel + i * width;
+            if (weights_.column == 1) {
+                NORCH_INDEPENDENT
+                for (int64_t c = 0; c < channels; ++c) to[c] = load(row[c]);
+            } else {
+                for (int64_t c = 0; c < channels; ++c) to[c] = load(row[c * weights_.column]);
+            }
+        }
+    }
+
+    /// A panel stays in the second cache for the windows of all images.
+    void compute(const T* x, const int64_t* places, const Tile& tile, int64_t images, const T* panel, T* sums, S* out) const {
+        const int64_t all = images * tile.count(), parts = (all + AT_ONCE - 1) / AT_ONCE;
+        for (const Block& block : blocks_) {
+            const int64_t width = block.width<T>();
+            for (int64_t part = 0; part < parts; ++part) {
+                const int64_t first = all * part / parts, end = all * (part + 1) / parts;
+                multiply_gathered(x, places + first, end - first, steps_.data(), depth_, panel + width, block.vectors, panel,
+                                  0, sums);
+                for (int64_t w = first, next; w < end; w = next) {
+                    const int64_t k = w / tile.count();
+                    next = std::min(end, (k + 1) * tile.count());
+                    put(sums + (w - first) * width, block, tile, w - k * tile.count(), next - w,
+                        out + k * target_.image + block.first * target_.channel);
+                }
+            }
+            panel += width * (depth_ + 1);
         }
     }
 
@@ -141,7 +178,7 @@ private:
     std::vector<Block> blocks_;
     int64_t depth_;
     std::vector<int64_t> steps_;
-    int64_t width_ = 0;
+    int64_t width_ = 0, together_ = 1;  // together_: images of one tile each, for which a panel is read once
 
 public:
     int64_t bias_stride = 0;
@@ -156,9 +193,8 @@ KernelPtr forward(const Request& r) {
     WindowGrid grid(out.shape[2], out.shape[3], stride[0], stride[1],
                     taps_of(weight.shape[2], weight.shape[3], dilation[0], dilation[1], pads[0], pads[2]));
     Weights weights;
-    for (int64_t c = 0; c < weight.shape[1]; ++c)
-        for (const Tap& tap : grid.taps)
-            weights.offsets.push_back(c * weight.strides[1] + tap.i * weight.strides[2] + tap.j * weight.strides[3]);
+    for (const Tap& tap : grid.taps) weights.taps.push_back(tap.i * weight.strides[2] + tap.j * weight.strides[3]);
+    weights.channel = weight.strides[1];
     weights.group = out.shape[1] / groups * weight.strides[0];
     weights.column = weight.strides[0];
     const auto& to = out.strides;
@@ -206,9 +242,8 @@ KernelPtr input_grad(const Request& r) {
             if (taps.empty()) continue;
             WindowGrid grid((h - a + stride[0] - 1) / stride[0], (w - b + stride[1] - 1) / stride[1], 1, 1, taps);
             Weights weights;
-            for (int64_t c = 0; c < o; ++c)
-                for (const Tap& tap : taps)
-                    weights.offsets.push_back(c * weight.strides[0] + tap.i * weight.strides[2] + tap.j * weight.strides[3]);
+            for (const Tap& tap : taps) weights.taps.push_back(tap.i * weight.strides[2] + tap.j * weight.strides[3]);
+            weights.channel = weight.strides[0];
             weights.group = o * weight.strides[0];
             weights.column = weight.strides[1];
             phases.emplace_back(Image(grad), grid,
@@ -229,7 +264,7 @@ template <class F>
 KernelPtr of_one_dtype(const Request& r, const F& make) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype) return nullptr;
-    if (KernelPtr found = conv2d_depthwise(r)) return found;
+    if (KernelPtr found = conv2d_special(r)) return found;
     return is_image_output(r.operands[0]) ? visit_floating(r.operands[0].dtype, make) : nullptr;
 }
 

@@ -90,4 +90,17 @@ KernelPtr conv2d_weight_grad(const Request& request);  // convolution_weight.cpp
 /// conv2d and its gradients with one channel a group where the images are channels-last, else null.
 KernelPtr conv2d_depthwise(const Request& request);  // convolution_depthwise.cpp
 
+/// The same of images whose channels are planes, with few channels a group.
+KernelPtr conv2d_planes(const Request& request);  // convolution_planes.cpp
+
+/// The same with one tap and stride 1, where one matrix product does it.
+KernelPtr conv2d_pointwise(const Request& request);  // convolution_pointwise.cpp
+
+/// The first of these that there is.
+inline KernelPtr conv2d_special(const Request& request) {
+    for (const auto make : {conv2d_pointwise, conv2d_depthwise, conv2d_planes})
+        if (KernelPtr found = make(request)) return found;
+    return nullptr;
+}
+
 }  // namespace norch::nn

@@ -7,6 +7,27 @@ namespace norch::nn {
 namespace {
 
 constexpr int64_t ROWS_AT_ONCE = 16;  // of the result, in the weight's gradient
+constexpr int PLACES = 6;             // of the result in one row that are computed together
+
+/// L elements in what they are computed in, and back.
+template <int L, class S>
+NORCH_INLINE vector_t<compute_t<S>, L> widened(const S* p) {
+    compute_t<S> out[L];
+    for (int i = 0; i < L; ++i) out[i] = load(p[i]);
+    return load_vector<L>(out);
+}
+template <class S, class V>
+NORCH_INLINE void narrow_to(S* p, const V& v) {
+    constexpr int L = sizeof(V) / sizeof(compute_t<S>);
+    compute_t<S> x[L];
+    store_vector(x, v);
+    for (int i = 0; i < L; ++i) p[i] = store<S>(x[i]);
+}
+
+/// Places of a row that have all columns of taps within the source, which are `step` apart there.
+struct Inner {
+    int64_t begin, end, step;
+};
 
 /// The taps that a pixel of the result has within the source: where in the source, and which.
 struct Reach {
@@ -44,22 +65,66 @@ struct Moves {
             }
         }
     }
+    Inner inner(int64_t columns) const {
+        if (is_grad && step_x != 1) return {columns, columns, 0};
+        int64_t begin = 0, end = columns;
+        const auto all = [&](int64_t x) { return seen(x, 0, step_x, gap_x, left, w) >= 0 && seen(x, kw - 1, step_x, gap_x, left, w) >= 0; };
+        while (begin < end && !all(begin)) ++begin;
+        while (end > begin && !all(end - 1)) --end;
+        return {begin, end, (is_grad ? 1 : step_x) * column};
+    }
     Reach room() const { return {std::vector<int64_t>(size_t(kh * kw)), std::vector<int64_t>(size_t(kh * kw))}; }
 
     int64_t kh, kw, h, w, row, column, step_y, step_x, gap_y, gap_x, top, left;
     bool is_grad;
 };
 
-/// out[c] = bias[c] + the sum over taps of source[c] * weights[tap][c], for N channels.
-template <int N, class S, class T>
-inline void sum_taps(const S* source, const Reach& reach, const T* weights, int64_t channels, const S* bias, S* out) {
-    T sums[N] = {};
-    for (size_t k = 0; k < reach.count; ++k) {
-        const S* x = source + reach.at[k];
-        const T* w = weights + reach.tap[k] * channels;
-        for (int c = 0; c < N; ++c) sums[c] += load(x[c]) * w[c];
+/// For X places and V vectors of channels: bias[c] + the sum over taps of source[c] * weights[tap][c]. The places are
+/// `step` apart in the source.
+template <int X, int V, class S, class T>
+void sum_taps(const S* source, int64_t step, const Reach& reach, const T* weights, int64_t channels, const S* bias, S* out) {
+    constexpr int L = SIMD_WIDTH<T>;
+    vector_t<T, L> sums[X][V];
+    NORCH_UNROLL
+    for (int v = 0; v < V; ++v) {
+        sums[0][v] = bias ? widened<L>(bias + v * L) : vector_t<T, L>{};
+        NORCH_UNROLL
+        for (int x = 1; x < X; ++x) sums[x][v] = sums[0][v];
     }
-    for (int c = 0; c < N; ++c) out[c] = store<S>(bias ? T(load(bias[c])) + sums[c] : sums[c]);
+    for (size_t k = 0; k < reach.count; ++k) {
+        const S* seen = source + reach.at[k];
+        const T* w = weights + reach.tap[k] * channels;
+        NORCH_UNROLL
+        for (int v = 0; v < V; ++v) {
+            const auto weight = load_vector<L>(w + v * L);
+            NORCH_UNROLL
+            for (int x = 0; x < X; ++x) sums[x][v] += widened<L>(seen + x * step + v * L) * weight;
+        }
+    }
+    NORCH_UNROLL
+    for (int x = 0; x < X; ++x) {
+        NORCH_UNROLL
+        for (int v = 0; v < V; ++v) narrow_to(out + x * channels + v * L, sums[x][v]);
+    }
+}
+
+/// The same for all channels. Where vectors would hang over they go back over what is done.
+template <int X, class S, class T>
+void sum_channels(const S* source, int64_t step, const Reach& reach, const T* weights, int64_t channels, const S* bias, S* out) {
+    constexpr int L = SIMD_WIDTH<T>, WIDE = X == 1 ? 4 : 2;
+    const int64_t vectors = channels >= WIDE * L ? WIDE : channels >= 2 * L ? 2 : 1;
+    const auto kernel = vectors == WIDE ? sum_taps<X, WIDE, S, T> : vectors == 2 ? sum_taps<X, 2, S, T> : sum_taps<X, 1, S, T>;
+    for (int64_t c = 0; c < channels && channels >= L; c += vectors * L) {
+        const int64_t at = std::min(c, channels - vectors * L);
+        kernel(source + at, step, reach, weights + at, channels, bias ? bias + at : nullptr, out + at);
+    }
+    for (int64_t c = 0; c < channels && channels < L; ++c)
+        for (int x = 0; x < X; ++x) {
+            T sum = bias ? T(load(bias[c])) : T(0);
+            for (size_t k = 0; k < reach.count; ++k)
+                sum += load(source[reach.at[k] + x * step + c]) * weights[reach.tap[k] * channels + c];
+            out[x * channels + c] = store<S>(sum);
+        }
 }
 
 template <class S>
@@ -71,33 +136,68 @@ KernelPtr correlation(const Request& r, bool is_grad) {
     const int64_t taps = moves.kh * moves.kw, image = source.strides[0];
     const bool has_bias = !is_grad && r.operands.size() == 4;
     const auto strides = weight.strides;
-    const double ns = double(columns * channels * taps) / PER_NS<T> * 4;
+    const Inner inner = moves.inner(columns);
+    const double ns = double(columns * channels * taps) / PER_NS<T> * 2;
     return make_kernel(ns * double(n * rows), [=](char* const* data, const Scalar*) {
         const S* w = reinterpret_cast<const S*>(data[2]);
         Scratch<T> packed(taps * channels);
         for (int64_t t = 0; t < taps; ++t)
             for (int64_t c = 0; c < channels; ++c)
                 packed.data()[t * channels + c] = load(w[c * strides[0] + t / moves.kw * strides[2] + t % moves.kw * strides[3]]);
+        const S* bias = has_bias ? reinterpret_cast<const S*>(data[3]) : nullptr;
         parallel_for(n * rows, ns, [&](int64_t begin, int64_t end) {
             Reach reach = moves.room();
             for (int64_t i = begin; i < end; ++i) {
                 const S* x = reinterpret_cast<const S*>(data[1]) + i / rows * image;
-                const S* bias = has_bias ? reinterpret_cast<const S*>(data[3]) : nullptr;
                 S* to = reinterpret_cast<S*>(data[0]) + i * columns * channels;
-                for (int64_t column = 0; column < columns; ++column, to += channels) {
+                for (int64_t column = 0; column < columns; ++column) {
+                    if (column == inner.begin && inner.end - column >= PLACES) {
+                        moves.reach(i % rows, column, &reach);
+                        for (; column < inner.end; column += PLACES) {
+                            const int64_t at = std::min(column, inner.end - PLACES);
+                            sum_channels<PLACES>(x + (at - inner.begin) * inner.step, inner.step, reach, packed.data(), channels, bias,
+                                                 to + at * channels);
+                        }
+                        column = inner.end - 1;
+                        continue;
+                    }
                     moves.reach(i % rows, column, &reach);
-                    constexpr int N = 4 * SIMD_WIDTH<T>;
-                    int64_t c = 0;
-                    for (; c + N <= channels; c += N)
-                        sum_taps<N>(x + c, reach, packed.data() + c, channels, bias ? bias + c : nullptr, to + c);
-                    for (; c + SIMD_WIDTH<T> <= channels; c += SIMD_WIDTH<T>)
-                        sum_taps<SIMD_WIDTH<T>>(x + c, reach, packed.data() + c, channels, bias ? bias + c : nullptr, to + c);
-                    for (; c < channels; ++c)
-                        sum_taps<1>(x + c, reach, packed.data() + c, channels, bias ? bias + c : nullptr, to + c);
+                    sum_channels<1>(x, 0, reach, packed.data(), channels, bias, to + column * channels);
                 }
             }
         });
     });
+}
+
+/// sums[tap][c] += the sum over places of a row of grad[c] * x[c], for a row of K taps that are `gap` apart and a vector of
+/// channels; from place to place x goes on by `step`.
+template <int K, class S, class T>
+void sum_products(const S* grad, const S* x, int64_t step, int64_t gap, int64_t places, int64_t channels, T* sums) {
+    constexpr int L = SIMD_WIDTH<T>;
+    vector_t<T, L> totals[K] = {};
+    for (int64_t i = 0; i < places; ++i, grad += channels, x += step) {
+        const auto g = widened<L>(grad);
+        NORCH_UNROLL
+        for (int k = 0; k < K; ++k) totals[k] += widened<L>(x + k * gap) * g;
+    }
+    NORCH_UNROLL
+    for (int k = 0; k < K; ++k) store_vector(sums + k * channels, load_vector<L>(sums + k * channels) + totals[k]);
+}
+
+/// The same for all taps of a row, and all channels.
+template <class S, class T>
+void sum_row(const S* grad, const S* x, int64_t step, int64_t gap, int64_t places, int64_t taps, int64_t channels, T* sums) {
+    constexpr int L = SIMD_WIDTH<T>;
+    for (int64_t k = 0, here; k < taps; k += here) {
+        here = taps - k == 3 ? 3 : taps - k >= 5 ? 5 : 1;
+        const auto kernel = here == 3 ? sum_products<3, S, T> : here == 5 ? sum_products<5, S, T> : sum_products<1, S, T>;
+        int64_t c = 0;
+        for (; c + L <= channels; c += L) kernel(grad + c, x + k * gap + c, step, gap, places, channels, sums + k * channels + c);
+        for (; c < channels; ++c)
+            for (int64_t l = k; l < k + here; ++l)
+                for (int64_t i = 0; i < places; ++i)
+                    sums[l * channels + c] += load(x[l * gap + i * step + c]) * load(grad[i * channels + c]);
+    }
 }
 
 /// Chunks of rows are summed each by itself, and then in order, however many threads there are.
@@ -110,24 +210,37 @@ KernelPtr weight_grad(const Request& r) {
     const int64_t all = grad.shape[0] * rows, chunks = (all + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
     const int64_t image = source.strides[0];
     const auto strides = out.strides;
-    const double ns = double(columns * channels * taps * ROWS_AT_ONCE) / PER_NS<T> * 4;
+    const Inner inner = moves.inner(columns);
+    const double ns = double(columns * channels * taps * ROWS_AT_ONCE) / PER_NS<T> * 2;
     return make_kernel(ns * double(chunks), [=](char* const* data, const Scalar*) {
         Scratch<T> partial(chunks * taps * channels);
         parallel_for(chunks, ns, [&](int64_t begin, int64_t end) {
-            Reach reach = moves.room();
             for (int64_t chunk = begin; chunk < end; ++chunk) {
                 T* sums = partial.data() + chunk * taps * channels;
                 std::fill_n(sums, taps * channels, T(0));
                 for (int64_t i = chunk * ROWS_AT_ONCE; i < std::min(all, (chunk + 1) * ROWS_AT_ONCE); ++i) {
                     const S* x = reinterpret_cast<const S*>(data[2]) + i / rows * image;
                     const S* g = reinterpret_cast<const S*>(data[1]) + i * columns * channels;
-                    for (int64_t column = 0; column < columns; ++column, g += channels) {
-                        moves.reach(i % rows, column, &reach);
-                        for (size_t k = 0; k < reach.count; ++k) {
-                            const S* seen = x + reach.at[k];
-                            T* to = sums + reach.tap[k] * channels;
-                            NORCH_INDEPENDENT
-                            for (int64_t c = 0; c < channels; ++c) to[c] += load(seen[c]) * load(g[c]);
+                    for (int64_t k = 0; k < moves.kh; ++k) {
+                        const int64_t at_y = moves.seen(i % rows, k, moves.step_y, moves.gap_y, moves.top, moves.h);
+                        if (at_y < 0) continue;
+                        for (int64_t column = 0; column < columns; ++column) {
+                            if (column == inner.begin && inner.end > column) {
+                                const int64_t at = moves.seen(column, 0, moves.step_x, moves.gap_x, moves.left, moves.w);
+                                sum_row(g + column * channels, x + at_y * moves.row + at * moves.column, inner.step,
+                                        moves.gap_x * moves.column, inner.end - column, moves.kw, channels,
+                                        sums + k * moves.kw * channels);
+                                column = inner.end - 1;
+                                continue;
+                            }
+                            for (int64_t l = 0; l < moves.kw; ++l) {
+                                const int64_t at = moves.seen(column, l, moves.step_x, moves.gap_x, moves.left, moves.w);
+                                if (at < 0) continue;
+                                const S *seen = x + at_y * moves.row + at * moves.column, *own = g + column * channels;
+                                T* to = sums + (k * moves.kw + l) * channels;
+                                NORCH_INDEPENDENT
+                                for (int64_t c = 0; c < channels; ++c) to[c] += load(seen[c]) * load(own[c]);
+                            }
                         }
                     }
                 }

@@ -12,7 +12,9 @@ namespace norch::nn {
 namespace {
 
 constexpr int64_t AT_ONCE = 1024;                // windows
+constexpr int64_t ROWS_AT_ONCE = 32;             // of the result, where chunks are added
 constexpr double CHUNK_MULTIPLICATIONS = 2e6;     // at least
+constexpr int64_t MOST_ITEMS = 32;                // of a layer's work that are dealt out to threads, unless groups are more
 constexpr int64_t PARTIAL_BYTES = 64 << 20;       // at most
 
 template <class S>
@@ -40,8 +42,9 @@ public:
         const double each = double(groups_ * depth_ * width_);  // a window's multiplications
         const double least = std::max(CHUNK_MULTIPLICATIONS, 64 * each);
         const double wanted = each * double(units_ * tiling_.rows * tiling_.columns) / least;
+        const double most = std::max(1.0, double(MOST_ITEMS) / double(groups_ * std::max<int64_t>(1, int64_t(blocks_.size()))));
         const double room = double(PARTIAL_BYTES) / std::max(1.0, each * sizeof(T));
-        chunks_ = std::max<int64_t>(1, std::min<int64_t>(units_, int64_t(std::min(wanted, std::max(room, 1.0)))));
+        chunks_ = std::max<int64_t>(1, std::min<int64_t>(units_, int64_t(std::min({wanted, most, std::max(room, 1.0)}))));
         work = each * double(units_ * tiling_.rows * tiling_.columns) / PER_NS<T>;
     }
 
@@ -59,8 +62,12 @@ public:
                           partial.data() + (chunk * groups_ + group) * depth_ * width_);
             }
         });
-        parallel_for(groups_ * depth_, double(width_) * double(chunks_ + 8) / 8, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) combine(partial.data(), i / depth_, i % depth_, out);
+        const int64_t parts = (depth_ + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+        parallel_for(groups_ * parts, double(ROWS_AT_ONCE * width_) * double(chunks_ + 8) / 8, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t first = i % parts * ROWS_AT_ONCE;
+                combine(partial.data(), i / parts, first, std::min(ROWS_AT_ONCE, depth_ - first), out);
+            }
         });
     }
 
@@ -111,17 +118,30 @@ private:
                     panel[(y * tile.columns + x) * width + c] = load(grad[c * stride[1] + y * stride[2] + x * stride[3]]);
     }
 
-    /// Row `row` of a group, a channel and a tap: all chunks' sums, in order.
-    void combine(const T* partial, int64_t group, int64_t row, S* out) const {
+    /// Rows from `first` on of a group, each a channel and a tap: all chunks' sums, in order.
+    void combine(const T* partial, int64_t group, int64_t first, int64_t count, S* out) const {
+        const bool is_run = rows_[size_t(first + count - 1)] - rows_[size_t(first)] == count - 1 && out_[3] == 1;
+        alignas(64) T sums[ROWS_AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>];
         for (const Block& block : blocks_) {
-            T sums[MAX_VECTORS * SIMD_WIDTH<T>] = {};
             const int64_t width = block.width<T>();
             for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-                const T* from = partial + ((chunk * groups_ + group) * width_ + block.first) * depth_ + row * width;
-                for (int64_t c = 0; c < width; ++c) sums[c] += from[c];
+                const T* from = partial + ((chunk * groups_ + group) * width_ + block.first) * depth_ + first * width;
+                if (!chunk) {
+                    std::copy_n(from, count * width, sums);
+                    continue;
+                }
+                NORCH_INDEPENDENT
+                for (int64_t i = 0; i < count * width; ++i) sums[i] += from[i];
             }
-            S* to = out + (group * channels_ + block.first) * out_[0] + rows_[size_t(row)];
-            for (int64_t c = 0; c < block.channels; ++c) to[c * out_[0]] = store<S>(sums[c]);
+            S* to = out + (group * channels_ + block.first) * out_[0];
+            if constexpr (std::is_same_v<S, T>) {
+                if (is_run) {
+                    matmul::transpose(sums, width, count, block.channels, to + rows_[size_t(first)], out_[0]);
+                    continue;
+                }
+            }
+            for (int64_t i = 0; i < count; ++i)
+                for (int64_t c = 0; c < block.channels; ++c) to[c * out_[0] + rows_[size_t(first + i)]] = store<S>(sums[i * width + c]);
         }
     }
 
@@ -141,7 +161,7 @@ private:
 KernelPtr conv2d_weight_grad(const Request& r) {
     const Operand &out = r.operands[0], &grad = r.operands[1];
     if (grad.dtype != out.dtype || r.operands[2].dtype != out.dtype || !is_image_output(out)) return nullptr;
-    if (KernelPtr found = conv2d_depthwise(r)) return found;
+    if (KernelPtr found = conv2d_special(r)) return found;
     const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
     const auto& dilation = r.attrs.integers("dilation");
     WindowGrid grid(grad.shape[2], grad.shape[3], stride[0], stride[1],

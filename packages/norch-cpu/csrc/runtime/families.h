@@ -34,6 +34,7 @@ void add_convolution(Registry&);
 void add_pooling(Registry&);
 void add_dropout(Registry&);
 void add_optimizers(Registry&);
+void add_recurrence(Registry&);  // recurrent layers
 }
 namespace random {
 void add_random(Registry&);  // random, arange

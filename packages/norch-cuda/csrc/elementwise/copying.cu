@@ -1,5 +1,6 @@
 // copy between equal dtypes, fill, where: what moves elements and computes nothing. casting.cu has the casts.
 #include "elementwise/elementwise.cuh"
+#include "elementwise/joining.h"
 #include "runtime/families.h"
 
 namespace norch::elementwise {
@@ -148,6 +149,8 @@ KernelPtr where(const Request& request) {
 void add_copying(Registry& registry) {
     registry["copy"] = [](const Request& request) { return request.operands[1].is_scalar ? fill(request) : copy(request); };
     registry["fill"] = fill;
+    registry["cat"] = cat;
+    registry["stack"] = stack;
     registry["where"] = where;
 }
 

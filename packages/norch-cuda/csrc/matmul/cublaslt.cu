@@ -11,6 +11,7 @@
 namespace norch::matmul {
 
 bool allows_tf32 = false;
+Sums allowed_sums;
 
 namespace {
 
@@ -31,7 +32,7 @@ struct Heuristic {
     int reserved[4];
 };
 
-enum ComputeType { COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
+enum ComputeType { COMPUTE_16F = 64, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
 enum DescAttribute { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8 };
 enum LayoutAttribute { LAYOUT_BATCH_COUNT = 5, LAYOUT_STRIDED_BATCH_OFFSET = 6 };
 enum PreferenceAttribute {
@@ -141,8 +142,9 @@ struct Gemm::Choice {
 void Gemm::describe() const {
     const Functions& lt = library();
     auto descriptors = std::make_shared<Descriptors>();
-    const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
+    const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : sums_float16() ? CUDA_R_16F : CUDA_R_32F;
     const int compute = dtype == DType::f64                ? COMPUTE_64F
+                        : sums_float16()                   ? COMPUTE_16F
                         : dtype == DType::f32 && uses_tf32 ? COMPUTE_32F_FAST_TF32
                                                            : COMPUTE_32F;
     check_status(lt.desc_create(&descriptors->desc, compute, scale), "to describe a product");
@@ -178,8 +180,8 @@ const Gemm::Choice& Gemm::choose(int device, unsigned alignment) const {
     lt.preference_set(preference, PREF_MAX_WORKSPACE_BYTES, &WORKSPACE, sizeof WORKSPACE);
     for (int which = PREF_MIN_ALIGNMENT_A_BYTES; which <= PREF_MIN_ALIGNMENT_D_BYTES; ++which)
         lt.preference_set(preference, which, &alignment, sizeof alignment);
-    // Partial sums of 16-bit products stay in float32.
-    if (is_half(dtype))
+    // Partial sums of 16-bit products stay in float32 unless the user allows otherwise.
+    if (is_half(dtype) && !(dtype == DType::f16 ? sums.float16 || sums.float16_throughout : sums.bfloat16))
         lt.preference_set(preference, PREF_REDUCTION_SCHEME_MASK, &REDUCTION_COMPUTE_TYPE, sizeof(uint32_t));
     Heuristic found = {};
     int count = 0;
@@ -204,9 +206,10 @@ bool Gemm::run(char* to, const char* left, const char* right, const char* bias) 
     auto launch = [&](void* workspace) {
         const double one64 = 1, zero64 = 0;
         const float one32 = 1, zero32 = 0;
+        const uint16_t one16 = 0x3C00, zero16 = 0;
         const bool is_64 = dtype == DType::f64;
-        const void* alpha = is_64 ? static_cast<const void*>(&one64) : &one32;
-        const void* beta = is_64 ? static_cast<const void*>(&zero64) : &zero32;
+        const void* alpha = is_64 ? static_cast<const void*>(&one64) : sums_float16() ? static_cast<const void*>(&one16) : &one32;
+        const void* beta = is_64 ? static_cast<const void*>(&zero64) : sums_float16() ? static_cast<const void*>(&zero16) : &zero32;
         check_status(lt.matmul(handle_of(stream.device), d.desc, alpha, right, d.first, left, d.second, beta, to, d.out,
                                to, d.out, &choice.algorithm, workspace, choice.workspace, stream_handle()),
                      "to multiply matrices");

@@ -12,6 +12,12 @@ namespace norch::matmul {
 
 /// Whether products of float32 may be computed in tf32; read when a kernel is made.
 extern bool allows_tf32;
+/// How products of 16-bit floats may be summed; read when a kernel is made.
+struct Sums {
+    bool float16 = false, bfloat16 = false;  // partial sums may be of the result's dtype
+    bool float16_throughout = false;
+};
+extern Sums allowed_sums;
 
 /// A row-major matrix, or its transpose: `ld` elements from one stored row to the next, `step` from one of the batch to
 /// the next.
@@ -28,6 +34,7 @@ public:
     int64_t m, n, k, batch = 1;
     GemmOperand out, a, b;  // out is not transposed
     bool has_bias = false, has_relu = false, uses_tf32 = allows_tf32;
+    Sums sums = allowed_sums;
 
     /// Returns false where cuBLASLt has no algorithm. Throws where there is no cuBLASLt.
     bool run(char* out, const char* a, const char* b, const char* bias = nullptr) const;
@@ -36,6 +43,7 @@ private:
     struct Descriptors;
     struct Choice;
     void describe() const;
+    bool sums_float16() const { return dtype == DType::f16 && sums.float16_throughout; }
     const Choice& choose(int device, unsigned alignment) const;
 
     // Made when first run; runs hold the GIL.

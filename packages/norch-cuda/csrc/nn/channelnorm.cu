@@ -2,30 +2,11 @@
 //
 // A few large channels are split among blocks: one launch for the parts' statistics, and one that puts those together
 // and writes. Otherwise a block does both for a channel, whose elements it finds in the cache the second time.
-#include "nn/normalization.cuh"
+#include "nn/channelnorm.cuh"
 #include "runtime/families.h"
 
 namespace norch::nn {
 namespace {
-
-struct Channels {
-    // Forward: mean and unbiased variance of the channels. Backward: the gradients of weight and bias.
-    char *out, *first, *second;
-    const char *grad, *in;
-    Parameter weight, bias;
-    uint32_t packets, each;  // packets of a channel, and of a part of one
-    FastDivide inner;        // packets of a channel that lie side by side
-    int64_t channels, count;
-    double eps;
-    double* parts;           // for each part of each channel its Moments; null where there is one part
-    bool is_last;            // of two launches
-};
-
-/// Mean and squared deviation of some numbers; of gradients g their sum, and that of g * (x - mean).
-template <class C>
-struct Moments {
-    C count = 0, mean = 0, square = 0, grad = 0, product = 0;
-};
 
 /// Adds N numbers, whose own mean and deviation are found first (T. Chan, G. Golub and R. LeVeque, "Updating formulae
 /// and a pairwise algorithm for computing sample variances", 1979).
@@ -114,33 +95,6 @@ __device__ Moments<double> moments_of_parts(const double* parts) {
     return together<GRAD>(m);
 }
 
-/// out = (grad - shift - (x - mean) * slope) * scale, or forward (x - mean) * scale + shift.
-template <class T, bool GRAD>
-struct Factors {
-    using C = computed<T>;
-    C mean, scale, shift, slope;
-
-    __device__ Factors(const Channels& a, int64_t channel, const Moments<double>& m) {
-        const double factor = 1 / std::sqrt(m.square / double(a.count) + a.eps);
-        mean = C(m.mean);
-        const double off = m.mean - double(mean);  // what rounding took of it
-        scale = C(factor * double(a.weight.at<T>(channel, 1)));
-        slope = GRAD ? C(m.product / double(a.count) * factor * factor) : C(0);
-        shift = GRAD ? C(m.grad / double(a.count) - off * double(slope))
-                     : C(double(a.bias.at<T>(channel, 0)) - off * double(scale));
-    }
-    __device__ C operator()(C x, C g) const {
-        return GRAD ? (g - shift - (x - mean) * slope) * scale : (x - mean) * scale + shift;
-    }
-};
-
-template <class C, bool GRAD>
-__device__ void write_statistics(const Channels& a, int64_t channel, const Moments<double>& m) {
-    const double factor = 1 / std::sqrt(m.square / double(a.count) + a.eps);
-    reinterpret_cast<C*>(a.first)[channel] = C(GRAD ? m.product * factor : m.mean);
-    reinterpret_cast<C*>(a.second)[channel] = C(GRAD ? m.grad : m.square / double(a.count > 1 ? a.count - 1 : 1));
-}
-
 template <class T, int VEC, bool GRAD>
 __device__ void write_channel(const Channels& a, int64_t channel, uint32_t begin, uint32_t end,
                               const Moments<double>& m) {
@@ -209,18 +163,6 @@ __device__ inline Moments<double> column_together(const Moments<C>& m) {
         out.product += shared[4][k][threadIdx.x] + gap * shared[3][k][threadIdx.x];
     }
     return out;
-}
-
-/// Adds the moments of other numbers.
-template <class C>
-__device__ inline void merge(Moments<C>& m, const Moments<C>& other) {
-    if (other.count == 0) return;
-    const C total = m.count + other.count, gap = other.mean - m.mean, step = gap * (other.count / total);
-    m.square += other.square + gap * step * m.count;
-    m.product += other.product - m.grad * step + other.grad * (gap - step);
-    m.grad += other.grad;
-    m.mean += step;
-    m.count = total;
 }
 
 /// What the launch before has found of a channel's parts.
@@ -348,6 +290,7 @@ KernelPtr batch_norm(const Request& request) {
             a.in = data[input];
             a.weight.data = weight ? data[weight] : nullptr;
             a.bias.data = bias ? data[bias] : nullptr;
+            if (inner == 1 && launch_channel_rows<T, GRAD>(a)) return;
             if (inner == 1) launch_columns<T, GRAD>(a);
             else if (rows_have_packets<T>(inner, {a.out, a.grad, a.in})) launch<T, PER_16_BYTES<T>, GRAD>(a, inner);
             else launch<T, 1, GRAD>(a, inner);

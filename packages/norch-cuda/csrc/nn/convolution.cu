@@ -8,6 +8,7 @@
 
 #include "matmul/cublaslt.h"
 #include "matmul/own_product.h"
+#include "nn/convolution_cudnn.h"
 #include "runtime/allocator.h"
 #include "runtime/device.cuh"
 #include "runtime/families.h"
@@ -297,8 +298,9 @@ KernelPtr weight_grad(const Request& r) {
     return std::make_unique<WeightGrad>(r, conv);
 }
 
-template <Factory make>
+template <ConvolutionKind kind, Factory make>
 KernelPtr of_one_dtype(const Request& r) {
+    if (KernelPtr kernel = cudnn_convolution(kind, r)) return kernel;
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype || operand.numel() == 0) return nullptr;
     return r.operands[0].is_contiguous() && is_floating(r.operands[0].dtype) ? make(r) : nullptr;
@@ -307,9 +309,13 @@ KernelPtr of_one_dtype(const Request& r) {
 }  // namespace
 
 void add_convolution(Registry& registry) {
-    registry["conv2d"] = of_one_dtype<forward>;
-    registry["conv2d_input_grad"] = of_one_dtype<input_grad>;
-    registry["conv2d_weight_grad"] = of_one_dtype<weight_grad>;
+    registry["conv2d"] = of_one_dtype<ConvolutionKind::forward, forward>;
+    registry["conv2d_input_grad"] = of_one_dtype<ConvolutionKind::input_grad, input_grad>;
+    registry["conv2d_weight_grad"] = of_one_dtype<ConvolutionKind::weight_grad, weight_grad>;
+    // Of volumes we have no kernels: core does them plane by plane.
+    registry["conv3d"] = [](const Request& r) { return cudnn_convolution(ConvolutionKind::forward, r); };
+    registry["conv3d_input_grad"] = [](const Request& r) { return cudnn_convolution(ConvolutionKind::input_grad, r); };
+    registry["conv3d_weight_grad"] = [](const Request& r) { return cudnn_convolution(ConvolutionKind::weight_grad, r); };
 }
 
 }  // namespace norch::nn

@@ -1,19 +1,10 @@
 // max_pool2d, where its largest elements are, sums of windows (behind avg_pool2d), and their gradients: a thread for
 // each element of the output.
-#include <limits>
-
-#include "runtime/device.cuh"
+#include "nn/pooling.cuh"
 #include "runtime/families.h"
 
 namespace norch::nn {
 namespace {
-
-/// Windows over planes of h * w elements of an operand (n, c, h, w), rows * columns of them. Strides count elements.
-struct Pool {
-    FastDivide across, down, channels;  // of the output that the threads are for
-    uint32_t count;
-    int kh, kw, step_y, step_x, gap_y, gap_x, top, left, h, w, rows, columns;
-};
 
 struct Planes {
     int64_t n, c, row, column;
@@ -35,18 +26,6 @@ __device__ Place place_of(const Pool& p, uint32_t i) {
 template <class T>
 __device__ const T* plane_at(const T* data, const Planes& planes, const Place& at) {
     return data + at.n * planes.n + at.c * planes.c;
-}
-
-/// The larger; NaN wins.
-template <class C>
-__device__ C larger(C best, C x) {
-    return x > best || x != x ? x : best;
-}
-
-template <class C>
-__host__ __device__ C lowest() {
-    using Limits = std::numeric_limits<C>;
-    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
 
 /// K is the windows' height and width, or 0 where it is only known at run time.
@@ -109,12 +88,6 @@ __global__ void __launch_bounds__(THREADS) indices_kernel(const __grid_constant_
     out[i] = largest_at(p, planes, plane_at(data, planes, at), at.y, at.x);
 }
 
-/// The windows of which some element is number `at` of its row or column: from `first` to `last`.
-__device__ int2 windows_of(int at, int before, int k, int gap, int step, int count) {
-    const int end = at + before, begin = end - (k - 1) * gap;
-    return {begin <= 0 ? 0 : (begin + step - 1) / step, min(end / step, count - 1)};
-}
-
 /// Each element's sum of the gradients of the windows that see it (IS_MAX: whose largest it is).
 template <class T, bool IS_MAX>
 __global__ void __launch_bounds__(THREADS) grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad,
@@ -170,22 +143,7 @@ __global__ void __launch_bounds__(THREADS) halves_grad_kernel(const __grid_const
 
 // --- Kernels --------------------------------------------------------------------------------------------------------
 
-/// `whole` (n, c, h, w) and `pooled` (n, c, rows, columns); the threads are for planes of across * down elements.
-Pool pool_of(const Operand& whole, const Operand& pooled, const Attrs& attrs, int64_t down, int64_t across) {
-    const auto &windows = attrs.integers("windows"), &pads = attrs.integers("pads");
-    Pool p;
-    p.kh = int(windows[0]), p.kw = int(windows[1]), p.step_y = int(windows[2]), p.step_x = int(windows[3]);
-    p.gap_y = int(windows[4]), p.gap_x = int(windows[5]), p.top = int(pads[0]), p.left = int(pads[2]);
-    p.h = int(whole.shape[2]), p.w = int(whole.shape[3]);
-    p.rows = int(pooled.shape[2]), p.columns = int(pooled.shape[3]);
-    p.across = FastDivide(uint32_t(std::max<int64_t>(across, 1)));
-    p.down = FastDivide(uint32_t(std::max<int64_t>(down, 1)));
-    p.channels = FastDivide(uint32_t(std::max<int64_t>(whole.shape[1], 1)));
-    p.count = uint32_t(whole.shape[0] * whole.shape[1] * down * across);
-    return p;
-}
-
-/// Whether 32-bit indices do, and the output has no gaps. Otherwise core decomposes.
+/// Whether 32-bit indices do. Otherwise core decomposes.
 bool is_usual(const Request& r) {
     constexpr int64_t LIMIT = (int64_t(1) << 31) - 1;
     for (const Operand& o : r.operands)
@@ -195,11 +153,15 @@ bool is_usual(const Request& r) {
             if (n > (1 << 24)) return false;
     const auto &windows = r.attrs.integers("windows"), &pads = r.attrs.integers("pads");
     if (windows[0] * windows[4] > (1 << 24) || windows[1] * windows[5] > (1 << 24)) return false;
-    return r.operands[0].is_contiguous() && pads[0] >= 0 && pads[2] >= 0;
+    return pads[0] >= 0 && pads[2] >= 0;
 }
 
 template <class T, bool IS_MAX>
 KernelPtr pooled(const Request& r) {
+    if (!r.operands[0].is_contiguous()) {
+        if constexpr (std::is_floating_point_v<computed<T>>) return pooled_last<T, IS_MAX>(r);
+        return nullptr;
+    }
     const Operand &out = r.operands[0], &in = r.operands[1];
     const Pool p = pool_of(in, out, r.attrs, out.shape[2], out.shape[3]);
     const Planes planes(in);
@@ -229,28 +191,13 @@ KernelPtr indices(const Request& r) {
     });
 }
 
-/// Whether each window along a dim has an element that is not padding.
-bool all_see(int64_t size, int64_t count, int64_t k, int64_t step, int64_t gap, int64_t before) {
-    for (int64_t at = 0; at < count; ++at) {
-        bool sees = false;
-        for (int64_t i = 0; i < k && !sees; ++i) {
-            const int64_t place = at * step - before + i * gap;
-            sees = place >= 0 && place < size;
-        }
-        if (!sees) return false;
-    }
-    return true;
-}
-
 template <class T, bool IS_MAX>
 KernelPtr gradient(const Request& r) {
+    if (!r.operands[0].is_contiguous()) return pooled_last_grad<T, IS_MAX>(r);
     const Operand &out = r.operands[0], &grad = r.operands[1];
     Pool p = pool_of(out, grad, r.attrs, out.shape[2], out.shape[3]);
-    const bool is_halves = p.kh == 2 && p.kw == 2 && p.step_y == 2 && p.step_x == 2 && p.gap_y == 1 && p.gap_x == 1 &&
-                           !p.top && !p.left && p.rows * 2 <= p.h && p.columns * 2 <= p.w;
-    if (IS_MAX && !is_halves && !(all_see(p.h, p.rows, p.kh, p.step_y, p.gap_y, p.top) &&
-                                  all_see(p.w, p.columns, p.kw, p.step_x, p.gap_x, p.left)))
-        return nullptr;
+    const bool is_halves = are_halves(p);
+    if (IS_MAX && !is_halves && !all_see(p)) return nullptr;
     if (is_halves) p = pool_of(out, grad, r.attrs, (out.shape[2] + 1) / 2, (out.shape[3] + 1) / 2);
     const Planes grads(grad), planes(IS_MAX ? r.operands[2] : grad);
     return make_kernel(0, [=](char* const* data, const Scalar*) {
@@ -283,7 +230,7 @@ void add_pooling(Registry& registry) {
         return visit_device(r.operands[0].dtype, [&]<class T>(Tag<T>) { return pooled<T, true>(r); });
     };
     registry["max_pool2d_indices"] = [](const Request& r) -> KernelPtr {
-        if (!is_usual(r)) return nullptr;
+        if (!is_usual(r) || !r.operands[0].is_contiguous()) return nullptr;
         return visit_device(r.operands[1].dtype, [&]<class T>(Tag<T>) { return indices<T>(r); });
     };
     registry["sum_pool2d"] = [](const Request& r) -> KernelPtr {

@@ -38,6 +38,7 @@ void add_convolution(Registry&);
 void add_pooling(Registry&);  // max_pool2d, sum_pool2d
 void add_dropout(Registry&);
 void add_optimizers(Registry&);
+void add_recurrence(Registry&);  // recurrent layers
 }
 namespace random {
 void add_random(Registry&);

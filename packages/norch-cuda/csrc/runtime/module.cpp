@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 
 #include "common/module.h"
+#include "cudnn/library.h"
+#include "linalg/linalg.h"
 #include "matmul/cublaslt.h"
 #include "runtime/bindings.h"
 #include "runtime/families.h"
@@ -265,7 +267,8 @@ NB_MODULE(_ext, m) {
         reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
         indexing::add_embedding_grad, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
         nn::add_attention, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
-        nn::add_dropout, nn::add_optimizers, random::add_random});
+        nn::add_dropout, nn::add_optimizers, nn::add_recurrence, random::add_random, linalg::add_lu, linalg::add_triangles, linalg::add_qr,
+        linalg::add_spectral});
     m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out", get, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out_later", get_later, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
@@ -284,7 +287,16 @@ NB_MODULE(_ext, m) {
         nb::handle held = find.inc_ref();  // for good: the process may outlive the interpreter
         find_library = [held](const char* name) { return nb::cast<std::string>(held(name)); };
     }, nb::arg("find"));
-    m.def("set_allows_tf32", [](bool allows) { matmul::allows_tf32 = allows; }, nb::arg("allows"));
+    m.def("set_precision", [](bool tf32, bool float16_sums, bool bfloat16_sums, bool float16_accumulation) {
+        matmul::allows_tf32 = tf32;
+        matmul::allowed_sums = {float16_sums, bfloat16_sums, float16_accumulation};
+    });
+    m.def("set_cudnn", [](bool is_enabled, bool is_deterministic, bool benchmarks) {
+        cudnn::settings = {is_enabled, is_deterministic, benchmarks};
+    });
+    m.def("cudnn_version", [] { return cudnn::unusable_reason().empty() ? cudnn::version() : 0; });
+    m.def("why_no_cudnn", [] { return cudnn::unusable_reason(); });
+    m.def("has_linalg", linalg::is_available);
     add_runtime(m);
     distributed::add_nccl(m);
 }

@@ -153,7 +153,7 @@ const void* load(const std::string& cubin, const char* name) {
 const void* runtime_kernel(const std::string& source, const char* name, int device) {
     static std::unordered_map<std::string, const void*> known;
     static const char* const wanted = std::getenv("NORCH_CUDA_NVRTC");
-    if (!wanted || std::string(wanted) == "0") return nullptr;
+    if (wanted && std::string(wanted) == "0") return nullptr;
     const Functions* nvrtc = library();
     if (!nvrtc) return nullptr;
     int major = 0, minor = 0;

@@ -5,13 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from norch.backend import Backend, Fed, Kernel, Operand, Place, get_float32_matmul_precision
+from norch.backend import Backend, Fed, Kernel, Operand, Place, allows_tf32, get_switch
 
 from . import _ext, libraries, module
+
+_SUMS = ("float16_sums", "bfloat16_sums", "float16_accumulation")
+"""The switches of `norch.backends.cuda.matmul`: off at first."""
+_CUDNN = (("enabled", True), ("deterministic", True), ("benchmark", False))
+"""The switches of `norch.backends.cudnn`, and what they are at first."""
 
 
 class CudaBackend(Backend):
     device_type = "cuda"
+    channels_last = frozenset(
+        {
+            "cat",
+            "conv2d",
+            "conv2d_input_grad",
+            "conv2d_weight_grad",
+            "conv3d",
+            "conv3d_input_grad",
+            "conv3d_weight_grad",
+            "max_pool2d",
+            "max_pool2d_grad",
+            "sum_pool2d",
+            "sum_pool2d_grad",
+        }
+    )
     module = module
     allocate = staticmethod(_ext.allocate)
     copy_in = staticmethod(_ext.copy_in)
@@ -31,9 +51,22 @@ class CudaBackend(Backend):
         return reason or None
 
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
-        _ext.set_allows_tf32(get_float32_matmul_precision() != "highest")
+        if op.startswith("linalg_") and not self.has_linalg():
+            return None
+        kind = "conv" if op.startswith("conv") else "rnn" if op.startswith("recurrence") else "matmul"
+        _ext.set_precision(allows_tf32(kind), *(bool(get_switch(f"matmul.{name}")) for name in _SUMS))
+        _ext.set_cudnn(*(bool(get_switch(f"cudnn.{name}", default)) for name, default in _CUDNN))
         kernel: Kernel | None = _ext.compile(op, operands, attrs)
         return kernel
+
+    @staticmethod
+    def has_linalg() -> bool:
+        """Whether cuSOLVER is there."""
+        found: bool = _ext.has_linalg()
+        return found
+
+    def advice(self, op: str) -> str | None:
+        return "pip install norch-cuda[linalg]" if op.startswith("linalg_") else None
 
     def allocating(self, kernel: Kernel, nbytes: int, index: int) -> Callable[..., Any]:
         found: Callable[..., Any] | None = _ext.allocating(kernel, nbytes, index)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import norch
 
-from . import _ext
+from . import _ext, libraries
 from ._ext import Event
 from .stream import (
     CUDAGraph,
@@ -43,6 +41,7 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_device",
     "stream",
+    "uses",
     "versions",
 ]
 
@@ -54,15 +53,20 @@ def set_device(device: DeviceLike) -> None:
     _ext.set_current_device(device_index(device))
 
 
-@contextmanager
-def device(device: DeviceLike) -> Iterator[None]:
+class device:
     """Within this context "cuda" without an index means `device`."""
-    before = _ext.current_device()
-    _ext.set_current_device(device_index(device))
-    try:
-        yield
-    finally:
-        _ext.set_current_device(before)
+
+    __slots__ = ("_before", "_index")
+
+    def __init__(self, device: DeviceLike) -> None:
+        self._index = device_index(device)
+
+    def __enter__(self) -> None:
+        self._before = _ext.current_device()
+        _ext.set_current_device(self._index)
+
+    def __exit__(self, *error: object) -> None:
+        _ext.set_current_device(self._before)
 
 
 def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:
@@ -83,9 +87,24 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of CUDA that the kernels were built with and that the driver supports."""
-    runtime, driver = _ext.cuda_version()
-    return {"runtime": f"{runtime // 1000}.{runtime % 1000 // 10}", "driver": f"{driver // 1000}.{driver % 1000 // 10}"}
+    """The versions of CUDA that the kernels were built with and that the driver supports, and of cuDNN where it is."""
+    runtime, driver = (f"{v // 1000}.{v % 1000 // 10}" for v in _ext.cuda_version())
+    found, cudnn = {"runtime": runtime, "driver": driver}, _ext.cudnn_version()
+    return found | {"cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"} if cudnn else found
+
+
+def uses() -> str:
+    """What libraries the kernels use, and what is not there, for `norch info`."""
+    found = versions()
+    parts = [f"CUDA {found['runtime']}", f"driver {found['driver']}"]
+    lacking = []
+    for name, library in libraries.USED.items():
+        if name in found or (name != "cudnn" and libraries.is_there(name)):
+            parts.append(f"{library.title} {found.get(name, '')}".rstrip())
+        else:
+            why = f" {_ext.why_no_cudnn()}" if name == "cudnn" else f" `pip install {library.package}` has it"
+            lacking.append(f"; without {library.title} ({library.purpose}):{why}")
+    return ", ".join(parts) + "".join(lacking)
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:

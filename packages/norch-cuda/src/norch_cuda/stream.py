@@ -91,21 +91,25 @@ def default_stream(device: Any = None) -> Stream:
     return _wrap(_ext.default_stream(device_index(device)))
 
 
-@contextmanager
-def stream(stream: Stream | None) -> Iterator[None]:
+class stream:
     """Within this context the work of this thread on the stream's device goes to `stream`; None changes nothing."""
-    if stream is None:
-        yield
-        return
-    native = stream._native
-    before, device = _ext.current_stream(native.device), _ext.current_device()
-    _ext.set_current_device(native.device)
-    _ext.set_current_stream(native)
-    try:
-        yield
-    finally:
-        _ext.set_current_stream(before)
-        _ext.set_current_device(device)
+
+    __slots__ = ("_before", "_device", "_native")
+
+    def __init__(self, stream: Stream | None) -> None:
+        self._native = None if stream is None else stream._native
+
+    def __enter__(self) -> None:
+        native = self._native
+        if native is not None:
+            self._before, self._device = _ext.current_stream(native.device), _ext.current_device()
+            _ext.set_current_device(native.device)
+            _ext.set_current_stream(native)
+
+    def __exit__(self, *error: object) -> None:
+        if self._native is not None:
+            _ext.set_current_stream(self._before)
+            _ext.set_current_device(self._device)
 
 
 def is_current_stream_capturing() -> bool:

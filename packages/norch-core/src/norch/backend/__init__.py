@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..device import set_registry
 from ..dtype import DType
 from ..errors import BackendError, OutOfMemoryError
-from ..settings import get_float32_matmul_precision
+from ..settings import allows_tf32, get_float32_matmul_precision, get_switch
 from .contract import (
     BINARY,
     COMPARISON,
@@ -64,7 +64,9 @@ __all__ = [
     "Operand",
     "OutOfMemoryError",
     "Place",
+    "allows_tf32",
     "get_float32_matmul_precision",
+    "get_switch",
     "hookimpl",
     "parse_steps",
     "register",

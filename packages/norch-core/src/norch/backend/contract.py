@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ..dtype import DType
 
-CONTRACT = (1, 3)
+CONTRACT = (1, 4)
 """Major and minor version. Majors must match; a backend built for an older minor keeps working, since methods and
 fields are only ever added, each with a default.
 
 1.1: Backend.allocating, copy_out_later and current_device.
 1.2: Backend.channels_last and record_stream.
 1.3: Backend.program, and the composite "fused".
+1.4: Backend.advice, and the composites of linear algebra ("linalg_solve" and others: norch.linalg.routines).
 """
 
 UNARY: list[str] = []
@@ -69,6 +70,9 @@ CHANNELS_LAST = frozenset(
         "conv2d",
         "conv2d_input_grad",
         "conv2d_weight_grad",
+        "conv3d",
+        "conv3d_input_grad",
+        "conv3d_weight_grad",
         "max_pool2d",
         "max_pool2d_grad",
         "max_pool2d_indices",
@@ -184,7 +188,7 @@ class Backend(ABC):
     """Of two providers of one device type the higher wins; the NumPy reference has -100."""
 
     channels_last: frozenset[str] = frozenset()
-    """Those of CHANNELS_LAST for which `compile` knows outputs (n, c, h, w) whose channels vary fastest, be it that it
+    """Those of CHANNELS_LAST for which `compile` knows outputs (n, c, ...) whose channels vary fastest, be it that it
     answers None. Of the others, and after a None, it is asked for a contiguous result, which core copies."""
 
     @abstractmethod
@@ -247,6 +251,10 @@ class Backend(ABC):
         Runs of a program do not overlap, which core sees to. What a kernel raises leaves `run` as it is, with the
         position of its call as the attribute `call`.
         """
+        return None
+
+    def advice(self, op: str) -> str | None:
+        """What a user can do to have a kernel of `op`, for which `compile` answers None: "pip install ..."."""
         return None
 
     def synchronize(self, index: int) -> None:

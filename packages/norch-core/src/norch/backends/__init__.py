@@ -1,49 +1,111 @@
 """Switches that PyTorch scripts set: `norch.backends.cudnn.benchmark = True` and the like. Loaded when first used.
 
-norch has none of the libraries that they are named for. A switch that norch has an equivalent of sets it; one that
-could only change speed is kept and has no effect; one that asks for what norch does not do raises. Not to be confused
-with `norch.backend`, the contract of norch's own backends.
+A switch that norch has an equivalent of sets it; one that could only change speed is kept and has no effect; one that
+asks for what norch does not do raises. Not to be confused with `norch.backend`, the contract of norch's own backends.
 """
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
+from types import ModuleType
 from typing import Any
 
 from ..backend import registry
-from ..settings import get_float32_matmul_precision, set_float32_matmul_precision
+from ..settings import allows_tf32, get_switch, set_float32_matmul_precision, set_switch
 
 
-class _Tf32:
-    """`allow_tf32`, which is norch's float32 precision of matrix products and convolutions: one switch for both."""
+class _Float32:
+    """How float32 is computed in, of one kind of ops or of several."""
+
+    def __init__(self, *kinds: str) -> None:
+        object.__setattr__(self, "_kinds", kinds)
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether float32 factors may be rounded to tf32: `get_float32_matmul_precision() != "highest"`."""
-        return get_float32_matmul_precision() != "highest"
+        """Whether factors may be rounded to tf32."""
+        return all(map(allows_tf32, self._kinds))
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool) -> None:
-        set_float32_matmul_precision("high" if value else "highest")
+        self.fp32_precision = "tf32" if value else "ieee"
+
+    @property
+    def fp32_precision(self) -> str:
+        """ "ieee" or "tf32". "none" as well can be set: "ieee" of products; of others, that they do as products."""
+        return "tf32" if self.allow_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, value: str) -> None:
+        if value not in _CHOICES:
+            raise ValueError(f"fp32_precision: expected one of {', '.join(_CHOICES)}, got {value!r}")
+        for kind in self._kinds:
+            if kind == "matmul":
+                set_float32_matmul_precision("high" if value == "tf32" else "highest")
+            else:
+                set_switch(f"{kind}.tf32", _CHOICES[value])
 
 
-class _CuDNN(_Tf32):
-    """norch-cuda has kernels of its own in place of cuDNN."""
+_CHOICES = {"ieee": False, "tf32": True, "none": None}
 
-    benchmark = False
-    """Kept, without effect: norch-cuda tries out no algorithms at run time."""
+
+def _switch(key: str, default: bool, doc: str) -> Any:
+    """A property that backends see as the switch `key`."""
+
+    def put(self: object, value: bool) -> None:
+        set_switch(key, bool(value))
+
+    return property(lambda self: get_switch(key, default), put, doc=doc)
+
+
+class _Matmul(_Float32):
+    """Matrix products: in tf32 or not as `norch.set_float32_matmul_precision` says, which this is another name of."""
+
+    allow_fp16_reduced_precision_reduction = _switch(
+        "matmul.float16_sums", False, "Whether partial sums of float16 products may be float16: norch-cuda's cuBLASLt."
+    )
+    allow_bf16_reduced_precision_reduction = _switch(
+        "matmul.bfloat16_sums", False, "Whether partial sums of bfloat16 products may be bfloat16."
+    )
+    allow_fp16_accumulation = _switch(
+        "matmul.float16_accumulation", False, "Whether products of float16 may be summed in float16 throughout."
+    )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(type(self), name):
+            raise AttributeError(f"norch.backends.cuda.matmul has no switch {name!r}")
+        object.__setattr__(self, name, value)
+
+
+class _CuDNN(_Float32):
+    """cuDNN, which norch-cuda uses where it is installed: `pip install norch-cuda[cudnn]`. Its `allow_tf32` is that of
+    convolutions and recurrent layers, by whatever kernels; unless set, they do as matrix products."""
+
+    conv, rnn = _Float32("conv"), _Float32("rnn")
+    enabled = _switch("cudnn.enabled", True, "Whether norch-cuda uses cuDNN where it is installed.")
+    deterministic = _switch(
+        "cudnn.deterministic", True, "Whether each run gives the same bits. norch's own kernels do so in any case."
+    )
+    benchmark = _switch(
+        "cudnn.benchmark",
+        False,
+        "Whether convolutions try cuDNN's algorithms out and take the fastest, once for each shape.",
+    )
     benchmark_limit: int | None = 10
-    enabled = True
-    """Kept, without effect: there is no cuDNN to turn off."""
-    deterministic = True
-    """Kept, without effect: norch's kernels give the same result in every run anyway."""
+    """Kept, without effect."""
 
     def is_available(self) -> bool:
-        """False: norch has no cuDNN."""
-        return False
+        """Whether device "cuda" can be used, and cuDNN with it."""
+        return self.version() is not None
 
-    def version(self) -> None:
-        """None: norch has no cuDNN."""
+    def version(self) -> int | None:
+        """Such as 91900 for 9.19.0; None where there is none that can be used."""
+        module = getattr(registry.find("cuda"), "module", None) if registry.is_usable("cuda") else None
+        found = module.versions().get("cudnn") if hasattr(module, "versions") else None  # type: ignore[union-attr]
+        if found is None:
+            return None
+        major, minor, patch = map(int, found.split("."))
+        return major * 10000 + minor * 100 + patch
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not hasattr(type(self), name):
@@ -54,7 +116,7 @@ class _CuDNN(_Tf32):
 class _CUDA:
     """The switches of `torch.backends.cuda`."""
 
-    matmul = _Tf32()
+    matmul = _Matmul("matmul")
 
     def is_built(self) -> bool:
         """Whether device "cuda" can be used."""
@@ -93,5 +155,19 @@ class _Absent:
         return False
 
 
-cudnn, cuda, mps = _CuDNN(), _CUDA(), _Device("mps")
+cudnn, cuda, mps = _CuDNN("conv", "rnn"), _CUDA(), _Device("mps")
 mkl = mkldnn = openmp = _Absent()
+
+
+class _Module(ModuleType):
+    """This module, with a switch for all of it."""
+
+    _all = _Float32("matmul", "conv", "rnn")
+    fp32_precision = property(
+        lambda self: self._all.fp32_precision,
+        lambda self, value: setattr(self._all, "fp32_precision", value),
+        doc="What matrix products, convolutions and recurrent layers compute float32 in.",
+    )
+
+
+sys.modules[__name__].__class__ = _Module

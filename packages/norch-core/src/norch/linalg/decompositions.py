@@ -1,16 +1,15 @@
-"""Matrix decompositions, computed on the host, and their derivatives."""
+"""Matrix decompositions and their derivatives."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from ..autograd import is_grad_enabled
+from ..autograd import is_grad_enabled, no_grad
 from ..errors import AutogradError
 from ..ops import eye, where
-from .host import check_matrices, differentiable, on_host
+from . import routines
+from .host import check_matrices, differentiable
 from .solving import inv, solve
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def _cholesky_gradient(a: Tensor, factor: Tensor, g: Tensor) -> Tensor:
     return back.mT @ inner @ back
 
 
-_cholesky = differentiable("cholesky", np.linalg.cholesky, _cholesky_gradient)
+_cholesky = differentiable("cholesky", routines.cholesky, _cholesky_gradient)
 
 
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
@@ -55,7 +54,7 @@ def _qr_gradient(a: Tensor, q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Ten
     return solve(r, (gq + q @ lower).mT).mT
 
 
-_qr = differentiable("qr", np.linalg.qr, _qr_gradient)
+_qr = differentiable("qr", partial(routines.linalg_qr, mode="reduced"), _qr_gradient)
 
 
 def qr(A: Tensor, mode: str = "reduced") -> QR:
@@ -71,9 +70,8 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
         raise ValueError(f"linalg.qr(): mode must be 'reduced', 'complete' or 'r', got {mode!r}")
     if A.requires_grad and is_grad_enabled():
         raise AutogradError(f"linalg.qr(): mode {mode!r} has no derivative; use mode='reduced' or detach()")
-    if mode == "r":
-        return QR(A.new_empty(0), on_host("qr", partial(np.linalg.qr, mode="r"), A))
-    return QR(*on_host("qr", partial(np.linalg.qr, mode="complete"), A))
+    with no_grad():
+        return QR(A.new_empty(0), routines.linalg_qr_r(A)) if mode == "r" else QR(*routines.linalg_qr(A, mode))
 
 
 class Eigh(NamedTuple):
@@ -99,7 +97,7 @@ def _eigh_gradient(a: Tensor, values: Tensor, vectors: Tensor, gl: Tensor, gv: T
     return (out + out.mT) * 0.5
 
 
-_EIGH = {uplo: differentiable("eigh", partial(np.linalg.eigh, UPLO=uplo), _eigh_gradient) for uplo in ("L", "U")}
+_EIGH = {u: differentiable("eigh", partial(routines.eigh, upper=u == "U"), _eigh_gradient) for u in ("L", "U")}
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
@@ -116,7 +114,11 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of symmetric matrices, ascending."""
-    return eigh(A, UPLO)[0]
+    check_matrices("eigvalsh", A)
+    if UPLO not in _EIGH or (A.requires_grad and is_grad_enabled()):
+        return eigh(A, UPLO)[0]
+    with no_grad():
+        return routines.eigvalsh(A, UPLO == "U")
 
 
 class SVD(NamedTuple):
@@ -150,7 +152,7 @@ def _svd_gradient(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor, gs: T
     return out
 
 
-_svd = differentiable("svd", partial(np.linalg.svd, full_matrices=False), _svd_gradient)
+_svd = differentiable("svd", routines.svd, _svd_gradient)
 
 
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:
@@ -165,9 +167,14 @@ def svd(A: Tensor, full_matrices: bool = True) -> SVD:
         return SVD(*_svd(A))
     if A.requires_grad and is_grad_enabled():
         raise AutogradError("linalg.svd(): no derivative with full_matrices=True; use False, or detach()")
-    return SVD(*on_host("svd", np.linalg.svd, A))
+    with no_grad():
+        return SVD(*routines.svd(A, full_matrices))
 
 
 def svdvals(A: Tensor) -> Tensor:
     """The singular values, descending."""
-    return svd(A, full_matrices=False)[1]
+    check_matrices("svdvals", A, square=False)
+    if A.requires_grad and is_grad_enabled():
+        return svd(A, full_matrices=False)[1]
+    with no_grad():
+        return routines.svdvals(A)

@@ -1,4 +1,4 @@
-"""Running a routine of NumPy's on tensors: where that is allowed, what its errors become, and with a derivative."""
+"""Routines on tensors: NumPy's, where that is allowed; what their errors become; and how they get a derivative."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd import Function, is_grad_enabled
+from ..dispatch.failure import provider
 from ..dispatch.fallback import FallbackCount, counts, is_cpu_fallback_allowed
 from ..errors import BackendError, DTypeError, MetaError, NorchError, ShapeError
 from ..ops import as_tensor
@@ -23,16 +24,19 @@ class LinAlgError(NorchError, RuntimeError):
 def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
     """What `routine` makes of the operands as arrays: a tensor, or a tuple of them, on their device.
 
-    Raises BackendError for operands that are not on the CPU, unless the fallback is allowed; LinAlgError as NumPy does.
+    Raises BackendError for operands that are not on the CPU, unless the fallback is allowed or they have no elements;
+    LinAlgError as NumPy does.
     """
     device = operands[0].device
     if device.type == "meta":
         raise MetaError(f"linalg.{op}")
-    if device.type != "cpu":
+    if device.type != "cpu" and any(x.numel() for x in operands):
         if not is_cpu_fallback_allowed():
+            advice = device.backend.advice(f"linalg_{op}")
             raise BackendError(
-                f"linalg.{op}(): computed on the CPU only, the operand is on {device}; norch.set_cpu_fallback(True) "
-                "lets it be moved there and back"
+                f"linalg.{op}(): {provider(device)} does not compute it, the operand is on {device}; "
+                + (f"{advice}, or " if advice else "")
+                + "norch.set_cpu_fallback(True) lets it be moved to the CPU and back"
             )
         count = counts.setdefault((f"linalg.{op}", device.type), FallbackCount())
         count.calls += 1
@@ -48,17 +52,43 @@ def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
     return results if isinstance(found, tuple) else results[0]
 
 
+_FAILURES = {
+    "cholesky": "Matrix is not positive definite",
+    "eigh": "Eigenvalues did not converge",
+    "eigvalsh": "Eigenvalues did not converge",
+    "inv": "Singular matrix",
+    "solve": "Singular matrix",
+    "svd": "SVD did not converge",
+    "svdvals": "SVD did not converge",
+}
+
+
+def check_info(op: str, info: Tensor | None, a: Tensor, results: Any) -> Any:
+    """`results`, unless a backend's `info` says that a matrix of `a` has no answer: then raises LinAlgError.
+
+    Reads `info`, once, which waits for the device.
+    """
+    if info is None or info.is_meta:
+        return results
+    codes = info.cpu().numpy()
+    if codes.any():
+        first = tuple(np.argwhere(codes)[0].tolist())
+        which = f"element {', '.join(map(str, first))} of " if first else ""
+        raise LinAlgError(f"linalg.{op}(): {_FAILURES[op]} ({which}shape {tuple(a.shape)})")
+    return results
+
+
 def differentiable(
     op: str, routine: Callable[..., Any], gradient: Callable[..., Any], constants: int = 0
 ) -> Callable[..., Any]:
-    """`on_host` as a function of tensors with a derivative: `gradient(*operands, *results, *grads)`.
+    """`routine`, a function of tensors, with a derivative: `gradient(*operands, *results, *grads)`.
 
     Where the backward pass is itself recorded, the results are computed again from the operands, so that they are a
     function of them. The first `constants` results have no gradient.
     """
 
     def forward(ctx: Any, *operands: Tensor) -> Any:
-        found = on_host(op, routine, *operands)
+        found = routine(*operands)
         results = found if isinstance(found, tuple) else (found,)
         ctx.save_for_backward(*operands, *results)
         ctx.mark_non_differentiable(*results[:constants])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ..dtype import finfo
 from ..errors import ShapeError
+from ..ops import where
+from . import routines
 from .decompositions import svdvals
 from .host import check_matrices, differentiable
 
@@ -28,10 +28,10 @@ def _lower(A: Tensor) -> Tensor:
     return A.tril() + A.tril(-1).mT
 
 
-def _pseudoinverse(a: Any, cutoff: Any) -> Any:
-    u, s, vh = np.linalg.svd(a, full_matrices=False)
-    inverse = np.divide(1, s, out=np.zeros_like(s), where=s > cutoff)
-    return (vh.swapaxes(-1, -2) * inverse[..., None, :]) @ u.swapaxes(-1, -2)
+def _pseudoinverse(a: Tensor, cutoff: Tensor) -> Tensor:
+    u, s, vh = routines.svd(a)
+    inverse = where(s > cutoff, 1 / s, 0.0)
+    return (vh.mT * inverse.unsqueeze(-2)) @ u.mT
 
 
 def _pinv_gradient(a: Tensor, cutoff: Tensor, p: Tensor, g: Tensor) -> tuple[Tensor, None]:
@@ -82,8 +82,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     right = B.unsqueeze(-1) if is_vector else B
     if right.shape[-2] != A.shape[-2]:
         raise ShapeError(f"linalg.lstsq(): shapes {tuple(A.shape)} and {tuple(B.shape)} do not match")
-    solution = pinv(A, rtol=rcond) @ right
-    rank = matrix_rank(A, rtol=rcond)
+    singular_values = svdvals(A.detach())
+    cutoff = _cutoff(singular_values, A.shape, None, rcond)
+    solution = _pinv(A, cutoff) @ right
+    rank = (singular_values > cutoff).sum(-1)
     full = A.shape[-2] > A.shape[-1] and bool((rank == A.shape[-1]).all())
     residuals = ((A @ solution - right) ** 2).sum(-2) if full else A.new_empty(0)
-    return LeastSquares(solution.squeeze(-1) if is_vector else solution, residuals, rank, svdvals(A.detach()))
+    return LeastSquares(solution.squeeze(-1) if is_vector else solution, residuals, rank, singular_values)

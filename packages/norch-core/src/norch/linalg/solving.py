@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from ..autograd import is_grad_enabled
 from ..errors import ShapeError
 from ..ops import broadcast_shapes, eye, log, where
-from .host import check_matrices, differentiable, on_host
+from . import routines
+from .host import check_matrices, differentiable
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-_inv = differentiable("inv", np.linalg.inv, lambda a, out, g: -(out.mT @ g @ out.mT))
+_inv = differentiable("inv", routines.inv, lambda a, out, g: -(out.mT @ g @ out.mT))
 
 
 def inv(A: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ def _solve_gradient(a: Tensor, b: Tensor, x: Tensor, g: Tensor) -> tuple[Tensor,
     return -(gb @ x.mT), gb
 
 
-_solve = differentiable("solve", np.linalg.solve, _solve_gradient)
+_solve = differentiable("solve", routines.solve, _solve_gradient)
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
@@ -42,47 +42,72 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     Batches broadcast. Raises LinAlgError where A is singular, ShapeError where the sizes do not match.
     """
     check_matrices("solve", A)
+    return _solved("solve", _solve, A, B, left)
+
+
+def _solved(op: str, solver: Any, A: Tensor, B: Tensor, left: bool, transposed: Any = None) -> Tensor:
+    """`solver` of what A and B are broadcast and promoted to. transposed: the solver for A.mT, if not the same."""
     is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
     right = B.unsqueeze(-1) if is_vector else B
     if not left and not is_vector:
-        return solve(A.mT, B.mT).mT
-    check_matrices("solve", right, square=False)
+        return _solved(op, transposed or solver, A.mT, B.mT, True).mT
+    check_matrices(op, right, square=False)
     if right.shape[-2] != A.shape[-1]:
-        raise ShapeError(f"linalg.solve(): shapes {tuple(A.shape)} and {tuple(B.shape)} do not match")
+        raise ShapeError(f"linalg.{op}(): shapes {tuple(A.shape)} and {tuple(B.shape)} do not match")
+    if A.dtype is not right.dtype:
+        A, right = A.double(), right.double()
     batch: Any = broadcast_shapes(A.shape[:-2], right.shape[:-2])
-    out: Tensor = _solve(A.expand(*batch, *A.shape[-2:]), right.expand(*batch, *right.shape[-2:]))
+    out: Tensor = solver(A.expand(*batch, *A.shape[-2:]), right.expand(*batch, *right.shape[-2:]))
     return out.squeeze(-1) if is_vector else out
 
 
+def _triangle(a: Tensor, upper: bool, unitriangular: bool) -> Tensor:
+    return a.triu(int(unitriangular)) if upper else a.tril(-int(unitriangular))
+
+
+def _differentiable_triangular(upper: bool, unitriangular: bool) -> Any:
+    def gradient(a: Tensor, b: Tensor, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        gb: Tensor = _TRIANGULAR[not upper, unitriangular](a.mT, g)
+        return _triangle(-(gb @ x.mT), upper, unitriangular), gb
+
+    routine = partial(routines.linalg_solve_triangular, upper=upper, unitriangular=unitriangular)
+    return differentiable("solve_triangular", routine, gradient)
+
+
+_FLAGS = (False, True)
+_TRIANGULAR = {(upper, unit): _differentiable_triangular(upper, unit) for upper in _FLAGS for unit in _FLAGS}
+
+
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
-    """`solve` for a triangular A, of which only one triangle is read; with `unitriangular`, as if 1 on its diagonal."""
+    """`solve` for a triangular A, of which only one triangle is read; with `unitriangular`, as if 1 on its diagonal.
+
+    On a device that has a routine for it, a singular A raises nothing: the result is then not finite.
+    """
     check_matrices("solve_triangular", A)
-    triangle = A.triu(1 if unitriangular else 0) if upper else A.tril(-1 if unitriangular else 0)
-    if unitriangular:
-        triangle = triangle + eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    return solve(triangle, B, left=left)
+    upper, unit = bool(upper), bool(unitriangular)
+    return _solved("solve_triangular", _TRIANGULAR[upper, unit], A, B, left, _TRIANGULAR[not upper, unit])
 
 
 # --- Determinants ---------------------------------------------------------------------------------------------------
 
 
-def _cofactors(a: Any) -> Any:
+def _cofactors(a: Tensor) -> Tensor:
     """The derivative of the determinant (Jacobi's formula), for singular matrices too: by singular values."""
-    u, s, vh = np.linalg.svd(a)
-    others = np.stack([np.prod(np.delete(s, i, -1), -1) for i in range(s.shape[-1])], -1) if s.shape[-1] else s
-    sign = np.linalg.det(u) * np.linalg.det(vh)
-    return ((u * others[..., None, :]) @ vh * sign[..., None, None]).astype(a.dtype)
+    u, s, vh = routines.svd(a)
+    others = where(eye(s.shape[-1], device=a.device) == 1, 1.0, s.unsqueeze(-2)).prod(-1)
+    sign = routines.linalg_det(u) * routines.linalg_det(vh)
+    out: Tensor = (u * (others * sign.unsqueeze(-1)).unsqueeze(-2)) @ vh
+    return out
 
 
 def _det_gradient(a: Tensor, out: Tensor, g: Tensor) -> Tensor:
     g = g.unsqueeze(-1).unsqueeze(-1)
     if is_grad_enabled():
         return g * out.unsqueeze(-1).unsqueeze(-1) * inv(a).mT
-    cofactors: Tensor = on_host("det", _cofactors, a)
-    return g * cofactors
+    return g * _cofactors(a)
 
 
-_det = differentiable("det", np.linalg.det, _det_gradient)
+_det = differentiable("det", routines.linalg_det, _det_gradient)
 
 
 def det(A: Tensor) -> Tensor:
@@ -102,7 +127,10 @@ class SLogDet(NamedTuple):
 
 
 _slogdet = differentiable(
-    "slogdet", np.linalg.slogdet, lambda a, sign, size, _, g: g.unsqueeze(-1).unsqueeze(-1) * inv(a).mT, constants=1
+    "slogdet",
+    routines.linalg_slogdet,
+    lambda a, sign, size, _, g: g.unsqueeze(-1).unsqueeze(-1) * inv(a).mT,
+    constants=1,
 )
 
 

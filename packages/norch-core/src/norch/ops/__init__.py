@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .nn.normalization import *
     from .nn.pixels import *
     from .nn.pooling import *
+    from .nn.recurrence import *
     from .nn.volumes import *
     from .optimizer.adam import *
     from .optimizer.adaptive import *

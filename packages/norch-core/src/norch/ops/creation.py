@@ -66,6 +66,8 @@ on_default_change.append(_specs.clear)
 
 def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
     """A contiguous spec from what a user gave; the default dtype and device where nothing was given."""
+    if type(device) is str:  # which device "cuda" is may change
+        device = Device(device)
     key = size, dtype, device
     try:
         spec = _specs[key]

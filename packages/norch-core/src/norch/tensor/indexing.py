@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 _ALL = slice(None)
+_BOUND = (int, type(None))
+_INTS_AND_SLICES = {int, slice}
 
 
 @method()
@@ -54,6 +56,12 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             index = wrap_index(index, shape[0], 0, "index", shape)
         out: Tensor = SELECT.call(self, 0, index, index * self.spec.strides[0])
         return out
+    if type(index) is slice:
+        start, stop, shape = index.start, index.stop, self.spec.shape
+        if index.step is None and shape and type(start) in _BOUND and type(stop) in _BOUND and index != _ALL:
+            start, stop, _ = index.indices(shape[0])
+            length = stop - start if stop > start else 0
+            return SLICE.call(self, 0, start, length, 1, start * self.spec.strides[0] if length else 0)
     if isinstance(index, TensorBase):
         chosen = _by_tensor(self, index)  # type: ignore[arg-type]
         if chosen is not None:
@@ -91,23 +99,34 @@ def _where_true(mask: Tensor) -> Tensor:
 def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
     """The view for the commonest indices, without what `_basic` asks; None where it has to."""
     out, dim, shape = tensor, 0, tensor.spec.shape
-    if len(index) > len(shape):
-        return None
-    for at, part in enumerate(index):
+    ndim, at = len(shape), 0  # the dim of `tensor` that `dim` of `out` is
+    for i, part in enumerate(index):
+        if part is Ellipsis:
+            rest = index[i + 1 :]
+            skipped = ndim - at - len(rest)
+            if skipped < 0 or not {type(p) for p in rest} <= _INTS_AND_SLICES:
+                return None
+            dim += skipped
+            at += skipped
+            continue
+        if at == ndim:
+            return None
         if type(part) is int:
             if not 0 <= part < shape[at]:
                 part = wrap_index(part, shape[at], at, "index", shape)
             out = SELECT.call(out, dim, part, part * out.spec.strides[dim])
         elif type(part) is slice:
-            if part.step is None and type(part.start) is int and type(part.stop) is int:
-                start, stop, _ = part.indices(shape[at])
-                length = stop - start if stop > start else 0
-                out = SLICE.call(out, dim, start, length, 1, start * out.spec.strides[dim] if length else 0)
-            elif part != _ALL:
-                out = _slice(out, dim, part)
+            if part != _ALL:
+                if part.step is None and type(part.start) in _BOUND and type(part.stop) in _BOUND:
+                    start, stop, _ = part.indices(shape[at])
+                    length = stop - start if stop > start else 0
+                    out = SLICE.call(out, dim, start, length, 1, start * out.spec.strides[dim] if length else 0)
+                else:
+                    out = _slice(out, dim, part)
             dim += 1
         else:
             return None
+        at += 1
     return None if out is tensor else out
 
 

@@ -21,7 +21,7 @@ from ..autograd.graph import (
     view_node,
 )
 from ..dispatch.arguments import describe
-from ..dispatch.call import as_operand, mark_modified
+from ..dispatch.call import as_operand, call_in_place, mark_modified
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS
@@ -52,8 +52,12 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     title = (name or function.__name__.lstrip("_")) + "_"
     op: Op | None = getattr(function, "op", None)
 
+    keeps_none = op is not None and op.kind == "primitive" and op.rules is not None and not op.saves_tensors
+
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self, title)
+        if keeps_none and len(args) == 1 and not kwargs and _recorded_over(op, self, args[0], title):  # type: ignore[arg-type]
+            return self
         source = self
         if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
             source = self.clone()
@@ -74,6 +78,22 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     call.__name__ = call.__qualname__ = title
     call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
     return call  # type: ignore[no-any-return]
+
+
+def _recorded_over(op: Op, tensor: Tensor, other: Any, title: str) -> bool:
+    """Runs a binary op that saves nothing over its first operand, and records it; False where that cannot be."""
+    if not isinstance(other, TensorBase) or len(op.params) != 2 or not is_recording() or tensor.base is not None:
+        return False
+    if type(tensor.spec) is not Spec or type(other.spec) is not Spec or overlapping(tensor, other):  # type: ignore[arg-type]
+        return False
+    over, plan = op.into_plans[tensor.spec, tensor.spec, other.spec], op.plans[tensor.spec, other.spec]
+    edges = resolve(tensor), resolve(other)  # type: ignore[arg-type]
+    if not over.in_place or plan.make is None or edges == (None, None):
+        return False
+    call_in_place(over, [tensor.buffer, tensor.offset] * 2 + [other.buffer, other.offset])
+    mark_modified(tensor, title)
+    rebase(tensor, new_node(plan, edges, (None, None)))
+    return True
 
 
 _SIGN_OF_ALPHA: dict[Any, int] = {add: 1, sub: -1}

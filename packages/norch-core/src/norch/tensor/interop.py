@@ -31,7 +31,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     which detaches and copies.
     """
     if force:
-        return numpy(self.detach().cpu())
+        return _on_host(self)
     if self.node is not None and resolve(self) is not None:
         raise AutogradError("numpy(): the tensor requires grad, which an array cannot; use detach().numpy()")
     spec = self.spec
@@ -50,6 +50,17 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     if spec.is_contiguous:
         return np.ndarray(spec.shape, dtype, memory, self.offset * size)
     return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple([s * size for s in spec.strides]))
+
+
+def _on_host(self: Tensor) -> np.ndarray[Any, Any]:
+    """The values as an array, copied where the host cannot address them."""
+    spec = self.spec
+    if spec.device.type == "cpu" or type(spec) is not Spec or self.is_meta or not spec.numel:
+        return numpy(self.detach().cpu())
+    source = self if spec.is_contiguous else self.detach().contiguous()
+    values = np.empty(spec.shape, spec.dtype.numpy)
+    spec.device.backend.copy_out(source.buffer, source.offset * spec.dtype.itemsize, bytes_of(values))
+    return values
 
 
 @method()
@@ -73,7 +84,12 @@ def item(self: Tensor) -> Any:
             return unpack_from(code, memory, self.offset * spec.dtype.itemsize)[0]
     if self.is_meta:
         raise MetaError("item")
-    return numpy(self.detach().cpu()).item()
+    if code is not None and type(spec) is Spec:
+        size = spec.dtype.itemsize
+        data = bytearray(size)
+        spec.device.backend.copy_out(self.buffer, self.offset * size, memoryview(data))
+        return unpack_from(code, data)[0]
+    return _on_host(self).item()
 
 
 _STRUCT_CODES = {
@@ -88,7 +104,7 @@ def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers; of a 0-d tensor, the number."""
     if self.is_meta:
         raise MetaError("tolist")
-    return numpy(self.detach().cpu()).tolist()
+    return _on_host(self).tolist()
 
 
 @method()

@@ -126,7 +126,7 @@ def train(make, dtype, optimizer, options, accumulate=1, seed=0):
     optimizers = optimizer(together.parameters()), optimizer(alone.parameters())
     draws = np.random.default_rng(1)
     loss = nn.functional.cross_entropy
-    for step in range(6 * accumulate):
+    for step in range(4 * accumulate):
         values = INPUTS[make](draws)
         x = norch.tensor(values) if values.dtype == np.int64 else norch.tensor(values, dtype=dtype)
         y = norch.tensor(draws.integers(0, 11, 8))

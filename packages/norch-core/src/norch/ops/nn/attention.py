@@ -74,17 +74,23 @@ def _laid_out_like(spec: Spec, shape: tuple[int, ...]) -> Spec:
     return Spec(shape, packed_strides(shape, spec.strides), spec.dtype, spec.device)
 
 
-def _infer_attention_grad(grad: Spec, query: Spec, key: Spec, value: Spec, *attrs: Any) -> tuple[Spec, ...]:
+def _infer_attention_grad(grad: Spec, query: Spec, key: Spec, value: Spec, *more: Any) -> tuple[Spec, ...]:
     batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], op=_OP)
     return tuple(_laid_out_like(s, (*batch, *s.shape[-2:])) for s in (query, key, value))
 
 
 @composite(_infer_attention_grad, name=f"{_OP}_grad")
 def _attention_grad(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of query, key and value where there is no mask."""
-    return _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))[:3]
+    """The gradients of query, key and value."""
+    return _gradients(grad, query, key, value, attn_mask, is_causal, scale, (True, True, True, False))[:3]
 
 
 def _attention_rule(
@@ -97,8 +103,8 @@ def _attention_rule(
     scale: float,
     needs: tuple[bool, ...],
 ) -> tuple[Any, ...]:
-    if attn_mask is None and needs[:3] == (True, True, True):
-        return (*_attention_grad(g, query, key, value, is_causal, scale), None)
+    if needs == (True, True, True, False):
+        return (*_attention_grad(g, query, key, value, attn_mask, is_causal, scale), None)
     return _gradients(g, query, key, value, attn_mask, is_causal, scale, needs)
 
 
@@ -154,19 +160,37 @@ def scaled_dot_product_attention(
     """
     if attn_mask is not None and is_causal:
         raise ShapeError(f"{_OP}(): takes attn_mask {tuple(attn_mask.spec.shape)} or is_causal, not both")
-    if enable_gqa:
-        key, value = _repeat_heads(query, key), _repeat_heads(query, value)
     if scale is None:
         scale = 1 / math.sqrt(query.spec.shape[-1]) if query.spec.ndim and query.spec.shape[-1] else 1.0
+    if enable_gqa:
+        heads = query
+        query, key, value, attn_mask = _grouped(query, key, value, attn_mask)
+        if query is not heads:
+            found = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+            return found.flatten(-4, -3)
     if not dropout_p:
         return _attention(query, key, value, attn_mask, bool(is_causal), float(scale))
     _infer_attention(query.spec, key.spec, value.spec, None if attn_mask is None else attn_mask.spec, is_causal, scale)
     return dropout(_weights(query, key, attn_mask, is_causal, scale), dropout_p) @ value
 
 
-def _repeat_heads(query: Tensor, x: Tensor) -> Tensor:
-    """The heads of `x`, each as often as makes their number that of query's."""
-    a, b = query.spec.shape, x.spec.shape
-    if len(a) < 3 or len(b) < 3 or not b[-3] or a[-3] % b[-3]:
-        raise ShapeError(f"{_OP}(): the heads of query {tuple(a)} are no multiple of those of key or value {tuple(b)}")
-    return x if a[-3] == b[-3] else repeat_interleave(x, a[-3] // b[-3], -3)
+def _grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Any]:
+    """The heads as two dims, (heads of the keys, those that share one): keys and values broadcast along the second.
+    All as they are where no head is shared."""
+    a, groups = query.spec.shape, []
+    for b in (key.spec.shape, value.spec.shape):
+        if len(a) < 3 or len(b) < 3 or not b[-3] or a[-3] % b[-3]:
+            given = f"{tuple(a)} are no multiple of those of key or value {tuple(b)}"
+            raise ShapeError(f"{_OP}(): the heads of query {given}")
+        groups.append(b[-3])
+    heads = math.lcm(*groups)
+    if groups[0] != groups[1]:
+        key, value = (repeat_interleave(x, heads // n, -3) for x, n in zip((key, value), groups, strict=True))
+    if heads == a[-3]:
+        return query, key, value, mask
+
+    def split(x: Tensor) -> Tensor:
+        size = x.spec.shape[-3]
+        return x.unflatten(-3, (heads, size // heads)) if size % heads == 0 else x.unsqueeze(-3)
+
+    return split(query), split(key), split(value), split(mask) if mask is not None and mask.spec.ndim > 2 else mask

@@ -1,4 +1,4 @@
-"""Convolution and pooling of volumes (n, c, d, h, w): those of images, over h and w, and one more step over d.
+"""Convolution and pooling of volumes (n, c, d, h, w). Pooling is that of images, over h and w, and one step over d.
 
 Loaded when one is first used.
 """
@@ -12,22 +12,18 @@ from ...dispatch.arguments import check_functions
 from ...dtype import INTEGER
 from ...errors import ShapeError
 from ...spec import as_int
-from ..copying import contiguous, like_images
 from ..elementwise.arithmetic import div
 from ..families import one_dtype
 from ..indexing import gather
 from ..reduction.reductions import ValuesIndices
-from ..shape.joining import cat
-from ..shape.views import slice_dim
 from ..upcast import upcast
-from .convolution import check_conv, conv2d, conv_transpose2d
+from .convolution import check_conv
 from .pooling import adaptive_average, avg_pool2d, max_pool2d, window_sizes
-from .windows import effective_size, pad2d
+from .volume_convolution import Sextuple, Triple, _conv3d, conv3d_input_grad
+from .windows import effective_size
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
-
-Triple = tuple[int, int, int]
 
 
 def _triple(value: Any, op: str, what: str, least: int) -> Triple:
@@ -65,59 +61,30 @@ def conv3d(
 ) -> Tensor:
     """3-D cross-correlation: (n, in, d, h, w) or (in, d, h, w) with weight (out, in / groups, i, j, k).
 
-    stride, padding, dilation: an int or three; padding also "valid" or "same". The planes that a window sees are the
-    channels of a conv2d. Raises ShapeError for shapes that do not fit, DTypeError unless all have one dtype.
+    stride, padding, dilation: an int or three; padding also "valid" or "same". Raises ShapeError for shapes that do not
+    fit, DTypeError unless all have one dtype.
     """
     op = "conv3d"
-    channels = check_conv(op, input.spec, weight.spec, None if bias is None else bias.spec, groups, 3, False)
+    check_conv(op, input.spec, weight.spec, None if bias is None else bias.spec, groups, 3, False)
     one_dtype(op, input.spec, weight.spec, None if bias is None else bias.spec)
     steps, gaps = _triple(stride, op, "stride", 1), _triple(dilation, op, "dilation", 1)
-    planes, kernel = _batched(input, op), tuple(weight.spec.shape[2:])
-    before, after, around = _pads(padding, op, kernel, steps, gaps)
-    n, c, d, h, w = planes.spec.shape
-    span = d + before + after - effective_size(kernel[0], gaps[0])
-    if span < 0:
-        raise ShapeError(f"{op}(): windows of {kernel} with dilation {gaps} do not fit {tuple(input.spec.shape)}")
-    flat = weight.flatten(1, 2)
-    if kernel[0] == 1 and steps[0] == 1 and not before and not after and _is_point(kernel, steps, around):
-        out = conv2d(planes.reshape(n, c, d * h, w), flat, bias, groups=groups)
-        return _like(out.reshape(n, channels, d, h, w), input)
-    count = span // steps[0] + 1
-    seen = _windows(planes, (before, after), (kernel[0], steps[0], gaps[0]), count)
-    out = conv2d(seen, flat, bias, steps[1:], around, gaps[1:], groups)
-    out = out.reshape(n, count, *out.spec.shape[1:]).transpose(1, 2)
-    return _like(like_images(contiguous(out), planes), input)
+    pads = _pads(padding, op, tuple(weight.spec.shape[2:]), steps, gaps)
+    return _like(_conv3d(_batched(input, op), weight, bias, steps, pads, gaps, groups), input)
 
 
-def _is_point(kernel: tuple[int, ...], stride: Triple, padding: Any) -> bool:
-    return kernel[1:] == (1, 1) and stride[1:] == (1, 1) and padding in ("same", (0, 0))
-
-
-def _pads(padding: Any, op: str, kernel: tuple[int, ...], stride: Triple, dilation: Triple) -> tuple[int, int, Any]:
-    """The planes before and behind, and the padding of the planes as conv2d takes it."""
+def _pads(padding: Any, op: str, kernel: tuple[int, ...], stride: Triple, dilation: Triple) -> Sextuple:
+    """`padding` as six numbers. "same" puts the odd element behind, as PyTorch does."""
     if padding == "valid":
-        return 0, 0, 0
-    if padding == "same":
-        if stride != (1, 1, 1):
-            raise ShapeError(f"{op}(): padding 'same' needs stride 1, got {stride}")
-        whole = effective_size(kernel[0], dilation[0]) - 1
-        return whole // 2, whole - whole // 2, "same"
-    if isinstance(padding, str):
+        return 0, 0, 0, 0, 0, 0
+    if not isinstance(padding, str):
+        d, h, w = _triple(padding, op, "padding", 0)
+        return d, d, h, h, w, w
+    if padding != "same":
         raise ValueError(f"{op}(): padding must be ints, 'same' or 'valid', got {padding!r}")
-    pads = _triple(padding, op, "padding", 0)
-    return pads[0], pads[0], pads[1:]
-
-
-def _windows(x: Tensor, pads: tuple[int, int], moves: Triple, count: int) -> Tensor:
-    """(n, c, d, h, w) to (n * count, c * kernel, h, w): the planes that each of `count` windows over d sees."""
-    n, c, d, h, w = x.spec.shape
-    kernel, stride, dilation = moves
-    if any(pads):
-        x = pad2d(x.reshape(n, c, d, h * w), (*pads, 0, 0), 0).reshape(n, c, d + sum(pads), h, w)
-    x = x.transpose(1, 2)
-    parts = [slice_dim(x, 1, i * dilation, count, stride).unsqueeze(3) for i in range(kernel)]
-    seen = parts[0] if kernel == 1 else cat(parts, 3)
-    return seen.reshape(n * count, c * kernel, h, w)
+    if stride != (1, 1, 1):
+        raise ShapeError(f"{op}(): padding 'same' needs stride 1, got {stride}")
+    d, h, w = (effective_size(k, gap) - 1 for k, gap in zip(kernel, dilation))
+    return d // 2, d - d // 2, h // 2, h - h // 2, w // 2, w - w // 2
 
 
 def conv_transpose3d(
@@ -141,36 +108,18 @@ def conv_transpose3d(
     limits = (("stride", 1), ("padding", 0), ("output_padding", 0), ("dilation", 1))
     given = (stride, padding, output_padding, dilation)
     steps, pads, extra, gaps = (_triple(v, op, what, least) for v, (what, least) in zip(given, limits))
-    x, kernel = _batched(input, op), weight.spec.shape[2]
-    n, c, d = x.spec.shape[:3]
-    whole = (d - 1) * steps[0] + effective_size(kernel, gaps[0]) + extra[0]
-    depth = whole - 2 * pads[0]
-    if extra[0] >= max(steps[0], gaps[0]) or depth < 1 or d < 1:
-        raise ShapeError(
-            f"{op}(): input {tuple(input.spec.shape)} with weight {tuple(weight.spec.shape)}, stride {steps}, padding "
-            f"{pads}, dilation {gaps} and output_padding {extra} gives no result of a definite size; output_padding "
-            "must be less than stride or dilation"
-        )
-    planes = conv_transpose2d(
-        x.transpose(1, 2).reshape(n * d, c, *x.spec.shape[3:]),
-        weight.flatten(1, 2),
-        None,
-        steps[1:],
-        pads[1:],
-        extra[1:],
-        groups,
-        gaps[1:],
-    )
-    h, w = planes.spec.shape[2:]
-    parts = planes.reshape(n, d, channels, kernel, h * w).transpose(1, 2)
-    if kernel == 1 and steps[0] == 1 and not pads[0] and not extra[0]:
-        out = contiguous(parts.squeeze(3))
-    else:
-        out = upcast(parts).new_zeros(n, channels, whole, h * w)
-        for i in range(kernel):
-            slice_dim(out, 2, i * gaps[0], d, steps[0]).add_(parts.select(3, i))
-        out = contiguous(slice_dim(out, 2, pads[0], depth).to(input.dtype))
-    out = out.reshape(n, channels, depth, h, w)
+    x = _batched(input, op)
+    size = []
+    for n, k, s, p, e, gap in zip(x.spec.shape[2:], weight.spec.shape[2:], steps, pads, extra, gaps):
+        size.append((n - 1) * s - 2 * p + effective_size(k, gap) + e)
+        if e >= max(s, gap) or size[-1] < 1 or n < 1:
+            raise ShapeError(
+                f"{op}(): input {tuple(input.spec.shape)} with weight {tuple(weight.spec.shape)}, stride {steps}, "
+                f"padding {pads}, dilation {gaps} and output_padding {extra} gives no result of a definite size; "
+                "output_padding must be less than stride or dilation"
+            )
+    around = (pads[0], pads[0], pads[1], pads[1], pads[2], pads[2])
+    out = conv3d_input_grad(x, weight, (x.spec.shape[0], channels, *size), steps, around, gaps, groups)
     return _like(out if bias is None else out + bias.reshape(channels, 1, 1, 1), input)
 
 

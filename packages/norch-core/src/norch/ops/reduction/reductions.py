@@ -146,7 +146,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     if not chosen.is_floating_point:
         raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
     half = chosen.itemsize == 2  # the sum may be more than 16 bits hold
-    out = sum(input, dim, keepdim, dtype=float32 if half else chosen) / _count(input, dim)
+    out = _SUM.call(input, _none_if_empty(dim), keepdim, float32 if half else chosen) / _count(input, dim)
     return out.to(chosen) if half else out
 
 

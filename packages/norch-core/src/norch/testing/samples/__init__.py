@@ -15,6 +15,7 @@ from . import (
     movement,
     network,
     products,
+    recurrence,
     reduction,
     special,
     statistics,
@@ -27,7 +28,7 @@ SAMPLES: dict[str, Sample] = {}
 
 for _family in (
     elementwise, special, activation, reduction, statistics, linalg, products, movement, arranging, indexing, loss,
-    network, volumes,
+    network, volumes, recurrence,
 ):  # fmt: skip
     for _sample in _family.SAMPLES:
         if _sample.name in SAMPLES:

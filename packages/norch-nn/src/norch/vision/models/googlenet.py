@@ -150,5 +150,8 @@ class GoogLeNet(nn.Module):
 
 
 googlenet = builder(
-    "googlenet", GoogLeNet, with_weights={"transform_input": True, "aux_logits": False}, doc="GoogLeNet"
+    "googlenet",
+    GoogLeNet,
+    with_weights={"transform_input": True, "aux_logits": False, "init_weights": False},
+    doc="GoogLeNet",
 )

@@ -1,0 +1,199 @@
+"""Convolution of volumes (n, c, d, h, w) and its two gradients: those of images, over the planes that a window sees.
+
+As of images the three are each other's derivatives (see `convolution`).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ShapeError
+from ...spec import Spec, image_layout
+from ..copying import contiguous, like_images
+from ..families import composite, one_dtype
+from ..shape.joining import cat
+from ..shape.views import slice_dim
+from ..upcast import upcast
+from .convolution import _conv2d, conv2d_input_grad, conv2d_weight_grad
+from .windows import effective_size, pad2d
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+Triple = tuple[int, int, int]
+Sextuple = tuple[int, int, int, int, int, int]
+"""Elements before and after in each of the last three dims."""
+
+
+def _size(op: str, shape: Any, kernel: Any, stride: Triple, pads: Sextuple, dilation: Triple) -> Triple:
+    """How many windows fit in each of the three dims. Raises ShapeError where none does."""
+    spans = [
+        n + before + after - effective_size(k, gap)
+        for n, before, after, k, gap in zip(shape[2:], pads[::2], pads[1::2], kernel, dilation)
+    ]
+    if min(spans) < 0:
+        raise ShapeError(
+            f"{op}(): windows of {tuple(kernel)} with dilation {dilation} do not fit {tuple(shape)} padded by {pads}"
+        )
+    return tuple([span // step + 1 for span, step in zip(spans, stride)])
+
+
+def _infer_conv3d(
+    input: Spec, weight: Spec, bias: Spec | None, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
+) -> Spec:
+    one_dtype("conv3d", input, weight, bias)
+    size = _size("conv3d", input.shape, weight.shape[2:], stride, pads, dilation)
+    shape = (input.shape[0], weight.shape[0], *size)
+    return input.like(shape, image_layout(shape, input, weight))
+
+
+def _conv3d_to_input(
+    g: Tensor, input_spec: Spec, weight: Tensor, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
+) -> Tensor:
+    return conv3d_input_grad(g, weight, tuple(input_spec.shape), stride, pads, dilation, groups)
+
+
+def _conv3d_to_weight(
+    g: Tensor, input: Tensor, weight_spec: Spec, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
+) -> Tensor:
+    return conv3d_weight_grad(g, input, tuple(weight_spec.shape), stride, pads, dilation, groups)
+
+
+@composite(
+    _infer_conv3d,
+    {"input": _conv3d_to_input, "weight": _conv3d_to_weight, "bias": lambda g: g.sum((0, 2, 3, 4))},
+    name="conv3d",
+    native="floating",
+)
+def _conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Triple,
+    pads: Sextuple,
+    dilation: Triple,
+    groups: int,
+) -> Tensor:
+    kernel, flat = weight.spec.shape[2:], weight.flatten(1, 2)
+    n, c, d, h, w = input.spec.shape
+    count, *size = _size("conv3d", input.spec.shape, kernel, stride, pads, dilation)
+    if stride == (1, 1, 1) and prod(kernel) == 1 and not any(pads):
+        out = _conv2d(input.reshape(n, c, d * h, w), flat, bias, (1, 1), (0, 0, 0, 0), (1, 1), groups)
+        return out.reshape(n, weight.spec.shape[0], d, h, w)
+    seen = _windows(input, pads[:2], (kernel[0], stride[0], dilation[0]), count)
+    out = _conv2d(seen, flat, bias, stride[1:], pads[2:], dilation[1:], groups)
+    out = out.reshape(n, count, out.spec.shape[1], *size).transpose(1, 2)
+    return like_images(contiguous(out), input)
+
+
+def _windows(x: Tensor, pads: tuple[int, int], moves: Triple, count: int) -> Tensor:
+    """(n, c, d, h, w) to (n * count, c * kernel, h, w): the planes that each of `count` windows over d sees."""
+    n, c, d, h, w = x.spec.shape
+    kernel, stride, dilation = moves
+    if any(pads):
+        x = pad2d(x.reshape(n, c, d, h * w), (*pads, 0, 0), 0).reshape(n, c, d + sum(pads), h, w)
+    x = x.transpose(1, 2)
+    parts = [slice_dim(x, 1, i * dilation, count, stride).unsqueeze(3) for i in range(kernel)]
+    seen = parts[0] if kernel == 1 else cat(parts, 3)
+    return seen.reshape(n * count, c * kernel, h, w)
+
+
+def _infer_grad(op: str) -> Any:
+    """The rule of both gradients, which are given the shape of their result."""
+
+    def infer(grad: Spec, other: Spec, shape: tuple[int, ...], *attrs: Any) -> Spec:
+        one_dtype(op, grad, other)
+        return grad.like(shape, image_layout(shape, grad, other))
+
+    return infer
+
+
+def _crop_like(out: Tensor, spec: Spec) -> Tensor:
+    """The windows that a gradient of `spec` is of: the output_padding of a transposed convolution may hold more."""
+    for dim in (2, 3, 4):
+        if out.spec.shape[dim] != spec.shape[dim]:
+            out = slice_dim(out, dim, 0, spec.shape[dim])
+    return out
+
+
+def _input_grad_to_grad(
+    g: Tensor, grad_spec: Spec, weight: Tensor, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
+) -> Tensor:
+    return _crop_like(_conv3d(g, weight, None, stride, pads, dilation, groups), grad_spec)
+
+
+def _input_grad_to_weight(
+    g: Tensor, grad: Tensor, weight_spec: Spec, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
+) -> Tensor:
+    return conv3d_weight_grad(grad, g, tuple(weight_spec.shape), stride, pads, dilation, groups)
+
+
+@composite(
+    _infer_grad("conv3d_input_grad"),
+    {"grad": _input_grad_to_grad, "weight": _input_grad_to_weight},
+    native="floating",
+)
+def conv3d_input_grad(
+    grad: Tensor,
+    weight: Tensor,
+    shape: tuple[int, ...],
+    stride: Triple,
+    pads: Sextuple,
+    dilation: Triple,
+    groups: int,
+) -> Tensor:
+    """The gradient of conv3d's input, which has `shape`, from that of its result, (n, out, z, y, x).
+
+    Raises DTypeError unless both have one dtype.
+    """
+    n, channels, d, h, w = shape
+    count, kernel = grad.spec.shape[2], weight.spec.shape[2]
+    planes = conv2d_input_grad(
+        grad.transpose(1, 2).reshape(n * count, *grad.spec.shape[1:2], *grad.spec.shape[3:]),
+        weight.flatten(1, 2),
+        (n * count, channels * kernel, h, w),
+        stride[1:],
+        pads[2:],
+        dilation[1:],
+        groups,
+    )
+    parts = planes.reshape(n, count, channels, kernel, h * w).transpose(1, 2)
+    if kernel == 1 and stride[0] == 1 and not any(pads[:2]) and count == d:
+        return contiguous(parts.squeeze(3)).reshape(shape)
+    whole = max(d + pads[0] + pads[1], (count - 1) * stride[0] + effective_size(kernel, dilation[0]))
+    out = upcast(parts).new_zeros(n, channels, whole, h * w)
+    for i in range(kernel):
+        slice_dim(out, 2, i * dilation[0], count, stride[0]).add_(parts.select(3, i))
+    return contiguous(slice_dim(out, 2, pads[0], d).to(grad.dtype)).reshape(shape)
+
+
+def _weight_grad_to_grad(
+    g: Tensor, grad_spec: Spec, input: Tensor, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
+) -> Tensor:
+    return _crop_like(_conv3d(input, g, None, stride, pads, dilation, groups), grad_spec)
+
+
+def _weight_grad_to_input(
+    g: Tensor, grad: Tensor, input_spec: Spec, stride: Triple, pads: Sextuple, dilation: Triple, groups: int
+) -> Tensor:
+    return conv3d_input_grad(grad, g, tuple(input_spec.shape), stride, pads, dilation, groups)
+
+
+@composite(_infer_grad("conv3d_weight_grad"), {"grad": _weight_grad_to_grad, "input": _weight_grad_to_input})
+def conv3d_weight_grad(
+    grad: Tensor,
+    input: Tensor,
+    shape: tuple[int, ...],
+    stride: Triple,
+    pads: Sextuple,
+    dilation: Triple,
+    groups: int,
+) -> Tensor:
+    """The gradient of conv3d's weight, of `shape`, from its result's (n, out, z, y, x). DTypeError as for conv3d."""
+    n, o, count, *size = grad.spec.shape
+    seen = _windows(input, pads[:2], (shape[2], stride[0], dilation[0]), count)
+    planes = grad.transpose(1, 2).reshape(n * count, o, *size)
+    flat = (shape[0], shape[1] * shape[2], *shape[3:])
+    out = conv2d_weight_grad(planes, seen, flat, stride[1:], pads[2:], dilation[1:], groups)
+    return out.reshape(shape)

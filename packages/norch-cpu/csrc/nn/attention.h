@@ -1,0 +1,162 @@
+// What attention and its gradient share: a head's operands, and products of matrices that stay in the cache.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "common/layout.h"
+#include "matmul/gemm_tile.h"
+#include "runtime/tile.h"
+
+namespace norch::nn {
+
+constexpr int64_t QUERIES = 64;  // queries whose scores are in the cache together
+constexpr int L = SIMD_WIDTH<float>;
+
+inline int64_t whole_vectors(int64_t n) { return (n + L - 1) / L * L; }
+
+/// Rows of contiguous float32 elements, or with `column` those of a transposed matrix.
+struct Matrix {
+    float* data;
+    int64_t row, column = 1;
+};
+
+/// Rows as an operand has them: contiguous elements of a floating dtype.
+struct Rows {
+    char* data;
+    int64_t row;  // bytes
+    DType dtype;
+
+    Rows from(int64_t first) const { return {data + first * row, row, dtype}; }
+    Plane plane() const { return {data, row, size_of(dtype)}; }
+};
+
+/// Parts of a head's memory, one after the other.
+struct Room {
+    float* next;
+    float* take(int64_t count) {
+        float* taken = next;
+        next += whole_vectors(count);
+        return taken;
+    }
+};
+
+/// x as rows of whole vectors in float32: itself, or a copy at `room`, with zeros after the n elements.
+inline Matrix in_vectors(const Rows& x, int64_t rows, int64_t n, float* room) {
+    const int64_t width = whole_vectors(n);
+    if (x.dtype == DType::f32 && width == n) return {reinterpret_cast<float*>(x.data), x.row / 4};
+    const Matrix copy{room, width};
+    load_tile({reinterpret_cast<char*>(room), width * 4, 4}, x.plane(), rows, n, size_of(x.dtype), conversion_of(x.dtype));
+    for (int64_t i = 0; i < rows && n < width; ++i) std::fill(room + i * width + n, room + (i + 1) * width, 0.0f);
+    return copy;
+}
+
+/// The n first elements of rows of float32, in the dtype of `out`.
+inline void bring(const Rows& out, Matrix from, int64_t rows, int64_t n) {
+    if (out.data == reinterpret_cast<char*>(from.data)) return;
+    store_tile(out.plane(), {reinterpret_cast<char*>(from.data), from.row * 4, 4}, rows, n, size_of(out.dtype),
+               conversion_of(out.dtype));
+}
+
+struct Range {
+    int64_t begin, end;
+};
+
+/// c (+)= a @ b. For the rows from i to j, columns(i) is where c's begin (a whole number of vectors), and steps(i, j) what
+/// of a's columns counts. `width` is that of c and b, in whole vectors.
+template <class Columns, class Steps>
+void multiply(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t width, const Columns& columns,
+              const Steps& steps) {
+    using matmul::TILE_VECTORS;
+    alignas(64) static constexpr float zeros[TILE_VECTORS * L] = {};
+    const int64_t whole = width / (TILE_VECTORS * L) * (TILE_VECTORS * L);
+    const auto tile = [&](int64_t i, matmul::TileKernel<float> kernel, int64_t count) {
+        const Range p = steps(i, i + count);
+        matmul::TileInput<float> in{a.data + i * a.row + p.begin * a.column, a.row, a.column, nullptr, b.row,
+                                    p.end - p.begin, zeros, 0};
+        for (int64_t j = columns(i), next; j < width; j = next) {
+            const bool one = j >= whole || width - j < TILE_VECTORS * L;
+            next = j + (one ? L : TILE_VECTORS * L);
+            in.b = b.data + p.begin * b.row + j;
+            float* out = c.data + i * c.row + j;
+            if (add) in.start = out, in.start_row = c.row;
+            (one ? matmul::tile_kernel<float, L, 1>(count) : kernel)(in, out, c.row);
+        }
+    };
+    matmul::for_tiles(rows, matmul::tile_kernel<float, L, TILE_VECTORS>, tile);
+}
+
+/// What is added to the scores of a head: -inf where a query may not look.
+struct Mask {
+    char* data = nullptr;
+    int64_t row = 0, column = 0;  // bytes; 0 where it repeats itself
+    DType dtype = DType::boolean;
+
+    /// For rows of queries and columns of keys, from (query, key) on, as float32.
+    void load(int64_t query, int64_t key, int64_t queries, int64_t keys, float* out, int64_t out_row) const;
+};
+
+/// x + added, but -inf where that is -inf, whatever x.
+inline float masked(float x, float added) { return added == -HUGE_VALF ? added : x + added; }
+
+/// A call's sizes, and where a head's operands lie.
+class Attention {
+public:
+    /// The operands' order: outputs, query, key, value, and the mask if there is one. Their batch dims broadcast.
+    static std::optional<Attention> of(const Request& request, int query);
+
+    int64_t heads() const { return loops.numel; }
+    Rows rows(char* const* p, int operand) const { return {p[operand], row[size_t(operand)], dtype}; }
+    Mask mask(char* const* p) const { return {p[loops.strides.size() - 1], mask_row, mask_column, mask_dtype}; }
+    double head_ns() const {
+        return double(queries * keys) * (double(size + values) / (5 * L) + 4.0 / L) * (is_causal ? 0.6 : 1);
+    }
+
+    int64_t queries, keys, size, values;
+    bool is_causal, has_mask = false;
+    float scale;
+    DType dtype, mask_dtype = DType::boolean;
+    Loops loops;               // over the heads
+    std::vector<int64_t> row;  // each operand's stride, in bytes
+    int64_t mask_row = 0, mask_column = 0;
+};
+
+/// Some queries, and the keys that they look at.
+struct Seen {
+    int64_t first, queries, keys;
+    bool is_causal;
+
+    static Seen from(const Attention& a, int64_t first) {
+        const int64_t count = std::min(QUERIES, a.queries - first);
+        return {first, count, a.is_causal ? std::min(a.keys, first + count) : a.keys, a.is_causal};
+    }
+    /// How many of the queries do not look at a key.
+    int64_t hidden(int64_t key) const { return is_causal ? std::max<int64_t>(0, key - first) : 0; }
+};
+
+/// Of some queries, or gradients, as columns: `width` of them, 0 where there are none.
+void turn(Matrix to, const Rows& x, int64_t queries, int64_t n, float scale, float* room);
+
+/// out[key][query] = rows[key] . turned[query] for the keys of a range, where the query looks at the key. Its width is
+/// that of `turned`.
+void scores(Matrix out, Matrix rows, Matrix turned, const Seen& seen, Range keys, int64_t n);
+
+/// Adds the mask to scores that lie key by key. `room` is for twice the scores.
+void add_mask(Matrix scores, const Mask& mask, const Seen& seen, Range keys, float* room);
+
+/// Calls f(row, first, hidden) for each key of a range: from `first` on, whole vectors have a query that looks at it.
+template <class F>
+void for_keys(Matrix x, const Seen& seen, Range keys, const F& f) {
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+        const int64_t h = seen.hidden(j);
+        f(x.data + (j - keys.begin) * x.row, h / L * L, h);
+    }
+}
+
+KernelPtr attend(const Attention& attention);          // attention_forward.cpp
+KernelPtr attend_few(const Attention& attention);      // attention_few.cpp
+KernelPtr attention_grad(const Attention& attention);  // attention_grad.cpp
+
+}  // namespace norch::nn

@@ -1,0 +1,137 @@
+// Attention of few queries, as in decoding: scores lie query by query, and heads that share keys and values are more
+// queries of one head, so that these are read once.
+#include "elementwise/functions.h"
+#include "matmul/gemv.h"
+#include "nn/attention.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+
+namespace norch::nn {
+namespace {
+
+constexpr int64_t KEYS = 64;
+
+/// Heads that share keys and values: how many, and the bytes from one to the next.
+struct Group {
+    int64_t heads = 1, out = 0, query = 0, mask = 0;
+};
+
+/// Takes out of a call's loops one along which the key and the value repeat themselves.
+Group take_group(Loops& loops) {
+    for (int d = 0; d < loops.ndim(); ++d) {
+        const auto at = size_t(d);
+        auto& s = loops.strides;
+        if (s[2][at] || s[3][at]) continue;
+        const Group group{loops.shape[at], s[0][at], s[1][at], s.size() > 4 ? s[4][at] : 0};
+        loops.numel /= group.heads;
+        loops.shape.erase(loops.shape.begin() + d);
+        for (auto& strides : s) strides.erase(strides.begin() + d);
+        return group;
+    }
+    return {};
+}
+
+/// The softmax of one query as its keys become known.
+struct Softmax {
+    float largest = -HUGE_VALF, sum = 0;
+
+    /// Scores become exponentials. Returns what sums of those before are multiplied by.
+    float add(float* row, int64_t n) {
+        const int64_t width = whole_vectors(n);
+        std::fill(row + n, row + width, -HUGE_VALF);
+        vector_t<float, L> most = load_vector<L>(row);
+        for (int64_t i = L; i < width; i += L) {
+            const auto next = load_vector<L>(row + i);
+            most = next > most ? next : most;
+        }
+        float found = largest;
+        for (int i = 0; i < L; ++i) found = most[i] > found ? most[i] : found;
+        const float shift = found == -HUGE_VALF ? 0.0f : found;
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < width; ++i) row[i] = math::exp(row[i] - shift);
+        vector_t<float, L> sums = {};
+        for (int64_t i = 0; i < width; i += L) sums += load_vector<L>(row + i);
+        const float factor = math::exp(largest - shift);
+        float total = 0;
+        for (int i = 0; i < L; ++i) total += sums[i];
+        sum = sum * factor + total;
+        largest = found;
+        return factor;
+    }
+};
+
+struct Few {
+    Attention a;
+    Group group;
+    int64_t size, values;  // in whole vectors
+
+    int64_t rows() const { return group.heads * a.queries; }
+    int64_t room() const { return rows() * (size + values) + KEYS * (size + values) + rows() * 2 * KEYS + 4 * L; }
+
+    /// For each row f(row, head of the group, query).
+    template <class F>
+    void for_rows(const F& f) const {
+        for (int64_t h = 0, r = 0; h < group.heads; ++h)
+            for (int64_t i = 0; i < a.queries; ++i, ++r) f(r, h, i);
+    }
+
+    void run(char* const* p, Softmax* softmax, Room room) const {
+        const Matrix q{room.take(rows() * size), size}, sums{room.take(rows() * values), values};
+        const Matrix weights{room.take(rows() * KEYS), KEYS};
+        float *key_room = room.take(KEYS * size), *value_room = room.take(KEYS * values), *added = room.next;
+        for_rows([&](int64_t r, int64_t h, int64_t i) {
+            const Rows from{p[1] + h * group.query + i * a.row[1], 0, a.dtype};
+            const float* x = in_vectors(from, 1, a.size, q.data + r * size).data;
+            for (int64_t c = 0; c < size; ++c) q.data[r * size + c] = x[c] * a.scale;
+            softmax[r] = {};
+        });
+        const int64_t seen = a.is_causal ? std::min(a.keys, a.queries) : a.keys;
+        for (int64_t key = 0; key < seen; key += KEYS) {
+            const int64_t count = std::min(KEYS, seen - key);
+            const Matrix k = in_vectors(a.rows(p, 2).from(key), count, a.size, key_room);
+            matmul::multiply_dots<float>(q.data, size, rows(), k.data, k.row, count, size, weights.data, KEYS, 1);
+            for_rows([&](int64_t r, int64_t h, int64_t i) {
+                float* row = weights.data + r * KEYS;
+                if (a.has_mask) {
+                    Mask mask = a.mask(p);
+                    mask.data += h * group.mask;
+                    mask.load(i, key, 1, count, added, KEYS);
+                    for (int64_t j = 0; j < count; ++j) row[j] = masked(row[j], added[j]);
+                }
+                if (a.is_causal)
+                    for (int64_t j = std::max<int64_t>(0, i + 1 - key); j < count; ++j) row[j] = -HUGE_VALF;
+                const float factor = softmax[r].add(row, count);
+                for (int64_t c = 0; c < values && key; ++c) sums.data[r * values + c] *= factor;
+            });
+            const Matrix v = in_vectors(a.rows(p, 3).from(key), count, a.values, value_room);
+            multiply(
+                sums, key > 0, weights, v, rows(), values, [](int64_t) { return 0; },
+                [=](int64_t, int64_t) { return Range{0, count}; });
+        }
+        for_rows([&](int64_t r, int64_t h, int64_t i) {
+            float* row = sums.data + r * values;
+            const float scale = softmax[r].sum > 0 ? 1 / softmax[r].sum : softmax[r].sum;
+            for (int64_t c = 0; c < values; ++c) row[c] *= scale;
+            bring({p[0] + h * group.out + i * a.row[0], 0, a.dtype}, {row, values}, 1, a.values);
+        });
+    }
+};
+
+}  // namespace
+
+KernelPtr attend_few(const Attention& attention) {
+    Few few{attention, {}, whole_vectors(attention.size), whole_vectors(attention.values)};
+    few.group = take_group(few.a.loops);
+    const int64_t bytes = few.a.keys * (few.a.size + few.a.values) * size_of(few.a.dtype);
+    const double ns = std::max(few.a.head_ns() * double(few.group.heads), double(bytes) / 10);
+    return make_kernel(double(few.a.heads()) * ns, [=](char* const* data, const Scalar*) {
+        parallel_for(few.a.heads(), ns, [&](int64_t begin, int64_t end) {
+            const Scratch<float> scratch(few.room());
+            std::vector<Softmax> softmax(static_cast<size_t>(few.rows()));
+            Walker walker(few.a.loops, few.a.loops.ndim(), data, begin);
+            for (int64_t i = begin; i < end; ++i, walker.next()) few.run(walker.pointers(), softmax.data(), {scratch.data()});
+        });
+    });
+}
+
+}  // namespace norch::nn

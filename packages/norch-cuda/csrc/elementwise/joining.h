@@ -1,0 +1,12 @@
+// cat and stack, all parts in one launch.
+#pragma once
+
+#include "common/kernel.h"
+
+namespace norch::elementwise {
+
+/// Null where the parts have to be copied one by one.
+KernelPtr cat(const Request& request);
+KernelPtr stack(const Request& request);
+
+}  // namespace norch::elementwise

@@ -1,0 +1,75 @@
+// Cholesky factors, and systems of equations with triangular matrices.
+//
+// Row-major matrices are handed over as they lie, as the columns of their transposes.
+#include "common/staging.h"
+#include "linalg/linalg.h"
+#include "linalg/solver.h"
+
+namespace norch::linalg {
+namespace {
+
+KernelPtr cholesky(const Request& request) {
+    const Operand &out = request.operands[0], &a = request.operands[2];
+    if (!suits(a) || !out.is_contiguous()) return nullptr;
+    return make_kernel(0, [dtype = a.dtype, shape = matrices_of(a), copy = copy_kernel(out, a)](char* const* data,
+                                                                                                const Scalar*) {
+        const Functions& f = functions();
+        const int64_t n = shape.rows, step = shape.numel() * size_of(dtype);
+        char* const out = data[0];
+        int32_t* const info = info_of(data[1]);
+        run_copy(*copy, out, data[2]);
+        if (shape.batch > 1 && n < LOOPED) {
+            const Addresses matrices(out, step, shape.batch);
+            check_status(f.of(dtype).potrf_batched(solver(), UPPER, int(n), matrices.data(), int(n), info,
+                                                   int(shape.batch)), "to factorise matrices");
+        } else {
+            const int type = type_of(dtype);
+            size_t device = 0, host = 0;
+            check_status(f.potrf_size(solver(), solver_params(), UPPER, n, type, out, n, type, &device, &host),
+                         "to factorise a matrix");
+            Workspace work(device, host);
+            for (int64_t i = 0; i < shape.batch; ++i)
+                check_status(f.potrf(solver(), solver_params(), UPPER, n, type, out + i * step, n, type, work.device(),
+                                     device, work.host(), host, info + i), "to factorise a matrix");
+        }
+        keep_triangle(dtype, false, shape, out);
+    });
+}
+
+KernelPtr solve_triangular(const Request& request) {
+    const Operand &out = request.operands[0], &a = request.operands[1], &b = request.operands[2];
+    if (!suits(a) || b.dtype != a.dtype || !out.is_contiguous()) return nullptr;
+    if (b.numel() == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
+    const int uplo = request.attrs.flag("upper") ? LOWER : UPPER, diagonal = request.attrs.flag("unitriangular");
+    return make_kernel(0, [dtype = a.dtype, shape = matrices_of(a), columns = matrices_of(b).columns, uplo, diagonal,
+                           staged = StagedOperand::contiguous_in(a, a.dtype),
+                           copy = copy_kernel(out, b)](char* const* data, const Scalar*) {
+        const Typed& f = functions().of(dtype);
+        const Seen a(staged, data[1]);
+        char* const out = data[0];
+        run_copy(*copy, out, data[2]);
+        const double one64 = 1;
+        const float one32 = 1;
+        const void* one = dtype == DType::f64 ? static_cast<const void*>(&one64) : &one32;
+        const int n = int(shape.rows), p = int(columns);
+        const int64_t step = shape.numel() * size_of(dtype), out_step = shape.rows * columns * size_of(dtype);
+        if (shape.batch > 1 && n < LOOPED) {
+            const Addresses triangles(a.data(), step, shape.batch), to(out, out_step, shape.batch);
+            check_status(f.trsm_batched(blas(), RIGHT, uplo, PLAIN, diagonal, p, n, one, triangles.data(), n, to.data(), p,
+                                        int(shape.batch)), "to solve triangular systems");
+            return;
+        }
+        for (int64_t i = 0; i < shape.batch; ++i)
+            check_status(f.trsm(blas(), RIGHT, uplo, PLAIN, diagonal, p, n, one, a.data() + i * step, n,
+                                out + i * out_step, p), "to solve a triangular system");
+    });
+}
+
+}  // namespace
+
+void add_triangles(Registry& registry) {
+    registry["linalg_cholesky"] = cholesky;
+    registry["linalg_solve_triangular"] = solve_triangular;
+}
+
+}  // namespace norch::linalg
