@@ -39,18 +39,35 @@ void add_rows(const T* x, int64_t x_step, const S* b, int64_t b_row, int64_t k, 
     }
 }
 
+/// The sums of every fourth lane.
+template <class T, int L>
+NORCH_INLINE vector_t<T, 4> fold_to_four(vector_t<T, L> v) {
+    if constexpr (L == 4) {
+        return v;
+    } else {
+        const auto halves = [&]<int... I>(std::integer_sequence<int, I...>) {
+            return __builtin_shufflevector(v, v, I...) + __builtin_shufflevector(v, v, (I + L / 2)...);
+        };
+        return fold_to_four<T, L / 2>(halves(std::make_integer_sequence<int, L / 2>()));
+    }
+}
+
 /// out[i * step] = the sum of the lanes of v[i], and `more[i]`.
 template <class T, int L, int C>
 void store_sums(const vector_t<T, L> (&v)[C], const T* more, T* out, int64_t step) {
-    if constexpr (C == 4 && L >= 4) {
-        // Lanes of all four side by side, so that one fold serves them all.
-        const auto a = interleave<false, L>(v[0], v[2]) + interleave<true, L>(v[0], v[2]);
-        const auto b = interleave<false, L>(v[1], v[3]) + interleave<true, L>(v[1], v[3]);
-        T lanes[L];
-        store_vector(lanes, interleave<false, L>(a, b) + interleave<true, L>(a, b));
-        for (int width = L / 2; width >= 4; width /= 2)
-            for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-        for (int c = 0; c < C; ++c) out[c * step] = lanes[c] + more[c];
+    if constexpr (C % 4 == 0 && L >= 4) {
+        NORCH_UNROLL
+        for (int c = 0; c < C; c += 4) {
+            // Lanes of four side by side, so that one fold serves them all.
+            const auto a = interleave<false, L>(v[c], v[c + 2]) + interleave<true, L>(v[c], v[c + 2]);
+            const auto b = interleave<false, L>(v[c + 1], v[c + 3]) + interleave<true, L>(v[c + 1], v[c + 3]);
+            const auto sums =
+                fold_to_four<T, L>(interleave<false, L>(a, b) + interleave<true, L>(a, b)) + load_vector<4>(more + c);
+            if (step == 1)
+                store_vector(out + c, sums);
+            else
+                for (int i = 0; i < 4; ++i) out[(c + i) * step] = sums[i];
+        }
     } else {
         for (int c = 0; c < C; ++c) {
             T lanes[L];
@@ -79,6 +96,7 @@ void dot_tile(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t k, T
             NORCH_UNROLL
             for (int c = 0; c < C; ++c) {
                 const vector_t<T, L> value = widen<L>(b + c * b_row + p);
+                if constexpr (R > 1) __builtin_prefetch(b + (C + c) * b_row + p);  // what the next tile reads
                 NORCH_UNROLL
                 for (int r = 0; r < R; ++r) sums[r][c] += factors[r] * value;
             }
@@ -99,15 +117,18 @@ void dot_tile(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t k, T
     }
 }
 
-constexpr int DOT_ROWS = 4, DOT_COLUMNS = 4;
+constexpr int DOT_ROWS = 4;
+/// One row has more columns at a time, since additions wait for each other.
+constexpr int dot_columns(int64_t rows) { return rows == 1 ? 8 : 4; }
 
 /// Up to DOT_ROWS of a's rows with all of b's.
 template <class T, int R, class S>
 void dot_rows(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t columns, int64_t k, T* out, int64_t out_row,
               int64_t out_column) {
+    constexpr int C = dot_columns(R);
     int64_t c = 0;
-    for (; c + DOT_COLUMNS <= columns; c += DOT_COLUMNS)
-        dot_tile<T, R, DOT_COLUMNS>(a, a_row, b + c * b_row, b_row, k, out + c * out_column, out_row, out_column);
+    for (; c + C <= columns; c += C)
+        dot_tile<T, R, C>(a, a_row, b + c * b_row, b_row, k, out + c * out_column, out_row, out_column);
     for (; c < columns; ++c)
         dot_tile<T, R, 1>(a, a_row, b + c * b_row, b_row, k, out + c * out_column, out_row, out_column);
 }
@@ -116,7 +137,7 @@ void dot_rows(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t colu
 template <class T, class S>
 void multiply_dots(const T* a, int64_t a_row, int64_t rows, const S* b, int64_t b_row, int64_t columns, int64_t k,
                    T* out, int64_t out_row, int64_t out_column) {
-    const int64_t at_once = rows > columns ? columns : DOT_COLUMNS;
+    const int64_t at_once = rows > columns ? columns : dot_columns(rows);
     for (int64_t c = 0; c < columns; c += at_once) {
         const int64_t width = columns - c < at_once ? columns - c : at_once;
         for (int64_t r = 0; r < rows; r += DOT_ROWS) {

@@ -17,13 +17,12 @@
 #include "matmul/transpose.h"
 #include "matmul/widen.h"
 
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12's own header
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-
 // From here on functions may use what `has_tiles` has found.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("amx-tile,amx-bf16,avx512bf16"))), apply_to = function)
 #else
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12's own header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC push_options
 #pragma GCC target("amx-tile,amx-bf16,avx512bf16")
 #endif
