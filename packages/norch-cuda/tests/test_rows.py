@@ -268,6 +268,18 @@ def test_batch_norm_of_other_layouts(layout):
     compare(lambda x, w, b: ops.batch_norm(x, None, None, w, b, training=True), [x, w, b], float32, layout, scale=10)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(40, 24, 13, 11), (9, 264, 8, 8), (130, 8, 12, 12), (33, 7, 25, 25)], ids=str)
+def test_batch_norm_of_channels_last(shape, dtype):
+    def norm(x, w, b):
+        return ops.batch_norm(x.contiguous(memory_format=norch.channels_last), None, None, w, b, training=True)
+
+    c = shape[1]
+    compare(
+        norm, [numbers(*shape) + 1, numbers(c), numbers(c)], dtype, scale=30 * (numbers(*shape).size / c) ** 0.5 / 10
+    )
+
+
 def test_running_statistics():
     x, y = laid_out(numbers(30, 6, 40) * 2 + 1, float32)
     found = []
