@@ -268,6 +268,24 @@ def test_batch_norm_of_other_layouts(layout):
     compare(lambda x, w, b: ops.batch_norm(x, None, None, w, b, training=True), [x, w, b], float32, layout, scale=10)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(40, 24, 13, 11), (9, 264, 8, 8), (130, 8, 12, 12), (33, 7, 25, 25)], ids=str)
+def test_batch_norm_of_channels_last(shape, dtype):
+    c, form = shape[1], norch.channels_last
+    pairs = [laid_out(a, dtype) for a in (numbers(*shape) + 1, numbers(c), numbers(c), numbers(*shape))]
+    scale = 30 * max(1.0, (pairs[0][1].numel() / c) ** 0.5 / 10)
+    found = []
+    for x, w, b, g in zip(*pairs, strict=True):
+        last = x.detach().contiguous(memory_format=form).requires_grad_()
+        w, b = w.detach().requires_grad_(), b.detach().requires_grad_()
+        y = ops.batch_norm(last, None, None, w, b, training=True)
+        y.backward(g.contiguous(memory_format=form))
+        assert y.is_contiguous(memory_format=form)
+        found.append((y.detach(), last.grad, w.grad, b.grad))
+    for got, wanted in zip(*found, strict=True):
+        close(got, wanted, dtype, scale=scale)
+
+
 def test_running_statistics():
     x, y = laid_out(numbers(30, 6, 40) * 2 + 1, float32)
     found = []
