@@ -18,6 +18,8 @@ from ..settings import allows_tf32, get_switch, set_float32_matmul_precision, se
 class _Float32:
     """How float32 is computed in, of one kind of ops or of several."""
 
+    _kinds: tuple[str, ...]
+
     def __init__(self, *kinds: str) -> None:
         object.__setattr__(self, "_kinds", kinds)
 
