@@ -96,7 +96,7 @@ class Reader:
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "NORCH_BACKEND_CPU": "numpy"}
         done = subprocess.run(
             ["bash", "-c", script], cwd=self.here, env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
         )  # fmt: skip
         self.here = Path(place.read_text().strip())
         return [line.rstrip() for line in done.stdout.replace(f"{self.folder}/", "").splitlines()]
