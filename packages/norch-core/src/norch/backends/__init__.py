@@ -20,8 +20,6 @@ class _Float32:
 
     _kinds: tuple[str, ...]
 
-    _kinds: tuple[str, ...]
-
     def __init__(self, *kinds: str) -> None:
         object.__setattr__(self, "_kinds", kinds)
 
