@@ -112,8 +112,8 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
     if backend is old:
         backend.copy(out.buffer, 0, source.buffer, start, spec.nbytes)
     elif spec.nbytes:
-        memory = backend.host_view(out.buffer)
-        if memory is not None and device is CPU:
+        memory = backend.host_view(out.buffer) if device is CPU else None
+        if memory is not None:
             old.copy_out(source.buffer, start, memory[: spec.nbytes])
             return out
         view = old.host_view(source.buffer)
