@@ -24,8 +24,8 @@ __device__ T larger(T a, T b) {
     return a != a || a >= b ? a : b;
 }
 
-/// The elements from one column to the next: odd, so that pairs of columns meet in no bank of shared memory.
-__host__ __device__ inline int64_t step_of(int64_t rows) { return rows | 1; }
+template <class T>
+constexpr T TINY = sizeof(T) == 4 ? T(1e-17) : T(1e-150);  // what is shorter has no direction; its square is a number
 
 /// The largest number of a warp, and where it was found.
 template <class T>
@@ -42,44 +42,28 @@ struct Task {
     const T* given;
     T *values, *u, *vh;  // the vectors null where they are not wanted
     int32_t* info;
-    int m, n, group;  // lanes for a pair of columns
+    int m, n;
 };
 
+/// Rotates columns p and q of w (rows), and of v (size) if there is one, until they are orthogonal. A warp's work; returns
+/// whether there was something to do.
 template <class T>
-constexpr T TINY = sizeof(T) == 4 ? T(1e-17) : T(1e-150);  // what is shorter has no direction; its square is a number
-
-__device__ inline float inverse_root(float x) { return rsqrtf(x); }
-__device__ inline double inverse_root(double x) { return rsqrt(x); }
-
-/// Sums over the `group` lanes of a pair.
-template <class T>
-__device__ T group_sum(T x, int group) {
-    for (int step = group / 2; step; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-    return x;
-}
-
-/// Rotates columns p and q of w (rows), and of v (size) if there is one, until they are orthogonal, where `is_pair`. The
-/// work of `group` lanes of a warp, all of which take part; returns whether there was something to do.
-template <class T>
-__device__ bool rotate(bool is_pair, int group, T* p, T* q, int rows, T* vp, T* vq, int size, T tolerance) {
-    const int lane = threadIdx.x % group;
+__device__ bool rotate(T* p, T* q, int rows, T* vp, T* vq, int size, T tolerance) {
+    const int lane = threadIdx.x % 32;
     T a = 0, b = 0, dot = 0;
-    if (is_pair)
-        for (int i = lane; i < rows; i += group) {
-            const T x = p[i], y = q[i];
-            a += x * x, b += y * y, dot += x * y;
-        }
-    a = group_sum(a, group), b = group_sum(b, group), dot = group_sum(dot, group);
+    for (int i = lane; i < rows; i += 32) {
+        const T x = p[i], y = q[i];
+        a += x * x, b += y * y, dot += x * y;
+    }
+    a = warp_sum(a), b = warp_sum(b), dot = warp_sum(dot);
     const T least = TINY<T> * TINY<T>;
-    if (!(a > least) || !(b > least) || !(abs(dot) > tolerance * sqrt(a) * sqrt(b)))
-        return false;
-    const T zeta = (b - a) / (2 * dot), size_of_zeta = abs(zeta);
-    // Beyond a tenth of the digits' reach 1 is lost beside the square, which must not overflow.
+    if (!(a > least) || !(b > least) || !(abs(dot) > tolerance * sqrt(a) * sqrt(b))) return false;
+    const T zeta = (b - a) / (2 * dot), size_of_zeta = abs(zeta);  // whose square must not overflow
     const T root = size_of_zeta < T(1e9) ? size_of_zeta + sqrt(1 + zeta * zeta) : 2 * size_of_zeta;
     const T tangent = copysign(1 / root, zeta);
-    const T c = inverse_root(1 + tangent * tangent), s = c * tangent;
+    const T c = 1 / sqrt(1 + tangent * tangent), s = c * tangent;
     auto turn = [&](T* x, T* y, int count) {
-        for (int i = lane; i < count; i += group) {
+        for (int i = lane; i < count; i += 32) {
             const T old = x[i];
             x[i] = c * old - s * y[i];
             y[i] = s * old + c * y[i];
@@ -92,7 +76,7 @@ __device__ bool rotate(bool is_pair, int group, T* p, T* q, int rows, T* vp, T* 
 
 /// Columns of length 0 become such that all are orthonormal. A warp's work.
 template <class T>
-__device__ void complete(T* w, int ld, T* lengths, int rows, int count) {
+__device__ void complete(T* w, T* lengths, int rows, int count) {
     const int lane = threadIdx.x % 32;
     for (int z = 0; z < count; ++z) {
         if (lengths[z] != 0) continue;
@@ -101,19 +85,19 @@ __device__ void complete(T* w, int ld, T* lengths, int rows, int count) {
         for (int i = lane; i < rows; i += 32) {  // the axis that the others are farthest from
             T rest = 1;
             for (int c = 0; c < count; ++c)
-                if (lengths[c] != 0) rest -= w[c * ld + i] * w[c * ld + i];
+                if (lengths[c] != 0) rest -= w[c * rows + i] * w[c * rows + i];
             if (rest > most) most = rest, at = i;
         }
         warp_argmax(most, at);
-        T* const x = w + z * ld;
+        T* const x = w + z * rows;
         for (int i = lane; i < rows; i += 32) x[i] = i == at;
         for (int turn = 0; turn < 3; ++turn) {
             for (int c = 0; turn < 2 && c < count; ++c) {
                 if (lengths[c] == 0) continue;
                 T dot = 0;
-                for (int i = lane; i < rows; i += 32) dot += w[c * ld + i] * x[i];
+                for (int i = lane; i < rows; i += 32) dot += w[c * rows + i] * x[i];
                 dot = warp_sum(dot);
-                for (int i = lane; i < rows; i += 32) x[i] -= dot * w[c * ld + i];
+                for (int i = lane; i < rows; i += 32) x[i] -= dot * w[c * rows + i];
             }
             T squares = 0;
             for (int i = lane; i < rows; i += 32) squares += x[i] * x[i];
@@ -136,23 +120,22 @@ __global__ void __launch_bounds__(512) jacobi(const __grid_constant__ Task<T> ta
     const bool is_wide = m < n, has_vectors = task.u != nullptr;
     const int rows = is_wide ? n : m, count = is_wide ? m : n;
     const int64_t matrix = blockIdx.x;
-    const int ld = int(step_of(rows)), vld = int(step_of(count));
-    T *w = reinterpret_cast<T*>(memory), *lengths = w + ld * count, *v = lengths + count;
+    T *w = reinterpret_cast<T*>(memory), *lengths = w + rows * count, *v = lengths + count;
     const T* given = task.given + matrix * m * n;
     T largest = 0;
     for (int i = threadIdx.x; i < m * n; i += blockDim.x) {
         const T x = given[i];
-        w[is_wide ? i / n * ld + i % n : i % n * ld + i / n] = x;
+        w[is_wide ? i : i % n * m + i / n] = x;
         largest = larger(largest, abs(x));
     }
     for (int step = 16; step; step /= 2) largest = larger(largest, __shfl_xor_sync(~0u, largest, step));
     if (lane == 0) parts[warp] = largest;
     if (has_vectors)
-        for (int i = threadIdx.x; i < count * count; i += blockDim.x) v[i / count * vld + i % count] = i / count == i % count;
+        for (int i = threadIdx.x; i < count * count; i += blockDim.x) v[i] = i / count == i % count;
     __syncthreads();
     for (int i = 0; i < warps; ++i) largest = larger(largest, parts[i]);
     const T scale = largest > 0 ? largest : T(1);
-    for (int i = threadIdx.x; i < m * n; i += blockDim.x) w[i / rows * ld + i % rows] /= scale;
+    for (int i = threadIdx.x; i < m * n; i += blockDim.x) w[i] /= scale;
     const T epsilon = sizeof(T) == 4 ? T(FLT_EPSILON) : T(DBL_EPSILON);
     const T tolerance = epsilon * sqrt(T(rows));
     const int even = count + count % 2;
@@ -163,16 +146,13 @@ __global__ void __launch_bounds__(512) jacobi(const __grid_constant__ Task<T> ta
         if (threadIdx.x == 0) is_rotated = 0;
         __syncthreads();
         for (int round = 0; round < even - 1; ++round) {  // as in a tournament: all pairs of a round have other columns
-            const int together = 32 / task.group;
-            for (int first = warp * together; first < even / 2; first += warps * together) {
-                const int pair = first + lane / task.group;
-                int p = round + pair, q = round - pair;
-                p = pair == 0 ? even - 1 : p >= even - 1 ? p - (even - 1) : p;
-                q = pair == 0 ? round : q < 0 ? q + (even - 1) : q;
-                const bool is_pair = pair < even / 2 && p < count && q < count;
-                const bool rotated = rotate(is_pair, task.group, w + p * ld, w + q * ld, rows,
-                                            has_vectors ? v + p * vld : nullptr, v + q * vld, count, tolerance);
-                if (rotated) is_rotated = 1;
+            for (int pair = warp; pair < even / 2; pair += warps) {
+                const int p = pair ? (round + pair) % (even - 1) : even - 1;
+                const int q = pair ? (round - pair + even - 1) % (even - 1) : round;
+                if (p >= count || q >= count) continue;
+                const bool rotated = rotate(w + p * rows, w + q * rows, rows, has_vectors ? v + p * count : nullptr,
+                                            v + q * count, count, tolerance);
+                if (rotated && lane == 0) is_rotated = 1;
             }
             __syncthreads();
         }
@@ -182,9 +162,9 @@ __global__ void __launch_bounds__(512) jacobi(const __grid_constant__ Task<T> ta
     __syncthreads();
     for (int c = warp; c < count; c += warps) {
         T squares = 0;
-        for (int i = lane; i < rows; i += 32) squares += w[c * ld + i] * w[c * ld + i];
+        for (int i = lane; i < rows; i += 32) squares += w[c * rows + i] * w[c * rows + i];
         const T length = sqrt(warp_sum(squares));
-        for (int i = lane; i < rows; i += 32) w[c * ld + i] = length > TINY<T> ? w[c * ld + i] / length : T(0);
+        for (int i = lane; i < rows; i += 32) w[c * rows + i] = length > TINY<T> ? w[c * rows + i] / length : T(0);
         if (lane == 0) lengths[c] = length > TINY<T> ? length : T(0);
     }
     __syncthreads();
@@ -197,16 +177,16 @@ __global__ void __launch_bounds__(512) jacobi(const __grid_constant__ Task<T> ta
     if (threadIdx.x == 0) task.info[matrix] = failed;
     if (!has_vectors) return;
     __syncthreads();
-    if (warp == 0 && !failed) complete(w, ld, lengths, rows, count);
+    if (warp == 0 && !failed) complete(w, lengths, rows, count);
     __syncthreads();
     T *u = task.u + matrix * m * count, *vh = task.vh + matrix * n * count;
     for (int i = threadIdx.x; i < m * count; i += blockDim.x) {
         const int c = order_of[i % count], row = i / count;
-        u[i] = is_wide ? v[c * vld + row] : w[c * ld + row];
+        u[i] = is_wide ? v[c * count + row] : w[c * rows + row];
     }
     for (int i = threadIdx.x; i < n * count; i += blockDim.x) {
         const int c = order_of[i / n], column = i % n;
-        vh[i] = is_wide ? w[c * ld + column] : v[c * vld + column];
+        vh[i] = is_wide ? w[c * rows + column] : v[c * count + column];
     }
 }
 
@@ -218,14 +198,13 @@ void launch(const Task<T>& task, int64_t batch, size_t shared) {
         check(cudaFuncSetAttribute(jacobi<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)), "singular values");
         if (device < 64) most[device] = shared;
     }
-    const int lanes = (std::min(task.m, task.n) + 1) / 2 * task.group;
-    const unsigned threads = unsigned(std::clamp((lanes + 31) / 32 * 32, 32, 512));
-    launch_kernel("singular values", jacobi<T>, Grid{unsigned(batch), threads, shared}, task);
+    const int pairs = (std::min(task.m, task.n) + 1) / 2;
+    launch_kernel("singular values", jacobi<T>, Grid{unsigned(batch), unsigned(32 * std::clamp(pairs, 1, 16)), shared}, task);
 }
 
 size_t bytes_for(DType dtype, Matrices shape, bool vectors) {
-    const int64_t k = std::min(shape.rows, shape.columns), step = step_of(std::max(shape.rows, shape.columns));
-    return size_t((step * k + k + (vectors ? step_of(k) * k : 0)) * size_of(dtype));
+    const int64_t k = std::min(shape.rows, shape.columns);
+    return size_t((shape.rows * shape.columns + k + (vectors ? k * k : 0)) * size_of(dtype));
 }
 
 }  // namespace
@@ -237,11 +216,10 @@ bool fits_jacobi(DType dtype, Matrices shape, bool vectors) {
 
 void run_jacobi(DType dtype, Matrices shape, const char* a, char* values, char* u, char* vh, int32_t* info) {
     const size_t shared = bytes_for(dtype, shape, u != nullptr);
-    const int m = int(shape.rows), n = int(shape.columns), rows = std::max(m, n);
-    const int group = rows <= 16 ? 4 : rows <= 64 ? 8 : rows <= 256 ? 16 : 32;
+    const int m = int(shape.rows), n = int(shape.columns);
     auto start = [&]<class T>(T) {
         launch(Task<T>{reinterpret_cast<const T*>(a), reinterpret_cast<T*>(values), reinterpret_cast<T*>(u),
-                       reinterpret_cast<T*>(vh), info, m, n, group}, shape.batch, shared);
+                       reinterpret_cast<T*>(vh), info, m, n}, shape.batch, shared);
     };
     if (dtype == DType::f64) start(double());
     else start(float());

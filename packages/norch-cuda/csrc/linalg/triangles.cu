@@ -8,7 +8,7 @@
 namespace norch::linalg {
 namespace {
 
-constexpr int64_t TURNED = 2;  // rows from which lower triangles by columns are so much faster that copies pay
+constexpr int64_t TURNED = 128;  // rows from which lower triangles by columns are so much faster that copies pay
 
 KernelPtr cholesky(const Request& request) {
     const Operand &out = request.operands[0], &a = request.operands[2];
