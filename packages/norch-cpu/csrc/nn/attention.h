@@ -8,6 +8,7 @@
 
 #include "common/layout.h"
 #include "matmul/gemm_tile.h"
+#include "matmul/widen.h"
 #include "runtime/tile.h"
 
 namespace norch::nn {
@@ -48,7 +49,10 @@ inline Matrix in_vectors(const Rows& x, int64_t rows, int64_t n, float* room) {
     const int64_t width = whole_vectors(n);
     if (x.dtype == DType::f32 && width == n) return {reinterpret_cast<float*>(x.data), x.row / 4};
     const Matrix copy{room, width};
-    load_tile({reinterpret_cast<char*>(room), width * 4, 4}, x.plane(), rows, n, size_of(x.dtype), conversion_of(x.dtype));
+    visit_floating(x.dtype, [&]<class S>(Tag<S>) {
+        if constexpr (sizeof(S) < 8)
+            for (int64_t i = 0; i < rows; ++i) matmul::widen_row(reinterpret_cast<const S*>(x.data + i * x.row), n, room + i * width);
+    });
     for (int64_t i = 0; i < rows && n < width; ++i) std::fill(room + i * width + n, room + (i + 1) * width, 0.0f);
     return copy;
 }

@@ -75,6 +75,17 @@ struct Few {
             for (int64_t i = 0; i < a.queries; ++i, ++r) f(r, h, i);
     }
 
+    /// weights[row][key] = q[row] . keys[key], of keys as they lie unless they are shorter than whole vectors.
+    void multiply_keys(Matrix q, const Rows& keys, int64_t count, float* key_room, Matrix weights) const {
+        const auto multiply = [&]<class S>(const S* rows_of, int64_t row) {
+            matmul::multiply_dots(q.data, size, rows(), rows_of, row, count, size, weights.data, KEYS, 1);
+        };
+        if (size == a.size && a.dtype == DType::bf16) return multiply(reinterpret_cast<const bfloat16*>(keys.data), keys.row / 2);
+        if (size == a.size && a.dtype == DType::f16) return multiply(reinterpret_cast<const half*>(keys.data), keys.row / 2);
+        const Matrix k = in_vectors(keys, count, a.size, key_room);
+        multiply(static_cast<const float*>(k.data), k.row);
+    }
+
     void run(char* const* p, Softmax* softmax, Room room) const {
         const Matrix q{room.take(rows() * size), size}, sums{room.take(rows() * values), values};
         const Matrix weights{room.take(rows() * KEYS), KEYS};
@@ -88,8 +99,7 @@ struct Few {
         const int64_t seen = a.is_causal ? std::min(a.keys, a.queries) : a.keys;
         for (int64_t key = 0; key < seen; key += KEYS) {
             const int64_t count = std::min(KEYS, seen - key);
-            const Matrix k = in_vectors(a.rows(p, 2).from(key), count, a.size, key_room);
-            matmul::multiply_dots<float>(q.data, size, rows(), k.data, k.row, count, size, weights.data, KEYS, 1);
+            multiply_keys(q, a.rows(p, 2).from(key), count, key_room, weights);
             for_rows([&](int64_t r, int64_t h, int64_t i) {
                 float* row = weights.data + r * KEYS;
                 if (a.has_mask) {
