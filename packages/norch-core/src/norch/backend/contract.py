@@ -20,7 +20,8 @@ fields are only ever added, each with a default.
 1.1: Backend.allocating, copy_out_later and current_device.
 1.2: Backend.channels_last and record_stream.
 1.3: Backend.program, and the composite "fused".
-1.4: Backend.advice and kept, and the composites of linear algebra ("linalg_solve" and others: norch.linalg.routines).
+1.4: Backend.advice, kept and feeders, a program's release(), the composites of linear algebra ("linalg_solve" and
+others: norch.linalg.routines), "recurrence", "cross_entropy_rows" and "residual_norm" with their gradients.
 """
 
 UNARY: list[str] = []
