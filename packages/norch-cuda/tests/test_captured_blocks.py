@@ -98,7 +98,7 @@ def test_the_loss_of_many_classes_keeps_no_log_softmax(cuda):
         loss = norch.cross_entropy(scores, target)
     assert norch.cuda.max_memory_allocated() - before < 1 << 16
     loss.backward()
-    assert norch.cuda.max_memory_allocated() - before < scores.numel() * 2 * 1.25 + (1 << 16)  # a block may be larger
+    assert norch.cuda.max_memory_allocated() - before < scores.numel() * 2 * 1.5 + (1 << 16)  # a block may be larger
 
 
 def test_a_check_of_a_captured_step_needs_no_more_memory_than_the_step(cuda):
