@@ -13,6 +13,9 @@ import signal
 import sys
 from collections.abc import Callable
 
+AT_ONCE = 200
+"""Milliseconds: a process that is being killed can end after those that saw its connections close."""
+
 
 def watch(pids: dict[int, str], read: Callable[[int], tuple[int, str] | None], host: str) -> None:
     """Waits until all processes, by pid what they are called, end; reports the first that ended out of order, unless
@@ -30,6 +33,8 @@ def watch(pids: dict[int, str], read: Callable[[int], tuple[int, str] | None], h
     ended = [files.pop(file) for file in list(files) if file < 0]
     told = False
     while True:
+        while files and not told and (ready := poll.poll(AT_ONCE if ended else None)):
+            ended += _closed(poll, files, ready)
         found = sorted((*last, pid) for pid in ended if (last := read(pid)) is not None)
         if found and not told:
             told = True
@@ -39,11 +44,15 @@ def watch(pids: dict[int, str], read: Callable[[int], tuple[int, str] | None], h
                 sys.stderr.flush()
         if not files:
             return
-        ended = []
-        for file, _ in poll.poll():
-            poll.unregister(file)
-            os.close(file)
-            ended.append(files.pop(file))
+        ended = _closed(poll, files, poll.poll())
+
+
+def _closed(poll: select.poll, files: dict[int, int], ready: list[tuple[int, int]]) -> list[int]:
+    """The processes of these files, which are watched no more."""
+    for file, _ in ready:
+        poll.unregister(file)
+        os.close(file)
+    return [files.pop(file) for file, _ in ready]
 
 
 def main(argv: list[str]) -> None:
