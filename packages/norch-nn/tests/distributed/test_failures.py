@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from norch.distributed.witness import watch
 
 SUM = r"all_reduce\(sum\) of float32 \(512,\) at failures.py:\d+"
 LAST = rf"its last was collective 4, {SUM}"
@@ -91,6 +95,16 @@ def test_who_is_killed_is_named(mpirun: Any, victim: int) -> None:
     assert re.search(rf"rank {victim} .*\(process \d+.*\) (is dead|has ended); {LAST}", done.stdout + done.stderr)
     assert "went on" not in done.stdout
     nothing_is_left(done.stdout, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
+def test_the_witness_names_who_came_least_far_of_those_that_end_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    slow, fast = (subprocess.Popen(["sleep", seconds]) for seconds in ("0.15", "0.1"))
+    came = {slow.pid: (4, "its last was collective 4"), fast.pid: (5, "its last was collective 5")}
+    watch({fast.pid: "rank 1", slow.pid: "rank 0"}, came.get, "host")
+    told = f"norch.distributed: rank 0 (process {slow.pid} on host) has ended; its last was collective 4\n"
+    assert capsys.readouterr().err == told
+    assert [slow.wait(), fast.wait()] == [0, 0]
 
 
 @pytest.mark.parametrize("victim", [0, 1])
