@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import norch
-from norch import nn
 from norch.dtype import bfloat16, float16, float32, float64
-from norch.nn.utils import rnn
+
+nn = pytest.importorskip("norch.nn")
+rnn = pytest.importorskip("norch.nn.utils.rnn")
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
