@@ -266,6 +266,8 @@ def main() -> int:
     if torch is None and options.check:
         sys.exit("--check needs PyTorch, which the limits are ratios to")
     rows = [*SMALL, *MODELS, *NETWORKS, *OPS]
+    groups = list(dict.fromkeys(r.group for r in rows))
+    rows.sort(key=lambda r: groups.index(r.group))
     if options.only:
         rows = [r for r in rows if re.search(options.only, f"{r.group}: {r.name}", re.I)]
     if not rows:
