@@ -49,7 +49,7 @@ def test_values_of_one_are_seen_by_the_other(make: Callable[[Path], tuple[Store,
     begin = time.monotonic()
     with pytest.raises(DistributedError, match=r"no process gave '(b/a/|a/)?never' a value within 0.1 s"):
         other.get("never", 0.1)
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 2
     one.set_timeout(datetime.timedelta(seconds=0.1))
     with pytest.raises(DistributedError, match="within 0.1 s"):
         one.get("never")
