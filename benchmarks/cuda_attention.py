@@ -1,7 +1,7 @@
 """Attention on a GPU in bfloat16, causal, beside PyTorch: TFLOP/s forward, and forward with backward.
 
-norch's by cuDNN (where it is installed) and by its own kernels, PyTorch's by the fastest of its ways (cuDNN,
-FlashAttention-2). Half of a causal product counts. Results are compared first; a figure is the best of the rounds.
+norch's by its own kernels, PyTorch's by the fastest of its ways (cuDNN, FlashAttention-2). Half of a causal product
+counts. Results are compared first; a figure is the best of the rounds.
 
     python benchmarks/cuda_attention.py [--json out.json]
 """
@@ -77,7 +77,7 @@ def main() -> int:
     if not norch.cuda.is_available():
         sys.exit(norch.cuda.why_not())
     rows = []
-    print(f"{'bf16, causal, TFLOP/s':<28}{'cuDNN':>9}{'own':>9}{'torch':>9}")
+    print(f"{'bf16, causal, TFLOP/s':<28}{'norch':>9}{'torch':>9}")
     for shape in SHAPES:
         norch.manual_seed(0)
         given = [norch.randn(*shape).numpy() for _ in range(4)]
@@ -92,20 +92,16 @@ def main() -> int:
                 continue
             best = found.setdefault("torch", rates)
             found["torch"] = {key: max(best[key], rate) for key, rate in rates.items()}
-        kinds = ["own"] + ["cudnn"] * norch.backends.cudnn.is_available()
-        for kind in kinds:
-            norch.backends.cudnn.enabled = kind == "cudnn"
-            found[kind], results = measure(norch, given)
-            for got, wanted in zip(results, expected or results, strict=True):
-                worst = abs(got - wanted).max() / abs(wanted).max()
-                if not worst < 0.03:
-                    sys.exit(f"{shape}, {kind}: results differ by {worst:.1e}")
-        norch.backends.cudnn.enabled = True
+        found["norch"], results = measure(norch, given)
+        for got, wanted in zip(results, expected or results, strict=True):
+            worst = abs(got - wanted).max() / abs(wanted).max()
+            if not worst < 0.03:
+                sys.exit(f"{shape}: results differ by {worst:.1e}")
         name = "x".join(map(str, shape))
         for key in ("forward", "both"):
             row = {kind: rates[key] for kind, rates in found.items()}
             rows.append({"name": name, "precision": "bf16", "way": key, **row})
-            shown = "".join(f"{row.get(kind, math.nan):>9.0f}" for kind in ("cudnn", "own", "torch"))
+            shown = "".join(f"{row.get(kind, math.nan):>9.0f}" for kind in ("norch", "torch"))
             print(f"{name + ', ' + key:<28}{shown}", flush=True)
     if options.json:
         options.json.write_text(json.dumps({"device": norch.cuda.get_device_name(), "rows": rows}, indent=2) + "\n")

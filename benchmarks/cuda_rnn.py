@@ -1,7 +1,7 @@
 """A training step of an LSTM of two layers of 512 on 32 sequences of 64, beside PyTorch: milliseconds.
 
-norch's by cuDNN (where it is installed) and by its own kernels, eager; "captured" by norch.capture. The losses of some
-steps are compared first. Both libraries compute in IEEE float32, then both in tf32.
+norch's by its own kernels, eager; "captured" by norch.capture. The losses of some steps are compared first. Both
+libraries compute in IEEE float32, then both in tf32.
 
     python benchmarks/cuda_rnn.py [--json out.json]
 """
@@ -70,10 +70,8 @@ def measure(tf32: bool) -> dict[str, float]:
         lib.backends.cudnn.allow_tf32 = tf32
     found: dict[str, float] = {}
     expected: list[float] = []
-    kinds = ["own"] + ["cudnn"] * norch.backends.cudnn.is_available() + ["captured"] + ["torch"] * (torch is not None)
-    for kind in kinds:
+    for kind in ["norch", "captured"] + ["torch"] * (torch is not None):
         lib = libraries["torch" if kind == "torch" else "norch"]
-        norch.backends.cudnn.enabled = kind != "own"
         step = make_step(lib)
         if kind == "captured":
             step = norch.capture(step)
@@ -83,7 +81,6 @@ def measure(tf32: bool) -> dict[str, float]:
             sys.exit(f"{kind}: losses {losses} are not {expected}")
         found[kind] = milliseconds(lib, step)
         print(f"{'tf32' if tf32 else 'float32':<10}{kind:<10}{found[kind]:8.2f} ms", flush=True)
-    norch.backends.cudnn.enabled = True
     return found
 
 
