@@ -28,7 +28,11 @@ def set_registry(load: Callable[[], Any]) -> None:
 
 
 class Device:
-    """Where a tensor lives, such as `norch.device("cpu")`. Equal devices are the same object."""
+    """Where a tensor lives, such as `norch.device("cpu")`. Equal devices are the same object.
+
+    type: "cpu", "cuda" or that of a plug-in, which may be followed by ":" and the index. index: 0, or the device that
+    the backend has as its current one, unless given.
+    """
 
     __slots__ = ("_backend", "index", "type")
 

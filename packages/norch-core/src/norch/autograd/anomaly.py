@@ -31,8 +31,8 @@ def is_anomaly_enabled() -> bool:
 
 
 class set_detect_anomaly:
-    """Makes backward passes raise AutogradError at the first op whose gradient is NaN, naming it: at once, and as a
-    context manager until its end. Every op then waits for the device: for debugging.
+    """Makes backward passes raise AutogradError at the first op whose gradient is NaN, naming it: at once, where
+    `mode`, and as a context manager until its end. Every op then waits for the device: for debugging.
 
     Unlike PyTorch's, it does not keep where in the program the op was called. With `check_nan=False` nothing is left to
     do.

@@ -68,6 +68,7 @@ class Node:
     kind_of_hooks: type[dict[int, Any]] = dict
 
     def name(self) -> str:
+        """What the graph calls it: the op's name and "_backward"."""
         return f"{self.plan.op.name}_backward"
 
     def __repr__(self) -> str:
@@ -147,6 +148,7 @@ class Node:
         return result
 
     def check_unchanged(self, value: Tensor, what: str) -> None:
+        """Raises AutogradError where `value`, which was saved as `what`, has been changed in place since."""
         modified = value.buffer.modified
         if modified is not None and modified[0] > self.sequence_number:
             raise AutogradError(
@@ -156,6 +158,7 @@ class Node:
             )
 
     def freed(self) -> AutogradError:
+        """The error of a second backward pass, which finds nothing saved."""
         return AutogradError(
             f"backward(): what {self.plan.op.name} saved for its gradient is gone: this graph was differentiated "
             f"before; pass retain_graph=True to the earlier call"
