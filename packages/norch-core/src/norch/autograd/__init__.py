@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..submodules import late_submodules
 from .engine import backward, grad, queue_callback
 from .graph import Node
+from .lines import record_lines
 from .mode import (
     enable_grad,
     inference_mode,
@@ -39,6 +40,7 @@ __all__ = [
     "is_inference_mode_enabled",
     "no_grad",
     "queue_callback",
+    "record_lines",
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
