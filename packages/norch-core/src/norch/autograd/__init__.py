@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..submodules import late_submodules
 from .engine import backward, grad, queue_callback
 from .graph import Node
+from .growth import note_step
 from .lines import record_lines
 from .mode import (
     enable_grad,
@@ -39,6 +40,7 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "note_step",
     "queue_callback",
     "record_lines",
     "set_detect_anomaly",

@@ -240,16 +240,20 @@ def _unsafe_preserve_version_counter(tensor: Tensor | tuple[Tensor, ...]) -> Ite
 
 
 class Leaf(Node):
-    """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive."""
+    """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive.
 
-    __slots__ = ("tensor",)
+    growth: see `norch.autograd.growth`.
+    """
 
+    __slots__ = ("growth", "tensor")
+
+    growth: Any
     hooks: HooksOfLeaf | None
     kind_of_hooks = HooksOfLeaf
 
     def __init__(self, tensor: Tensor) -> None:
         init_node(self, None, ())
-        self.tensor = ref(tensor)
+        self.tensor, self.growth = ref(tensor), None
 
     def name(self) -> str:
         return "accumulate_grad"
