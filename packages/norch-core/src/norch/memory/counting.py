@@ -55,6 +55,7 @@ class CountingBackend(Backend):
         self.channels_last, self.kept = real.channels_last, real.kept
         self.used = self.peak = 0
         self.rounded = getattr(getattr(real, "module", None), "allocated_size", None)
+        self.scratch_of = getattr(real, "scratch_bytes", None)
 
     def device_count(self) -> int:
         return self.real.device_count()
@@ -81,8 +82,21 @@ class CountingBackend(Backend):
         return None
 
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
-        has_kernel = op in PRIMITIVES or self.real.compile(op, operands, attrs) is not None
-        return _nothing if has_kernel else None
+        if op in PRIMITIVES:
+            return _nothing
+        kernel = self.real.compile(op, operands, attrs)
+        if kernel is None:
+            return None
+        scratch = 0 if self.scratch_of is None else self.scratch_of(kernel)
+        return self._taking(self.size_of(scratch)) if scratch else _nothing
+
+    def _taking(self, scratch: int) -> Kernel:
+        """The kernel of an op that takes memory while it runs."""
+
+        def kernel(*args: Any) -> None:
+            self.peak = max(self.peak, self.used + scratch)
+
+        return kernel
 
 
 _stand_ins: dict[Device, StandIn] = {}

@@ -48,8 +48,13 @@ class Twins(dict[int, Any]):
         return out.requires_grad_() if tensor.requires_grad else out
 
     def copies(self, value: Any) -> Any:
-        """A model, an optimiser, or several, as `copy.deepcopy` copies them."""
-        return copy.deepcopy(value, self)
+        """A model and an optimiser, as `copy.deepcopy` copies them; a function that a module has uses the copies too."""
+        found = copy.deepcopy(value, self)
+        for module in found[0].modules():
+            for name, part in tuple(vars(module).items()):
+                if isinstance(part, FunctionType):
+                    vars(module)[name] = self.function(part)
+        return found
 
     def example(self, value: Any, batch: tuple[int, int, int] | None = None) -> Any:
         """Tensors, in tuples, lists and dicts, as they are given to a model.
@@ -70,17 +75,31 @@ class Twins(dict[int, Any]):
         """A Python function that sees, in place of the tensors among its variables, their twins."""
         if not isinstance(value, FunctionType):
             return value
-        cells = None
-        if value.__closure__ is not None:
-            cells = tuple([_cell(self, cell, batch) for cell in value.__closure__])
-        names = {name for name in value.__code__.co_names if isinstance(value.__globals__.get(name), TensorBase)}
-        variables = value.__globals__
+        variables, cells, defaults = value.__globals__, value.__closure__, value.__defaults__
+        if cells is not None:
+            cells = tuple([self._cell(cell, batch) for cell in cells])
+        names = [name for name in value.__code__.co_names if self._has_twin(variables.get(name))]
         if names:
-            variables = {**variables, **{name: self.example(variables[name], batch) for name in names}}
-        defaults = value.__defaults__ and tuple(self.example(list(value.__defaults__), batch))
+            variables = {**variables, **{name: self._twin(variables[name], batch) for name in names}}
+        if defaults is not None:
+            defaults = tuple([self._twin(v, batch) for v in defaults])
         out = FunctionType(value.__code__, variables, value.__name__, defaults, cells)
         out.__kwdefaults__ = value.__kwdefaults__
         return out
+
+    def _has_twin(self, value: Any) -> bool:
+        return isinstance(value, TensorBase) or id(value) in self
+
+    def _twin(self, value: Any, batch: tuple[int, int, int] | None) -> Any:
+        return self[id(value)] if id(value) in self else self.example(value, batch)
+
+    def _cell(self, cell: CellType, batch: tuple[int, int, int] | None) -> CellType:
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not yet assigned
+            return cell
+        known = self._has_twin(value) or isinstance(value, tuple | list | dict)
+        return CellType(self._twin(value, batch)) if known else cell
 
     def _resized(self, tensor: Any, dim: int, old: int, new: int) -> Any:
         spec = tensor.spec
@@ -96,12 +115,4 @@ class Twins(dict[int, Any]):
         self[id(tensor)] = out
         self.alive.append(tensor)
         return out.requires_grad_() if tensor.requires_grad else out
-
-
-def _cell(twins: Twins, cell: CellType, batch: tuple[int, int, int] | None) -> CellType:
-    try:
-        value = cell.cell_contents
-    except ValueError:  # not yet assigned
-        return cell
-    return CellType(twins.example(value, batch)) if isinstance(value, TensorBase | tuple | list | dict) else cell
 
