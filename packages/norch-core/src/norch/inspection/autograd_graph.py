@@ -18,7 +18,15 @@ from ..linalg import vector_norm
 from ..ops import stack
 from ..tensor_base import TensorBase
 from .graph_folding import folded
-from .graph_names import Calls, guess_modules, modules_of_caller, modules_of_leaves, of_caller, of_parameters
+from .graph_names import (
+    Calls,
+    forget_variables,
+    guess_modules,
+    modules_of_caller,
+    modules_of_leaves,
+    of_caller,
+    of_parameters,
+)
 from .graph_nodes import GraphNode, Walk, as_bytes, counted, whole
 from .svg import escape
 
@@ -39,8 +47,6 @@ def graph(output: Any, params: Any = None) -> AutogradGraph:
     TypeError for what is no tensor.
     """
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("norch."):
-        frame = frame.f_back
     calls = Calls()
     if callable(output) and not isinstance(output, TensorBase):
         modules = [("", params)] if hasattr(params, "named_modules") else modules_of_caller(frame)
@@ -48,9 +54,9 @@ def graph(output: Any, params: Any = None) -> AutogradGraph:
             output = output()
     outputs = _outputs(output)
     names = of_caller(frame)
+    forget_variables(frame)
     if params is not None:
-        own = of_parameters(params)
-        names = {**names, **own}
+        names.update(of_parameters(params))
     return AutogradGraph(outputs, names, calls)
 
 
@@ -167,7 +173,7 @@ class AutogradGraph:
         return page(self, folded(self, limit), layout)
 
     def save(self, path: Any, **options: Any) -> None:
-        """Writes `.html`, `.svg`, `.dot` (or `.gv`) or `.txt`, by the name's ending, with the options of that method."""
+        """Writes `.html`, `.svg`, `.dot` (or `.gv`) or `.txt`, by the name's ending, with that method's options."""
         path = Path(path)
         ways = {
             ".html": self.html,
