@@ -97,7 +97,7 @@ def names_for(path: Callable[..., Any]) -> dict[str, Any]:
 
 
 class record_lines:
-    """Whether what is recorded, and what changes tensors in place, notes the line of the program that does so: at once,
+    """Whether (`mode`) what is recorded, and what changes tensors in place, notes the line of the program that does so: at once,
     and as a context manager until its end. Nodes tell it as `Node.line`, and errors show it.
 
     It takes 0.2 us or more an op. Where this is not called, the first 20,000 do. inner: a line of norch-nn counts;
