@@ -58,8 +58,8 @@ class Growth:
 
 
 def note_step(params: Sequence[Tensor]) -> None:
-    """Of an optimiser that is about to change `params`, of any shapes: warns, once, where the graphs of more and more steps
-    before are still alive."""
+    """Of an optimiser that is about to change `params`, of any shapes: warns, once, where the graphs of more and more
+    steps before are still alive."""
     for param in (params[0], params[-1]) if params else ():
         leaf = param.node
         if type(leaf) is not Leaf:

@@ -97,8 +97,8 @@ def names_for(path: Callable[..., Any]) -> dict[str, Any]:
 
 
 class record_lines:
-    """Whether (`mode`) what is recorded, and what changes tensors in place, notes the line of the program that does so: at once,
-    and as a context manager until its end. Nodes tell it as `Node.line`, and errors show it.
+    """Whether (`mode`) what is recorded, and what changes tensors in place, notes the line of the program that does so:
+    at once, and as a context manager until its end. Nodes tell it as `Node.line`, and errors show it.
 
     It takes 0.2 us or more an op. Where this is not called, the first 20,000 do. inner: a line of norch-nn counts;
     otherwise it is the one that called the layer.
