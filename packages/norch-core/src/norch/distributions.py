@@ -1,8 +1,8 @@
 """`norch.distributions`: the distributions that policies and variational models are made of. Loaded when first used.
 
 Normal, Uniform, Bernoulli and Categorical, with PyTorch's names. Parameters broadcast; `sample` has no gradient,
-`rsample` passes one on to the parameters. Values are not validated, which would wait for the device. What
-is computed of `value` has the shape that it and the parameters broadcast to.
+`rsample` passes one on to the parameters. Values are not validated, which would wait for the device. What is
+computed of `value` has the shape that it and the parameters broadcast to.
 
 Arguments that mean the same in every distribution:
 

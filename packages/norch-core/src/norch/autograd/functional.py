@@ -3,7 +3,7 @@
 Arguments that mean the same in every function:
 
     func, inputs: a function of tensors, and the tensor or tuple of tensors that it is differentiated at. Raises
-        DTypeError unless these, and what it returns, are tensors.
+        AutogradError unless it returns a tensor or a tuple of tensors.
     create_graph: whether the result can be differentiated itself. strict: raises AutogradError where an output does not
         depend on an input, instead of giving zeros.
 """

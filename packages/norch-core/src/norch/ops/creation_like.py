@@ -74,10 +74,9 @@ def new_empty_strided(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """An uninitialised tensor of this shape and these strides, with this tensor's dtype and device unless given.
+    """An uninitialised tensor of shape `size` with strides `stride`, of this tensor's dtype and device unless given.
 
-    An uninitialised tensor of shape `size` with strides `stride`, of this dtype and device unless given. Raises as
-    `empty_strided`.
+    Raises as `empty_strided`.
     """
     return empty_strided(
         size, stride, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad
