@@ -29,6 +29,8 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+import choose_tables
+
 from norch.backend import contract
 from norch.scaffold import new_backend
 
@@ -267,6 +269,7 @@ PAGES = {
     "adding-ops.md": adding_ops,
     "backends.md": guide,
     "capture.md": capture,
+    "choose.md": choose_tables.filled,
     "contract.md": contract_page,
     "distributed.md": distributed,
 }
