@@ -19,8 +19,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
+from unittest.mock import MagicMock
 
 import norch
 
@@ -35,6 +38,7 @@ NAMESPACES = (
     "norch.vision.transforms", "norch.vision.utils",
     "norch.distributed", "norch.distributed.checkpoint", "norch.distributed.fsdp", "norch.distributed.nn.functional",
     "norch.distributed.optim", "norch.distributed.pipelining", "norch.distributed.tensor.parallel",
+    "norch_cpu.module", "norch_cuda.module",
 )  # fmt: skip
 
 # By namespace: families of which each member rests on a published algorithm, and names it with its year.
@@ -146,10 +150,15 @@ def referred(name: str, namespace: str, owner: type | None) -> Any:
     for place in (owner, *(places()[n] for n in first)):
         found: Any = place
         for part in path:
-            found = getattr(found, part, None)
+            found = getattr(found, part, None) if part in names_of(found) else None
         if callable(found) and _is_ours(found):
             return found
     return None
+
+
+@cache
+def names_of(place: Any) -> frozenset[str]:
+    return frozenset([*dir(place), *getattr(place, "__all__", ())])
 
 
 SHARED = ("norch", "norch.nn.functional", "norch.nn", "norch.linalg", "norch.vision.transforms", "norch.Tensor")
@@ -157,8 +166,27 @@ SHARED = ("norch", "norch.nn.functional", "norch.nn", "norch.linalg", "norch.vis
 
 @cache
 def places() -> dict[str, Any]:
-    """What the names of NAMESPACES are."""
-    return {n: norch.Tensor if n == "norch.Tensor" else import_module(n) for n in NAMESPACES}
+    """What the names of NAMESPACES are; norch_cpu, which adds to `norch.cpu`, where it is installed."""
+    special: dict[str, Callable[[], Any]] = {"norch.Tensor": lambda: norch.Tensor, "norch_cuda.module": module_of_cuda}
+    names = [n for n in NAMESPACES if n != "norch_cpu.module" or find_spec("norch_cpu")]
+    return {n: special[n]() if n in special else import_module(n) for n in names}
+
+
+def module_of_cuda() -> ModuleType:
+    """What norch-cuda adds to `norch.cuda`, without its compiled part: texts are all that is looked at."""
+    source = str(Path(__file__).parents[1] / "packages" / "norch-cuda" / "src")
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "norch_cuda"}
+    for name in before:
+        del sys.modules[name]
+    sys.path.insert(0, source)
+    sys.modules["norch_cuda._ext"] = MagicMock()
+    try:
+        return import_module("norch_cuda.module")
+    finally:
+        sys.path.remove(source)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "norch_cuda"]:
+            del sys.modules[name]
+        sys.modules.update(before)
 
 
 def exported(module: ModuleType) -> dict[str, Any]:
@@ -265,15 +293,15 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def above(namespace: str) -> list[str]:
     """norch, norch.nn, norch.nn.functional."""
     parts = namespace.split(".")
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
+    return list(dict.fromkeys(["norch", *[".".join(parts[: i + 1]) for i in range(len(parts))]]))
 
 
 @cache
 def conventions(namespace: str) -> dict[str, str]:
     """The arguments that a namespace explains for all it has, after a line "Arguments that mean the same ...:"."""
-    if namespace == "norch.Tensor":
+    if namespace in ("norch.Tensor", "norch_cpu", "norch_cuda"):
         return {}
-    text = inspect.getdoc(import_module(namespace)) or ""
+    text = inspect.getdoc(places().get(namespace) or import_module(namespace)) or ""
     _, _, listed = text.partition("\nArguments that mean the same in every ")
     parts = re.split(r"(?:^    |\. )((?:[a-z_]+, )*[a-z_]+): ", listed, flags=re.MULTILINE)
     return {name: said for names, said in zip(parts[1::2], parts[2::2]) for name in names.split(", ")}

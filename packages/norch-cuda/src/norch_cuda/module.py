@@ -1,4 +1,9 @@
-"""What `norch.cuda` offers beside what every device has: streams, events, graphs, memory, pinned host memory."""
+"""What `norch.cuda` offers beside what every device has: streams, events, graphs, memory, pinned host memory.
+
+Arguments that mean the same in every function:
+
+    device: an index, or a device of type "cuda"; the current one unless given. Raises DeviceError where there is none.
+"""
 
 from __future__ import annotations
 
@@ -156,8 +161,9 @@ def empty_cache(device: DeviceLike = None) -> None:
 
 
 def pin_memory(tensor: norch.Tensor) -> norch.Tensor:
-    """A copy of a CPU tensor in page-locked memory, contiguous. `.to("cuda")` of it does not wait; it must not be
-    changed before the copy is done (`norch.cuda.synchronize()`, an `Event`). Raises DeviceError for another tensor."""
+    """A copy of a CPU tensor, of any shape, in page-locked memory, contiguous. `.to("cuda")` of it does not wait; it
+    must not be changed before the copy is done (`norch.cuda.synchronize()`, an `Event`). Raises DeviceError for a
+    tensor elsewhere."""
     source = tensor.detach().contiguous()
     if source.device.type != "cpu":
         raise norch.DeviceError(f"pin_memory(): the tensor is on {source.device}, not on the CPU")
