@@ -118,9 +118,10 @@ def _usual(nodes: list[Any]) -> tuple[Line | None, str]:
 def _warn(steps: int, what: str, line: Line | None) -> None:
     import warnings
 
+    where = "" if line is None else f" ({line})"
     text = (
         f"the graphs of {steps} steps of the optimiser are still alive, and each step adds one, which takes memory and "
-        f"time{'' if line is None else f' ({line})'}: {what} `.item()`, a number, or `.detach()`, a tensor without a graph"
+        f"time{where}: {what} `.item()`, a number, or `.detach()`, a tensor without a graph"
     )
     if line is None:
         warnings.warn(text, stacklevel=2)

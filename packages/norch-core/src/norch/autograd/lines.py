@@ -8,7 +8,7 @@ nothing. Generated code finds the class of its nodes among its globals, which ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
@@ -64,7 +64,7 @@ def _early_line() -> Line | None:
 
 
 _left = EARLY
-_lock = Lock()
+_lock = RLock()
 _paths: WeakSet[Callable[..., Any]] = WeakSet()
 _names: dict[str, Any] = {}
 
