@@ -40,6 +40,7 @@ def call_path(
     method: str | None = None,
     otherwise: Callable[..., Any] | None = None,
     takes_out: tuple[str, ...] | None = None,
+    shown: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """A function that runs `op`.
 
@@ -52,9 +53,12 @@ def call_path(
         instead where the graph takes part, memory overlaps, or an argument is more than a tensor or a scalar.
     takes_out: given where there is an argument `out`, a tensor that the result is written into, and these others. All
         come by name; `otherwise`, if given, takes the others.
+    shown: a function whose signature `inspect.signature` gives, where that is not the prototype's.
     """
     scope: dict[str, Any] = {"__name__": __name__}
-    call = FunctionType(_unwritten.__code__, scope, method or op.name)
+    call: Any = FunctionType(_unwritten.__code__, scope, method or op.name)
+    if prototype is not None:
+        call.__wrapped__ = shown or prototype
 
     def write(*args: Any, **kwargs: Any) -> Any:
         scope.update(
@@ -75,7 +79,7 @@ def call_path(
         return call(*args, **kwargs)
 
     scope["_write"] = write
-    return call
+    return call  # type: ignore[no-any-return]
 
 
 def _unwritten(*args: Any, **kwargs: Any) -> Any:
