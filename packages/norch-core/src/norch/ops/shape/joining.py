@@ -12,7 +12,7 @@ from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
 from ...errors import DTypeError, ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
-from ..copying import fresh, like_images, row_major_copy
+from ..copying import fresh, like_images, owned, row_major_copy
 from ..creation import arange
 from ..indexing import INDEX, gather
 from ..registry import FUNCTIONS, method, public
@@ -229,7 +229,7 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
     spaced = reshape(input, [m for n in shape for m in (1, n)])
     expanded = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
-    return reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)])
+    return owned(reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)]))
 
 
 @public()
