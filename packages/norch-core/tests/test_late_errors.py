@@ -1,4 +1,4 @@
-"""What a device that does not wait reports later names the lines that called the op. norch-cuda's report has this form."""
+"""What a device reports later, in the form that norch-cuda gives it, names the lines that called the op."""
 
 import pytest
 
@@ -13,7 +13,7 @@ class Late(NullBackend):
     op = "gather"
 
     def _report(self):
-        raise IndexError(f"{self.op}(): index 9 is out of bounds for a dim of size 5 (found at the first synchronisation)")
+        raise IndexError(f"{self.op}(): index 9 is out of bounds for a dim of size 5 (found later)")
 
     def copy_out(self, buffer, offset, data):
         self._report()
