@@ -8,6 +8,7 @@ from . import settings
 from .backend import registry
 from .backend.registry import ALWAYS
 from .device import Device
+from .dispatch.late_errors import located
 from .dtype import TENSOR_TYPES
 from .errors import DeviceError, OutOfMemoryError
 from .ops.generator import default_generator
@@ -84,7 +85,11 @@ class DeviceModule:
         index = self.current_device() if device is None else device
         if index < 0:
             raise DeviceError(f"norch.{self.device_type}.synchronize(): device index {index} is negative")
-        Device(self.device_type, index).backend.synchronize(index)
+        waited = Device(self.device_type, index)
+        try:
+            waited.backend.synchronize(index)
+        except IndexError as error:
+            raise located(error, waited) from None
 
     # Randomness: one generator serves all devices; these are norch's own, under the names that PyTorch has here.
 

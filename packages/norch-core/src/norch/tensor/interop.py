@@ -12,6 +12,7 @@ from ..autograd.graph import resolve
 from ..device import CPU, Device
 from ..dispatch.arguments import checked, describe
 from ..dispatch.failure import allocate_on
+from ..dispatch.late_errors import copy_out
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
 from ..ops.from_data import array_to_tensor, bytes_of
@@ -59,7 +60,7 @@ def _on_host(self: Tensor) -> np.ndarray[Any, Any]:
         return numpy(self.detach().cpu())
     source = self if spec.is_contiguous else self.detach().contiguous()
     values = np.empty(spec.shape, spec.dtype.numpy)
-    spec.device.backend.copy_out(source.buffer, source.offset * spec.dtype.itemsize, bytes_of(values))
+    copy_out(spec.device, source.buffer, source.offset * spec.dtype.itemsize, bytes_of(values))
     return values
 
 
@@ -87,7 +88,7 @@ def item(self: Tensor) -> Any:
     if code is not None and type(spec) is Spec:
         size = spec.dtype.itemsize
         data = bytearray(size)
-        spec.device.backend.copy_out(self.buffer, self.offset * size, memoryview(data))
+        copy_out(spec.device, self.buffer, self.offset * size, memoryview(data))
         return unpack_from(code, data)[0]
     return _on_host(self).item()
 
