@@ -153,6 +153,7 @@ def main() -> int:
     skipped, only = (
         {name.strip() for name in names.split(",") if name.strip()} for names in (options.skip, options.only)
     )
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # steps of a shell's background job would ignore it
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         site, figures = Path(folder) / "site", Path(folder) / "figures"
