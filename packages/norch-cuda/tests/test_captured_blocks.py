@@ -66,6 +66,7 @@ def test_the_same_bits(width, heads, classes, affine, dtype):
     assert captured.report().replayed == 3
     ops = [call.op for entry in captured.entries.values() for program, _ in entry.programs for call in program.calls]
     assert ops.count("residual_norm") == 3
+    assert "casts" in ops
     assert ops.count("residual_norm_grad") == (3 if affine else 0)
 
 

@@ -43,7 +43,7 @@ shared_ops["fill"] = FILL.call
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
-    """A copy keeps strides that leave no gaps, those of dims of size 1 too: channels-last weights of 1 x 1 stay that."""
+    """A copy keeps strides without gaps, those of dims of size 1 too: channels-last weights of 1 x 1 stay that."""
     if row_major:
         layout = None
     else:
