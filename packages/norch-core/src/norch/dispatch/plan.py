@@ -117,12 +117,15 @@ class Plans(dict[Any, Plan]):
         return id(self)
 
     def __missing__(self, key: Any) -> Plan:
+        noted = noting
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
             if not all(map(is_plain, values)):
                 raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
+        if noting is not noted:
+            return plan  # another thread has begun or ended a recording, whose plans note their calls
         Plans.young += 1
         if Plans.young > PLAN_LIMIT:
             Plans.young = 1
@@ -348,7 +351,7 @@ def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]
 def _tensor_conversion(source: Spec, target: Spec) -> Callable[[list[Any], int], None]:
     """Copies an operand into memory of the dtype and device that the kernel takes."""
     backend, index, nbytes = target.device.backend, target.device.index, target.nbytes
-    moves = source.device is not target.device
+    moves = source.device is not target.device and not target.device.is_meta
     place = CPU if moves else target.device  # only 0-d tensors on the CPU come from another device
     copy = compile_copy(target.like(target.shape, target.strides, device=place), source)
 
