@@ -22,6 +22,7 @@ from ..tensor_base import TensorBase
 from . import recording
 from .attributes import attributes_of, holders_in
 from .backwards import Backwards
+from .batches import batches
 from .building import builder_of, caller_of, is_plain, putting
 from .checks import next_check
 from .comparing import Differs, compare
@@ -449,6 +450,6 @@ def _in_graph(x: Any) -> bool:
 
 
 def _rewrite(calls: list[Any], temporaries: dict[int, int]) -> list[Any]:
-    for rewrite in (epilogues, norms, slices, fuse, in_place):
+    for rewrite in (epilogues, norms, slices, fuse, in_place, batches):
         calls = rewrite(calls, temporaries)
     return calls

@@ -17,7 +17,7 @@ from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
-from ..spec import Shape, Spec, as_int, as_shape, elementwise_layout
+from ..spec import Shape, Spec, as_int, as_shape, dense_strides, elementwise_layout
 from .families import primitive
 from .registry import public
 
@@ -44,7 +44,11 @@ shared_ops["fill"] = FILL.call
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
-    layout = None if row_major else elementwise_layout(x.shape, (x,))
+    """A copy keeps strides without gaps, those of dims of size 1 too: channels-last weights of 1 x 1 stay that."""
+    if row_major:
+        layout = None
+    else:
+        layout = (x.numel and dense_strides(x.shape, x.strides)) or elementwise_layout(x.shape, (x,))
     return Inferred((Spec(x.shape, layout, dtype or x.dtype, x.device),), (x,))
 
 
