@@ -26,12 +26,14 @@ PLAN_LIMIT = 8192
 SCALARS = frozenset({bool, int, float})
 """Python types that are operands by value. In a plan's key such an operand is its type."""
 
-watcher: Callable[..., Kernel | None] | None = None
-"""`watcher(op, device, operands, kernel, fell_back)` gives the kernel to use instead: see norch.coverage."""
+Watcher = Callable[[str, "Device", tuple[Operand, ...], Any, Kernel, str], Kernel]
 
-noting: Callable[[str, Device, tuple[Operand, ...], Any, Kernel], Kernel] | None = None
-"""`noting(op, device, operands, attrs, kernel)` gives what to use instead of a kernel that is not the backend's own,
-while norch.capture records."""
+watchers: list[Watcher] = []
+"""`watcher(op, device, operands, attrs, kernel, whose)` gives what to use instead of a kernel: see norch.coverage, and
+norch.capture while it records. whose: OWN (the backend's), OF_PLUGIN (of the op's own package) or ON_CPU (the
+fallback)."""
+
+OWN, OF_PLUGIN, ON_CPU = "own", "of plug-in", "on the CPU"
 
 
 class Part(NamedTuple):
@@ -387,15 +389,15 @@ def compile_kernel(
         raise
     except Exception as error:
         raise BackendError(f"{provider(device)} failed to compile {name}: {error!r}") from error
-    is_own = kernel is not None
+    whose = OWN
     if kernel is None and op is not None and device.type in op.kernels:
-        kernel = _kernel_of_plugin(op, device, operands, attrs)
-    fell_back = kernel is None and required
-    if fell_back:
-        kernel = cpu_fallback(name, device, operands, attrs)
-    if noting is not None and not is_own and kernel is not None:
-        kernel = noting(name, device, operands, attrs, kernel)
-    return kernel if watcher is None else watcher(name, device, operands, kernel, fell_back)
+        kernel, whose = _kernel_of_plugin(op, device, operands, attrs), OF_PLUGIN
+    if kernel is None and required:
+        kernel, whose = cpu_fallback(name, device, operands, attrs), ON_CPU
+    if kernel is not None:
+        for watcher in watchers:
+            kernel = watcher(name, device, operands, attrs, kernel, whose)
+    return kernel
 
 
 def compile_copy(target: Spec, source: Spec) -> Kernel:
