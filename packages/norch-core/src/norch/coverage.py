@@ -110,13 +110,13 @@ def watch() -> Iterator[Coverage]:
 
         return watched
 
-    planning.watchers.append(kernel_watched)
+    planning.watchers = (*planning.watchers, kernel_watched)
     forget_plans()  # plans that were made before hold kernels that nobody watches
     try:
         with observed_by(_Decompositions(seen)):
             yield seen
     finally:
-        planning.watchers.remove(kernel_watched)
+        planning.watchers = tuple([watcher for watcher in planning.watchers if watcher is not kernel_watched])
         forget_plans()
 
 

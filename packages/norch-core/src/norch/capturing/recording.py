@@ -220,8 +220,7 @@ def _restore(devices: list[tuple[Device, Backend]]) -> None:
     global active
     active = switches.noting = None
     _swap_plans(False)
-    if _of_others in planning.watchers:
-        planning.watchers.remove(_of_others)
+    planning.watchers = tuple([watcher for watcher in planning.watchers if watcher is not _of_others])
     for device, backend in devices:
         device._backend = backend
 
@@ -244,7 +243,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
             if found is None or found.real is not backend:
                 found = _backends[id(backend)] = RecordingBackend(backend)
             device._backend = found  # type: ignore[assignment]
-        planning.watchers.append(_of_others)
+        planning.watchers = (*planning.watchers, _of_others)
         _swap_plans(True)
         active = recorder
         switches.noting = _note

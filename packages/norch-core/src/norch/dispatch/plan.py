@@ -28,7 +28,7 @@ SCALARS = frozenset({bool, int, float})
 
 Watcher = Callable[[str, "Device", tuple[Operand, ...], Any, Kernel, str], Kernel]
 
-watchers: list[Watcher] = []
+watchers: tuple[Watcher, ...] = ()
 """`watcher(op, device, operands, attrs, kernel, whose)` gives what to use instead of a kernel: see norch.coverage, and
 norch.capture while it records. whose: OWN (the backend's), OF_PLUGIN (of the op's own package) or ON_CPU (the
 fallback)."""
@@ -119,12 +119,15 @@ class Plans(dict[Any, Plan]):
         return id(self)
 
     def __missing__(self, key: Any) -> Plan:
+        watched = watchers
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
             if not all(map(is_plain, values)):
                 raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
+        if watchers is not watched:
+            return plan  # another thread has begun or ended a recording, whose plans note their calls
         Plans.young += 1
         if Plans.young > PLAN_LIMIT:
             Plans.young = 1
