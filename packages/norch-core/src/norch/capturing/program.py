@@ -236,7 +236,7 @@ class Program:
         """The nodes of the results that have one, by number."""
         return self.differentiated
 
-    @observable(REPLAY)
+    @observable(REPLAY, "replay")
     def run_step(
         self, tensors: Sequence[Tensor], numbers: Sequence[float | None], taken: Sequence[Any] = ()
     ) -> list[Any]:
