@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..amp.state import state as autocast
+from ..autograd import graph
 from ..autograd.graph import Leaf, is_recording, resolve
 from ..errors import CaptureError
 from ..func.trees import flatten
@@ -146,6 +147,9 @@ class Captured:
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
             return self.function(*args, **kwargs)  # a part of a step that is being recorded
+        if graph.anomaly_check is not None:  # which reads values, and looks at every op
+            self.eager += 1
+            return self.function(*args, **kwargs)
         if (elsewhere := recording.active) is not None:
             elsewhere.others = True
         leaves, structure = flatten((args, kwargs))

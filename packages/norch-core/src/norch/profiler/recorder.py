@@ -99,7 +99,7 @@ class Recorder(Observer):
         elif kind == REPLAY and parent is not None and parent.kind == CAPTURED:
             self.captured[parent.name] = parent.args[0]
         event.name = name
-        if self.shapes or self.memory or kind == CAPTURED:
+        if (self.shapes or self.memory or kind == CAPTURED) and kind != NODE:
             event.args = args
             if self.shapes:
                 event.specs = tuple([_spec(a) for a in (*args, *kwargs.values())])
