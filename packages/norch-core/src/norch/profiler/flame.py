@@ -86,6 +86,7 @@ pre { overflow-x: auto; }
     <span class="swatch" style="background:#8fb8ea"></span> backward
     <span class="swatch" style="background:#c9cfd6"></span> line, part</span>
 </header>
+<noscript class="muted">The flame view needs JavaScript, the table does not.</noscript>
 <div id="flame"></div>
 <div id="about" aria-live="polite"></div>
 <pre>{table}</pre>
