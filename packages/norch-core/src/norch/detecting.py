@@ -248,7 +248,7 @@ def _name(what: Observed, args: tuple[Any, ...]) -> str | None:
     if what.kind == STEP:
         return str(args[0].name)
     if what.kind == IN_PLACE:
-        return str(args[3])
+        return f"{args[0].name}_"
     if what.kind == FUNCTION:
         return str(args[0].__name__)
     return str(args[0].name()) if what.kind == NODE else None

@@ -316,7 +316,7 @@ class EventList(list[Any]):
 def _by(shapes: bool, lines: int) -> Callable[[FunctionEvent], Any]:
     def key(event: FunctionEvent) -> Any:
         return (
-            event.name,
+            "ProfilerStep*" if event.name.startswith("ProfilerStep#") else event.name,
             event.kind == RECORD,
             str(event.input_shapes) if shapes else "",
             tuple(event.stack[:lines]) if lines else (),

@@ -92,6 +92,8 @@ class Recorder(Observer):
             name = args[0].name
         elif kind == IN_PLACE:
             name, event.op = args[3], args[0]
+            if name.startswith("__i"):  # an operator such as +=
+                name = f"{event.op.name}_"
         elif kind == FUNCTION:
             name = args[0].__name__
         elif kind == CAPTURED:
