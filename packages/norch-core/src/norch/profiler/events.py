@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ..source_lines import Line
     from .device_times import DeviceSpan
 
-NAMES_OF_PARTS = frozenset({RECORD, PASS, CAPTURED})
+COLLECTION = "collection"
+"""The kind of what Python's garbage collector does."""
+PYTHON = frozenset({RECORD, PASS, CAPTURED, COLLECTION})
 """Kinds whose own time is that of Python between ops."""
 
 
@@ -339,4 +341,4 @@ def ancestors(event: FunctionEvent) -> Iterator[FunctionEvent]:
 
 def is_python(event: FunctionEvent) -> bool:
     """Whether the event's own time is that of Python between ops."""
-    return event.kind in NAMES_OF_PARTS
+    return event.kind in PYTHON

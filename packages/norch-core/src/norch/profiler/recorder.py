@@ -31,14 +31,14 @@ from ..source_lines import Line, here, own_files
 from ..spec import Spec
 from ..tensor_base import TensorBase
 from .device_times import DeviceClock
-from .events import FunctionEvent
+from .events import COLLECTION, FunctionEvent
 
 _OF_DEVICE = frozenset({OP, INTO, IN_PLACE, STEP, TRANSFER, REPLAY})
 """Kinds that give a device work."""
 _OF_PROGRAM = frozenset({RECORD, PASS, FUNCTION, CAPTURED})
 """Kinds within which lines of the program are looked for: what is called in an op has the op's line."""
 
-_COLLECTION = Observed(RECORD, "garbage collection")
+_COLLECTION = Observed(COLLECTION, "garbage collection")
 
 
 class Recorder(Observer):
@@ -80,6 +80,8 @@ class Recorder(Observer):
                 event.line, event.steps = forward.line, forward.steps
             else:
                 event.line = getattr(node, "line", None) or (None if parent is None else parent.line)
+        elif kind == COLLECTION:
+            event.line = None
         elif parent is not None and parent.kind not in _OF_PROGRAM:
             event.line, event.steps = parent.line, parent.steps
         else:
