@@ -75,7 +75,7 @@ def test_calls_are_counted_forward_and_backward(tensors):
         "matmul_backward": 3,
         "backward": 3,
     }
-    assert [e.name for e in prof.events()][:4] == ["matmul", "relu", "sum", "backward"]
+    assert [e.name for e in prof.events() if e.cpu_parent is None] == ["matmul", "relu", "sum", "backward"] * 3
 
 
 def test_an_event_is_within_the_call_that_made_it(tensors):

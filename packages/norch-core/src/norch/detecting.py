@@ -100,7 +100,7 @@ class detect_nan(Observer):
         elif what.kind == IN_PLACE:
             changed = (args[1],)
         elif what.kind == OP and (what.name.endswith("_") or kwargs.get("out") is not None):
-            changed = _tensors((*args, *kwargs.values()))
+            changed = _tensors(_read(args, kwargs))
         for tensor in changed:
             if tensor is not None:
                 call.before[id(tensor)] = self._kind(tensor)
@@ -134,9 +134,10 @@ class detect_nan(Observer):
         if bad is None and not (call.part is not None and not is_known):
             return
         given = call.args[1:] if call.kind == INTO else call.args[2:3] if call.kind == STEP else call.args
-        reads = list(_tensors((*given, *call.kwargs.values())))
+        given = _read(given, call.kwargs)
+        reads = list(_tensors(given))
         kinds = [call.before[id(t)] if id(t) in call.before else self._kind(t) for t in reads]
-        if bad is not None and not self._made(bad, kinds, (*given, *call.kwargs.values())):
+        if bad is not None and not self._made(bad, kinds, given):
             if bad == NAN and NAN in kinds and call.kind != STEP:
                 self._warn(call, reads, kinds)
             return
@@ -260,6 +261,11 @@ def _tensors(value: Any) -> Iterator[Any]:
     elif isinstance(value, tuple | list):
         for part in value:
             yield from _tensors(part)
+
+
+def _read(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a call reads: `out` only where it is an operand too."""
+    return (*args, *[value for name, value in kwargs.items() if name != "out"])
 
 
 def _numbers(values: Iterable[Any]) -> Iterator[float]:

@@ -108,7 +108,7 @@ class Recorder(Observer):
             if self.shapes:
                 event.specs = tuple([_spec(a) for a in (*args, *kwargs.values())])
         if self.clock is not None and kind in _OF_DEVICE:
-            device = _device(args)
+            device = args[0].device if kind == REPLAY else _device(args)
             if device is not None and device.type != "cpu":
                 event.device = device
                 event.span = self.clock.begin(device)
@@ -139,7 +139,7 @@ class Recorder(Observer):
         event.args = None
         if error is not None:
             return
-        if event.kind in (OP, IN_PLACE):
+        if event.kind in (OP, IN_PLACE, TRANSFER):
             if isinstance(result, TensorBase) or type(result) is tuple:
                 self._note_results(event, args, result)
             elif event.kind == IN_PLACE and args is not None:
@@ -164,7 +164,8 @@ class Recorder(Observer):
                 event.sequence_nr = node.sequence_number
                 if self.memory:
                     event.saved = _saved_bytes(node)
-        if self.memory and event.op is not None and event.op.kind != "view" and not event.children_ns:
+        is_view = event.op is not None and event.op.kind == "view"
+        if self.memory and not is_view and not event.children_ns:
             given = {id(a.buffer) for a in args if isinstance(a, TensorBase)}
             for tensor in tensors:
                 if tensor.base is None and type(tensor.spec) is Spec and id(tensor.buffer) not in given:
