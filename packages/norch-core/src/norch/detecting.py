@@ -25,6 +25,7 @@ from .errors import NotFiniteError
 from .observing import FUNCTION, IN_PLACE, INTO, NODE, OP, STEP, Observed, Observer
 from .source_lines import here, table
 from .spec import Spec
+from .tensor.out import tensors_in
 from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
@@ -96,11 +97,11 @@ class detect_nan(Observer):
         if what.kind == NODE:
             changed = args[2] if type(args[2]) is list else (args[2],)  # a gradient may be given away
         elif what.kind == STEP:
-            changed = _tensors(args[2])
+            changed = tensors_in(args[2])
         elif what.kind == IN_PLACE:
             changed = (args[1],)
         elif what.kind == OP and (what.name.endswith("_") or kwargs.get("out") is not None):
-            changed = _tensors(_read(args, kwargs))
+            changed = tensors_in(_read(args, kwargs))
         for tensor in changed:
             if tensor is not None:
                 call.before[id(tensor)] = self._kind(tensor)
@@ -126,16 +127,16 @@ class detect_nan(Observer):
         elif call.kind == INTO:
             outputs = [call.args[0]]
         elif call.kind == STEP:
-            outputs = list(_tensors(call.args[2][:-1]))
+            outputs = list(tensors_in(call.args[2][:-1]))
         else:
-            outputs = list(_tensors(result))
+            outputs = list(tensors_in(result))
         bad = next((bad for tensor in outputs if (bad := self._kind(tensor)) is not None), None)
         is_known = call.kind != OP or all(type(tensor.spec) is Spec for tensor in outputs)
         if bad is None and not (call.part is not None and not is_known):
             return
         given = call.args[1:] if call.kind == INTO else call.args[2:3] if call.kind == STEP else call.args
         given = _read(given, call.kwargs)
-        reads = list(_tensors(given))
+        reads = list(tensors_in(given))
         kinds = [call.before[id(t)] if id(t) in call.before else self._kind(t) for t in reads]
         if bad is not None and not self._made(bad, kinds, given):
             if bad == NAN and NAN in kinds and call.kind != STEP:
@@ -160,7 +161,7 @@ class detect_nan(Observer):
         call = next((c for c in reversed(stack) if c.kind == NODE and c.args[0] is node), None)
         if call is None:
             return
-        saved = list(_tensors(node.saved_inputs or ()))
+        saved = list(tensors_in(node.saved_inputs or ()))
         kinds = [*call.before.values(), *[self._kind(t) for t in saved]]
         numbers = [value for value in node.saved_inputs or () if isinstance(value, float)]
         if not self._made(bad, kinds, numbers):
@@ -253,14 +254,6 @@ def _name(what: Observed, args: tuple[Any, ...]) -> str | None:
     if what.kind == FUNCTION:
         return str(args[0].__name__)
     return str(args[0].name()) if what.kind == NODE else None
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, TensorBase):
-        yield value
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _tensors(part)
 
 
 def _read(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .trace import frames_of
 
 if TYPE_CHECKING:
-    from .events import EventList
+    from .event_list import EventList
 
 
 def write_page(events: EventList, path: Path) -> None:

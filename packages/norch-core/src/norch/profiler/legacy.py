@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from .events import EventList
+from .event_list import EventList
 from .nvtx import emit_nvtx
 from .session import ProfilerActivity, record_function
 from .session import profile as _profile

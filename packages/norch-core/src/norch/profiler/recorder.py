@@ -31,7 +31,7 @@ from ..source_lines import Line, here, own_files
 from ..spec import Spec
 from ..tensor_base import TensorBase
 from .device_times import DeviceClock
-from .events import COLLECTION, FunctionEvent
+from .event import COLLECTION, FunctionEvent
 
 _OF_DEVICE = frozenset({OP, INTO, IN_PLACE, STEP, TRANSFER, REPLAY})
 """Kinds that give a device work."""

@@ -21,7 +21,8 @@ from ..backend import registry
 from ..device import Device
 from ..observing import OP, RECORD, Observed
 from .device_times import DeviceClock
-from .events import EventList, Times
+from .event import Times
+from .event_list import EventList
 from .recorder import Recorder
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ..observing import RECORD
 from ..spec import Spec
 from ..version import __version__
-from .events import FunctionEvent, ancestors, is_python
+from .event import FunctionEvent, ancestors, is_python
 
 if TYPE_CHECKING:
-    from .events import EventList
+    from .event_list import EventList
 
 
 def write_trace(events: EventList, path: Path, more: dict[str, Any] | None = None) -> None:
