@@ -1,8 +1,8 @@
 """Keeps the code and the output on the pages of this folder true: python docs/update.py
 
 A comment before each code block says what it is. In contract.md: which part of norch.backend.contract. The blocks of
-backends.md, capture.md and profiler.md are played from top to bottom in an empty folder, those of adding-ops.md in a
-copy of the tree, as a reader would:
+backends.md, capture.md, errors.md and profiler.md are played from top to bottom in an empty folder, those of
+adding-ops.md in a copy of the tree, as a reader would:
 
     file NAME       a file that `norch new-backend abacus` wrote
     section NAME    a part of its backend.py, which the reader appends to the new one
@@ -258,7 +258,7 @@ def contract_page(text: str) -> str:
     return updated(text, contract_part)
 
 
-def capture(text: str) -> str:
+def played(text: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         return updated(text, Reader(Path(folder).resolve(), []).content)
 
@@ -266,10 +266,11 @@ def capture(text: str) -> str:
 PAGES = {
     "adding-ops.md": adding_ops,
     "backends.md": guide,
-    "capture.md": capture,
+    "capture.md": played,
     "contract.md": contract_page,
     "distributed.md": distributed,
-    "profiler.md": capture,
+    "errors.md": played,
+    "profiler.md": played,
 }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
 from ..observing import FUNCTION, NODE, observable
-from ..source_lines import Line, here, table
+from ..source_lines import Line, table
 from ..tensor_base import TensorBase
 from . import graph
 from .accumulate import ALONE, accumulate, unbroadcast
@@ -176,7 +176,7 @@ class Function:
     def _record(cls, context: FunctionContext, args: Any, edges: Any, results: list[Any]) -> None:
         node = FunctionNode(edges)
         node.function, node.context = cls, context
-        context._line = here() if graph.line_of_change is not None else None
+        context._line = graph.line_of_change and graph.line_of_change()
         node.inputs = tuple(a.spec if isinstance(a, TensorBase) else None for a in args)
         tensors = [r for r in results if isinstance(r, TensorBase)]
         node.specs = tuple(r.spec for r in tensors)

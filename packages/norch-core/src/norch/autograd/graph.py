@@ -59,7 +59,7 @@ class Node:
     edges: for each tensor operand of the op the node that made it, or None where no gradient is wanted.
     saved_inputs: the op's arguments, None for tensors that no rule needs; None once the backward pass has freed them.
     saved_outputs: buffers and offsets of the outputs where a rule needs those, else None. Of a view (no buffer, how far
-        behind its operand's first element it starts). Of a freed node no buffer, and the line that freed it.
+        behind its operand's first element it starts). Of a freed node None, or no buffer and the line that freed it.
     line: where the program recorded it, or None where that was not noted (see `record_lines`).
     hooks: called with the gradient of the result; None or a dict.
     """
@@ -137,7 +137,8 @@ class Node:
                     break
             else:
                 return
-        self.saved_inputs, self.saved_outputs = None, ((None, line),)
+        self.saved_inputs = None
+        self.saved_outputs = None if line is None else ((None, line),)
 
     def saved_result(self, at: int | None = None) -> Any:
         """The saved output `at`; for None the only one, or a tuple of several."""
@@ -244,18 +245,19 @@ def _unsafe_preserve_version_counter(tensor: Tensor | tuple[Tensor, ...]) -> Ite
 class Leaf(Node):
     """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive.
 
-    growth: see `norch.autograd.growth`.
+    uses, growth: see `norch.autograd.growth`.
     """
 
-    __slots__ = ("growth", "tensor")
+    __slots__ = ("growth", "tensor", "uses")
 
     growth: Any
+    uses: int
     hooks: HooksOfLeaf | None
     kind_of_hooks = HooksOfLeaf
 
     def __init__(self, tensor: Tensor) -> None:
         init_node(self, None, ())
-        self.tensor, self.growth = ref(tensor), None
+        self.tensor, self.growth, self.uses = ref(tensor), None, 0
 
     def name(self) -> str:
         return "accumulate_grad"
