@@ -507,3 +507,16 @@ def test_counts_are_those_of_pytorch():
     }
     missing = {n for n in attributes if not n.endswith("_str")} - set(dir(ours.key_averages()[0]))
     assert missing <= {"cpu_children", "cpu_parent"}
+
+
+def test_parts_that_overlap_as_those_of_tasks_do(tensors):
+    with profile(activities=CPU) as prof:
+        first, second = record_function("first"), record_function("second")
+        first.__enter__()
+        second.__enter__()
+        first.__exit__()
+        tensors[0].exp()
+        second.__exit__()
+    names = {e.name: e for e in prof.events()}
+    assert names["second"].cpu_parent is names["first"]
+    assert all(e.time_range.end >= e.time_range.start for e in prof.events())

@@ -22,7 +22,7 @@ from . import observing
 from .autograd import anomaly
 from .autograd.graph import Node, is_recording, set_recording
 from .errors import NotFiniteError
-from .observing import FUNCTION, IN_PLACE, INTO, NODE, OP, STEP, Observed, Observer
+from .observing import FUNCTION, IN_PLACE, INTO, NODE, OP, STEP, Observed, Observer, leave
 from .source_lines import here, table
 from .spec import Spec
 from .tensor.out import tensors_in
@@ -117,9 +117,7 @@ class detect_nan(Observer):
     def left(self, call: _Call | None, result: Any, error: BaseException | None) -> None:
         if call is None:
             return
-        stack = self._stacks[get_ident()]
-        while stack and stack.pop() is not call:
-            pass
+        leave(self._stacks[get_ident()], call)
         if error is not None or call.kind == NODE:
             return
         if call.kind == IN_PLACE:

@@ -234,6 +234,14 @@ def observed_by(observer: Observer) -> Iterator[None]:
         release(observer)
 
 
+def leave(stack: list[Any], call: Any) -> None:
+    """Takes a call from those that go on, with what was not left in it, since Ctrl-C came in between."""
+    if stack and stack[-1] is call:
+        stack.pop()
+    elif call in stack:
+        del stack[stack.index(call) :]
+
+
 def entered(what: Observed, args: tuple[Any, ...] = ()) -> Any:
     """Tells observers, if there are any, of what is no function: a RECORD."""
     return _All(_observers).entered(what, args, {}) if _observers else None

@@ -115,7 +115,11 @@ class FunctionEvent:
 
     @property
     def cpu_children(self) -> list[FunctionEvent]:
-        return [event for event in self.times.events if event.parent is self]
+        children = self.times.children
+        if not children:
+            for event in self.times.events:
+                children.setdefault(None if event.parent is None else event.parent.id, []).append(event)
+        return children.get(self.id, [])
 
     @property
     def input_shapes(self) -> list[list[int]]:
@@ -157,6 +161,8 @@ class Times(NamedTuple):
     end: int
     epoch: int
     events: list[FunctionEvent]
+    children: dict[int | None, list[FunctionEvent]]
+    """By the number of an event, those within it: filled when it is first asked for."""
     overhead: float
     """Nanoseconds that the profiler itself adds to a call."""
     captured: dict[str, str]

@@ -26,6 +26,7 @@ from ..observing import (
     TRANSFER,
     Observed,
     Observer,
+    leave,
 )
 from ..source_lines import Line, here, own_files
 from ..spec import Spec
@@ -124,9 +125,7 @@ class Recorder(Observer):
         now = perf_counter_ns()
         event.end = now
         event.failed = error is not None
-        stack = self._open[event.thread]
-        while stack and stack.pop() is not event:
-            pass  # what was not left, since Ctrl-C came in between
+        leave(self._open[event.thread], event)
         parent = event.parent
         if parent is not None:
             parent.children_ns += now - event.start

@@ -282,6 +282,7 @@ class profile:
             now,
             time.time_ns() - (perf_counter_ns() - self._start),
             [],
+            {},
             _overhead(recorder),
             reports,
             min(kinds, default="cuda" if recorder.clock is not None else None),
