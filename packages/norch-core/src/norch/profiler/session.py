@@ -285,7 +285,7 @@ class profile:
             {},
             _overhead(recorder),
             reports,
-            min(kinds, default="cuda" if recorder.clock is not None else None),
+            min(kinds, default="cuda" if recorder.clock is not None and registry.is_usable("cuda") else None),
             self.profile_memory,
             get_ident(),
         )
