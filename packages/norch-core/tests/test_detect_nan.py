@@ -139,6 +139,13 @@ def test_autocast_to_16_bits():
     assert "float16 (4, 4): min 1000" in text
 
 
+def test_vmap_and_gradients_of_functions():
+    text = found(lambda: norch.vmap(lambda row: row.log())(norch.tensor([[1.0], [-1.0]])))
+    assert text.startswith("detect_nan(): log made a NaN\n")
+    root = norch.vmap(norch.func.grad(lambda row: row.sqrt().sum()))
+    assert "in the gradient of operand 0 of sqrt" in found(lambda: root(norch.zeros(2, 3)))
+
+
 # --- What is no fault -----------------------------------------------------------------------------------------------
 
 

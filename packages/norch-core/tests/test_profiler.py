@@ -244,6 +244,15 @@ def test_autocast_shows_an_op_once():
     assert rows(prof.key_averages())["matmul"].count == 1
 
 
+def test_vmap_and_gradients_of_functions():
+    x = norch.rand(4, 3) + 1
+    with profile(activities=CPU, record_shapes=True, profile_memory=True, with_flops=True) as prof:
+        norch.vmap(norch.func.grad(lambda row: row.sqrt().sum()))(x)
+    found = rows(prof.key_averages())
+    assert found["sqrt"].allocated == x.numel() * 4
+    assert found["sqrt_backward"].count == 1
+
+
 def test_a_captured_step_is_a_row_and_says_so():
     x = norch.randn(16)
 

@@ -145,7 +145,7 @@ class detect_nan(Observer):
             call.outer.part = call.outer.part or said
             return
         head, _, rest = said.partition("\n")
-        within = "" if call.part is None else f", as a part of {call.name}"
+        within = _within(call)
         raise NotFiniteError(f"detect_nan(): {head}{within}{table((f'{call.name} called', here()))}\n{rest}".rstrip())
 
     def _gradient(self, node: Node, position: int, value: Tensor) -> None:
@@ -167,7 +167,7 @@ class detect_nan(Observer):
         name = node.name().removesuffix("_backward")
         said = call.part or self._say(call, bad, [value], saved, kinds[len(call.before) :])
         head, _, rest = said.partition("\n")
-        within = "" if call.part is None else f", as a part of {call.name}"
+        within = _within(call)
         where = table((f"{name} called", node.line), ("backward called", here()))
         raise NotFiniteError(
             f"detect_nan(): {head}{within}, in the gradient of operand {position} of {name}{where}\n{rest}".rstrip()
@@ -252,6 +252,12 @@ def _name(what: Observed, args: tuple[Any, ...]) -> str | None:
     if what.kind == FUNCTION:
         return str(args[0].__name__)
     return str(args[0].name()) if what.kind == NODE else None
+
+
+def _within(call: _Call) -> str:
+    """What a part of a call is said to be a part of: nothing where it is the same op, in another form."""
+    same = call.part is None or call.part.startswith(f"{call.name} made")
+    return "" if same else f", as a part of {call.name}"
 
 
 def _read(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

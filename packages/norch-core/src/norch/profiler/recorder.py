@@ -146,14 +146,9 @@ class Recorder(Observer):
 
     def _note_results(self, event: FunctionEvent, args: Any, result: Any) -> None:
         tensors = result if type(result) is tuple else (result,)
-        for tensor in tensors:
-            if not isinstance(tensor, TensorBase):
-                return
-        first = tensors[0] if tensors else None
-        if first is None:
-            return
-        node = first.node
-        event.out = first.spec if type(first.spec) is Spec else None
+        if not tensors or any(_spec(tensor) is None for tensor in tensors):
+            return  # of vmap, say, whose own calls are within
+        node, event.out = tensors[0].node, tensors[0].spec
         if node is not None:
             if type(node) is Output:
                 node = node.edges[0]
@@ -165,9 +160,9 @@ class Recorder(Observer):
                     event.saved = _saved_bytes(node)
         is_view = event.op is not None and event.op.kind == "view"
         if self.memory and not is_view and not event.children_ns:
-            given = {id(a.buffer) for a in args if isinstance(a, TensorBase)}
+            given = {id(a.buffer) for a in args if _spec(a) is not None}
             for tensor in tensors:
-                if tensor.base is None and type(tensor.spec) is Spec and id(tensor.buffer) not in given:
+                if tensor.base is None and id(tensor.buffer) not in given:
                     event.allocated += tensor.spec.nbytes
 
     def collecting(self, phase: str, info: Mapping[str, int]) -> None:
