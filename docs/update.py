@@ -1,8 +1,8 @@
 """Keeps the code and the output on the pages of this folder true: python docs/update.py
 
 A comment before each code block says what it is. In contract.md: which part of norch.backend.contract. The blocks of
-backends.md, capture.md and errors.md are played from top to bottom in an empty folder, those of adding-ops.md in a copy
-of the tree, as a reader would:
+backends.md, capture.md, errors.md and profiler.md are played from top to bottom in an empty folder, those of
+adding-ops.md in a copy of the tree, as a reader would:
 
     file NAME       a file that `norch new-backend abacus` wrote
     section NAME    a part of its backend.py, which the reader appends to the new one
@@ -270,6 +270,7 @@ PAGES = {
     "contract.md": contract_page,
     "distributed.md": distributed,
     "errors.md": played,
+    "profiler.md": played,
 }
 
 

@@ -76,6 +76,7 @@ from .errors import (
     IndexError,
     MetaError,
     NorchError,
+    NotFiniteError,
     OutOfMemoryError,
     ShapeError,
 )
@@ -141,6 +142,7 @@ _LATER = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
+    "detecting": ("detect_nan",),
     "dispatch.arguments": ("check_arguments", "check_functions"),
     "func": ("vmap",),
     "inspection.autograd_graph": ("graph",),

@@ -138,6 +138,10 @@ class DeviceModule:
             from .amp.of_device import amp_of
 
             return amp_of(self.device_type)
+        if name == "nvtx":
+            from .profiler import nvtx
+
+            return nvtx
         if name.endswith("Tensor"):
             from .compat.legacy import tensor_type
 

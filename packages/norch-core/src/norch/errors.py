@@ -57,6 +57,10 @@ class AutogradError(NorchError, RuntimeError):
     """The graph cannot be differentiated as asked."""
 
 
+class NotFiniteError(NorchError, FloatingPointError, RuntimeError):
+    """An op made a NaN or an infinity while `norch.detect_nan` looked for them."""
+
+
 class CaptureError(NorchError, RuntimeError):
     """A step that `norch.capture` was told to replay as a whole does what cannot be replayed."""
 

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..amp.state import state as autocast
+from ..autograd import graph
 from ..autograd.graph import Leaf, is_recording, resolve
 from ..errors import CaptureError
 from ..func.trees import flatten
+from ..observing import CAPTURED, observable
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
@@ -94,6 +96,7 @@ class Captured:
             return name  # a decorated function of a module
         return type(self), (self.function, self.fullgraph)
 
+    @observable(CAPTURED)
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             entry = self.fast.get((*[x.spec for x in args], is_recording(), switches.fingerprint))
@@ -145,6 +148,9 @@ class Captured:
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
             return self.function(*args, **kwargs)  # a part of a step that is being recorded
+        if graph.anomaly_check is not None:  # which reads values, and looks at every op
+            self.eager += 1
+            return self.function(*args, **kwargs)
         if (elsewhere := recording.active) is not None:
             elsewhere.others = True
         leaves, structure = flatten((args, kwargs))

@@ -15,6 +15,7 @@ from ..dispatch.failure import allocate_on
 from ..dispatch.late_errors import copy_out
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
+from ..observing import TRANSFER, observable
 from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
 from ..spec import Spec
@@ -53,6 +54,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple([s * size for s in spec.strides]))
 
 
+@observable(TRANSFER, "to_host")
 def _on_host(self: Tensor) -> np.ndarray[Any, Any]:
     """The values as an array, copied where the host cannot address them."""
     spec = self.spec
@@ -73,6 +75,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 
 @method(check=False)
+@observable(TRANSFER)
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:
