@@ -171,10 +171,10 @@ def _op_of_plugin(name: str) -> Any:
     return lookup(name)
 
 
-def _who_holds(device: Device) -> str:
+def _who_holds(place: Device) -> str:
     from .memory.out_of_memory import report
 
-    return report(device)
+    return report(place)
 
 
 _failure.who_holds = _who_holds

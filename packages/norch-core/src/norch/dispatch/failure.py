@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from ..device import Device
     from .plan import Plan
 
-who_holds: Callable[[Device], str] = lambda device: ""
+
+def _nobody(device: Device) -> str:
+    return ""
+
+
+who_holds: Callable[[Device], str] = _nobody
 """`who_holds(device)` tells, in lines to end an error with, whose the memory of a device is: see norch.memory."""
 
 
@@ -46,4 +51,6 @@ def allocate_on(device: Device, nbytes: int) -> Any:
     try:
         return device.backend.allocate(nbytes, device.index)
     except MemoryError as error:
-        raise OutOfMemoryError(f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}") from error
+        raise OutOfMemoryError(
+            f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}"
+        ) from error

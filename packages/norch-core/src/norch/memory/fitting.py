@@ -14,8 +14,8 @@ from ..source_lines import Line, own_files
 from ..tensor_base import TensorBase
 from .counting import CountingBackend, counting, stand_in_for
 from .holders import saved_by
-from .out_of_memory import size_text
 from .room import free_memory
+from .texts import size_text
 from .twins import Twins
 
 STEPS = 2
