@@ -143,6 +143,7 @@ _LATER = {
     ),
     "dispatch.arguments": ("check_arguments", "check_functions"),
     "func": ("vmap",),
+    "inspection.autograd_graph": ("graph",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
