@@ -173,8 +173,10 @@ def _op_of_plugin(name: str) -> Any:
 
 
 def _who_holds(place: Device) -> str:
-    from .memory.out_of_memory import report
-
+    try:
+        from .memory.out_of_memory import report
+    except MemoryError:
+        return ""
     return report(place)
 
 

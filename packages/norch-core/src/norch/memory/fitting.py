@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any
 
 from ..autograd.graph import Node
@@ -21,7 +22,7 @@ from .twins import Twins
 STEPS = 2
 """Of each dry run: the second has the optimiser's state beside its activations."""
 
-RUNS = 12
+RUNS = 16
 """The most dry runs that the search for the largest batch makes."""
 
 
@@ -144,36 +145,39 @@ def fits(
 
 
 def _search(given: _Step, found: Fit, room: int) -> None:
-    """The largest batch, between one that fits and one that does not, by the line through the last two."""
+    """The largest batch, between one that fits and one that does not, by lines through what is known of both."""
     assert found.batch is not None
-    batch, peak = found.batch, found.peak
-    known = {batch: peak}
+    known: dict[int, float] = {0: 0.0, found.batch: found.peak}
 
-    def peak_of(size: int) -> int:
-        if size not in known:
+    def probe(size: int) -> None:
+        try:
             known[size] = given.run(size).peak
-        return known[size]
+        except (NorchError, ValueError) as error:
+            if len(known) == 2:
+                raise FitsError(str(error).splitlines()[0]) from error
+            known[size] = inf  # more elements than anything can hold
 
     try:
-        other = batch * 2
-        peak_of(other)
-        low, high = 0, 2**40
-        for _ in range(RUNS):
-            low = max([b for b, p in known.items() if p <= room], default=0)
-            high = min([b for b, p in known.items() if p > room], default=2**40)
-            if high - low <= max(1, low >> 10):
-                break
-            (a, at_a), (b, at_b) = sorted(known.items(), key=lambda item: abs(item[1] - room))[:2]
-            slope = (at_b - at_a) / (b - a)
-            if slope <= 0:
-                found.why_no_batch = "more elements do not need more memory"
-                return
-            guess = int(a + (room - at_a) / slope)
-            peak_of(min(max(guess, low + 1), high - 1))
-    except (NorchError, MemoryError, ValueError, TypeError, RuntimeError, IndexError) as error:
-        found.why_no_batch = f"another batch raises {type(error).__name__}: {str(error).splitlines()[0]}"
+        probe(found.batch * 2)
+    except FitsError as error:
+        found.why_no_batch = f"another batch raises {error}"
         return
-    found.largest_batch = low
+    for run in range(RUNS):
+        low = max([size for size, peak in known.items() if peak <= room])
+        above = [size for size, peak in known.items() if peak > room]
+        high = min(above) if above else 0
+        if high and high - low <= max(1, low >> 10):
+            break
+        below = sorted(size for size in known if size <= low)[-2:] if not high else [low, high]
+        slope = (known[below[-1]] - known[below[0]]) / (below[-1] - below[0]) if len(below) > 1 else 0.0
+        guess = int(low + (room - known[low]) / slope) if 0 < slope < inf else low * 64
+        if not high:
+            probe(min(max(guess, low + 1), low * 1024))
+        elif run % 3 == 2 or not low < guess < high:  # so that a curve costs a few runs more and no more than that
+            probe((low + high) // 2)
+        else:
+            probe(guess)
+    found.largest_batch = max([size for size, peak in known.items() if peak <= room])
 
 
 class _Step:

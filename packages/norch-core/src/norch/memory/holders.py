@@ -7,7 +7,7 @@ given back holds none of them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..autograd.graph import Leaf, Node
@@ -23,6 +23,10 @@ OWNERS = PARAMETERS, GRADIENTS, OPTIMISER, SAVED, OTHER = (
     "parameters", "gradients", "optimiser state", "saved for backward", "other",
 )  # fmt: skip
 """Of several that hold the same memory the first counts. Other: inputs, results, buffers of modules, all the rest."""
+
+
+seen: Callable[[Any], tuple[str, str]] | None = None
+"""While norch.memory records: the op and the line that made a buffer, "" where they are not known."""
 
 
 class Holding(NamedTuple):
@@ -109,6 +113,9 @@ def describe(found: Iterable[Held], names: Mapping[int, str]) -> list[Holding]:
             of = f" of {name}" if name else ""
             name = f"gradient{of}" if held.rank == 1 else f"{held.key or 'state'}{of}"
         op, line = made_by(held.node)
+        if seen is not None:
+            known = seen(held.memory)
+            op, line = known[0] or op, known[1] or line
         shape, dtype = tuple(spec.shape), spec.dtype.name
         holdings.append(Holding(OWNERS[held.rank], held.nbytes, shape, dtype, str(spec.device), name, op, line))
     return holdings
@@ -142,9 +149,9 @@ def saved_by(node: Node) -> Iterator[tuple[Any, Spec | None, Node]]:
         if isinstance(value, TensorBase):
             yield value.buffer, value.spec, value.node
     outputs = getattr(node, "saved_outputs", None)
-    if outputs is not None and node.plan.op.kind != "view":
+    if outputs is not None:
         for kept, spec in zip(outputs, node.plan.outputs, strict=False):
-            if kept is not None:
+            if kept is not None and kept[0] is not None:  # neither that of a view, nor one that was freed
                 yield kept[0], spec, node
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from . import recording
 from .holders import describe, find, totals
 from .texts import LARGEST, largest_lines, owner_lines, size_text
 
@@ -17,9 +16,7 @@ def report(device: Device) -> str:
     """Lines that rank the tensors on a device by their owners; "" where there are none, or no memory to find them."""
     try:
         return _report(device)
-    except (
-        Exception
-    ):  # a MemoryError, a module whose parameters cannot be asked for: no reason to hide the error itself
+    except Exception:  # a MemoryError; a module that fails to name its parameters
         return ""
 
 
@@ -29,11 +26,7 @@ def _report(device: Device) -> str:
     held = sum(nbytes for nbytes, _ in owners.values())
     if not held:
         return ""
-    several = nlargest(4 * LARGEST, found.values(), key=lambda h: h.nbytes)
-    largest = describe(several, names)
-    if recording.active is not None:  # which has seen what made them
-        known = [recording.active.made(held.memory) for held in several]
-        largest = [h._replace(op=k[0] or h.op, line=k[1] or h.line) for h, k in zip(largest, known, strict=True)]
+    largest = describe(nlargest(4 * LARGEST, found.values(), key=lambda h: h.nbytes), names)
     lines = [f"\nOn {device} tensors hold {size_text(held)}{_of_allocator(device)}:", *owner_lines(owners)]
     lines += ["The largest:", *largest_lines(largest, held)]
     if not any(holding.line for holding in largest):

@@ -12,6 +12,7 @@ from weakref import ref
 
 from ..autograd import passes
 from ..autograd.graph import Leaf, Node
+from . import holders
 from .holders import GRADIENTS, OWNERS, SAVED, Held, describe, find, saved_by
 from .observing import Allocation, observing
 from .texts import size_text
@@ -248,11 +249,11 @@ def record() -> Iterator[Recording]:
     recording._look()
     recording._began = True
     with observing(recording._told):
-        active, passes.watcher = recording, recording._watch_backward
+        active, passes.watcher, holders.seen = recording, recording._watch_backward, recording.made
         try:
             yield recording
         finally:
-            active = passes.watcher = None
+            active = passes.watcher = holders.seen = None
             recording._look()
             recording.ended = perf_counter() - recording.start
             recording._live.clear()
