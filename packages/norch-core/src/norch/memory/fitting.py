@@ -103,7 +103,7 @@ def fits(
     """Whether a training step fits into a device's memory, and what of it goes where, without running it.
 
     The step runs on a copy of the model that has shapes and no bytes: forward, loss, backward, the optimiser's step,
-    twice, with a device that counts what would be allocated. Nothing is changed: no parameter, gradient, state, buffer
+    twice, with a device that counts what would be allocated, in a loop that names the output and the loss. Nothing is changed: no parameter, gradient, state, buffer
     or random number; nor is memory of the model's size needed, so that a model too large to be there can be made
     within `with norch.device("meta")`.
 
@@ -115,7 +115,7 @@ def fits(
     model, optimiser and example have already. largest_batch: whether to search for the most elements in `dim` of the
     example, and of what has as many there, that fit: a few more such runs.
 
-    Kernels' own scratch memory is not counted. Raises FitsError, naming the line, where the model's Python asks for a
+    What kernels take while they run is counted where the backend tells it. Raises FitsError, naming the line, where the model's Python asks for a
     value (`item()`, `if x.sum() > 0`), since that computes none; TypeError for a model without parameters().
     """
     if not callable(getattr(model, "parameters", None)):
@@ -229,7 +229,7 @@ class _Step:
         args = tuple(args) if isinstance(args, tuple | list) else (args,)
         fit.inputs = counter.used - base
         self.there = twins.real
-        known = {id(t.buffer) for t in (*params, *model.buffers(), *_tensors((example, targets)))}
+        known = {id(t.buffer) for t in twins.values() if isinstance(t, TensorBase)}
         peaks: dict[str, int] = {}
 
         def phase(name: str) -> None:
@@ -237,7 +237,7 @@ class _Step:
             counter.peak = counter.used
 
         counter.peak = counter.used
-        for _ in range(STEPS):
+        for step in range(STEPS):
             for param in params:
                 param.grad = None
             before = counter.used
@@ -246,8 +246,9 @@ class _Step:
             if value.spec.numel != 1:
                 raise FitsError(f"fits(): the loss must have one element, it has shape {tuple(value.shape)}")
             phase("forward pass")
-            fit.activations = counter.used - before
-            fit.saved = _saved_bytes(counter, value, known)
+            if not step:  # later ones begin with the last one's output
+                fit.activations = counter.used - before
+                fit.saved = _saved_bytes(counter, value, known)
             value.backward()
             phase("backward pass")
             fit.gradients = _bytes(counter, [p.grad for p in params if p.grad is not None])
