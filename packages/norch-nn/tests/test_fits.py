@@ -1,4 +1,4 @@
-"""norch.fits: what a training step needs, told without running it. Numbers by hand; measured ones: tests/test_memory.py."""
+"""norch.fits: what a step needs, told without running it. Numbers by hand; tests/test_memory.py has measured ones."""
 
 import copy
 import gc

@@ -103,9 +103,9 @@ def fits(
     """Whether a training step fits into a device's memory, and what of it goes where, without running it.
 
     The step runs on a copy of the model that has shapes and no bytes: forward, loss, backward, the optimiser's step,
-    twice, with a device that counts what would be allocated, in a loop that names the output and the loss. Nothing is changed: no parameter, gradient, state, buffer
-    or random number; nor is memory of the model's size needed, so that a model too large to be there can be made
-    within `with norch.device("meta")`.
+    twice, in a loop that names the output and the loss, on a device that counts what would be allocated. Nothing is
+    changed: no parameter, gradient, state, buffer or random number; nor is memory of the model's size needed, so that a
+    model too large to be there can be made within `with norch.device("meta")`.
 
     example: what the model is called with: a tensor, a tuple of arguments, or a dict of named ones. optimizer: one of
     the model, or a function of its parameters that makes one (`norch.optim.Adam`); None for no step. loss: a function
@@ -115,8 +115,9 @@ def fits(
     model, optimiser and example have already. largest_batch: whether to search for the most elements in `dim` of the
     example, and of what has as many there, that fit: a few more such runs.
 
-    What kernels take while they run is counted where the backend tells it. Raises FitsError, naming the line, where the model's Python asks for a
-    value (`item()`, `if x.sum() > 0`), since that computes none; TypeError for a model without parameters().
+    What kernels take while they run is counted where the backend tells it. Raises FitsError, naming the line, where the
+    model's Python asks for a value (`item()`, `if x.sum() > 0`), since that computes none; TypeError for a model
+    without parameters().
     """
     if not callable(getattr(model, "parameters", None)):
         raise TypeError(f"fits(): the model must be a Module, got {type(model).__name__}")
