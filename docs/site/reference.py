@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import norch
 from public import Entry, entries
+
+import norch
 
 ROOT = Path(__file__).parents[2]
 
