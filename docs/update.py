@@ -309,6 +309,7 @@ PAGES = {
     "distributed.md": distributed,
     "tutorial/autograd.md": played,
     "tutorial/tensors.md": played,
+    "tutorial/training.md": played,
     "tutorial/backend.md": played,
 }
 
