@@ -308,6 +308,7 @@ PAGES = {
     "contract.md": contract_page,
     "distributed.md": distributed,
     "tutorial/autograd.md": played,
+    "tutorial/gpu.md": played,
     "tutorial/tensors.md": played,
     "tutorial/training.md": played,
     "tutorial/backend.md": played,
