@@ -35,7 +35,8 @@ from norch.backend import contract
 from norch.scaffold import new_backend
 
 sys.path.insert(0, str(Path(__file__).parent))
-from sessions import PICTURES, Session
+import charts  # noqa: E402
+from sessions import PICTURES, Session  # noqa: E402
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"^<!-- ([^\n]*) -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -301,10 +302,22 @@ def contract_page(text: str) -> str:
     return updated(text, contract_part)
 
 
+def benchmarks(text: str) -> str:
+    text, pictures = charts.page(text)
+    DRAWN.update(pictures)
+    return text
+
+
 PAGES = {
     "adding-ops.md": adding_ops,
     "backends.md": guide,
+    "benchmarks.md": benchmarks,
     "capture.md": played,
+    "data.md": played,
+    "devices.md": played,
+    "index.md": played,
+    "mixed-precision.md": played,
+    "training.md": played,
     "contract.md": contract_page,
     "distributed.md": distributed,
     "tutorial/autograd.md": played,
