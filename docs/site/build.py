@@ -31,7 +31,7 @@ FENCE = re.compile(r"^(```.*?^```$|(?:(?:^    [^\n]*|^)\n)+)", re.MULTILINE | re
 LINK = re.compile(r"(\]\()([^)\s]+)(\))|((?:src|href)=\")([^\"]+)(\")")
 CODE = re.compile(r"(?<![`\[])`([^`\n]+)`(?!`|\]\()")
 NOT_THERE = ("norch.abacus", "norch.squareplus", "norch.autograd.forward_ad")  # as the pages say
-NAME = re.compile(r"(?:norch|nn|optim|Tensor)(?:\.\w+)+")
+NAME = re.compile(r"(?:norch|nn|functional|optim|linalg|autograd|Tensor)(?:\.\w+)+|\w+Error\b")
 
 
 class Problems(Exception):
@@ -126,25 +126,20 @@ class Page:
             self.problems.append(f"docs/{self.name}: {path} is outside of the repository")
             return found[0]
         kind = "tree" if real.is_dir() else "blob"
-        return f"{before}{REPOSITORY}/{kind}/main/{real.relative_to(ROOT).as_posix()}{'#' + anchor if anchor else ''}{after}"
+        place = f"{REPOSITORY}/{kind}/main/{real.relative_to(ROOT).as_posix()}"
+        return f"{before}{place}{'#' + anchor if anchor else ''}{after}"
 
     def _code(self, found: re.Match[str]) -> str:
         """Code that is a name of norch, linked to its entry."""
         name = NAME.match(found[1])
         if name is None:
             return found[0]
-        path = name[0]
-        if not path.startswith("norch."):
-            path = f"norch.{path}"
+        path = name[0] if name[0].startswith("norch.") else f"norch.{name[0]}"
+        path = path.replace("norch.functional.", "norch.nn.functional.")
         place = self._place(path)
         rest = found[1][len(name[0]) :]
         if place is None:
-            if (
-                name[0].startswith("norch.")
-                and rest[:1] in ("", "(")
-                and path not in NOT_THERE
-                and not _is_there(path)
-            ):
+            if name[0].startswith("norch.") and rest[:1] in ("", "(") and path not in NOT_THERE and not _is_there(path):
                 self.problems.append(f"docs/{self.name}: there is no {name[0]}")
             return found[0]
         if place.startswith(f"{self.name.removeprefix('reference/')}#") and self.is_reference:
