@@ -316,6 +316,7 @@ PAGES = {
     "data.md": played,
     "devices.md": played,
     "index.md": played,
+    "memory.md": played,
     "mixed-precision.md": played,
     "training.md": played,
     "contract.md": contract_page,

@@ -149,6 +149,18 @@ def test_files(tmp_path):
         recording.save(tmp_path / "memory.png")
 
 
+def test_a_picture_by_events_is_the_same_each_time():
+    def step():
+        w = norch.ones(300, 40, requires_grad=True)
+        w.exp().sum().backward()
+
+    step()
+    one, two = (snapshot(step).svg(by="events") for _ in range(2))
+    assert one == two
+    with pytest.raises(ValueError, match="by must be 'time' or 'events', got 'clock'"):
+        snapshot(step).svg(by="clock")
+
+
 def test_what_a_page_shows_is_escaped(tmp_path):
     with record() as recording:
         x = norch.ones(1 << 12)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import pairwise
 from math import floor, log, log10
 from typing import TYPE_CHECKING
 
@@ -36,7 +38,7 @@ def recording_text(recording: Recording) -> str:
         lines.append(
             f"{device}: at most {size_text(nbytes)}, after {time_text(time)} of {time_text(recording.seconds)}"
         )
-        lines += ["  " + _course([sum(held) for _, held in sampled(recording, device, 60)]), *owner_lines(owners)]
+        lines += ["  " + _course([sum(held) for held in sampled(recording, device, 60)]), *owner_lines(owners)]
         lines.append("The largest then:")
         for block in there[:LARGEST]:
             lines.append(f"  {size_text(block.nbytes):>10}  {block.owner:<18}  {block.title}")
@@ -55,47 +57,67 @@ def time_text(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
 
 
-def sampled(recording: Recording, device: str | None, count: int) -> list[tuple[float, tuple[int, ...]]]:
-    """The timeline at `count` times at equal distances: of what there was in between, when there was the most."""
-    timeline, length = recording.timeline(device), recording.seconds or 1.0
-    found: list[tuple[float, tuple[int, ...]]] = []
+class Axis:
+    """Where a time lies, from 0 to 1: by the clock, or by how many blocks had been made and given back by then."""
+
+    def __init__(self, recording: Recording, device: str | None, by: str) -> None:
+        if by not in ("time", "events"):
+            raise ValueError(f"by must be 'time' or 'events', got {by!r}")
+        self.by, self.length = by, recording.seconds or 1.0
+        self.times = [time for time, _ in recording.timeline(device)]
+        if by == "events":
+            self.length = len(self.times)
+
+    def at(self, time: float) -> float:
+        return time / self.length if self.by == "time" else bisect_left(self.times, time) / max(self.length, 1)
+
+    def title(self, place: float) -> str:
+        """Of a place, given in seconds or events."""
+        return time_text(place) if self.by == "time" else f"{place:,.0f}"
+
+
+def sampled(recording: Recording, device: str | None, count: int, axis: Axis | None = None) -> list[tuple[int, ...]]:
+    """What was held at `count` places at equal distances: of what there was in between, when there was the most."""
+    timeline, axis = recording.timeline(device), axis or Axis(recording, device, "time")
+    found: list[tuple[int, ...]] = []
     at, held = 0, (0,) * len(OWNERS)
     for i in range(count):
         most = held
-        while at < len(timeline) and (timeline[at][0] < (i + 1) * length / count or i + 1 == count):
+        while at < len(timeline) and (axis.at(timeline[at][0]) * count < i + 1 or i + 1 == count):
             held = timeline[at][1]
             at += 1
             if sum(held) > sum(most):
                 most = held
-        found.append((i * length / count, most))
+        found.append(most)
     return found
 
 
-def recording_drawing(recording: Recording, device: str | None = None) -> Drawing:
+def recording_drawing(recording: Recording, device: str | None = None, by: str = "time") -> Drawing:
     """A stacked area for each owner, the lowest the first of OWNERS; below it the largest blocks at the peak."""
     devices = recording.devices()
     device = device or (devices[0] if devices else "")
     most, when = recording.peak(device)
-    length = recording.seconds or 1.0
+    axis = Axis(recording, device, by)
     drawing = Drawing(f"Memory on {device} by owner over time, at most {size_text(most)}")
-    drawing.text(0, -34, f"{device}: at most {size_text(most)}, after {time_text(when)}", bold=True)
+    after = f", after {time_text(when)}" if by == "time" else ""
+    drawing.text(0, -34, f"{device}: at most {size_text(most)}{after}", bold=True)
     _legend(drawing, [name for rank, name in enumerate(OWNERS) if any(b.rank == rank for b in recording.of(device))])
     scale = HEIGHT / (most or 1)
-    _axes(drawing, most, length, scale)
-    points = sampled(recording, device, WIDTH // 2)
+    _axes(drawing, most, axis, scale)
+    points = sampled(recording, device, WIDTH // 2, axis)
     below = [0.0] * len(points)
     for rank, owner in enumerate(OWNERS):
-        above = [low + held[rank] * scale for low, (_, held) in zip(below, points, strict=True)]
-        if any(held[rank] for _, held in points):
+        above = [low + held[rank] * scale for low, held in zip(below, points, strict=True)]
+        if any(held[rank] for held in points):
             _area(drawing, below, above, owner)
         below = above
-    x = when / length * WIDTH
+    x = axis.at(when) * WIDTH
     drawing.line([(x, 0), (x, HEIGHT)], "red", dashed=True, tip=f"the peak, {size_text(most)}")
     y = HEIGHT + 44.0
     drawing.text(0, y, "The largest then, and when they were there", muted=True)
     for block in recording.at(when, device)[:LARGEST]:
         y += ROW
-        _block(drawing, block, y, length)
+        _block(drawing, block, y, axis)
     return drawing
 
 
@@ -107,14 +129,15 @@ def _legend(drawing: Drawing, owners: list[str]) -> None:
         x += 34 + text_width(owner, 12)
 
 
-def _axes(drawing: Drawing, most: int, length: float, scale: float) -> None:
+def _axes(drawing: Drawing, most: int, axis: Axis, scale: float) -> None:
     unit = 1024 ** max(int(log(most or 1, 1024)), 0)
     for nbytes in _ticks(most / unit):
         y = HEIGHT - nbytes * unit * scale
         drawing.line([(0, y), (WIDTH, y)], dashed=bool(nbytes))
         drawing.text(-8, y + 4, size_text(nbytes * unit), anchor="end", size=11, muted=True)
-    for time in _ticks(length):
-        drawing.text(time / length * WIDTH, HEIGHT + 16, time_text(time), anchor="middle", size=11, muted=True)
+    for place in _ticks(axis.length):
+        x = place / (axis.length or 1) * WIDTH
+        drawing.text(x, HEIGHT + 16, axis.title(place), anchor="middle", size=11, muted=True)
 
 
 def _ticks(end: float) -> list[float]:
@@ -125,20 +148,24 @@ def _ticks(end: float) -> list[float]:
 
 
 def _area(drawing: Drawing, below: list[float], above: list[float], owner: str) -> None:
-    width = WIDTH / len(above)
-    upper = [(x, HEIGHT - v) for i, v in enumerate(above) for x in (i * width, (i + 1) * width)]
-    lower = [(x, HEIGHT - v) for i, v in enumerate(below) for x in (i * width, (i + 1) * width)]
-    d = "M" + "L".join([f"{x:.4g} {y:.4g}" for x, y in (*upper, *reversed(lower))]) + "Z"
+    d = "M" + "L".join([f"{x:.4g} {y:.4g}" for x, y in (*_steps(above), *reversed(_steps(below)))]) + "Z"
     color = COLORS[COLOR_OF[owner]]
     drawing.add(
         f'<path d="{d}" fill="{color}" fill-opacity=".55"><title>{escape(owner)}</title></path>', 0, 0, WIDTH, HEIGHT
     )
 
 
-def _block(drawing: Drawing, block: Block, y: float, length: float) -> None:
+def _steps(values: list[float]) -> list[tuple[float, float]]:
+    """The corners of a line that keeps to each value for its part of the width."""
+    width = WIDTH / len(values)
+    changes = [i for i, value in enumerate(values) if not i or value != values[i - 1]] + [len(values)]
+    return [(x * width, HEIGHT - values[start]) for start, end in pairwise(changes) for x in (start, end)]
+
+
+def _block(drawing: Drawing, block: Block, y: float, axis: Axis) -> None:
     """A row: the time that a block was there as a bar, over it what it is."""
-    left = block.made / length * WIDTH
-    right = (length if block.freed is None else block.freed) / length * WIDTH
+    left = axis.at(block.made) * WIDTH
+    right = WIDTH if block.freed is None else axis.at(block.freed) * WIDTH
     drawing.rect(
         left, y - 14, max(right - left, 2), ROW - 4, COLOR_OF[block.owner], tip=f"{block.owner}: {block.title}"
     )

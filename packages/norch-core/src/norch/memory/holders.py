@@ -105,7 +105,7 @@ def find(device: Device | None = None) -> tuple[dict[int, Held], dict[int, str]]
 
 
 def describe(found: Iterable[Held], names: Mapping[int, str]) -> list[Holding]:
-    """Plain data of what `find` found."""
+    """Plain data of what `find` found, in its order."""
     holdings = []
     for held in found:
         spec, name = held.spec, names.get(id(held.memory) if held.of is None else held.of, "")
@@ -119,6 +119,11 @@ def describe(found: Iterable[Held], names: Mapping[int, str]) -> list[Holding]:
         shape, dtype = tuple(spec.shape), spec.dtype.name
         holdings.append(Holding(OWNERS[held.rank], held.nbytes, shape, dtype, str(spec.device), name, op, line))
     return holdings
+
+
+def largest_first(holdings: list[Holding]) -> list[Holding]:
+    """Those of one size in the order of their owners and names."""
+    return sorted(holdings, key=lambda h: (-h.nbytes, OWNERS.index(h.owner), h.name, h.shape))
 
 
 def made_by(node: Any) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from .holders import describe, find, totals
+from .holders import describe, find, largest_first, totals
 from .texts import LARGEST, largest_lines, owner_lines, size_text
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _report(device: Device) -> str:
     held = sum(nbytes for nbytes, _ in owners.values())
     if not held:
         return ""
-    largest = describe(nlargest(4 * LARGEST, found.values(), key=lambda h: h.nbytes), names)
+    largest = largest_first(describe(nlargest(4 * LARGEST, found.values(), key=lambda h: h.nbytes), names))
     lines = [f"\nOn {device} tensors hold {size_text(held)}{_of_allocator(device)}:", *owner_lines(owners)]
     lines += ["The largest:", *largest_lines(largest, held)]
     if not any(holding.line for holding in largest):

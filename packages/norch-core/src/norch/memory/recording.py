@@ -179,7 +179,7 @@ class Recording:
     def at(self, time: float, device: str | None = None) -> list[Block]:
         """The blocks that there were at a time, the largest first."""
         found = [b for b in self.of(device) if b.made <= time and (b.freed is None or b.freed > time)]
-        return sorted(found, key=lambda b: -b.nbytes)
+        return sorted(found, key=lambda b: (-b.nbytes, b.rank, b.made))
 
     def __str__(self) -> str:
         from .drawing import recording_text
@@ -189,11 +189,12 @@ class Recording:
     def __repr__(self) -> str:
         return f"<Recording of {len(self.blocks):,} blocks, {size_text(self.peak()[0])} at most>"
 
-    def svg(self, device: str | None = None) -> str:
-        """The picture as text, for a file of its own."""
+    def svg(self, device: str | None = None, by: str = "time") -> str:
+        """The picture as text, for a file of its own. by: "events" gives each block made or given back the same width,
+        so that a short step is seen beside a long wait. Raises ValueError for another word."""
         from .drawing import recording_drawing
 
-        return recording_drawing(self, device).svg(standalone=True)
+        return recording_drawing(self, device, by).svg(standalone=True)
 
     def html(self, device: str | None = None) -> str:
         """A page of its own: the picture, and what there was at the time that the mouse points at."""
@@ -205,9 +206,10 @@ class Recording:
         """`seconds` and `blocks`, for JSON."""
         return {"seconds": self.seconds, "blocks": [block.to_dict() for block in self.blocks]}
 
-    def save(self, path: Any) -> None:
-        """Writes a .svg, .html, .json or .txt file, by the name's end. Raises ValueError for another one."""
-        save(self, path)
+    def save(self, path: Any, by: str = "time") -> None:
+        """Writes a .svg, .html, .json or .txt file, by the name's end. Raises ValueError for another one. by: see
+        `svg`."""
+        save(self, path, by=by)
 
     def _repr_html_(self) -> str:
         from .drawing import recording_drawing
@@ -215,11 +217,11 @@ class Recording:
         return recording_drawing(self, None).svg()
 
 
-def save(shown: Any, path: Any) -> None:
+def save(shown: Any, path: Any, **look: str) -> None:
     """Writes what has `svg`, `html` and `to_dict` to a file of the kind that its name says."""
     path = Path(path)
     writers: dict[str, Callable[[], str]] = {
-        ".svg": lambda: shown.svg(), ".html": lambda: shown.html(), ".txt": lambda: f"{shown}\n",
+        ".svg": lambda: shown.svg(**look), ".html": lambda: shown.html(), ".txt": lambda: f"{shown}\n",
         ".json": lambda: json.dumps(shown.to_dict()),
     }  # fmt: skip
     write = writers.get(path.suffix)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..device import Device
 from . import recording
-from .holders import OWNERS, Holding, describe, find, totals
+from .holders import OWNERS, Holding, describe, find, largest_first, totals
 from .texts import largest_lines, owner_lines, size_text
 
 
@@ -18,7 +18,7 @@ class Snapshot:
     def __init__(self, device: Device | None = None) -> None:
         found, names = find(device)
         self.owners = totals(found.values())
-        self.holdings = sorted(describe(found.values(), names), key=lambda h: -h.nbytes)
+        self.holdings = largest_first(describe(found.values(), names))
 
     @property
     def nbytes(self) -> int:
