@@ -174,10 +174,12 @@ def _op_of_plugin(name: str) -> Any:
     return lookup(name)
 
 
-def _who_holds(device: Device) -> str:
-    from .memory.out_of_memory import report
-
-    return report(device)
+def _who_holds(place: Device) -> str:
+    try:
+        from .memory.out_of_memory import report
+    except MemoryError:
+        return ""
+    return report(place)
 
 
 _failure.who_holds = _who_holds

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import device as devices
 from .. import settings
 from ..autograd.accumulate import shared_ops
-from ..device import Device, get_default_device, on_default_change
+from ..device import Device, get_default_device, has_stand_in, on_default_change
 from ..dispatch.arguments import INTO, fits, into, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
@@ -85,7 +84,7 @@ def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
         chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
         shape = as_shape(size, op)
         spec = Spec(shape, None, chosen, get_default_device() if device is None else Device(device))
-        if isinstance(dtype, DType | None) and isinstance(device, Device | None) and devices.stand_in is None:
+        if isinstance(dtype, DType | None) and isinstance(device, Device | None) and not has_stand_in():
             if len(_specs) > PLAN_LIMIT:
                 _specs.clear()
             _specs[shape, dtype, device] = spec
