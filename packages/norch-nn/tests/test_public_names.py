@@ -10,7 +10,7 @@ import norch
 from norch import nn
 
 OWN = ("nn", "optim", "ray", "utils", "vision")
-PUBLIC_MODULES = ("autograd", "random", "switches")
+PUBLIC_MODULES = ("autograd", "random", "source_lines", "switches")
 INTERNAL_ATTRIBUTES = {"_grad", "spec", "buffer", "node"}
 """What a Tensor has for norch-core's own use."""
 

@@ -16,7 +16,8 @@ from ..backend.contract import Recorded, feeders
 from ..errors import CaptureError
 from ..ops.generator import chosen_generator, default_generator
 from ..ops.optimizer.driver import make_step, watchers
-from .recorder import keyed_kernels, line_outside
+from ..source_lines import here
+from .recorder import keyed_kernels
 
 _GRAPH = "norch.cuda.graph()"
 
@@ -93,7 +94,7 @@ class Numbers:
         if get_ident() != self.thread or self.thread in watchers:
             return method(owner, *args, **kwargs)
         if any(callable(x) and not isinstance(x, switches.Replayed) for x in (*args, *kwargs.values())):
-            raise CaptureError(f"{_GRAPH}: {name} runs a closure ({line_outside()})")
+            raise CaptureError(f"{_GRAPH}: {name} runs a closure ({here()})")
         steps: list[Step] = []
 
         def step(op: Any, attrs: Any, lists: Any, scalars: Any, one: Any) -> None:
@@ -101,7 +102,7 @@ class Numbers:
             make_step(op, attrs, lists, scalars, one)
             made = range(before, len(self.recorded()))
             if lists[0] and (not made or any(self.recorded()[at][0] != op.kernel for at in made)):
-                raise CaptureError(f"{_GRAPH}: {op.name} is made of tensor ops, not of its kernel ({line_outside()})")
+                raise CaptureError(f"{_GRAPH}: {op.name} is made of tensor ops, not of its kernel ({here()})")
             steps.append(Step(op, attrs, _buffers(lists), made))
 
         before = _Kept(owner, *args, *kwargs.values())
@@ -112,9 +113,7 @@ class Numbers:
             del watchers[self.thread]
             is_same = before.restore()
         if not is_same:
-            raise CaptureError(
-                f"{_GRAPH}: {name} makes its state while it is recorded; run the step before ({line_outside()})"
-            )
+            raise CaptureError(f"{_GRAPH}: {name} makes its state while it is recorded; run the step before ({here()})")
         self.methods.append(Method(method, owner, args, kwargs, name, steps))
         return out
 

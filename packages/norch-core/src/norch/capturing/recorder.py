@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -13,6 +12,7 @@ from ..autograd.graph import Leaf, next_sequence_number
 from ..backend.contract import Place
 from ..dispatch.op import all_ops
 from ..errors import CaptureError
+from ..source_lines import here
 from ..spec import span
 from .places import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, OfLeaf, PlaceInfo
 from .python import PythonCall, state_of
@@ -245,7 +245,7 @@ class Recorder:
         return None if frame is None else int(frame.f_lineno)
 
     def line(self) -> str:
-        return line_outside()
+        return str(here() or "?")
 
     # --- What changes in Python -----------------------------------------------------------------------------------
 
@@ -400,18 +400,6 @@ class Recorder:
         begin, end = extent(tensor)
         place, at = self._number(tensor.buffer, begin, end - begin)
         return place, at // tensor.spec.dtype.itemsize, tensor.spec
-
-
-def line_outside() -> str:
-    """Where outside of norch the thread is."""
-    libraries = sys.modules["norch"].__path__
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(("<norch", *libraries)):
-            return f"{Path(name).name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "?"
 
 
 def keyed_kernels() -> frozenset[str]:

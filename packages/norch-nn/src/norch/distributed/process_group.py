@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import norch
+from norch.source_lines import here
 
 from .engine import Communicator, Engine, Request
 from .errors import DistributedError
@@ -44,12 +44,7 @@ class Options:
 
 def caller() -> str:
     """File and line of the nearest caller outside of norch."""
-    frame: Any = sys._getframe(2)
-    while frame.f_globals.get("__name__", "").startswith("norch."):
-        frame = frame.f_back
-        if frame is None:
-            return "the end of the program"
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return str(here() or "the end of the program")
 
 
 class Work:
