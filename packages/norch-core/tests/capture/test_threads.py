@@ -12,6 +12,7 @@ import pytest
 from capture_harness import image, numbers
 
 import norch
+from norch.dispatch import plan as planning
 
 
 def batch(device, i, *shape):
@@ -64,6 +65,37 @@ def test_several_threads_call_one_step(device):
     together(*[work(seed) for seed in range(4)])
     assert step.report().replayed
     assert not step.report().refused
+
+
+def test_a_plan_that_another_thread_makes_while_a_recording_begins(device, monkeypatch):
+    make_plan, made, recording = planning.make_plan, threading.Event(), threading.Event()
+    other = threading.Thread(target=lambda: batch(device, 1, 7, 5).tanh(), daemon=True)
+
+    def slowly(op, *args):
+        plan = make_plan(op, *args)
+        if threading.current_thread() is other and op.name == "tanh":
+            made.set()
+            assert recording.wait(10)
+        return plan
+
+    monkeypatch.setattr(planning, "make_plan", slowly)
+    calls = []
+
+    @norch.capture
+    def step(x):
+        calls.append(None)
+        if len(calls) == 2:  # the first that is recorded
+            recording.set()
+            other.join(10)
+        return x.tanh() * 2
+
+    planning.forget_plans()
+    other.start()
+    assert made.wait(10)
+    for i in range(5):
+        x = batch(device, i, 7, 5)
+        assert image(step(x)) == image(x.tanh() * 2)
+    assert step.report().replayed, step.report()
 
 
 def test_one_records_while_others_compute(device):

@@ -117,12 +117,15 @@ class Plans(dict[Any, Plan]):
         return id(self)
 
     def __missing__(self, key: Any) -> Plan:
+        noted = noting
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
             if not all(map(is_plain, values)):
                 raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
+        if noting is not noted:
+            return plan  # another thread has begun or ended a recording, whose plans note their calls
         Plans.young += 1
         if Plans.young > PLAN_LIMIT:
             Plans.young = 1
