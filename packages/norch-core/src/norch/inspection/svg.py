@@ -53,9 +53,9 @@ def escape(text: object) -> str:
     return _escape(_NO_XML.sub("?", str(text)))
 
 
-def text_width(text: str, size: float = SIZE) -> float:
-    """About how wide `text` is in a fixed-width font; in the proportional one it is narrower."""
-    return sum([2 if east_asian_width(c) in "WF" else 1 for c in text]) * size * 0.602
+def text_width(text: str, size: float = SIZE, mono: bool = True) -> float:
+    """About how wide `text` is, in the fixed-width font or in the proportional one."""
+    return sum([2 if east_asian_width(c) in "WF" else 1 for c in text]) * size * (0.602 if mono else 0.55)
 
 
 class Drawing:
@@ -92,7 +92,7 @@ class Drawing:
             [f' text-anchor="{anchor}"' if anchor != "start" else "", f' font-size="{size:g}"' if size != SIZE else ""]
         )
         shown = escape(text)
-        width = text_width(str(text), size)
+        width = text_width(str(text), size, mono)
         self.add(
             f'<text {kind} x="{x:g}" y="{y:g}"{look} xml:space="preserve">{_tip(tip)}{shown}</text>',
             x - {"start": 0, "middle": width / 2, "end": width}[anchor], y - size, width, size * 1.25,
