@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 from ..spec import Shape, Spec, reshape_strides
 from .naming import names_in, others_on
 from .storage import Layout, Pair, layout_of, pairs, row_major, runs
+from .strips import explanation_drawing
+from .text import explanation_text
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from ..tensor import Tensor
     from .svg import Drawing
-
-MOST_NAMED = 8
-"""Tensors on the same storage that are listed; the others are counted."""
-
 
 @dataclass(frozen=True)
 class Sharing:
@@ -58,16 +56,12 @@ class Explanation:
     calls: tuple[Call, ...]
 
     def __str__(self) -> str:
-        from .text import explanation_text
-
         return explanation_text(self)
 
     __repr__ = __str__
 
     def drawing(self) -> Drawing:
         """The picture, to add to or to put into a larger one."""
-        from .strips import explanation_drawing
-
         return explanation_drawing(self)
 
     def svg(self) -> str:

@@ -6,14 +6,12 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ..spec import Spec
-from .explanation import Explanation
-from .storage import Cell, Layout, layout_of
-from .svg import Drawing, escape, text_width
+from .storage import Cell, Layout
+from .svg import Drawing, text_width
 from .text import facts, heading, label
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
+    from .explanation import Explanation
 
 COLORS = ("blue", "orange", "green", "purple", "teal", "pink", "red")
 HEIGHT, SMALL, GAP = 28, 10, 26
@@ -43,14 +41,6 @@ def explanation_drawing(found: Explanation, more: bool = True) -> Drawing:
                     drawing.text(0, bottom, title, muted=True)
                 drawing.text(90 if not n else 102, bottom, line)
     return drawing
-
-
-def tensor_html(tensor: Tensor) -> str | None:
-    """What a notebook shows of a tensor: its text, and how it lies in memory."""
-    if type(tensor.spec) is not Spec:  # sparse, or inside vmap
-        return None
-    found = Explanation("", layout_of(tensor), 0, (), (), ())
-    return f"<pre>{escape(repr(tensor))}</pre>\n{explanation_drawing(found, more=False).svg()}"
 
 
 def draw_layout(drawing: Drawing, layout: Layout, x: float, y: float) -> float:

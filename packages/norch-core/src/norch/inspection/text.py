@@ -16,6 +16,9 @@ WIDTH = 100
 
 INDENT = 13
 
+MOST_NAMED = 8
+"""Tensors on the same storage that are listed; the others are counted."""
+
 
 def described(spec: Spec, offset: int) -> str:
     """Shape, strides and offset."""
@@ -114,8 +117,6 @@ def count(number: int, one: str, many: str = "") -> str:
 
 def sharing_lines(found: Explanation) -> list[str]:
     """The other tensors on the storage, those beyond a few only counted."""
-    from .explanation import MOST_NAMED
-
     lines = [_sharing(s, found) for s in found.sharing[:MOST_NAMED]]
     more = len(found.sharing) - MOST_NAMED
     return [*lines, f"and {count(more, 'other')}"] if more > 0 else lines or ["no other tensor"]
