@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, overload
+
 from ..dispatch.arguments import describe
 from ..errors import DTypeError
 from ..spec import Spec
@@ -9,18 +12,32 @@ from ..tensor import Tensor
 from ..tensor_base import TensorBase
 from .explanation import Explanation, explained
 from .naming import caller
+from .steps import Walk, walk
 
 
-def explain(thing: Tensor) -> Explanation:
-    """How a tensor lies in memory: its storage with the elements that it shows, shape, strides and offset, the other
-    living tensors on the storage, which dims merge, and which calls would copy.
+@overload
+def explain(thing: Tensor) -> Explanation: ...
+@overload
+def explain(thing: Callable[[], Any]) -> Walk: ...
 
-    `print` shows the text, a notebook the picture, and `save("picture.svg")` writes that. Values are read of the few
-    elements that are shown. Raises DTypeError for anything else, and for tensors that have no storage of their own:
-    sparse ones, and those inside vmap.
+
+def explain(thing: Any) -> Any:
+    """How a tensor lies in memory, or what each step of a function without arguments does to that.
+
+    Of a tensor: its storage with the elements that it shows, shape, strides and offset, the other living tensors on the
+    storage, which dims merge, and which calls would copy. `norch.explain(lambda: x.T.reshape(6))` calls the function
+    and tells of each call of norch in it whether its result is a view or a copy, and why; an error that norch raises is
+    the last step.
+
+    `print` shows the text, a notebook the picture, and `save("picture.svg")` writes that. Of values only the few that
+    are shown are read. Raises DTypeError for anything else, and for tensors that have no strides: sparse ones, and
+    those inside vmap.
     """
+    frame = caller()
     if not isinstance(thing, TensorBase):
-        raise DTypeError(f"explain(): expected a Tensor, got {describe(thing)}")
+        if not callable(thing):
+            raise DTypeError(f"explain(): expected a Tensor or a function without arguments, got {describe(thing)}")
+        return walk(thing, frame)
     if type(thing.spec) is not Spec:
         raise DTypeError(f"explain(): a {type(thing).__name__} has no strides; explain what it consists of")
-    return explained(thing, caller())
+    return explained(thing, frame)  # type: ignore[arg-type]

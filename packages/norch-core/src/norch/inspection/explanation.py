@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..spec import Shape, Spec, reshape_strides
 from .naming import names_in, others_on
-from .storage import Layout, Pair, layout_of, pairs, row_major, runs
+from .reasons import no_view
+from .storage import Layout, Pair, layout_of, pairs, row_major
 from .strips import explanation_drawing
 from .text import explanation_text
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..tensor import Tensor
     from .svg import Drawing
+
 
 @dataclass(frozen=True)
 class Sharing:
@@ -110,7 +112,7 @@ def calls(layout: Layout) -> tuple[Call, ...]:
     if flat is not None:
         stride = "" if spec.numel < 2 else f", stride {flat[0]}"
         return (*found, Call("reshape(-1), flatten(), view(-1)", False, f"a view{stride}: all dims merge"))
-    why = why_copy(layout)
+    why = no_view(layout)
     found += [
         Call("add_(1)", False, "several indices share an element; clone() it first", error=True)
     ] * layout.is_overlapping
@@ -119,13 +121,3 @@ def calls(layout: Layout) -> tuple[Call, ...]:
         Call("reshape(-1), flatten()", True, f"{size}: {why}"),
         Call("view(-1)", False, "it never copies", error=True),
     )
-
-
-def why_copy(layout: Layout) -> str:
-    """Why the elements in row-major order are no view of one dim: where they are, as far as the first uneven step."""
-    run, total = runs(layout.spec)[-1][0], layout.spec.numel
-    orders = [0, 1, None, run - 1, run] if run > 4 else list(range(min(total, 6)))
-    places = ["..." if n is None else f"{layout.position(n):,}" for n in orders]
-    if total > (orders[-1] or 0) + 1:
-        places.append("...")
-    return f"in row-major order the elements are at {', '.join(places)}: no one stride steps through that"

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from .storage import Cell, Layout
 from .svg import Drawing, text_width
-from .text import facts, heading, label
+from .text import described, facts, heading, inputs, label, step_title, totals
 
 if TYPE_CHECKING:
     from .explanation import Explanation
+    from .steps import Walk
 
 COLORS = ("blue", "orange", "green", "purple", "teal", "pink", "red")
 HEIGHT, SMALL, GAP = 28, 10, 26
@@ -40,6 +41,28 @@ def explanation_drawing(found: Explanation, more: bool = True) -> Drawing:
                 if not i and not n:
                     drawing.text(0, bottom, title, muted=True)
                 drawing.text(90 if not n else 102, bottom, line)
+    return drawing
+
+
+def walk_drawing(found: Walk) -> Drawing:
+    """The picture of a function's steps: each result's strip below what was called."""
+    drawing = Drawing(totals(found))
+    y = 0.0
+    for name, layout in inputs(found):
+        drawing.text(0, y, f"{name}: {described(layout.spec, layout.offset)}", bold=True)
+        y = draw_layout(drawing, layout, 0, y + 14) + 28
+    for number, step in enumerate(found.steps, 1):
+        drawing.text(0, y, step_title(number, step), bold=True)
+        about = step.kind
+        if step.after is not None:
+            about += f": {described(step.after.spec, step.after.offset)}"
+        for line in [about, *wrap(step.why, COLUMNS)]:
+            y += 18
+            drawing.text(16, y, line, muted=line is not about)
+        if step.after is not None:
+            y = draw_layout(drawing, step.after, 16, y + 12)
+        y += 28
+    drawing.text(0, y, totals(found))
     return drawing
 
 
@@ -104,16 +127,19 @@ def _draw_strides(drawing: Drawing, layout: Layout, middles: dict[int, float], x
     spec, start = layout.spec, middles.get(layout.offset)
     if start is None:
         return y
-    dims, top = [d for d, n in enumerate(spec.shape) if n > 1], y
-    for d in sorted(dims, key=lambda d: (layout.offset + (spec.strides[d] or -1) not in middles, spec.strides[d], -d)):
-        stride, end = spec.strides[d], middles.get(layout.offset + spec.strides[d])
-        text = f"dim {d}: stride {stride:,}"
+    top, end, ends = y, start, {}
+    for d, (size, stride) in enumerate(zip(spec.shape, spec.strides, strict=True)):
+        if size > 1:
+            ends[d] = middles.get(layout.offset + stride) if stride else None
+            end = max(end, ends[d] or start)
+    for d in sorted(ends, key=lambda d: (ends[d] is None, spec.strides[d], -d)):
+        text, to = f"dim {d}: stride {spec.strides[d]:,}", ends[d]
         y += 18
-        if not stride or end is None:
-            drawing.text(x, y, text if stride else f"{text}, the same elements again", size=SMALL + 1)
+        if to is None:
+            drawing.text(x, y, text if spec.strides[d] else f"{text}, the same elements again", size=SMALL + 1)
         else:
-            drawing.line([(start, top), (start, y), (end, y), (end, top)], "grey", arrow=True)
-            drawing.text(end + 6, y + 3, text, size=SMALL + 1)
+            drawing.line([(start, top), (start, y), (to, y), (to, top)], "grey", arrow=True)
+            drawing.text(end + 8, y + 3, text, size=SMALL + 1)
     return y
 
 

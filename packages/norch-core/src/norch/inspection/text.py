@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import TYPE_CHECKING
 
 from ..spec import Spec
@@ -10,6 +10,7 @@ from .storage import MANY, Cell, Layout, index_formula
 
 if TYPE_CHECKING:
     from .explanation import Explanation, Sharing
+    from .steps import Step, Walk
 
 WIDTH = 100
 """Columns of text; a longer strip continues below."""
@@ -137,3 +138,50 @@ def dims_line(found: Explanation) -> str:
     return "; ".join(
         [f"{a} and {b} {'merge' if p.merges else 'do not merge'}: {p.why}" for p in found.dims for a, b in (p.dims,)]
     )
+
+
+# --- Steps ----------------------------------------------------------------------------------------------------------
+
+
+def inputs(found: Walk) -> list[tuple[str, Layout]]:
+    """What the steps were given that none of them made, and has a name."""
+    seen: dict[str, Layout] = {}
+    for step in found.steps:
+        for name, layout in step.before:
+            if name:
+                seen.setdefault(name, layout)
+    return list(seen.items())
+
+
+def step_title(number: int, step: Step) -> str:
+    """ "2  x.T.reshape(6)"."""
+    return f"{number:<3}{shorten(step.call, 70, placeholder='...')}"
+
+
+def walk_text(found: Walk) -> str:
+    """What `print` shows of a function's steps."""
+    lines = [
+        f"   {name}: {layout.spec.dtype.name}, {described(layout.spec, layout.offset)}"
+        for name, layout in inputs(found)
+    ]
+    start = " " * INDENT
+    for number, step in enumerate(found.steps, 1):
+        lines += ["", step_title(number, step)]
+        text = f"   {step.kind:<{INDENT - 3}}"
+        if step.after is not None and step.kind != "in place":
+            lines.append(f"{text}{described(step.after.spec, step.after.offset)}")
+            text = start
+        lines += wrap(step.why, WIDTH, initial_indent=text, subsequent_indent=start)
+    if found.left_out:
+        lines += ["", f"and {count(found.left_out, 'step')} more"]
+    return "\n".join([*lines, "", totals(found)] if found.steps else ["no op of norch was called"])
+
+
+def totals(found: Walk) -> str:
+    """ "2 steps: 1 view, 1 copy; 24 bytes of new results"."""
+    kinds = list(dict.fromkeys(step.kind for step in found.steps))
+    many = {"view": "views", "copy": "copies", "raises": "raise"}
+    numbers = [(k, sum(step.kind == k for step in found.steps)) for k in kinds]
+    parts = ", ".join([f"{n} {many.get(k, k) if n > 1 else k}" for k, n in numbers])
+    nbytes = sum(step.nbytes for step in found.steps)
+    return f"{count(len(found.steps), 'step')}: {parts}; {count(nbytes, 'byte')} of new results"
