@@ -16,18 +16,21 @@ from .steps import Walk, walk
 
 
 @overload
-def explain(thing: Tensor) -> Explanation: ...
+def explain(thing: Tensor, *, name: str = "") -> Explanation: ...
 @overload
-def explain(thing: Callable[[], Any]) -> Walk: ...
+def explain(thing: Callable[[], Any], *, name: str = "") -> Walk: ...
 
 
-def explain(thing: Any) -> Any:
+def explain(thing: Any, *, name: str = "") -> Any:
     """How a tensor lies in memory, or what each step of a function without arguments does to that.
 
     Of a tensor: its storage with the elements that it shows, shape, strides and offset, the other living tensors on the
     storage, which dims merge, and which calls would copy. `norch.explain(lambda: x.T.reshape(6))` calls the function
     and tells of each call of norch in it whether its result is a view or a copy, and why; an error that norch raises is
     the last step.
+
+    name: what the tensor is called, unless what the program calls it, which is looked for in the variables of its
+    functions, its lists and dicts, and its models.
 
     `print` shows the text, a notebook the picture, and `save("picture.svg")` writes that. Of values only the few that
     are shown are read. Raises DTypeError for anything else, and for tensors that have no strides: sparse ones, and
@@ -40,4 +43,4 @@ def explain(thing: Any) -> Any:
         return walk(thing, frame)
     if type(thing.spec) is not Spec:
         raise DTypeError(f"explain(): a {type(thing).__name__} has no strides; explain what it consists of")
-    return explained(thing, frame)  # type: ignore[arg-type]
+    return explained(thing, frame, name)  # type: ignore[arg-type]

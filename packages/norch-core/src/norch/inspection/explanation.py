@@ -78,8 +78,8 @@ class Explanation:
         return self.drawing().svg()
 
 
-def explained(tensor: Tensor, frame: FrameType | None) -> Explanation:
-    """The explanation of a tensor, for a program that is at `frame`."""
+def explained(tensor: Tensor, frame: FrameType | None, name: str) -> Explanation:
+    """The explanation of a tensor of that name, or of what a program that is at `frame` calls it."""
     names, layout = names_in(frame), layout_of(tensor)
     sharing = []
     for other in others_on(tensor):
@@ -95,7 +95,12 @@ def explained(tensor: Tensor, frame: FrameType | None) -> Explanation:
     sharing.sort(key=lambda s: (s.relation != "base", not s.name))
     spec = tensor.spec
     return Explanation(
-        names.get(id(tensor), ""), layout, int(tensor.buffer.nbytes), tuple(sharing), tuple(pairs(spec)), calls(layout)
+        name or names.get(id(tensor), ""),
+        layout,
+        int(tensor.buffer.nbytes),
+        tuple(sharing),
+        tuple(pairs(spec)),
+        calls(layout),
     )
 
 

@@ -179,9 +179,10 @@ def walk_text(found: Walk) -> str:
 
 def totals(found: Walk) -> str:
     """ "2 steps: 1 view, 1 copy; 24 bytes of new results"."""
-    kinds = list(dict.fromkeys(step.kind for step in found.steps))
-    many = {"view": "views", "copy": "copies", "raises": "raise"}
-    numbers = [(k, sum(step.kind == k for step in found.steps)) for k in kinds]
+    found_kinds = ["error" if step.kind == "raises" else step.kind for step in found.steps]
+    kinds = list(dict.fromkeys(found_kinds))
+    many = {"view": "views", "copy": "copies", "error": "errors"}
+    numbers = [(k, found_kinds.count(k)) for k in kinds]
     parts = ", ".join([f"{n} {many.get(k, k) if n > 1 else k}" for k, n in numbers])
     nbytes = sum(step.nbytes for step in found.steps)
     return f"{count(len(found.steps), 'step')}: {parts}; {count(nbytes, 'byte')} of new results"
