@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .. import switches
-from ..autograd.graph import Leaf, init_node, next_sequence_number
+from ..autograd.graph import Leaf, changed_by, init_node
 from ..backend.contract import Place
 from ..device import Device
 from ..observing import REPLAY, observable
@@ -236,7 +236,7 @@ class Program:
         """The nodes of the results that have one, by number."""
         return self.differentiated
 
-    @observable(REPLAY)
+    @observable(REPLAY, "replay")
     def run_step(
         self, tensors: Sequence[Tensor], numbers: Sequence[float | None], taken: Sequence[Any] = ()
     ) -> list[Any]:
@@ -281,7 +281,7 @@ class Program:
         try:
             kept = self._run_parts(buffers, fed, tensors, taken)
             if self.modified:
-                change = next_sequence_number(), "a captured step"
+                change = changed_by("a captured step")
                 for place in self.modified:
                     buffers[place].modified = change
             if self.moved:

@@ -14,7 +14,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .. import observing
-from ..autograd.graph import BUILD_NODE, UNTRACKED, Node, is_recording, next_sequence_number, resolve
+from ..autograd.graph import BUILD_NODE, UNTRACKED, is_recording, next_sequence_number, resolve
+from ..autograd.lines import names_for
 from ..tensor_base import BUILD_RESULT, TakenOver, TensorBase
 from .failure import raise_failure
 from .plan import SCALARS
@@ -59,9 +60,9 @@ def call_path(
     def write(*args: Any, **kwargs: Any) -> Any:
         scope.update(
             _plans=op.into_plans if into or method else op.plans, _saves=op.saves, _new=object.__new__,
-            _Tensor=TensorBase._result_class, _Node=Node, _UNTRACKED=UNTRACKED, _SCALARS=SCALARS, _resolve=resolve,
+            _Tensor=TensorBase._result_class, _UNTRACKED=UNTRACKED, _SCALARS=SCALARS, _resolve=resolve,
             _next_sequence_number=next_sequence_number, _is_recording=is_recording, _raise_failure=raise_failure,
-            _otherwise=otherwise, _TakenOver=TakenOver, **general_paths,
+            _otherwise=otherwise, _TakenOver=TakenOver, **general_paths, **names_for(call),
         )  # fmt: skip
         writer = _Writer(op, prototype, reflected, takes_out)
         source = writer.in_place(method) if method else writer.into() if into else writer.call()
@@ -189,7 +190,8 @@ class _Writer:
             tests.append(f"{name}.buffer is {first}.buffer and ({same})")
         self.write(depth, f"if {' or '.join(tests)}:\n    return _otherwise({self.arguments})")
         self.launch(depth, f"plan.kernel({first}.buffer, {first}.offset, {self.flat(kinds)})")
-        self.write(depth, f"{first}.buffer.modified = (_next_sequence_number(), {method!r})\nreturn {first}")
+        modified = f"(_next_sequence_number(), {method!r}, _line and _line())"
+        self.write(depth, f"{first}.buffer.modified = {modified}\nreturn {first}")
 
     # --- Parts of them ---
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..autograd import graph
 from ..autograd.graph import (
     UNTRACKED,
     Leaf,
@@ -310,7 +311,8 @@ def zero_(self: Tensor) -> Tensor:
     if self.node is not None or self.base is not None or spec.overlaps:
         return fill_as("zero_", self, 0)
     _fill_into(self, spec, 0)
-    self.buffer.modified = (next_sequence_number(), "zero_")
+    line = graph.line_of_change
+    self.buffer.modified = (next_sequence_number(), "zero_", line and line())
     return self
 
 
