@@ -145,6 +145,7 @@ _LATER = {
     ),
     "dispatch.arguments": ("check_arguments", "check_functions"),
     "func": ("vmap",),
+    "inspection.autograd_graph": ("graph",),
     "inspection.explaining": ("explain",),
     "inspection.summary": ("summary",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),

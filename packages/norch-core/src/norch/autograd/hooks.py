@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .. import switches
 
@@ -69,6 +70,21 @@ class RemovableHandle:
 
     def __exit__(self, *exception: object) -> None:
         self.remove()
+
+
+class Retained:
+    """The hook that `retain_grad` sets. It does not keep its tensor alive."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = ref(tensor)
+
+    def __call__(self, grad: Tensor) -> None:
+        tensor = self.tensor()
+        if tensor is not None:
+            old = tensor._grad
+            tensor._grad = grad if old is None else old + grad
 
 
 def hooks_of(node: Node) -> Any:

@@ -41,6 +41,7 @@ def call_path(
     method: str | None = None,
     otherwise: Callable[..., Any] | None = None,
     takes_out: tuple[str, ...] | None = None,
+    shown: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """A function that runs `op`.
 
@@ -53,9 +54,12 @@ def call_path(
         instead where the graph takes part, memory overlaps, or an argument is more than a tensor or a scalar.
     takes_out: given where there is an argument `out`, a tensor that the result is written into, and these others. All
         come by name; `otherwise`, if given, takes the others.
+    shown: a function whose signature `inspect.signature` gives, where that is not the prototype's.
     """
     scope: dict[str, Any] = {"__name__": __name__, "_op": op}
-    call = FunctionType(_unwritten.__code__, scope, method or op.name)
+    call: Any = FunctionType(_unwritten.__code__, scope, method or op.name)
+    if prototype is not None:
+        call.__wrapped__ = shown or prototype
 
     def write(*args: Any, **kwargs: Any) -> Any:
         scope.update(
@@ -79,7 +83,7 @@ def call_path(
 
     scope["_write"] = write
     observing.add(call, _described_into if into else _described_in_place if method else _described)
-    return call
+    return call  # type: ignore[no-any-return]
 
 
 def _described(call: Any) -> observing.Observed:

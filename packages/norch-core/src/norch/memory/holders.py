@@ -143,9 +143,9 @@ def saved_by(node: Node) -> Iterator[tuple[Any, Spec | None, Node]]:
             yield value.buffer, value.spec, value.node
     outputs = getattr(node, "saved_outputs", None)
     if outputs is not None and node.plan.op.kind != "view":
-        for (buffer, _), spec in zip(outputs, node.plan.outputs, strict=False):
-            if buffer is not None:
-                yield buffer, spec, node
+        for kept, spec in zip(outputs, node.plan.outputs, strict=False):
+            if kept is not None:
+                yield kept[0], spec, node
 
 
 def _claim(found: dict[int, Held], value: Any, rank: int, of: Any, key: str = "") -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from .. import switches
 from ..autograd.engine import backward
 from ..autograd.graph import RETAIN, Leaf, Node, resolve
-from ..autograd.hooks import RemovableHandle, hooks_of
+from ..autograd.hooks import RemovableHandle, Retained, hooks_of
 from ..device import Device
 from ..dtype import DType
 from ..errors import AutogradError, DTypeError, ShapeError
@@ -267,15 +266,7 @@ class GraphMethods(TensorBase):
             raise AutogradError("retain_grad(): the tensor does not require grad")
         if type(node) is not Leaf and not self.__dict__.get("_retains"):
             self.__dict__["_retains"] = True
-            owner = ref(self)
-
-            def keep(grad: Tensor) -> None:
-                tensor = owner()
-                if tensor is not None:
-                    old = tensor._grad
-                    tensor._grad = grad if old is None else old + grad
-
-            hooks_of(node)[RETAIN] = keep
+            hooks_of(node)[RETAIN] = Retained(self)  # type: ignore[arg-type]
 
     @property
     def retains_grad(self) -> bool:
