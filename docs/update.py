@@ -320,6 +320,7 @@ PAGES = {
     "training.md": played,
     "contract.md": contract_page,
     "distributed.md": distributed,
+    "explain.md": played,
     "tutorial/autograd.md": played,
     "tutorial/gpu.md": played,
     "tutorial/tensors.md": played,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dis import opmap
-from linecache import getline
+from linecache import checkcache, getline
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -240,6 +240,7 @@ def _source(code: CodeType, at: int) -> str:
     line, end_line, column, end_column = places[at // 2] if at // 2 < len(places) else (None,) * 4
     if line is None or end_line is None or column is None or end_column is None:
         return ""
+    checkcache(code.co_filename)
     lines = [getline(code.co_filename, n) for n in range(line, end_line + 1)]
     if not all(lines):
         return ""
