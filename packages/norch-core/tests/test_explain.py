@@ -171,6 +171,14 @@ def test_an_explanation_keeps_nothing_alive() -> None:
     assert str(found).startswith("x: ")
 
 
+def test_the_variables_of_a_program_stay_its_own() -> None:
+    x = norch.zeros(3)
+    variables = locals()
+    found = norch.explain(x)
+    assert variables["x"] is x
+    assert found.name == "x"
+
+
 def test_the_device_is_read_where_cells_are_shown_only(device: norch.Device) -> None:
     x = norch.arange(1000, device=device).reshape(10, 100)[2:4]
     cells = {c.position: c.value for c in norch.explain(x).layout.cells}

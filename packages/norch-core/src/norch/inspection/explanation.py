@@ -11,13 +11,13 @@ from .naming import names_in, others_on
 from .reasons import no_view
 from .storage import Layout, Pair, layout_of, pairs, row_major
 from .strips import explanation_drawing
+from .svg import Drawing, Drawn
 from .text import explanation_text
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from ..tensor import Tensor
-    from .svg import Drawing
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Call:
     error: bool = False
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Drawn):
     """What `norch.explain` says of a tensor. `str()` is the text, notebooks show the picture, `save` writes it.
 
     name: what the program calls the tensor, where that could be found. sharing: other living tensors on its storage.
@@ -60,22 +60,8 @@ class Explanation:
     def __str__(self) -> str:
         return explanation_text(self)
 
-    __repr__ = __str__
-
     def drawing(self) -> Drawing:
-        """The picture, to add to or to put into a larger one."""
         return explanation_drawing(self)
-
-    def svg(self) -> str:
-        """The picture as the text of an SVG file."""
-        return self.drawing().svg(standalone=True)
-
-    def save(self, path: object) -> None:
-        """Writes the picture as an SVG file."""
-        self.drawing().save(path)
-
-    def _repr_html_(self) -> str:
-        return self.drawing().svg()
 
 
 def explained(tensor: Tensor, frame: FrameType | None, name: str) -> Explanation:

@@ -33,18 +33,28 @@ def names_in(frame: FrameType | None) -> dict[int, str]:
     found: dict[int, str] = {}
     seen: set[int] = set()
     while frame is not None:
-        code = frame.f_code
-        if not own_files[code.co_filename]:
-            variables = frame.f_locals
-            for scope in (variables, frame.f_globals):
+        if not own_files[frame.f_code.co_filename]:
+            for scope in (frame.f_locals, frame.f_globals):
                 if id(scope) not in seen:
                     seen.add(id(scope))
                     for name, tensor in _named(scope):
                         found.setdefault(id(tensor), name)
-            if code.co_flags & CO_OPTIMIZED and type(variables) is dict and sys.gettrace() is None:
-                variables.clear()  # before Python 3.13 a copy, which would live, and all in it, as long as the call
+            forget_variables(frame)
         frame = frame.f_back
     return found
+
+
+def forget_variables(frame: FrameType | None) -> None:
+    """Before Python 3.13 a frame whose variables were looked at has a copy of them, which would keep them alive as long
+    as the call lasts. It is left alone where the program has it too, from `locals()`, or a debugger."""
+    if frame is not None and sys.version_info < (3, 13) and frame.f_code.co_flags & CO_OPTIMIZED:
+        variables = frame.f_locals
+        if sys.getrefcount(variables) == _FRAMES_OWN and sys.gettrace() is None:
+            variables.clear()
+
+
+_FRAMES_OWN = 3
+"""What `getrefcount` says there of a dict that only the frame holds."""
 
 
 def _named(scope: Any) -> Iterator[tuple[str, Any]]:

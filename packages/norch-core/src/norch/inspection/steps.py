@@ -24,12 +24,12 @@ from .naming import names_in
 from .reasons import why_new, why_view
 from .storage import Layout, layout_of
 from .strips import walk_drawing
+from .svg import Drawing, Drawn
 from .text import walk_text
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
 
-    from .svg import Drawing
 
 MOST = 200
 """Steps that are noted; those beyond are counted."""
@@ -56,8 +56,8 @@ class Step:
     nbytes: int
 
 
-@dataclass
-class Walk:
+@dataclass(repr=False)
+class Walk(Drawn):
     """The steps of a function, as `norch.explain(function)` found them. `str()` is the text, notebooks show the
     picture, `save` writes it. left_out: steps beyond the first 200."""
 
@@ -67,22 +67,8 @@ class Walk:
     def __str__(self) -> str:
         return walk_text(self)
 
-    __repr__ = __str__
-
     def drawing(self) -> Drawing:
-        """The picture, to add to or to put into a larger one."""
         return walk_drawing(self)
-
-    def svg(self) -> str:
-        """The picture as the text of an SVG file."""
-        return self.drawing().svg(standalone=True)
-
-    def save(self, path: object) -> None:
-        """Writes the picture as an SVG file."""
-        self.drawing().save(path)
-
-    def _repr_html_(self) -> str:
-        return self.drawing().svg()
 
 
 @dataclass

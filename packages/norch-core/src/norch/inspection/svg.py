@@ -159,6 +159,28 @@ class Drawing:
         Path(str(path)).write_text(self.svg(standalone=True), encoding="utf-8")
 
 
+class Drawn:
+    """What is shown as text, in notebooks as a picture, and saved as one."""
+
+    def drawing(self) -> Drawing:
+        """The picture, to add to or to put into a larger one."""
+        raise NotImplementedError
+
+    def svg(self) -> str:
+        """The picture as the text of an SVG file."""
+        return self.drawing().svg(standalone=True)
+
+    def save(self, path: object) -> None:
+        """Writes the picture as an SVG file."""
+        self.drawing().save(path)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self.drawing().svg()
+
+
 def _classes(kind: str, color: str = "", **more: bool) -> str:
     if color and color not in COLORS:
         raise ValueError(f"no such colour: {color!r}; there are {', '.join(COLORS)}")
