@@ -11,6 +11,7 @@ import pytest
 
 import norch
 from norch import nn
+from norch.testing.strict import strict_device
 from norch.vision import models
 
 PUBLISHED = {
@@ -97,11 +98,15 @@ def test_flops_of_attention_are_those_of_its_two_products() -> None:
     assert norch.summary(Net(), (q, k, v)).flops == 2 * 2 * 3 * (5 * 7 * 8 + 5 * 7 * 4)
 
 
-def test_flops_do_not_depend_on_what_the_backend_has() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2))
+def test_flops_do_not_depend_on_the_dtype_nor_on_what_the_backend_has() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
+    expected = 2 * (4 * 4 * 27 + 32)
     with norch.autocast("cpu", dtype=norch.bfloat16):
-        lower = norch.summary(model, (1, 3, 4, 4)).flops
-    assert lower == norch.summary(model, (1, 3, 4, 4)).flops == 2 * (16 * 27 + 32)
+        assert norch.summary(model, (1, 3, 4, 4)).flops == expected
+    strict_device()  # it has primitives only, and memory that the host does not see
+    assert norch.summary(model.to("strict"), (1, 3, 4, 4), mode="train").flops == expected
+    assert model[1].running_mean.tolist() == [0, 0, 0, 0]
+    assert norch.explain(model[1].bias).layout.cells[0].value == "0."
 
 
 # --- Models of many kinds -------------------------------------------------------------------------------------------
@@ -312,6 +317,8 @@ def test_errors_name_the_layer() -> None:
     assert "forward" not in model.__dict__
     with pytest.raises(norch.DTypeError, match=r"summary\(\): expected a module"):
         norch.summary(norch.ones(1), (1, 3))
+    with pytest.raises(norch.DTypeError, match=r"explain\(\): give a function"):
+        norch.explain(model)
     with pytest.raises(ValueError, match="mode must be"):
         norch.summary(model, (1, 3), mode="test")
 

@@ -40,6 +40,10 @@ def explain(thing: Any, *, name: str = "") -> Any:
     if not isinstance(thing, TensorBase):
         if not callable(thing):
             raise DTypeError(f"explain(): expected a Tensor or a function without arguments, got {describe(thing)}")
+        if callable(getattr(type(thing), "named_parameters", None)):
+            raise DTypeError(
+                "explain(): give a function, lambda: model(x); norch.summary shows what a model consists of"
+            )
         return walk(thing, frame)
     if type(thing.spec) is not Spec:
         raise DTypeError(f"explain(): a {type(thing).__name__} has no strides; explain what it consists of")
