@@ -123,7 +123,7 @@ def test_ten_million_elements_take_as_much_room_as_ten() -> None:
     assert values[300] == "300"
     assert values[10_300] == "10300"  # the next one along dim 0
     assert values[9_999_999] == "9999999"
-    assert "are at 300, 301, ..., 399, 10,300, ...: no one stride" in " ".join(str(found).split())
+    assert "are at 300, 301, ..., 399, 10,300, ..." in " ".join(str(found).split())
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def test_the_text_of_a_walk() -> None:
         "\n"
         "2  x.T.reshape(6)\n"
         "   copy      shape (6,), strides (1,), offset 0\n"
-        "             24 bytes: in row-major order the elements are at 0, 3, 1, 4, 2, 5: no one stride steps\n"
-        "             through that\n"
+        "             24 bytes: dims 0 and 1 do not merge (stride 1 is not 2 x 3): in row-major order the\n"
+        "             elements are at 0, 3, 1, 4, 2, 5\n"
         "\n"
         "2 steps: 1 view, 1 copy; 24 bytes of new results"
     )
@@ -133,6 +133,15 @@ def test_an_assignment_to_a_part() -> None:
 def test_reasons(function: Callable[[norch.Tensor], Any], why: str) -> None:
     x = norch.arange(6.0).reshape(2, 3)
     assert norch.explain(lambda: function(x)).steps[-1].why == why
+
+
+def test_the_dims_that_are_in_the_way_of_a_view() -> None:
+    x = norch.zeros(2, 3, 4, 5).transpose(1, 2)  # strides 60, 5, 20, 1
+    for shape, dims in (((2, 12, 5), "1 and 2"), ((8, 3, 5), "0 and 1"), ((2, 4, 15), "2 and 3"), ((-1,), "0 and 1")):
+        step = norch.explain(lambda shape=shape: x.reshape(shape)).steps[-1]
+        assert step.kind == "copy"
+        assert f"dims {dims} do not merge" in step.why
+    assert norch.explain(lambda: x.reshape(2, 2, 2, 3, 5)).steps[-1].kind == "view"
 
 
 def test_what_a_copy_ran() -> None:

@@ -103,7 +103,7 @@ def calls(layout: Layout) -> tuple[Call, ...]:
     if flat is not None:
         stride = "" if spec.numel < 2 else f", stride {flat[0]}"
         return (*found, Call("reshape(-1), flatten(), view(-1)", False, f"a view{stride}: all dims merge"))
-    why = no_view(layout)
+    why = no_view(layout, (spec.numel,))
     found += [
         Call("add_(1)", False, "several indices share an element; clone() it first", error=True)
     ] * layout.is_overlapping

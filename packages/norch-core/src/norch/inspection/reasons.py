@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..spec import Spec, reshape_strides
-from .storage import Layout, row_major, runs
+from ..spec import Shape, Spec, reshape_strides
+from .storage import Layout, pairs, row_major, runs
 
 
 def why_view(before: Layout, after: Layout) -> str:
@@ -36,20 +36,44 @@ def why_new(before: Layout | None, after: Layout) -> str:
     if old.dtype is not new.dtype:
         return f"{size}: {new.dtype.name} takes other bytes than {old.dtype.name}"
     if old.numel == new.numel and reshape_strides(old.shape, old.strides, new.shape) is None:
-        return f"{size}: {no_view(before)}"
+        return f"{size}: {no_view(before, new.shape)}"
     if old.shape == new.shape and new.is_contiguous and not old.is_contiguous:
         return f"{size}: the strides of a contiguous {_tuple(old.shape)} are {row_major(old)}, not {old.strides}"
     return f"{size}: a copy is what was asked for"
 
 
-def no_view(layout: Layout) -> str:
-    """Why the elements in row-major order are no view of one dim: where they are, as far as the first uneven step."""
+def no_view(layout: Layout, shape: Shape) -> str:
+    """Why the elements in another shape are no view: the dims that would have to merge, and where the elements are as
+    far as the first uneven step."""
     run, total = runs(layout.spec)[-1][0], layout.spec.numel
     orders = [0, 1, None, run - 1, run] if run > 4 else list(range(min(total, 6)))
     places = ["..." if n is None else f"{layout.position(n):,}" for n in orders]
     if total > (orders[-1] or 0) + 1:
         places.append("...")
-    return f"in row-major order the elements are at {', '.join(places)}: no one stride steps through that"
+    (a, b), why = _in_the_way(layout.spec, shape)
+    return f"dims {a} and {b} do not merge ({why}): in row-major order the elements are at {', '.join(places)}"
+
+
+def _in_the_way(spec: Spec, shape: Shape) -> tuple[tuple[int, int], str]:
+    """Two dims that another shape has in one, but which do not merge. The dims of both shapes are gone through in the
+    smallest groups that have as many elements."""
+    merging = {pair.dims: pair for pair in pairs(spec)}
+    new = iter([n for n in shape if n != 1])
+    size = wanted = 1
+    last = -1
+    for d, n in enumerate(spec.shape):
+        if n == 1:
+            continue
+        if size == wanted:  # a group begins
+            size, wanted, last = n, next(new), d
+        else:
+            pair = merging[last, d]
+            if not pair.merges:
+                return pair.dims, pair.why
+            size, last = size * n, d
+        while wanted < size:
+            wanted *= next(new)
+    raise AssertionError("no dims are in the way")
 
 
 def _dims(spec: Spec) -> list[tuple[int, int]]:
