@@ -354,4 +354,4 @@ def test_outputs_of_many_kinds() -> None:
 def test_notebooks_show_a_table() -> None:
     page = norch.summary(nn.Sequential(nn.Linear(3, 2)), (1, 3))._repr_html_()
     assert page.startswith("<table><thead><tr><th>layer (type)</th>")
-    assert "<td>[1, 2]</td><td>8</td><td>12</td>" in page
+    assert '<td>[1, 2]</td><td style="text-align: right">8</td><td style="text-align: right">12</td>' in page
