@@ -47,7 +47,7 @@ class _Kept:
         self.place = tensor.spec, tensor.buffer, tensor.offset, tensor.node, tensor.base
         self.modified = tensor.buffer.modified
         try:
-            self.values = None if tensor.spec.device.type == "meta" else tensor.detach().clone()
+            self.values = None if tensor.spec.device.is_meta else tensor.detach().clone()
         except OutOfMemoryError:  # of a GPU
             self.values = tensor.detach().cpu()
 
