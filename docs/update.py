@@ -323,6 +323,7 @@ PAGES = {
     "distributed.md": distributed,
     "errors.md": played,
     "profiler.md": played,
+    "explain.md": played,
     "tutorial/autograd.md": played,
     "tutorial/gpu.md": played,
     "tutorial/tensors.md": played,
