@@ -197,16 +197,18 @@ class AutogradGraph:
 
 def fill_norms(gradients: list[tuple[GraphNode, Tensor]]) -> None:
     """Computes the norms, a transfer a device."""
-    by_device: dict[Any, list[tuple[GraphNode, Tensor]]] = {}
+    by_device: dict[Any, list[tuple[GraphNode, Tensor, Tensor]]] = {}
     with no_grad():
         for node, grad in gradients:
             values: Any = grad.coalesce().values() if getattr(grad, "is_sparse", False) else grad  # type: ignore[attr-defined]
             if values.spec.device.type == "meta":
                 node.grad_note = "on the meta device, which has no values"
                 continue
-            norm = vector_norm(values.detach().to(float64 if values.spec.dtype is float64 else float32))
-            by_device.setdefault((norm.spec.device, norm.spec.dtype), []).append((node, norm))
+            values = values.detach().to(float64 if values.spec.dtype is float64 else float32)
+            norm = values.reshape(()) if values.spec.numel == 1 else vector_norm(values)
+            by_device.setdefault((norm.spec.device, norm.spec.dtype), []).append((node, grad, norm))
         for pairs in by_device.values():
-            norms = stack([norm for _, norm in pairs]).tolist()
-            for (node, _), norm in zip(pairs, norms, strict=True):
-                node.grad_norm = norm
+            norms = stack([norm for *_, norm in pairs]).tolist()
+            for (node, grad, _), norm in zip(pairs, norms, strict=True):
+                node.grad_norm = abs(norm)
+                node.grad_value = norm if grad.spec.numel == 1 else None

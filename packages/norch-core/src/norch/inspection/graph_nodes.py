@@ -49,7 +49,8 @@ class GraphNode:
     outputs: what it made. operands: for each operand its name, and the number of the node that made it and which of its
     results it is; None where no gradient is wanted.
     attributes: the op's other arguments. saved: what it keeps; freed: whether a backward pass has let go of that.
-    grad_norm: the 2-norm of the gradient, None where it is not there: `grad_note` says why.
+    grad_norm: the 2-norm of the gradient, None where it is not there: `grad_note` says why. grad_value: of one element,
+        the gradient itself.
     line: where in the program it was made. module: the name of the module that it belongs to.
     """
 
@@ -64,6 +65,7 @@ class GraphNode:
     freed: bool = False
     names: list[str] = field(default_factory=list)
     grad_norm: float | None = None
+    grad_value: float | None = None
     grad_note: str = ""
     hooks: int = 0
     line: Line | None = None
@@ -95,6 +97,13 @@ class GraphNode:
     @property
     def shape(self) -> str:
         return " ".join([str(tuple(spec.shape)) for spec in self.outputs])
+
+    @property
+    def grad(self) -> str:
+        """The gradient, as far as it is told: "" where it is not there."""
+        if self.grad_value is not None:
+            return f"grad {self.grad_value:.4g}"
+        return "" if self.grad_norm is None else f"|grad| {self.grad_norm:.4g}"
 
     @property
     def saved_bytes(self) -> int:

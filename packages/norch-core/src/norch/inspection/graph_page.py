@@ -102,6 +102,8 @@ class Articles:
             if value is not None:
                 facts.append((escape(name), f"<code>{escape(repr(value)[:200])}</code>"))
         gradient = escape(node.grad_note) if node.grad_norm is None else f"2-norm {node.grad_norm:.6g}"
+        if node.grad_value is not None:
+            gradient = f"{node.grad_value:.6g}"
         if gradient and node.kind != "folded":
             facts.append(("gradient", gradient))
         if node.hooks:

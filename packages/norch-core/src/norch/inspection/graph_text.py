@@ -92,6 +92,4 @@ def _keeps(node: GraphNode) -> str:
 
 
 def _grad(node: GraphNode) -> str:
-    if node.grad_norm is not None:
-        return f"|grad| {node.grad_norm:.4g}"
-    return "no gradient yet" if node.kind == "leaf" and node.outputs else ""
+    return node.grad or ("no gradient yet" if node.kind == "leaf" and node.outputs else "")
