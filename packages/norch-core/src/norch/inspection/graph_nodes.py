@@ -142,11 +142,11 @@ class Walk:
                 seen[id(of_op)] = of_op
                 stack += [edge for edge in of_op.edges if edge is not None]
         # Leaves come right before the first op that uses them.
-        first = {id(n): n.sequence_number for n in seen.values()}
+        first: dict[int, float] = {id(n): n.sequence_number for n in seen.values()}
         for node in sorted(seen.values(), key=lambda n: -n.sequence_number):
             for edge in node.edges:
                 if edge is not None and type(edge) is Leaf:
-                    first[id(edge)] = node.sequence_number - 1
+                    first[id(edge)] = node.sequence_number - 0.5
         return sorted(seen.values(), key=lambda n: (first[id(n)], type(n) is not Leaf, n.sequence_number))
 
     # --- One node -----------------------------------------------------------------------------------------------------
